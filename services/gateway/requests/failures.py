@@ -1,4 +1,4 @@
-"""Which answers a client sees as a failure. Counted while a table is tried, on both sides of the trial."""
+"""Which answers a client sees as a failure; counted while a routing table is on trial, on both sides of the trial."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
@@ -21,15 +21,15 @@ EVERYDAY = frozenset(
         *RETRIABLE,
     }
 )
-"""What clients live with: they try again, join again, or expect it."""
+"""Errors that clients expect, or answer by another try or another join."""
 MAX_PARTS = 100
-"""Parts of an answer that are looked at, on each level."""
+"""Parts of an answer whose error codes are read, on each level."""
 MAX_DEPTH = 3
 """Answers hold partitions in topics, at most inside one more list."""
 
 
 def is_failure(answer: Answer) -> bool:
-    """Whether something in it has failed for good. What passes as bytes has been looked at on its way."""
+    """Whether a part of the answer has failed for good. The gateway has already checked answers that pass as bytes."""
     match answer:
         case Close():
             return True

@@ -1,4 +1,4 @@
-"""A row of the table of APIs: which versions are served by what, in which order, and how far its requests go."""
+"""A row of the table of APIs: which function serves which versions, in which order, and how far its requests go."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,34 +9,34 @@ from services.gateway.requests.traffic.calls import watched
 
 
 class Order(Enum):
-    """When a request may start, seen from the others of its client connection. Answers always leave in order."""
+    """When a request may start, relative to the others of its client connection. Answers always leave in order."""
 
     ONE_BY_ONE = "one by one"
-    """When all earlier ones of this kind are answered: what a broker does."""
+    """When all earlier requests of this kind are answered, as on a broker."""
     PIPELINED = "pipelined"
-    """When all earlier pipelined ones have sent their first calls: Produce."""
+    """When all earlier pipelined requests have sent their first calls: Produce."""
     AT_ONCE = "at once"
-    """Immediately: needs no upstream and changes nothing."""
+    """Immediately: the request needs no upstream and changes nothing."""
 
 
 class Reach(Enum):
     """How far requests of an API go, and so which of its versions can be offered."""
 
     OWN = "always"
-    """The client's version never reaches a broker: what the table says, whatever the clusters speak."""
+    """The client's version never reaches a broker: the gateway offers all its versions, whatever the clusters speak."""
     ALL_CLUSTERS = "if all clusters speak it"
-    """One request concerns several clusters: what they have in common."""
+    """One request concerns several clusters: the gateway offers the versions that all of them speak."""
     ONE_OWNER = "if any cluster speaks it"
-    """Each item has one owner: what any cluster speaks. For the others `versions.ask_fitting` takes an older version
-    if no field is lost by it, else the item is refused."""
+    """Each item has one owner: the gateway offers the versions that any cluster speaks. For the other clusters
+    `versions.ask_fitting` takes an older version if no field is lost by it, else the item is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Older:
-    """Versions that clusters need not speak: the gateway translates them to those of `Handler.handle`."""
+    """Versions that clusters need not support: the gateway translates them to those of `Handler.handle`."""
 
     versions: VersionRange
-    """They end where `Handler.versions` begin."""
+    """Older versions end just before the first of `Handler.versions`."""
     handle: Handle
 
 
@@ -46,18 +46,18 @@ class Handler:
 
     api_key: int
     versions: VersionRange
-    """What `handle` serves."""
+    """The versions that `handle` serves."""
     handle: Handle
     split: str
-    """By what the request is divided over clusters: for readers, and for the README's table."""
+    """How the request is divided over clusters: for readers, and for the README's table."""
     merge: str
     """How the answers become one."""
     order: Order = Order.ONE_BY_ONE
     reach: Reach = Reach.ALL_CLUSTERS
     counts_itself: bool = False
-    """Its calls are about topics: the handler tells traffic which records they move."""
+    """Its calls are about topics: the handler reports to traffic which records they move."""
     older: Older | None = None
-    """Offered with `versions`, unless clusters have given the lowest of these up: versions have no gaps."""
+    """Offered with `versions`, unless clusters have removed the lowest of `versions`: offered versions have no gaps."""
 
     def plan(self, request: Request, mesh: MeshView) -> Plan:
         """How a request is carried out, with its call counted."""
@@ -68,7 +68,7 @@ class Handler:
         return self.older.handle if self.older and version in self.older.versions else self.handle
 
     def widened(self, offered: VersionRange) -> VersionRange:
-        """With the older versions, if there is no gap between."""
+        """The offered versions with the older ones, if there is no gap between."""
         if self.older is None or offered.low > self.versions.low:
             return offered
         return VersionRange(self.older.versions.low, offered.high)

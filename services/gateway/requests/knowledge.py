@@ -1,4 +1,4 @@
-"""What is known about one upstream cluster: brokers, leaders, topic ids, versions. Learnt from its answers; no I/O."""
+"""Knowledge about one upstream cluster, from its answers: brokers, leaders, topic ids, versions. No I/O."""
 
 import itertools
 from collections.abc import Iterable
@@ -35,16 +35,19 @@ class BrokerAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicKnowledge:
-    """A topic as its cluster described it: broker id of the leader of each partition, None where there is none."""
+    """A topic as its cluster described it.
+
+    `leaders` holds the broker id of the leader of each partition, None for a partition without a leader.
+    """
 
     name: str
     topic_id: bytes
     leaders: tuple[int | None, ...]
     replicas: tuple[int, ...] = ()
-    """How many each partition has; empty where nobody has told."""
+    """The number of replicas of each partition; empty if no answer has shown them."""
 
     def is_single(self, partition: int) -> bool:
-        """Whether the leader has the partition's only replica, as far as is known."""
+        """Whether the leader has the partition's only replica, as far as the gateway knows."""
         return partition < len(self.replicas) and self.replicas[partition] == 1
 
 
@@ -53,27 +56,28 @@ _editions = itertools.count(1)
 
 @dataclass(slots=True)
 class ClusterKnowledge:
-    """Mutable: `learn*` replaces what is known, topic by topic. Topics are called as on the cluster."""
+    """Mutable: `learn*` replaces knowledge topic by topic. Topics have the cluster's own names."""
 
     name: str
     brokers: dict[int, BrokerAddress] = field(default_factory=dict)
     controller_id: int = -1
     topics: dict[str, TopicKnowledge] = field(default_factory=dict)
-    """As seen last, also while the cluster can't be reached."""
+    """Topics as seen last, also while the cluster can't be reached."""
     names_edition: int = field(default_factory=lambda: next(_editions))
     """Another number, which no other cluster has, as soon as a topic is seen that was not among `topics`."""
     leaders_edition: int = 0
     """Another number as soon as the leaders of a topic may be others than before, or are in doubt."""
     stale: set[str] = field(default_factory=set)
-    """Topics whose leaders must be asked again before use."""
+    """Topics whose leaders the gateway must ask for again before use."""
     topic_names: dict[bytes, str] = field(default_factory=dict)
     versions: dict[int, VersionRange] = field(default_factory=dict)
-    """API key -> range, as all brokers that were asked have in common; empty before the first contact."""
+    """API key -> range that all asked brokers have in common; empty before the first contact."""
     supported_features: dict[str, VersionRange] = field(default_factory=dict)
     finalized_features: dict[str, int] = field(default_factory=dict)
     features_epoch: int = 0
     """Grows with every change of the cluster's features."""
-    """What the cluster as a whole has switched on (KIP-584): name -> level, as the broker asked last says."""
+    """The features that the cluster as a whole has finalized (KIP-584): name -> level, as the broker asked last says.
+    """
     down: str | None = "not connected yet"
     """Why the cluster can't be reached now; None while it can."""
     down_since: float = float("-inf")
@@ -83,12 +87,12 @@ class ClusterKnowledge:
 
     @property
     def by_own_names(self) -> "ClusterKnowledge":
-        """What is known, with the cluster's own names."""
+        """The same knowledge, with the cluster's own names."""
         return self
 
     @property
     def naming(self) -> int:
-        """Which names topics are told by: 0 for the cluster's own."""
+        """Which names the topics have here: 0 for the cluster's own."""
         return 0
 
     @property
@@ -103,7 +107,7 @@ class ClusterKnowledge:
         return known.leaders[partition]
 
     def leaders(self, topic: str) -> tuple[int | None, ...]:
-        """As `leader` tells, of all partitions at once; nothing while it is not known."""
+        """As `leader`, for all partitions at once; empty while the leaders are not known."""
         known = self.topics.get(topic)
         return () if known is None or topic in self.stale else known.leaders
 
@@ -112,7 +116,7 @@ class ClusterKnowledge:
         return None if known is None else len(known.leaders)
 
     def learn(self, response: MetadataResponse) -> None:
-        """Take over brokers and topics of an answer; topics that it does not name stay as they are."""
+        """Takes over brokers and topics of an answer; topics that the answer does not name stay as they are."""
         if response.brokers:
             self.brokers = {b.node_id: BrokerAddress(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
             self.controller_id = response.controller_id
@@ -131,7 +135,7 @@ class ClusterKnowledge:
                         replicas[partition.partition_index] = len(partition.replica_nodes)
                 told = TopicKnowledge(topic.name, topic.topic_id, tuple(leaders), tuple(replicas))
                 known = self.topics.get(topic.name)
-                if known == told:  # the same object, which others go by
+                if known == told:  # the same object stays, because others compare it by identity
                     self.leaders_edition += topic.name in self.stale
                     self.stale.discard(topic.name)
                     continue
@@ -144,7 +148,10 @@ class ClusterKnowledge:
                     self.topic_names[topic.topic_id] = topic.name
 
     def learn_versions(self, broker_id: int, response: ApiVersionsResponse) -> None:
-        """What this broker speaks, in the place of what it spoke before. Brokers that have left no longer count."""
+        """Takes over the versions that this broker speaks, in the place of those that it spoke before.
+
+        Brokers that have left no longer count.
+        """
         said = {v.api_key: VersionRange(v.min_version, v.max_version) for v in response.api_keys}
         self.learn_features(response)
         self._spoken = {each: spoken for each, spoken in self._spoken.items() if each in self.brokers}
@@ -157,7 +164,7 @@ class ClusterKnowledge:
         self.versions = common
 
     def learn_features(self, response: ApiVersionsResponse) -> None:
-        """Features are the whole cluster's: any broker tells."""
+        """Features belong to the whole cluster: any broker reports them."""
         self.features_epoch = max(0, response.finalized_features_epoch)
         self.supported_features = {
             f.name: VersionRange(f.min_version, f.max_version) for f in response.supported_features
@@ -165,7 +172,7 @@ class ClusterKnowledge:
         self.finalized_features = {f.name: f.max_version_level for f in response.finalized_features}
 
     def doubt(self, topics: Iterable[str]) -> None:
-        """The next use has to ask again."""
+        """The next use has to ask for the leaders again."""
         self.leaders_edition += 1
         self.stale.update(self.topics.keys() & set(topics))
 

@@ -30,8 +30,8 @@ def ask_leaders(
 ) -> Generator[Command, Any, dict[tuple[str, int], P]]:
     """The result of each wanted partition, by topic and index.
 
-    A leader that does not answer has perhaps moved: NOT_LEADER_OR_FOLLOWER makes clients look for it again. One that
-    is too old for the question stays so: UNSUPPORTED_VERSION.
+    A leader that does not answer may have moved: NOT_LEADER_OR_FOLLOWER makes clients look for the new leader. A leader
+    that is too old for the question stays too old: UNSUPPORTED_VERSION.
     """
     located = yield from locate(mesh, wanted)
     results = {(w.topic, w.partition): failed(w.partition, error) for w, error in located.homeless}

@@ -1,4 +1,7 @@
-"""What outlives a request: per client connection (`Session`), per gateway process (`Memory`). No I/O, all bounded."""
+"""The state that outlives a request: per client connection (`Session`), per gateway process (`Memory`).
+
+No I/O, all bounded.
+"""
 
 import math
 from collections import OrderedDict
@@ -38,15 +41,15 @@ V = TypeVar("V")
 GROUP_HOMES_REMEMBERED = 100_000
 """Groups whose home cluster one gateway remembers: about 20 MB."""
 GROUP_HOME_SECONDS = 300.0
-"""After this the home of a group is looked up again, should another gateway have seen it move."""
+"""After this the home of a group is looked up again, because another gateway may have seen the group move."""
 SHADOWS_SEEN_TO_SECONDS = 30.0
-"""How often shadow topics are compared with the topics that they stand for, group by group."""
+"""How often shadow topics are compared with the original topics, group by group."""
 REFUSAL_TOLD_SECONDS = 60.0
-"""How often a log line tells that a group is refused."""
+"""How often a log line reports that a group is refused."""
 
 
 class Bounded(Sized, Protocol):
-    """Has room for so many; with more, the oldest or least used leave."""
+    """A store with a capacity: when it is full, the oldest or least used entries leave."""
 
     @property
     def capacity(self) -> int: ...
@@ -80,13 +83,13 @@ class BoundedCache(Generic[K, V]):
             self._entries.popitem(last=False)
 
     def replace(self, key: K, value: V) -> None:
-        """Another value for an entry that is there, which gets no older and no younger by that."""
+        """Gives an existing entry another value, and leaves its age as it is."""
         entry = self._entries.get(key)
         if entry is not None:
             self._entries[key] = (entry[0], value)
 
     def any(self, now: float) -> bool:
-        """Whether an entry still counts; those that no longer do leave."""
+        """Whether an entry still counts; expired entries leave."""
         while self._entries:
             key, (written, _) = next(iter(self._entries.items()))
             if now - written <= self.life_s:
@@ -109,7 +112,8 @@ TOPIC_NAMES_REMEMBERED = 200_000
 """Topics whose name one gateway finds by their id: about 50 MB."""
 NAMINGS_REMEMBERED = 10_000
 TRANSACTION_LOGS_REMEMBERED = 1_000
-"""One for each cluster that is a home of transactional ids; what each keeps has to be carried out yet."""
+"""One log for each cluster that is a home of transactional ids; each holds transactions that are decided but not yet
+carried out."""
 STRANGE_TOPIC_IDS_REMEMBERED = 10_000
 STRANGE_TOPIC_ID_SECONDS = 2.0
 """So long clusters are not asked again for an id that none of them knew: clients try unknown ids again and again."""
@@ -117,12 +121,12 @@ STRANGE_TOPIC_ID_SECONDS = 2.0
 
 @dataclass(slots=True)
 class Memory:
-    """One for each gateway process."""
+    """The state of one gateway process."""
 
     group_homes: BoundedCache[str, str] = field(
         default_factory=lambda: BoundedCache(GROUP_HOMES_REMEMBERED, GROUP_HOME_SECONDS)
     )
-    """Group id -> name of the cluster whose coordinator it uses."""
+    """Group id -> name of the cluster whose coordinator the group uses."""
     shadows_seen_to: BoundedCache[str, bool] = field(
         default_factory=lambda: BoundedCache(GROUP_HOMES_REMEMBERED, SHADOWS_SEEN_TO_SECONDS)
     )
@@ -147,7 +151,7 @@ class Memory:
     transaction_logs: BoundedCache[str, TransactionLog] = field(
         default_factory=lambda: BoundedCache(TRANSACTION_LOGS_REMEMBERED, math.inf)
     )
-    """Cluster -> what was read of its log of transactions."""
+    """Cluster -> the content that was read of its log of transactions."""
     topic_names: BoundedCache[bytes, str] = field(
         default_factory=lambda: BoundedCache(TOPIC_NAMES_REMEMBERED, math.inf)
     )
@@ -155,21 +159,22 @@ class Memory:
     topics_looked_through: BoundedCache[tuple[str, int], int] = field(
         default_factory=lambda: BoundedCache(NAMINGS_REMEMBERED, math.inf)
     )
-    """Cluster, and whose names for its topics -> the edition of them that `topic_names` has."""
+    """Cluster, and the number of the client's names for its topics -> the edition of the topics that `topic_names` has.
+    """
     strange_topic_ids: BoundedCache[bytes, bool] = field(
         default_factory=lambda: BoundedCache(STRANGE_TOPIC_IDS_REMEMBERED, STRANGE_TOPIC_ID_SECONDS)
     )
-    """Topic ids that no cluster knew when all were asked."""
+    """Topic ids that no cluster knew at the last question to all."""
     telemetry: Telemetry = field(default_factory=Telemetry)
-    """What clients tell of themselves."""
+    """The metrics that clients send about themselves."""
     traffic: ClientTraffic | None = None
-    """What flows is counted there; None: it is not."""
+    """The traffic of clients is counted there; None: no traffic is counted."""
     audit: ClientAudit | None = None
-    """What becomes of records of some topics is told there; None: of none."""
+    """The results of written records of some topics are reported there; None: no topic is audited."""
 
     @property
     def stores(self) -> Mapping[str, Bounded]:
-        """By name, for who watches their sizes; fetch sessions and telemetry have metrics of their own."""
+        """Stores by name, for the metrics of their sizes; fetch sessions and telemetry have metrics of their own."""
         return {
             "doubts": self.doubts,
             "group_homes": self.group_homes,
@@ -191,11 +196,11 @@ class OnItsWay(Protocol):
 
     @property
     def sole(self) -> tuple[str, int] | None:
-        """Cluster and broker id, if all of it went there."""
+        """Cluster and broker id, if the whole request went there."""
         ...
 
     def sent_to(self, topic: str, partition: int) -> tuple[str, int] | None:
-        """Cluster and broker id; None for what is not in it, or was refused."""
+        """Cluster and broker id; None for a partition that is not in the request, or was refused."""
         ...
 
 
@@ -203,48 +208,49 @@ class OnItsWay(Protocol):
 class Session:
     """One client connection, as handlers see it.
 
-    What a broker keeps by a session's id, a member or a producer, wherever their next request comes from, is no part of
-    it: that is in `Memory`.
+    A broker keeps some state by a session's id, a member or a producer, wherever their next request comes from. Such
+    state is not here, but in `Memory`.
     """
 
     peer: str = ""
     """Address and port of the client, for log lines."""
     client_id: str | None = None
     software_name: str = ""
-    """From ApiVersions v3 and later; empty for clients that do not say."""
+    """From ApiVersions v3 and later; empty for clients that do not send it."""
     software_version: str = ""
     asked_node: int | None = None
-    """The virtual node that the connection was made to; None where its address does not tell."""
+    """The virtual node that the connection was made to; None if the address of the connection does not name a node."""
     address: str = ""
     """IP address of the client."""
     principal: str = ANONYMOUS
     certificate_subject: str = ""
-    """Of the certificate that the client has shown, if it was asked for one."""
+    """The subject of the certificate that the client has shown, if it was asked for a certificate."""
     uses: Uses = field(default_factory=Uses)
     producing: list[OnItsWay] = field(default_factory=list)
-    """In the order in which they came."""
+    """Produce requests in progress, in the order in which they came."""
     roads: Roads = field(default_factory=Roads)
     wide_roads: WideRoads = field(default_factory=WideRoads)
-    """Of requests with several partitions."""
+    """The roads of requests with several partitions."""
     fetch_road: "FetchRoad | FetchFan | None" = None
-    """Where its last Fetch went, if the next one may go straight on."""
+    """The road of the last Fetch, if the next Fetch may go straight on."""
     share_sessions: dict[Member, ShareSession] = field(default_factory=dict)
-    """Those that began on this connection."""
+    """Share sessions that began on this connection."""
     broker_fetches: dict[tuple[str, int], BrokerFetches] = field(default_factory=dict)
-    """By cluster and broker id."""
+    """Fetches by cluster and broker id."""
     read_replicas: BoundedCache[tuple[str, str, int], int] = field(
         default_factory=lambda: BoundedCache(READ_REPLICAS_REMEMBERED, READ_REPLICA_SECONDS)
     )
     """Cluster, topic, partition -> the broker that is nearer to the client than the leader."""
 
     def overtakes(self, topic: str, partition: int, place: tuple[str, int]) -> bool:
-        """Whether a batch that is sent to `place` now may come before an earlier one of this connection, which is still
-        on its way to another broker, that led the partition.
+        """Whether a batch that is sent to `place` now may overtake an earlier batch of this connection.
 
-        Should that broker refuse it, the new leader may never have heard of its producer, and take the later one for
-        its beginning: the earlier one would be refused for ever.
+        The earlier batch is still on its way to another broker, which led the partition.
+
+        If that broker refuses the earlier batch, the new leader may not know the producer yet, and accept the later
+        batch as the producer's first. The earlier batch would then be refused for ever.
         """
-        for other in self.producing:  # no generator: every Produce comes by
+        for other in self.producing:  # no generator: every Produce comes through here
             sole = other.sole
             if sole is not place and sole != place and other.sent_to(topic, partition) not in (None, place):
                 return True
@@ -252,5 +258,5 @@ class Session:
 
     @property
     def shown_principal(self) -> str:
-        """Who the client has shown to be, by logging in or by its certificate; empty for nobody."""
+        """The identity that the client has proved, by logging in or by its certificate; empty for none."""
         return self.certificate_subject if self.principal == ANONYMOUS else self.principal

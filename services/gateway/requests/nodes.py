@@ -5,11 +5,11 @@ Policy
    address. The client opens a connection for each node, so a slow cluster delays only its own topics.
 2. Every other client is shown a single node. librdkafka before 2.10 takes brokers of one address for one broker, and
    changes the broker's label for ever.
-3. The gateway tells the two apart by what the client says of itself in ApiVersions. A rule about client software
+3. The gateway tells the two kinds apart by the software name and version in ApiVersions. A rule about client software
    overrules this. If each node has a port or a host of its own, every client is shown all nodes.
-4. A client may say nothing of itself on some of its connections: kafka-python 2.2 sends ApiVersions on its first
-   connection alone. So the single node has the id of the first cluster's node. That node is the controller and every
-   coordinator in both ways, and every client knows it.
+4. A client may not name its software on some of its connections: kafka-python 2.2 sends ApiVersions on its first
+   connection alone. Such a client may use both views, so the single node has the id of the first cluster's node. That
+   node is the controller and every coordinator in both ways, and every client knows it.
 5. A node id is 100 plus the ordinal of the cluster. A cluster keeps its ordinal for life.
 """
 
@@ -25,13 +25,13 @@ FIRST_CLUSTER_NODE_ID = 100
 NODE_OF_AN_EMPTY_MESH = 101
 """The single node while no cluster is registered: the node of the cluster that is registered first."""
 NODE_PLACEHOLDER: Final = "{node}"
-"""In an advertised host: the node's id."""
+"""The place in an advertised host for the node's id."""
 SHARED_LABEL: Final = "bootstrap"
-"""Stands there for no node in particular."""
+"""The label in that place if no particular node is meant."""
 
 _ANY = (0,)
 _BY_NODE_ID: Mapping[str, tuple[int, ...]] = {
-    "apache-kafka-java": _ANY,  # with Kafka Streams, Connect and MirrorMaker 2, which are its users
+    "apache-kafka-java": _ANY,  # also Kafka Streams, Connect and MirrorMaker 2, which use it
     "librdkafka": (2, 10),
     "confluent-kafka-python": (2, 10),
     "confluent-kafka-go": (2, 10),
@@ -41,19 +41,19 @@ _BY_NODE_ID: Mapping[str, tuple[int, ...]] = {
     "kgo": _ANY,  # franz-go
     "sarama": _ANY,
 }
-"""Client software -> first version known to keep connections by node id. Clients that do so and can't be told, because
-they never say what they are: kafka-go of segmentio, KafkaJS, aiokafka."""
+"""Client software -> first version known to keep connections by node id. Clients that keep connections by node id but
+never name their software: kafka-go of segmentio, KafkaJS, aiokafka."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodePorts:
-    """A port for each node: a range in the order of node ids, or some that are named one by one."""
+    """A port for each node: a range in the order of node ids, or ports that are named one by one."""
 
     first: int = 0
     last: int = 0
-    """Of the range; its first belongs to node 100."""
+    """The last port of the range; the first port belongs to node 100."""
     named: tuple[tuple[int, int], ...] = ()
-    """Node id, port."""
+    """Pairs of node id and port."""
 
     def of(self, node_id: int) -> int | None:
         port = self.first + node_id - FIRST_CLUSTER_NODE_ID
@@ -68,10 +68,10 @@ class NodePorts:
 
 @dataclass(frozen=True, slots=True)
 class Advertised:
-    """Where clients reach the gateway."""
+    """The address where clients reach the gateway."""
 
     host: str
-    """With `{node}` for a host of each node's own."""
+    """The host; with `{node}` for a host of each node's own."""
     port: int
     node_ports: NodePorts = NodePorts()
 
@@ -80,7 +80,7 @@ class Advertised:
         return NODE_PLACEHOLDER in self.host or self.node_ports != NodePorts()
 
     def node(self, node_id: int) -> "Node":
-        """The node where its clients find it. One without a port of its own is found at the shared one."""
+        """The node with its address. A node without a port of its own has the shared port."""
         host = self.host.replace(NODE_PLACEHOLDER, str(node_id))
         return Node(node_id, host, self.node_ports.of(node_id) or self.port)
 
@@ -89,7 +89,7 @@ class Advertised:
         return Node(node_id, self.host.replace(NODE_PLACEHOLDER, SHARED_LABEL), self.port)
 
     def node_at(self, host: str) -> int | None:
-        """The node whose host this is; None for one that is nobody's own."""
+        """The node of this host; None for a host that belongs to no node."""
         if NODE_PLACEHOLDER not in self.host:
             return None
         pattern = re.escape(self.host).replace(re.escape(NODE_PLACEHOLDER), r"(\d{1,9})")
@@ -130,7 +130,7 @@ class VirtualNodes:
         return self.by_cluster.get(cluster, self.controller)
 
     def clusters_of(self, node_id: int | None) -> tuple[str, ...]:
-        """The clusters that a node stands for; all of them when it is not told which node is meant."""
+        """The clusters that a node stands for; all clusters if the client's node is unknown."""
         meant = tuple(cluster for cluster, node in self.by_cluster.items() if node == node_id)
         return meant or tuple(self.by_cluster)
 
@@ -146,7 +146,7 @@ def virtual_nodes(table: RoutingTable, advertised: Advertised, *, by_node_id: bo
 
 
 def nodes_for(table: RoutingTable, advertised: Advertised, software_name: str, software_version: str) -> VirtualNodes:
-    """The nodes to show to a client of this software, that has come to a listener that is so advertised."""
+    """The nodes to show to a client of this software, which has connected to a listener of this address."""
     rule = table.client_rule(software_name, software_version)
     match NodeView.BY_SOFTWARE if rule is None else rule.node_view:
         case NodeView.SINGLE:

@@ -1,6 +1,6 @@
-"""Where partitions live right now: owner cluster by the table, leader by what the cluster said last.
+"""The current place of partitions: the owner cluster by the table, the leader by the cluster's last answer.
 
-`locate` is what every API that goes to leaders starts with: Produce, Fetch, ListOffsets.
+Every API that goes to leaders begins with `locate`: Produce, Fetch, ListOffsets.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -15,7 +15,7 @@ T = TypeVar("T")
 LEADER_ERRORS = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE}
 )
-"""A broker that answers one of these tells that what we believe about the topic is old."""
+"""A broker that answers with one of these shows that the gateway's knowledge of the topic is old."""
 
 
 class Place(NamedTuple):
@@ -25,7 +25,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted(Generic[T]):
-    """One partition of a request, with whatever the request says about it."""
+    """One partition of a request, with the request's data about it."""
 
     topic: str
     partition: int
@@ -34,14 +34,17 @@ class Wanted(Generic[T]):
 
 @dataclass(slots=True)
 class Located(Generic[T]):
-    """The partitions of a request by place, in the client's order, and those that have none with the reason."""
+    """The partitions of a request by place, in the client's order; and those without a place, with the reason."""
 
     places: dict[Place, list[Wanted[T]]]
     homeless: list[tuple[Wanted[T], ErrorCode]]
 
 
 def locate(mesh: MeshView, wanted: Iterable[Wanted[T]]) -> Generator[Command, Any, Located[T]]:
-    """Find each partition's leader; clusters whose metadata lacks one are asked once. What has none: see `homes`."""
+    """Finds each partition's leader; a cluster whose metadata lacks a leader is asked once.
+
+    For the errors of partitions without a leader see `homes`.
+    """
     wanted = list(wanted)
     places, errors = yield from homes(mesh, [(w.topic, w.partition) for w in wanted])
     found: Located[T] = Located({}, [])
@@ -57,10 +60,13 @@ def locate(mesh: MeshView, wanted: Iterable[Wanted[T]]) -> Generator[Command, An
 def homes(
     mesh: MeshView, slots: Sequence[tuple[str, int]]
 ) -> Generator[Command, Any, tuple[dict[tuple[str, int], Place], dict[tuple[str, int], ErrorCode]]]:
-    """Where each partition lives, or why it does not; clusters whose metadata lacks a leader are asked once.
+    """The place of each partition, or the error of a partition without one.
 
-    No rule: UNKNOWN_TOPIC_OR_PARTITION. The cluster does not have it: the same. The cluster is unreachable or the
-    partition has no leader now: NOT_LEADER_OR_FOLLOWER, upon which every client asks for metadata and tries again.
+    A cluster whose metadata lacks a leader is asked once.
+
+    No rule: UNKNOWN_TOPIC_OR_PARTITION. The cluster does not have the partition: the same. The cluster is unreachable
+    or the partition has no leader now: NOT_LEADER_OR_FOLLOWER, upon which every client asks for metadata and tries
+    again.
     """
     places, lost = _led(mesh, slots)
     if not lost:

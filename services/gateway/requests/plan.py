@@ -1,18 +1,20 @@
-"""The interface between what a request means and the I/O that carries it out.
+"""The interface between the meaning of a request and the I/O that carries it out.
 
 Theory of operation
-1. A handler is a generator function `handle(request, mesh)`. It yields *commands*, is resumed with their results and
-   returns the *answer*. It opens no socket, reads no clock and waits for nothing: `mesh` is all that it knows.
+1. A handler is a generator function `handle(request, mesh)`. The handler yields *commands*, is resumed with their
+   results and returns the *answer*. The handler opens no socket, reads no clock and waits for nothing: `mesh` is all
+   that it knows.
 2. `mesh` is one `MeshView` for the whole life of the request: a request finishes under the routing table that it
-   started with. What the view says about clusters (leaders, versions) is live and grows by `Refresh`.
+   started with. The view's knowledge about clusters (leaders, versions) is live and grows by `Refresh`.
 3. A `Call` is one upstream request. Its outcome is the response message, a `RawResponse` if the call asked for bytes,
    or `Unreachable`. A handler never sees an exception of the network: it decides what an unreachable cluster means.
-4. Every command ends within its bound, so every plan does. When the client goes away the generator is closed.
+4. Every command ends within its bound, so every plan does. If the client disconnects, the generator is closed.
 5. Calls of one lane to one broker arrive there in the order in which they were yielded (see `Lane`).
 
-6. A handler is quick. What takes long is computed elsewhere (`Convert`).
+6. A handler is quick. Long computations run in another process (`Convert`).
 
-Handlers write `yield from ask(call, MetadataResponse)` and its sisters below: same commands, with types.
+Handlers write `yield from ask(call, MetadataResponse)`, or one of the similar functions below: the same commands, with
+types.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -33,9 +35,9 @@ from services.gateway.wire.schema import Struct, api_key_of
 M = TypeVar("M", bound=Struct)
 
 CALL_TIMEOUT_S = 10.0
-"""Bound of a call that names none: the brokers' answer to anything that does not wait by design."""
+"""Bound, in seconds, of a call that names none: enough for any answer that a broker does not delay by design."""
 ADMIN_SLACK_S = 5.0
-"""On top of the time that a client gives the broker for an administrative request."""
+"""Seconds beyond the time that a client gives the broker for an administrative request."""
 
 
 # --- what comes in -----------------------------------------------------------------------------------------------
@@ -59,7 +61,8 @@ class Request:
     def decode(self, cls: type[M]) -> M:
         """The body as a message; byte fields are slices of `frame`. Raises WireError, which closes the connection.
 
-        Bytes after its end are let be, as brokers do: librdkafka sends three with its Metadata for all topics.
+        Bytes after the end of the message are ignored, as on brokers: librdkafka sends three such bytes with its
+        Metadata for all topics.
         """
         message, _ = decode_prefix(cls, self.header.api_version, self.frame, self.header.body_offset)
         return message
@@ -67,20 +70,21 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class MeshView:
-    """All that a handler may know."""
+    """Everything that a handler may know."""
 
     table: RoutingTable
-    """As the client who asks sees it."""
+    """The routing table as the asking client sees it."""
     clusters: Mapping[str, KnownCluster]
-    """What is known about each cluster of `table`, reachable or not, by the names that this client has for topics."""
+    """Knowledge about each cluster of `table`, reachable or not, by the names that this client has for topics."""
     nodes: VirtualNodes
     """The brokers that this client is shown."""
     session: Session
-    """Who asks: one for each client connection."""
+    """The client connection that the request came from; each connection has one session."""
     memory: Memory
-    """What the gateway remembers over requests, in bounded caches; losing it costs a question, never a record."""
+    """State of the gateway across requests, in bounded caches; the loss of an entry costs an upstream call, never a
+    record."""
     served: Mapping[int, VersionRange]
-    """API key -> versions that this gateway offers now: its own table cut down to what all known clusters speak."""
+    """API key -> versions that this gateway offers now: those of its own table that all known clusters support."""
     mesh_id: str
     """The mesh's own Kafka cluster id."""
     now: float
@@ -91,7 +95,7 @@ class MeshView:
     poll_bytes: int
     """Most that a Fetch should ask for whose answer has to be gathered."""
     undecided: Callable[[str], bool] | None = None
-    """Whether nobody knows yet on which cluster a topic lives (`downstream.hold`); None: no topic is so."""
+    """Whether no cluster is chosen yet for a topic (`downstream.hold`); None: every topic is decided."""
 
 
 # --- upstream calls ----------------------------------------------------------------------------------------------
@@ -99,12 +103,12 @@ class MeshView:
 
 @dataclass(frozen=True, slots=True)
 class AnyBroker:
-    """Whichever broker of the cluster answers."""
+    """Any broker of the cluster that answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """The broker with this id on its own cluster (a leader, as `ClusterKnowledge.leader` tells)."""
+    """The broker with this id on its own cluster (a leader, as `ClusterKnowledge.leader` reports)."""
 
     broker_id: int
 
@@ -134,15 +138,15 @@ class Lane(Enum):
     """Which connection to the broker a call takes. A broker works on one request of a connection at a time."""
 
     SHARED = "shared"
-    """One connection of the gateway to each broker, for short questions of everyone: metadata, admin, describe."""
+    """One connection of the gateway to each broker, for short calls of all clients: metadata, admin, describe."""
     CLIENT = "client"
-    """A connection of this client connection's own: groups, commits, everything that must keep its order."""
+    """A connection for this client connection alone: groups, commits, everything that must keep its order."""
     PRODUCE = "produce"
-    """As CLIENT, for Produce alone: nothing may stand before records."""
+    """As CLIENT, for Produce alone: no other request may delay records."""
     FETCH = "fetch"
     """As CLIENT, for Fetch alone: its long polls may block."""
     BLOCKING = "blocking"
-    """As CLIENT, for calls that a broker answers late by design (JoinGroup, SyncGroup)."""
+    """As CLIENT, for calls whose answers a broker delays by design (JoinGroup, SyncGroup)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,21 +180,25 @@ class Call:
     api_key: int = -1
     """Only needed with `Verbatim` and `Body`; a message knows its own."""
     own_names: bool = False
-    """The topics in it are called as on the cluster already, and so they are in the answer."""
+    """Topics in the message have the cluster's own names already, and so do those in the answer."""
     resume_key: object = None
-    """For `Gather`: a call that was left behind unanswered is taken up again by the next one of the same lane with an
-    equal key, instead of being sent twice."""
+    """For `Gather`: identifies a call that may be left behind unanswered.
+
+    The next call of the same lane with an equal key continues with the first one, and sends no second request.
+    """
 
     @property
     def key(self) -> int:
-        """The API's, whatever the message is."""
+        """The API's key, whatever the message is."""
         return api_key_of(self.message) if isinstance(self.message, Struct) else self.api_key
 
 
 @dataclass(frozen=True, slots=True)
 class RawResponse:
-    """A response as it came: `frame` with its size prefix, `frame[body_offset:]` the body. As an answer it goes out
-    with the client's correlation id. `frame` may be a window into a receive buffer: good until the plan waits again.
+    """A response as it came: `frame` with its size prefix, `frame[body_offset:]` the body.
+
+    As an answer of a plan it goes out with the client's correlation id. `frame` may be a window into a receive buffer:
+    good until the plan waits again.
     """
 
     frame: memoryview
@@ -212,7 +220,7 @@ class Unreachable:
     reason: str
     never_sent: bool = False
     unsupported: bool = False
-    """The cluster answers, but does not speak a version that says all of the call: asking again does not help."""
+    """The cluster answers, but supports no version that can carry the whole call: another try does not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +236,11 @@ Outcome = Struct | RawResponse | Unreachable | Sent
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Send these calls at once and wait for all outcomes. Result: tuple[Outcome, ...] in the order of the calls."""
+    """Sends these calls at once and waits for all outcomes. Result: tuple[Outcome, ...] in the order of the calls."""
 
     calls: tuple[Call, ...]
     preliminary: bool = False
-    """The calls that the request is about come later: Produce behind it must not overtake them."""
+    """The main calls of the request come later: a Produce behind this request must not overtake them."""
 
 
 Enough = Callable[[Sequence[Outcome | None]], bool]
@@ -247,13 +255,13 @@ class Gather:
     enough: Enough
     wait_s: float
     since: float | None = None
-    """By the clock of `MeshView.now`, if the wait has begun already."""
+    """The start of the wait by the clock of `MeshView.now`, if the wait has begun already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Bring the cluster's metadata for these topics up to date (never creates a topic). Result: None or Unreachable.
-    Afterwards `mesh.clusters[cluster]` knows what there is to know."""
+    """Brings the cluster's metadata for these topics up to date (never creates a topic). Result: None or Unreachable.
+    Afterwards `mesh.clusters[cluster]` has all that the cluster reports about them."""
 
     cluster: str
     topics: tuple[str, ...]
@@ -261,7 +269,10 @@ class Refresh:
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """What we believe about these topics' leaders is wrong: ask again before the next use. Result: None, at once."""
+    """The gateway's knowledge of these topics' leaders is wrong: it asks again before the next use.
+
+    Result: None, at once.
+    """
 
     cluster: str
     topics: tuple[str, ...]
@@ -269,7 +280,7 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """This coordinator has moved: find it again at the next call. Result: None, at once."""
+    """This coordinator has moved: the gateway finds it again at the next call. Result: None, at once."""
 
     cluster: str
     coordinator: Coordinator
@@ -277,8 +288,8 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Convert:
-    """Work that would keep the event loop: `function`, pure and of a module's top level, is run in another process.
-    Arguments and result are plain data, with no view into a buffer. Result: what it returns, or NotConverted."""
+    """Runs work that would block the event loop in another process: `function` is pure and of a module's top level.
+    Arguments and result are plain data, with no view into a buffer. Result: the function's result, or NotConverted."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -299,12 +310,12 @@ Command = Ask | Gather | Refresh | Stale | Forget | Convert
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """The client expects none (acks 0)."""
+    """The client expects no answer (acks 0)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close the client's connection, after one log line that says why."""
+    """Closes the client's connection, after one log line with the reason."""
 
     reason: str
 
@@ -333,14 +344,14 @@ def ask(call: Call, cls: type[M], *, preliminary: bool = False) -> Generator[Com
 
 
 def admin_timeout_s(timeout_ms: int) -> float:
-    """How long to wait for a broker that was given so long by the client."""
+    """How long to wait for a broker to which the client gave this time-out."""
     return max(0, timeout_ms) / 1000 + ADMIN_SLACK_S
 
 
 def ask_all(
     calls: Sequence[Call], cls: type[M], *, preliminary: bool = False
 ) -> Generator[Command, Any, list[M | Unreachable]]:
-    """Several calls of one API, side by side. No calls: no waiting."""
+    """Several calls of one API, sent at the same time. Without calls it does not wait."""
     if not calls:
         return []
     outcomes = yield Ask(tuple(calls), preliminary)

@@ -1,12 +1,13 @@
 """The numbers of real brokers: ordinal of the cluster times a million, plus the broker's own id.
 
-Clients are shown virtual nodes, and need no more. An operator who moves replicas, or changes a setting of one broker
-and not of its cluster, has to name real ones: broker 3 of the cluster that is shown as node 102 (its ordinal is 2) is
-2000003. DescribeLogDirs lists all brokers as `cluster/broker`; a number that is wrong is answered with those that are
-right. Numbers follow from what a cluster keeps for life, so they are the same on every gateway.
+Clients are shown virtual nodes, and most need no others. An operator who moves replicas, or changes a setting of one
+broker and not of its cluster, has to name real brokers. The number of broker 3 on the cluster that is shown as node 102
+(its ordinal is 2) is 2000003. DescribeLogDirs lists all brokers as `cluster/broker`; an error about a wrong number
+lists the right ones. A number is made of an ordinal that a cluster keeps for life, so numbers are the same on every
+gateway.
 
-Most tools assign replicas to the node ids that they are shown. There a virtual node stands for one broker of its
-cluster, and the gateway chooses the broker.
+Most tools assign replicas to the node ids that they are shown. In such an assignment a virtual node stands for one
+broker of its cluster, and the gateway chooses the broker.
 """
 
 from collections import deque
@@ -27,7 +28,7 @@ def number_of(place: Place, mesh: MeshView) -> int:
 
 
 def place_of(number: int, mesh: MeshView) -> Place | None:
-    """The real broker that an operator means, whether it is there now or not."""
+    """The real broker that an operator means, whether that broker exists now or not."""
     ordinal, broker_id = divmod(number, PER_CLUSTER)
     return next((Place(c.name, broker_id) for c in mesh.table.clusters.values() if c.ordinal == ordinal), None)
 
@@ -47,7 +48,7 @@ def nodes_listed(mesh: MeshView) -> str:
 
 
 def strange(number: int | str, mesh: MeshView) -> str:
-    """The sentence for what is neither a node of the mesh nor the number of a real broker."""
+    """The sentence for a number that is neither a node of the mesh nor a real broker."""
     return (
         f"node {number} is not of this mesh: {nodes_listed(mesh)} (single brokers: {listed(mesh.table.clusters, mesh)})"
     )
@@ -61,7 +62,7 @@ def listed(clusters: Iterable[str], mesh: MeshView) -> str:
 
 
 def own_ids(numbers: Sequence[int], partition: int, owner: str, mesh: MeshView) -> list[int] | Verdict:
-    """The brokers' own ids on the cluster that gets a replica of the partition on each; or why that can't be.
+    """The brokers' own ids on the cluster that gets a replica of the partition on each; or the reason of the refusal.
 
     `partition` spreads the brokers that are chosen for virtual nodes.
     """

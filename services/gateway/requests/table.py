@@ -19,7 +19,10 @@ HANDLERS: Mapping[int, Handler] = {
 
 
 def served_ranges(known_clusters: Iterable[ClusterKnowledge]) -> dict[int, VersionRange]:
-    """API key -> versions to offer, as each row's reach tells. A cluster that has never been reached cuts nothing."""
+    """API key -> versions to offer, by each row's reach.
+
+    A cluster that has never been reached does not limit the versions.
+    """
     known = [cluster.versions for cluster in known_clusters if cluster.versions]
     served: dict[int, VersionRange] = {}
     for handler in HANDLERS.values():
@@ -30,7 +33,7 @@ def served_ranges(known_clusters: Iterable[ClusterKnowledge]) -> dict[int, Versi
 
 
 def _offered(handler: Handler, spoken: Sequence[VersionRange | None]) -> VersionRange | None:
-    """`spoken`: by each known cluster, None by one that lacks the API."""
+    """`spoken`: the versions of each known cluster, None for a cluster that lacks the API."""
     ranges = [each for each in spoken if each is not None]
     if not spoken or handler.reach is Reach.OWN:
         return handler.versions
@@ -64,7 +67,7 @@ def _versions(row: Handler) -> str:
 
 
 def left_out() -> str:
-    """What is not served on purpose, for the README."""
+    """The APIs that the gateway leaves out on purpose, for the README."""
     apis: dict[str, list[str]] = {}
     for key, reason in sorted(LEFT_OUT.items()):
         apis.setdefault(reason, []).append(f"{api_name(key)} ({key})")
@@ -75,7 +78,7 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 def with_table(text: str) -> str:
-    """The README's text with what is between its markers brought up to date."""
+    """The README's text with an up-to-date table between its markers."""
     for name, content in (("api table", markdown()), ("left out", left_out())):
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         before, _, rest = text.partition(begin)

@@ -1,11 +1,11 @@
-"""Topic ids: one for each topic of the mesh, whichever cluster it lives on.
+"""Topic ids: one for each topic of the mesh, whichever cluster has it.
 
 Theory of operation
-1. The id of a topic is a pure function of the mesh's id and the topic's name. So it is the same on every gateway, after
-   every restart and wherever the topic moves. The ids that clusters gave never reach a client.
-2. What goes to a cluster goes by name; a name is found again among the topics that the clusters have shown. A gateway
+1. The id of a topic is a pure function of the mesh's id and the topic's name. So an id is the same on every gateway,
+   after every restart and wherever the topic moves. The ids that clusters gave never reach a client.
+2. Requests to a cluster name topics; a name is found again among the topics that the clusters have shown. A gateway
    that has just started, or has not seen a new topic yet, asks all clusters once.
-3. A topic that is deleted and created again has the same id as before: clients can't tell that it is another one.
+3. A topic that is deleted and created again has the same id as before: clients can't see that it is another topic.
 """
 
 import uuid
@@ -22,28 +22,28 @@ from services.gateway.wire.messages.metadata import MetadataRequest, MetadataRes
 from services.gateway.wire.schema import NO_UUID
 
 HIGHEST_METADATA: Final = 12
-"""Of what clusters are asked: the last version without a top-level error, which we have no use for."""
+"""The version of Metadata for clusters: the last one without a top-level error, which the gateway has no use for."""
 _NAMESPACE: Final = uuid.UUID("6b61666b-612d-5d65-9368-746f70696373")
 _LIKE_A_DASH: Final = 0b111110
-"""First six bits that base64 writes as a dash, which command lines take for an option: Kafka gives no such ids."""
+"""The first six bits that base64 writes as a dash, which command lines take for an option: Kafka gives no such ids."""
 
 
 @lru_cache(maxsize=TOPIC_NAMES_REMEMBERED)
 def mesh_topic_id(mesh_id: str, topic: str) -> bytes:
-    """What clients are told is the topic's id; never `NO_UUID`."""
+    """The topic's id for clients; never `NO_UUID`."""
     found = uuid.uuid5(uuid.uuid5(_NAMESPACE, mesh_id), topic).bytes
     return bytes((found[0] ^ 0x80, *found[1:])) if found[0] >> 2 == _LIKE_A_DASH else found
 
 
 def topic_name(mesh: MeshView, topic_id: bytes) -> str | None:
-    """The topic of this id, if a cluster has shown it; asks nobody."""
+    """The topic of this id, if a cluster has shown it; makes no call."""
     return known_name(topic_id, mesh.mesh_id, mesh.memory, mesh.clusters.values(), mesh.now)
 
 
 def known_name(
     topic_id: bytes, mesh_id: str, memory: Memory, clusters: Iterable[KnownCluster], now: float
 ) -> str | None:
-    """As `topic_name`, for those who have no view."""
+    """As `topic_name`, for callers without a view."""
     names = memory.topic_names
     found = names.get(topic_id, now)
     if found is None and topic_id != NO_UUID:
@@ -54,7 +54,7 @@ def known_name(
 
 
 def _look_through(knowledge: KnownCluster, mesh_id: str, memory: Memory, now: float) -> None:
-    """Remember the ids of the cluster's topics, unless that is done: who asks for strange ids asks again and again."""
+    """Remembers the ids of the cluster's topics, unless that is done: clients ask for strange ids again and again."""
     names, seen = memory.topic_names, memory.topics_looked_through
     overflowing = len(names) >= names.capacity
     place = (knowledge.name, knowledge.naming)
@@ -66,7 +66,7 @@ def _look_through(knowledge: KnownCluster, mesh_id: str, memory: Memory, now: fl
 
 
 def topic_names(mesh: MeshView, topic_ids: Iterable[bytes]) -> Generator[Command, Any, dict[bytes, str]]:
-    """Names by id; ids that no reachable cluster knows are left out, after all were asked once."""
+    """Names by id; ids that no reachable cluster knows are left out, after the gateway has asked all clusters once."""
     wanted = set(topic_ids)
     found = {topic_id: name for topic_id in wanted if (name := topic_name(mesh, topic_id)) is not None}
     strange = mesh.memory.strange_topic_ids
@@ -84,7 +84,7 @@ def topic_names(mesh: MeshView, topic_ids: Iterable[bytes]) -> Generator[Command
 
 
 def look_around(mesh: MeshView) -> Generator[Command, Any, None]:
-    """Have every cluster tell all its topics; they are learnt as the answers pass by."""
+    """Asks every cluster for all its topics, which are learnt from the answers."""
     calls = [
         Call(
             cluster,

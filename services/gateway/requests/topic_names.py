@@ -1,5 +1,6 @@
-"""What topics are called on one cluster, by the rules that a client sees: clients' names outwards, the cluster's own
-inwards. What is known of a cluster is known by its own names; clients who know topics by other ones see it through
+"""The names of topics on one cluster, by a client's rules: to clients their own names, to the cluster its own.
+
+Knowledge about a cluster has the cluster's own names; clients with other names for topics read it through
 `RenamedKnowledge`.
 """
 
@@ -18,16 +19,19 @@ _numbers = itertools.count(1)
 
 
 TRANSACTIONS_TOPIC: Final = "mesh.transactions"
-"""Of the mesh itself, on the home of each transactional id (`transactions.registry`)."""
+"""A topic of the mesh itself, on the home of each transactional id (`transactions.registry`)."""
 
 
 def is_internal(topic: str) -> bool:
-    """Whether the topic is its cluster's own business, or the gateways': it is left out where all topics are listed."""
+    """Whether the topic is internal to its cluster, or to the gateways: lists of all topics leave it out."""
     return topic.startswith("__") or topic == TRANSACTIONS_TOPIC
 
 
 class TopicNames:
-    """Both directions for one cluster. Without rules that rename, every topic is called the same on both sides."""
+    """The names of topics in both directions, for one cluster.
+
+    Without rules that rename, every topic has the same name on both sides.
+    """
 
     __slots__ = ("_cluster", "_table", "number", "renaming")
 
@@ -35,14 +39,14 @@ class TopicNames:
         self._cluster = cluster
         self._table = table
         self.number = next(_numbers)
-        """No others have it."""
+        """No other names have this number."""
         self.renaming = table.renames(cluster)
-        """Whether any name may be another one."""
+        """Whether any topic may have another name on the cluster."""
 
     def upstream(self, topic: str) -> str:
-        """What the cluster calls it: also a topic that has left it, whose last writes somebody asks for.
+        """The cluster's name for a topic, also for a topic that has left it, whose last writes a gateway asks for.
 
-        What is a cluster's own business (`__transaction_state`) is called the same everywhere.
+        A topic that is internal to a cluster (`__transaction_state`) has the same name everywhere.
         """
         route = None if is_internal(topic) else self._table.route(topic)
         if route is None:
@@ -54,8 +58,11 @@ class TopicNames:
         return topic
 
     def taken_by(self, topic: str) -> str | None:
-        """The other topic that has this one's name here, where this one neither lives nor lived last. Then it can't be
-        spoken of here, as a group with shadow topics does: it would be taken for the other one."""
+        """The other topic that has this one's name here, if this topic's place is and was elsewhere.
+
+        Then no request to this cluster can name this topic, because the cluster would take the name for the other
+        topic. A group with shadow topics would send such requests.
+        """
         if is_internal(topic):
             return None
         route = self._table.route(topic)
@@ -65,9 +72,11 @@ class TopicNames:
         return None if other == topic else other
 
     def virtual(self, upstream_topic: str) -> str | None:
-        """What clients call it; None for a topic that no client's name leads to.
+        """The clients' name for the cluster's topic.
 
-        One that is called the same above is not for here to hide: it may be the shadow of a topic that lives elsewhere.
+        None for a topic that no client's name leads to.
+
+        If no rule renames the topic, it keeps its name: it may be the shadow of a topic of another cluster.
         """
         name = self._table.virtual_topic(self._cluster, upstream_topic)
         return upstream_topic if name is None and self.upstream(upstream_topic) == upstream_topic else name
@@ -96,8 +105,9 @@ class _Translated(Mapping[K, V], Generic[K, V]):
 
 
 class RenamedKnowledge:
-    """What is known of a cluster, told with the names that some clients have for its topics. It is `ClusterKnowledge`
-    to whoever reads it, always as new as that is.
+    """Knowledge of a cluster with the names that some clients have for its topics.
+
+    A `RenamedKnowledge` reads like `ClusterKnowledge`, and is always as new as the original.
     """
 
     __slots__ = ("_known", "_names", "topic_names", "topics")
@@ -116,7 +126,7 @@ class RenamedKnowledge:
 
     @property
     def by_own_names(self) -> ClusterKnowledge:
-        """As the cluster tells it."""
+        """The knowledge with the cluster's own names."""
         return self._known
 
     @property

@@ -1,4 +1,4 @@
-"""What the client of one connection uses of the mesh, for operators who want to know whom a change would touch."""
+"""Names that the client of one connection uses, for operators who want to know which clients a change would touch."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ IDS_REMEMBERED = 20
 
 
 class Names:
-    """The names that came last, so many of them."""
+    """The last names, up to a capacity."""
 
     __slots__ = ("_capacity", "_names")
 
@@ -34,10 +34,10 @@ class Names:
 
 @dataclass(slots=True)
 class Uses:
-    """Since the client connected."""
+    """Names since the client connected."""
 
     topics: Names = field(default_factory=lambda: Names(TOPICS_REMEMBERED))
-    """Produced to or fetched from."""
+    """Topics that it produced to or fetched from."""
     groups: Names = field(default_factory=lambda: Names(GROUPS_REMEMBERED))
-    """Joined, or committed for."""
+    """Groups that it joined, or committed for."""
     transactional_ids: Names = field(default_factory=lambda: Names(IDS_REMEMBERED))

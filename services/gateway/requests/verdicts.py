@@ -1,4 +1,4 @@
-"""What becomes of one item of an administrative request: an error code and a sentence, from one cluster or several."""
+"""The result of one item of an administrative request: an error code and a sentence, from one cluster or several."""
 
 from collections.abc import Container, Mapping
 from typing import NamedTuple
@@ -14,7 +14,7 @@ class Verdict(NamedTuple):
 
 
 def refusal(code: int, sentence: str) -> Verdict:
-    """The gateway's own: the sentence stands behind Kafka's words for the code."""
+    """The gateway's own verdict: the sentence stands behind Kafka's words for the code."""
     return Verdict(code, worded(code, sentence))
 
 
@@ -24,7 +24,7 @@ NO_CLUSTER = refusal(ErrorCode.INVALID_REQUEST, "the mesh has no cluster yet")
 
 
 def silence(outcome: Unreachable) -> Verdict:
-    """Of a cluster that gave no answer."""
+    """The verdict of a cluster that gave no answer."""
     if outcome.unsupported:
         return refusal(
             ErrorCode.UNSUPPORTED_VERSION, f"cluster {outcome.cluster} can't be asked this: {outcome.reason}"
@@ -35,9 +35,12 @@ def silence(outcome: Unreachable) -> Verdict:
 def joined(
     verdicts: Mapping[str, Verdict], unless_unanimous: Container[int] = (), *, name_one: bool = False
 ) -> Verdict:
-    """One verdict out of those of several clusters: the first error, and a sentence that names who failed and who
-    has done it; of a single one what it said itself, and its name with `name_one`. Codes in `unless_unanimous`
-    are no errors unless no cluster says anything else."""
+    """One verdict out of those of several clusters: the first error, and a sentence.
+
+    The sentence names the clusters that failed and those that succeeded. A single cluster's verdict stays as it is, and
+    gets the cluster's name with `name_one`. Codes in `unless_unanimous` are no errors unless no cluster answers
+    anything else.
+    """
     if not verdicts:
         return NO_CLUSTER
     failed = {name: verdict for name, verdict in verdicts.items() if verdict.code}
@@ -55,5 +58,5 @@ def joined(
 
 
 def _without_stop(verdict: Verdict) -> str:
-    """More follows the sentence."""
+    """The text without its full stop, because more follows."""
     return (verdict.text or words_of(verdict.code)).rstrip(".")

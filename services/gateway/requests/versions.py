@@ -1,9 +1,11 @@
-"""In which version a call reaches a cluster: the client's, or the nearest that the cluster speaks if nothing is lost.
+"""The version in which a call reaches a cluster.
 
-Clients are offered what any owner speaks (`Reach.ONE_OWNER`), so an owner may be older than the client takes it for.
-The handler has decoded the request, so it can be written in another version. What the codec can't write there, the
-cluster can't be told: such a call is not sent. An older answer lacks fields only, and they have their defaults.
-Not for APIs whose versions differ in more than fields: the special timestamps of ListOffsets, the end of transactions.
+It is the client's version, or the nearest that the cluster supports if no field is lost.
+
+Clients are offered the versions of any owner (`Reach.ONE_OWNER`), so an owner may be older than the client expects. The
+handler has decoded the request, so the request can be written in another version. A call is not sent if the codec can't
+write a part of it in that version. An older answer lacks fields only, and these have their defaults. This is not for
+APIs whose versions differ in more than fields: the special timestamps of ListOffsets, the end of transactions.
 """
 
 from collections.abc import Generator, Sequence
@@ -20,7 +22,7 @@ M = TypeVar("M", bound=Struct)
 
 
 def fitted(call: Call, mesh: MeshView) -> Call | Unreachable:
-    """The call in a version that its cluster speaks."""
+    """The call in a version that its cluster supports."""
     spoken = mesh.clusters[call.cluster].versions if call.cluster in mesh.clusters else {}
     if not spoken:
         return call
@@ -41,7 +43,7 @@ def fitted(call: Call, mesh: MeshView) -> Call | Unreachable:
 
 
 def highest_version(mesh: MeshView, cluster: str, api_key: int, ours: int) -> int:
-    """The version for a question of our own: `ours`, or the cluster's newest where that is older."""
+    """The version for a call of the gateway itself: `ours`, or the cluster's newest if that is older."""
     knowledge = mesh.clusters.get(cluster)
     spoken = knowledge.versions.get(api_key) if knowledge else None
     return min(ours, spoken.high) if spoken else ours

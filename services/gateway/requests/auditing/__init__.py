@@ -1,1 +1,1 @@
-"""Audit of what clients write, for topics that an operator has named."""
+"""Audit of the records that clients write, for topics that an operator has named."""

@@ -1,7 +1,7 @@
-"""Which batches of a Produce are audited, and what became of them.
+"""Which batches of a Produce are audited, and how each of them ended.
 
-A copy of their bytes goes to whoever opens them (`records`), elsewhere and later: the request does not wait. Without
-acks nobody says what became of a batch, so it is not audited.
+`records` opens a copy of their bytes in another process, later: the request does not wait. Without acks no broker
+reports how a batch ended, so the batch is not audited.
 """
 
 from typing import TYPE_CHECKING
@@ -50,7 +50,7 @@ def _audited(
 
 
 def _results(produce: "Producing", answer: Answer) -> dict[tuple[str, int], PartitionProduceResponse]:
-    """What became of each partition; nothing where the connection is closed instead."""
+    """The result of each partition; empty if the gateway closes the connection instead of an answer."""
     message = message_of_answer(answer, ProduceResponse, produce.request.version)
     if not isinstance(message, ProduceResponse):
         return {}

@@ -1,4 +1,4 @@
-"""Which topics are audited, and who takes what was written to them."""
+"""Which topics are audited, and the function that takes the audited batches."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 TOPICS_REMEMBERED = 10_000
-"""Names for which it is known whether they are audited."""
+"""Topic names of which the gateway remembers whether they are audited."""
 
 
 class AuditedBatch(NamedTuple):
@@ -16,15 +16,15 @@ class AuditedBatch(NamedTuple):
     topic: str
     partition: int
     base_offset: int
-    """Of the first record; -1 where nobody said."""
+    """The offset of the first record; -1 if no broker reported an offset."""
     failure: str
-    """Why it was refused; empty if it was not."""
+    """Why the broker refused the records; empty if it stored them."""
     records: int
     data: bytes
 
 
 class AuditedTopics:
-    """Names, in which `*` stands for any characters."""
+    """The audited topics, by names in which `*` stands for any characters."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._pattern = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names))
@@ -41,7 +41,7 @@ class AuditedTopics:
 
 @dataclass(frozen=True, slots=True)
 class ClientAudit:
-    """Of all clients of a gateway."""
+    """The audit of all clients of a gateway."""
 
     topics: AuditedTopics
     take: Callable[[list[AuditedBatch]], None]

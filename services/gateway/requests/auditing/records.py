@@ -1,8 +1,8 @@
 """Audit records of batches: one for each record, in the form that the sidecar writes. Never a payload.
 
-A pure function of plain data, made to run in another process: batches have to be decompressed, and each record takes
-some 10 us. What was stored has an id made of its place: a client that writes it again, because it had no answer, and a
-second gateway that hears of it, tell of the same event.
+A pure function of plain data, made to run in another process: it decompresses batches, and each record takes some 10
+us. The id of a stored record's event is made of the record's place. So a client that writes the batch again because it
+had no answer, and a second gateway that hears of the batch, report the same event.
 """
 
 import json
@@ -20,11 +20,11 @@ from services.gateway.wire.record_marks import RecordMarks, read_marks
 MOST_DECOMPRESSED = 100 * 1024 * 1024
 """Bytes that may come out of the batches of one request."""
 MOST_RECORDS = 20_000
-"""Of one request; what is more is not audited, and counted."""
+"""Audit records of one request; records beyond this number are not audited, but counted as lost."""
 MOST_KEY_CHARACTERS = 4_096
 MOST_ID_CHARACTERS = 256
 MOST_FAILURE_CHARACTERS = 16_384
-"""What is kept of a key, of an id, of a reason: as in the sidecar."""
+"""The longest key, id and failure that an audit record keeps; the sidecar has the same limits."""
 
 _TRACE_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -38,7 +38,7 @@ class AuditEvents(NamedTuple):
 
 
 def audit_events(found: list[AuditedBatch], service_id: str, now_ms: int) -> AuditEvents:
-    """One for each record of these batches."""
+    """One audit record for each record of these batches."""
     allowance = Allowance(MOST_DECOMPRESSED)
     written: list[tuple[bytes | None, bytes]] = []
     lost = 0
@@ -50,7 +50,7 @@ def audit_events(found: list[AuditedBatch], service_id: str, now_ms: int) -> Aud
                     break
                 written.append(_event(batch, marks, service_id, now_ms))
         except WireError:
-            pass  # its broker has refused it, or an older gateway's client sends what nobody can open
+            pass  # its broker has refused it, or the client of an older gateway sends what nobody can open
         lost += max(0, batch.records - (len(written) - before))
     return AuditEvents(written, lost)
 

@@ -1,1 +1,1 @@
-"""What belongs to whole clusters: rights, quotas, users, tokens, features, brokers."""
+"""Requests about whole clusters: access rights, quotas, users, tokens, features, brokers."""

@@ -1,13 +1,15 @@
-"""DescribeAcls, CreateAcls, DeleteAcls: access rights lie where that lives which they are about.
+"""DescribeAcls, CreateAcls, DeleteAcls: an access right is on the clusters that have the resource.
 
 Theory of operation
-1. A right on one topic lies on the topic's owner, is granted there, and shown from there alone. It does not follow a
-   topic that moves: rights are granted anew, as on a new cluster.
-2. All others lie on every cluster: prefixes and `*`, the cluster itself, tokens, users. Groups and transactional ids as
-   well: members, offsets and transactions of one of them may be on several clusters, and on others tomorrow.
-3. What a filter shows is what it deletes. It is looked up first, so rights on topics beside the mesh stay as they are.
-4. A cluster without an authorizer has no rights to show or to delete. To grant one there is an error, because the right
-   would not count: SECURITY_DISABLED with a sentence that names the cluster.
+1. A right on one topic is granted on the topic's owner, and shown from there alone. The right does not follow a topic
+   that moves: an operator grants it again, as on a new cluster.
+2. All other rights are on every cluster: prefixes and `*`, the cluster itself, tokens, users. So are rights on groups
+   and transactional ids: members, offsets and transactions of one of them may be on several clusters, and on others
+   tomorrow.
+3. A filter deletes the same rights that it shows. The gateway looks these rights up first, so rights on topics outside
+   the mesh stay as they are.
+4. A cluster without an authorizer has no rights to show or to delete. To grant a right there is an error, because the
+   right would not count: SECURITY_DISABLED with a sentence that names the cluster.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -61,7 +63,7 @@ class Right(NamedTuple):
 
 @dataclass(slots=True)
 class _Found:
-    """What a filter matches: each right with the clusters that have it, and what each cluster said to the question."""
+    """The rights that match a filter, each with the clusters that have it, and each cluster's verdict on the filter."""
 
     rights: dict[Right, list[str]] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
@@ -144,7 +146,10 @@ def _nowhere(creation: AclCreation, mesh: MeshView) -> Verdict:
 
 
 def _is_shown(right: Right, cluster: str, mesh: MeshView) -> bool:
-    """Rights on one topic count on its owner alone; what others have is from another time, or beside the mesh."""
+    """Whether the right counts on this cluster: a right on one topic counts on its owner alone.
+
+    Rights on the topic elsewhere are from another time, or were granted outside the mesh.
+    """
     if not _is_about_one_topic(right.resource_type, right.pattern_type, right.resource_name):
         return True
     return mesh.table.cluster_of(right.resource_name) == cluster
@@ -156,7 +161,7 @@ def _is_shown(right: Right, cluster: str, mesh: MeshView) -> bool:
 def _look_up(
     filters: Sequence[DescribeAclsRequest], version: int, mesh: MeshView
 ) -> Generator[Command, Any, list[_Found]]:
-    """What each of the filters matches."""
+    """The rights that match each of the filters."""
     places = [
         (index, cluster)
         for index, each in enumerate(filters)
@@ -211,7 +216,7 @@ def _delete(
 
 
 def _verdicts(outcome: CreateAclsResponse | DeleteAclsResponse | Unreachable, count: int) -> list[Verdict]:
-    """One for each item that was asked for: clusters answer in the order of the request."""
+    """One verdict for each item of the request: clusters answer in the order of the request."""
     if isinstance(outcome, Unreachable):
         return [silence(outcome)] * count
     if isinstance(outcome, CreateAclsResponse):
@@ -222,7 +227,7 @@ def _verdicts(outcome: CreateAclsResponse | DeleteAclsResponse | Unreachable, co
 
 
 def _verdict_on_right(result: DeleteAclsFilterResult) -> Verdict:
-    """Of a filter that names one right: who came before us may have deleted it."""
+    """The verdict on a filter that names one right; another client may have deleted that right already."""
     failed = next((acl for acl in result.matching_acls if acl.error_code), None)
     if failed is not None and not result.error_code:
         return Verdict(failed.error_code, failed.error_message)

@@ -1,7 +1,8 @@
 """DescribeClientQuotas and AlterClientQuotas: a quota is set on every cluster, and shown once.
 
-A quota bounds what brokers take from a user, client id or address, each cluster for itself. Where clusters do not agree
-on a value, because somebody set it beside the mesh, the home cluster's is shown, and a line in the log names all.
+A quota bounds the load that brokers accept from a user, client id or address, each cluster for itself. Clusters may
+have different values, because somebody set a quota outside the mesh. Then the answer shows the home cluster's value,
+and a line in the log names all.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from services.gateway.wire.messages.describe_client_quotas import (
 )
 
 Entity = frozenset[tuple[str, str | None]]
-"""Whom a quota is about: (kind, name) of each part, the default where the name is None."""
+"""The entity that a quota bounds: (kind, name) of each part, where the name None is the default."""
 Quotas = dict[Entity, dict[str, dict[str, float]]]
 """Entity -> key of the quota -> cluster -> value."""
 

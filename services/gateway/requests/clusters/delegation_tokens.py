@@ -1,14 +1,14 @@
-"""Delegation tokens: found, renewed and ended wherever they are; made in a mesh of one cluster alone.
+"""Delegation tokens: found, renewed and expired on whichever cluster has them; made in a mesh of one cluster alone.
 
 Theory of operation
-1. A token is an id and a secret that one cluster has made up: no two clusters can be given the same one, and the
-   gateway itself takes none. With several clusters a new token is refused (DELEGATION_TOKEN_AUTH_DISABLED): it is to be
-   made on the cluster that it is for.
-2. Who asks for a token without naming its owner means himself. A broker would take the gateway for him, and give away
-   the gateway's own rights: refused (DELEGATION_TOKEN_REQUEST_NOT_ALLOWED).
-3. To renew or end a token all clusters are asked; the one that made it does so, if the gateway's user there is among
-   the token's renewers. Tokens of all clusters are listed.
-4. These answers have no place for a sentence, so it goes to the log.
+1. A token is an id and a secret that one cluster has made up. No two clusters can be given the same token, and the
+   gateway itself takes none. With several clusters a new token is refused (DELEGATION_TOKEN_AUTH_DISABLED): clients
+   make it on the cluster that it is for.
+2. A client that asks for a token without an owner means its own user. A broker would read the gateway's user as the
+   owner, and give away the gateway's own rights. So the request is refused (DELEGATION_TOKEN_REQUEST_NOT_ALLOWED).
+3. To renew or expire a token the gateway asks all clusters. The cluster that made the token does so, if the gateway's
+   user there is among the token's renewers. Tokens of all clusters are listed.
+4. These answers have no field for a sentence, so the sentence goes to the log.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ from services.gateway.wire.messages.renew_delegation_token import (
 )
 
 NO_TOKENS = frozenset({ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED})
-"""Of a cluster that has no tokens, or does not speak of them over a connection like ours."""
+"""Answers of a cluster that has no tokens, or does not handle them over a connection like the gateway's."""
 NOT_HERE = NO_TOKENS | {ErrorCode.DELEGATION_TOKEN_NOT_FOUND}
 
 log = structlog.get_logger(__name__)
@@ -101,7 +101,7 @@ def _success(outcomes: Mapping[str, A | Unreachable]) -> A | None:
 
 
 def _verdict(request: Request, outcomes: Mapping[str, A | Unreachable]) -> Verdict:
-    """What all clusters together say; a cluster that lacks the token says nothing, unless all do."""
+    """The joint verdict of all clusters; a cluster that lacks the token does not count, unless all lack it."""
     verdicts = {
         name: silence(outcome) if isinstance(outcome, Unreachable) else Verdict(outcome.error_code)
         for name, outcome in outcomes.items()

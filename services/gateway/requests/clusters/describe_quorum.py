@@ -1,8 +1,8 @@
-"""DescribeQuorum: the controllers of one cluster, that of the node which the client has asked.
+"""DescribeQuorum: the controllers of one cluster, the cluster of the node that the client has asked.
 
-The node is told by the address of the connection, or by the client (KIP-1242). Where neither tells it, and the mesh has
+The address of the connection names the node, or the client does (KIP-1242). If neither names the node, and the mesh has
 several clusters, the request is refused. Controllers and brokers have the numbers of `real_brokers` in the answer, so
-the answer tells which cluster it is about; directories and listeners are the cluster's own.
+the answer shows which cluster it is about; directories and listeners are the cluster's own.
 """
 
 from services.gateway.requests import real_brokers

@@ -1,7 +1,8 @@
-"""What has no owner is asked of every cluster: quotas, SCRAM users, tokens, features, most access rights.
+"""Resources without an owner are asked of every cluster: quotas, SCRAM users, tokens, features, most access rights.
 
-Nothing is taken back when one cluster fails: the item is answered with an error then, and a sentence that names the
-clusters that failed and those where it is done (`verdicts.joined`). All of these requests may be sent again.
+If one cluster fails, the gateway takes nothing back on the others. The item's answer is an error then, with a sentence
+that names the clusters that failed and those that succeeded (`verdicts.joined`). All of these requests may be sent
+again.
 """
 
 from collections.abc import Generator, Iterable, Mapping
@@ -32,7 +33,7 @@ def ask_each(
     lane: Lane = Lane.CLIENT,
     timeout_s: float = CALL_TIMEOUT_S,
 ) -> Generator[Command, Any, dict[str, M | Unreachable]]:
-    """What each cluster answers to its question, by name."""
+    """Each cluster's answer to its own question, by name of the cluster."""
     calls = [Call(name, question, version, target, lane, timeout_s) for name, question in questions.items()]
     outcomes = yield from ask_fitting(mesh, calls, answer)
     return dict(zip(questions, outcomes, strict=True))
@@ -45,11 +46,11 @@ def ask_everywhere(
     answer: type[M],
     target: Target = AnyBroker(),  # noqa: B008
 ) -> Generator[Command, Any, dict[str, M | Unreachable]]:
-    """What every cluster answers to the same question."""
+    """Every cluster's answer to the same question, by name of the cluster."""
     return (yield from ask_each(mesh, dict.fromkeys(mesh.table.clusters, question), version, answer, target))
 
 
 def by_home_first(clusters: Iterable[str], mesh: MeshView) -> list[str]:
-    """The clusters in the order in which their word counts where they do not agree."""
+    """The clusters with the mesh's home first: if clusters differ, the first value counts."""
     home = mesh.table.home
     return sorted(clusters, key=lambda name: home is None or name != home.name)

@@ -1,10 +1,10 @@
-"""Features that a cluster switches on as a whole (KIP-584): clients see what all clusters of the mesh share.
+"""Features that a cluster finalizes as a whole (KIP-584): clients see the features that all clusters of the mesh share.
 
-A producer that sees transaction.version 2 no longer says which partitions it adds to a transaction (KIP-890); a cluster
-that has not switched it on would refuse its records. So a feature is shown at the lowest level that it has anywhere,
-and none at all while a cluster has never been reached.
-Java clients keep the features with the highest epoch that they have seen. Ours grows with the features of every cluster
-and with the table's revision, which tells another set of clusters.
+A producer that sees transaction.version 2 no longer names the partitions that it adds to a transaction (KIP-890). A
+cluster without that feature level would refuse the producer's records. So the gateway shows a feature at the lowest
+level that any cluster has, and shows no feature while a cluster has never been reached. Java clients keep the features
+with the highest epoch that they have seen. The gateway's epoch grows with the features of every cluster and with the
+table's revision, which changes with the set of clusters.
 """
 
 from collections.abc import Collection

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials: a user is the same on every cluster.
 
-The client salts and hashes the password itself, so one request gives a user the same credential everywhere. A user that
-one cluster lacks is deleted all the same where it is; that no cluster knows it is said.
+The client salts and hashes the password itself, so one request gives a user the same credential everywhere. If some
+clusters lack a user, the others still delete it; if all lack the user, the answer says so.
 """
 
 import structlog
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 def handle_describe(request: Request, mesh: MeshView) -> Plan:
-    """Of a mechanism that clusters have with different iterations, the home cluster's are shown."""
+    """If clusters have different iterations of a mechanism, the answer shows the home cluster's."""
     message = request.decode(DescribeUserScramCredentialsRequest)
     outcomes = yield from ask_everywhere(mesh, message, request.version, DescribeUserScramCredentialsResponse)
     verdicts: dict[str, Verdict] = {}

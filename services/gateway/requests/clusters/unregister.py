@@ -1,6 +1,6 @@
-"""UnregisterBroker and UnregisterController: a node that is gone for good leaves the cluster that it was part of.
+"""UnregisterBroker and UnregisterController: a node that is gone for good leaves its cluster.
 
-It is named by its number (`real_brokers`), which brokers and controllers of a cluster share.
+The client names the node by its number (`real_brokers`); brokers and controllers of a cluster share these numbers.
 """
 
 from typing import TypeVar

@@ -1,7 +1,8 @@
-"""UpdateFeatures: features are switched on every cluster, or on none as far as can be known.
+"""UpdateFeatures: a feature changes on every cluster, or on none, as far as the gateway can know.
 
-All clusters are asked first whether they would. If one refuses or is silent, nothing is changed, and the answer says
-which. A cluster that fails between that and the change itself is named as well; the request may be sent again.
+The gateway first asks all clusters to validate the change. If one refuses or does not answer, nothing is changed, and
+the answer names that cluster. The answer also names a cluster that fails between the validation and the change itself;
+the client may send the request again.
 """
 
 from collections.abc import Mapping
@@ -61,7 +62,7 @@ def _verdicts(outcomes: Outcomes) -> dict[str, Verdict]:
 
 
 def _verdict_of(outcome: UpdateFeaturesResponse | Unreachable) -> Verdict:
-    """Of one cluster: newer ones give one for all features, older ones one for each."""
+    """The verdict of one cluster: newer clusters give one for all features, older ones one for each."""
     if isinstance(outcome, Unreachable):
         return silence(outcome)
     failed = next((each for each in outcome.results if each.error_code), None)

@@ -1,12 +1,12 @@
 """ConsumerGroupHeartbeat (KIP-848): to the coordinator on the group's home cluster, which assigns the partitions.
 
 Theory of operation
-1. A group lives where its topics are. One that spans clusters is refused with a sentence, or, where a rule about the
-   group allows it, its home gets shadows of the foreign topics (`shadow_topics`): never an assignment that silently
-   lacks topics.
+1. A group's home is the cluster of its topics. A group that spans clusters is refused with a sentence. If a rule about
+   the group allows it, the group's home gets shadows of the foreign topics instead (`shadow_topics`). A member never
+   gets an assignment that silently lacks topics.
 2. Subscriptions and assignments pass as they are; only topic ids differ, the mesh's for clients, the home's for its
    coordinator.
-3. What a member subscribes to is looked at when it says so: in its first heartbeat, and whenever it changes.
+3. The gateway checks a member's subscription when the member sends it: in its first heartbeat, and whenever it changes.
 """
 
 from collections.abc import Generator
@@ -29,9 +29,9 @@ from services.gateway.wire.messages.consumer_group_heartbeat import (
 )
 
 LIBRDKAFKA = ("librdkafka", "confluent-kafka-")
-"""How the names of its family begin."""
+"""The beginnings of the software names of the librdkafka family."""
 RETRY_PAUSE_S = 1.0
-"""Before each refusal that librdkafka hears: it asks again at once."""
+"""Seconds before each refusal to librdkafka, because it asks again at once."""
 WAY_OUT = "use group.protocol=classic, or a rule about the group with shadow_topics"
 
 log = structlog.get_logger(__name__)
@@ -66,7 +66,10 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 
 def _matching(message: ConsumerGroupHeartbeatRequest, mesh: MeshView) -> Generator[Command, Any, list[str]]:
-    """Topics that the member means by an expression; nothing is asked where it can mean but one cluster's, as named."""
+    """Topics that match the member's expression.
+
+    Empty, without a call, if the expression can match topics of one cluster only, under the cluster's own names.
+    """
     clusters = mesh.table.clusters
     if not message.subscribed_topic_regex or (len(clusters) <= 1 and not any(map(mesh.table.renames, clusters))):
         return []
@@ -76,7 +79,7 @@ def _matching(message: ConsumerGroupHeartbeatRequest, mesh: MeshView) -> Generat
 def _see_to(
     group_id: str, topics: list[str], home: str, mesh: MeshView
 ) -> Generator[Command, Any, str | Unreachable | None]:
-    """Has the home serve these topics; returns what is in the way."""
+    """Has the home serve these topics; returns the obstacle, if there is one."""
     lacks = yield from lacking(topics, home, mesh)
     if isinstance(lacks, Unreachable):
         return lacks
@@ -92,7 +95,7 @@ def _see_to(
 def _as_the_home_names_them(
     owned: list[TopicPartitions] | None, home: str, mesh: MeshView
 ) -> Generator[Command, Any, list[TopicPartitions] | None]:
-    """What the member owns, by the home's topic ids; what the home does not have can't be owned there."""
+    """The partitions that the member owns, by the home's topic ids; topics that the home lacks are left out."""
     if not owned:
         return owned
     ids = yield from ids_at(home, [each.topic_id for each in owned], mesh)
@@ -102,10 +105,10 @@ def _as_the_home_names_them(
 def _refused_for_good(
     message: ConsumerGroupHeartbeatRequest, text: str, mesh: MeshView
 ) -> Generator[Command, Any, ConsumerGroupHeartbeatResponse]:
-    """With the error that has the client tell its application the sentence.
+    """Refuses with the error that makes the client show the sentence to its application.
 
-    INVALID_REQUEST ends the consumers of Java and librdkafka alike, but librdkafka keeps the sentence to itself. Of all
-    errors it shows that of TOPIC_AUTHORIZATION_FAILED alone, again and again.
+    INVALID_REQUEST ends the consumers of Java and librdkafka alike, but librdkafka keeps the sentence to itself. The
+    only error whose sentence librdkafka shows is TOPIC_AUTHORIZATION_FAILED, which it shows again and again.
     """
     told = mesh.memory.refused_groups
     if told.get(message.group_id, mesh.now) is None:

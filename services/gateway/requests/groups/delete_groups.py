@@ -1,12 +1,15 @@
-"""DeleteGroups: a group goes from every cluster that knows it, its foreign offsets too.
+"""DeleteGroups: every cluster that knows a group deletes it, with its foreign offsets.
 
 Theory of operation
-1. Offsets of a group lie on several clusters, its members on one. Only the cluster of the members can refuse because
-   the group is in use: copies elsewhere look empty. So that one is asked first, and copies go when it has agreed.
-2. Who might know of members is asked first: the group's home, and every cluster that describes no such group, because
-   DescribeGroups is silent about groups of the newer kinds (KIP-848, share groups). Those have nothing to lose.
+1. Several clusters may have offsets of a group, but only one has its members. Only this cluster can refuse because the
+   group is in use: copies elsewhere look empty. So the gateway asks that cluster first, and the others delete their
+   copies when it has agreed.
+2. The first round asks each cluster that may know of members: the group's home, and every cluster that describes no
+   such group. The latter may have a group of a newer kind (KIP-848, share groups), about which DescribeGroups is
+   silent. If they have none, they lose nothing.
 3. While a cluster is silent nothing is deleted: the members may be there. Clients try again.
-4. From version 3 on a result has room for a sentence: the first one that a cluster has said about the error.
+4. From version 3 on a result has a field for a sentence: the gateway puts there the first sentence of a cluster about
+   the error.
 """
 
 from collections.abc import Generator, Iterable
@@ -49,13 +52,13 @@ DONE = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
 
 @dataclass(slots=True)
 class _Deletion:
-    """One group on its way out."""
+    """One group that is being deleted."""
 
     group_id: str
     first: list[str] = field(default_factory=list)
-    """Clusters that may refuse."""
+    """Clusters that may refuse the deletion."""
     copies: list[str] = field(default_factory=list)
-    """Clusters that hold what is left without the group: asked when none of `first` has refused."""
+    """Clusters that hold offsets of the group without its members: asked when none of `first` has refused."""
     verdicts: list[Verdict] = field(default_factory=list)
 
     @property
@@ -63,7 +66,7 @@ class _Deletion:
         return any(verdict.code not in DONE for verdict in self.verdicts)
 
     def result(self) -> DeletableGroupResult:
-        """Members before any other trouble; not found only if nobody knew the group."""
+        """A group with members outranks any other error; the group is not found only if no cluster knew it."""
         by_code = {verdict.code: verdict for verdict in reversed(self.verdicts)}
         troubles = [verdict for verdict in self.verdicts if verdict.code not in DONE]
         if ErrorCode.NON_EMPTY_GROUP in by_code:

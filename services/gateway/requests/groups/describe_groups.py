@@ -1,8 +1,8 @@
 """The four APIs that describe groups, one for each kind: every group as its home cluster describes it.
 
-Copies that only hold offsets stay behind it. A group of another kind is not found, on which clients that do not know
-the kind ask by the next API. While a cluster is silent, a group that none of the others has is to be asked for again,
-unless one of them has it as another kind: then it would not be on the silent one.
+Copies that hold only offsets are not shown. A group of another kind is not found; clients that do not know the kind
+then ask by the next API. If a cluster is silent and no other has the group, the client is to ask again. If another
+cluster has the group as another kind, the group is not found: the silent cluster would not have it.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -41,9 +41,9 @@ NOT_FOUND_SINCE = 6
 """First version of DescribeGroups with an error for a group that does not exist, beside the state Dead, and with room
 for a sentence."""
 TOPOLOGIES_SINCE = 1
-"""First version of StreamsGroupDescribe with room for what an application told of its topology."""
+"""First version of StreamsGroupDescribe with fields for the topology that an application reports."""
 AT_ONCE = 100
-"""Groups that are asked for side by side."""
+"""Groups that are asked for at the same time."""
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
@@ -119,7 +119,7 @@ def _is_uncertain(told: Mapping[str, Description | Unreachable]) -> bool:
 def _of_another_kind(
     kind: GroupKind[Any], group_ids: Iterable[str], mesh: MeshView
 ) -> Generator[Command, Any, set[str]]:
-    """Those groups that a cluster has, but not as this kind."""
+    """Those groups that a cluster has as another kind."""
     asked = [
         question
         for group_id in group_ids
@@ -132,7 +132,7 @@ def _of_another_kind(
 
 
 def _at_home(kind: GroupKind[D], group_id: str, told: Mapping[str, D | Unreachable], mesh: MeshView) -> D:
-    """The group where it lives; where no cluster knows it, what is to be said of it."""
+    """The group as its home describes it; if no cluster knows the group, the error to answer with."""
     home, _ = strongest(told.items())
     if home is not None:
         group = told[home]

@@ -1,4 +1,4 @@
-"""Heartbeats of the newer kinds of groups: what all of them have in common once their home is known."""
+"""Heartbeats of the newer kinds of groups: the part that all of them share once their home is known."""
 
 from collections.abc import Generator
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ R = TypeVar("R", ConsumerGroupHeartbeatResponse, ShareGroupHeartbeatResponse, St
 def beat(
     message: HeartbeatRequest, home: str, version: int, answer: type[R], mesh: MeshView
 ) -> Generator[Command, Any, R]:
-    """What the coordinator at home answers, or a refusal that says why it does not."""
+    """The answer of the coordinator at home, or a refusal with the reason why that coordinator does not answer."""
     coordinator = Coordinator(message.group_id)
     [outcome] = yield from ask_fitting(mesh, [Call(home, message, version, coordinator, Lane.CLIENT)], answer)
     if isinstance(outcome, Unreachable):
@@ -33,18 +33,18 @@ def beat(
     if outcome.error_code in COORDINATOR_MOVED:
         yield Forget(home, coordinator)
     if outcome.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
-        mesh.memory.group_homes.drop(message.group_id)  # the group may have gone elsewhere, by another gateway
+        mesh.memory.group_homes.drop(message.group_id)  # another gateway may have moved the group elsewhere
     return outcome
 
 
 def homeless(message: HeartbeatRequest, answer: type[R]) -> R:
-    """For a group whose home no cluster can tell yet."""
+    """The answer for a group whose home no cluster can name yet."""
     text = "no cluster knows yet where the group lives"
     return refused(message, answer, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
 
 
 def unreached(message: HeartbeatRequest, answer: type[R], outcome: Unreachable) -> R:
-    """For a group whose home does not answer."""
+    """The answer for a group whose home does not answer."""
     code = ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else ErrorCode.COORDINATOR_NOT_AVAILABLE
     text = f"group {message.group_id} lives on cluster {outcome.cluster}: {outcome.reason}"
     return refused(message, answer, code, text)

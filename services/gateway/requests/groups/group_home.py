@@ -1,18 +1,18 @@
-"""Which cluster's coordinator a group uses: the same answer on every gateway, without shared state.
+"""Which cluster's coordinator a group uses: every gateway finds the same answer, without shared state.
 
-In this order, first hit:
+The first of these that applies:
 1. the cluster that a rule about the group names;
-2. the cluster where the group has members, of whatever kind it is;
-3. the cluster where it has been a real group: empty now, but of a protocol type. Offsets that the mesh committed for a
-   group on a foreign cluster leave a *simple* group there, without a protocol type: that is no home;
-4. the only owner of all topics that the member who asks subscribes to;
+2. the cluster where the group has members, of whatever kind the group is;
+3. the cluster where the group has been a real group: empty now, but of a protocol type. Offsets that the mesh committed
+   for a group on a foreign cluster leave a *simple* group there, without a protocol type: such a cluster is no home;
+4. the only owner of all topics that the asking member subscribes to;
 5. the home cluster of the mesh.
 Members of the newer kinds (KIP-848, share, streams) get their partitions from the coordinator, which knows the topics
-of its own cluster alone. For them 4 comes before 3: an empty group goes where its topics are.
-2 and 3 are looked up on the brokers. Where members were found is remembered for a while; anything else is looked up
-again, so two gateways that have begun the same group on two clusters notice within seconds. A cluster that does not
-answer is passed over. One that is about to know (its coordinator moves or loads) is waited for: members sent elsewhere
-meanwhile would be a second group.
+of its own cluster alone. For them 4 comes before 3: an empty group goes to the cluster of its topics. The gateway asks
+the brokers about 2 and 3. The gateway remembers a group with members for a while, and looks up any other group each
+time. So two gateways that have begun the same group on two clusters notice within seconds. A cluster that does not
+answer is skipped. For a cluster that is about to know (its coordinator moves or loads) the client has to wait: members
+sent elsewhere meanwhile would be a second group.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ SIMPLE, REAL, ALIVE = 1, 2, 3
 
 
 def claim_of(group: Description | Unreachable | None) -> Claim:
-    """What a cluster's description of a group says about where the group lives."""
+    """The strength of a cluster's claim to be a group's home, by its description of the group."""
     if group is None or isinstance(group, Unreachable) or group.error_code or group.group_state in ("", "Dead"):
         return NO_CLAIM
     if group.group_state not in NO_MEMBERS:
@@ -57,13 +57,13 @@ Descriptions = dict[str, DescribedGroup | Unreachable]
 def describe_everywhere(
     group_id: str, mesh: MeshView, *, authorized_operations: bool = False
 ) -> Generator[Command, Any, Descriptions]:
-    """The classic group as each cluster of the table describes it, by name of the cluster, in their order."""
+    """The classic group as each cluster of the table describes it, by name of the cluster, in the table's order."""
     asked = questions(CLASSIC, group_id, mesh, authorized_operations=authorized_operations)
     return by_cluster((yield from describe(asked, mesh)))
 
 
 def hindrance(found: Descriptions) -> int | None:
-    """Why nobody can say now where the group lives, if a cluster is silent about it: the code for the client."""
+    """The client's error code if a cluster is silent about the group, so that nobody can name its home now."""
     for group in found.values():
         if isinstance(group, Unreachable):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -86,9 +86,11 @@ def strongest(found: Iterable[tuple[str, Description | Unreachable]]) -> tuple[s
 def find_home(
     group_id: str, mesh: MeshView, subscription: Sequence[str] = (), *, near_topics: bool = False
 ) -> Generator[Command, Any, str | None]:
-    """Name of the group's home cluster; None in a mesh without clusters, and while a coordinator can't tell yet.
+    """Name of the group's home cluster.
 
-    `near_topics`: the group is of a kind that can only read what its coordinator's cluster has.
+    None in a mesh without clusters, and while a coordinator does not know the group yet.
+
+    `near_topics`: the group is of a kind that can read only topics of its coordinator's cluster.
     """
     clusters = mesh.table.clusters
     rule = mesh.table.group_rule(group_id)
@@ -120,7 +122,7 @@ def lives(group_id: str, mesh: MeshView) -> bool:
 
 
 def owners(topics: Iterable[str], mesh: MeshView) -> Mapping[str, list[str]]:
-    """Topics by the cluster that owns them; those that no rule matches are left out."""
+    """Topics by the cluster that owns them; topics without a rule are left out."""
     found: dict[str, list[str]] = {}
     for topic in topics:
         owner = mesh.table.cluster_of(topic)
@@ -135,7 +137,7 @@ def sole_owner(subscription: Sequence[str], mesh: MeshView) -> str | None:
 
 
 def keeps_all_offsets(group_id: str, mesh: MeshView) -> str | None:
-    """The group's home if that keeps its offsets of all topics, foreign ones too, in the place of their owners."""
+    """The group's home, if a rule has it keep the group's offsets of all topics, also of foreign ones."""
     rule = mesh.table.group_rule(group_id)
     return rule.target_cluster if rule is not None and rule.shadow_topics else None
 

@@ -1,7 +1,7 @@
 """The kinds of groups that a coordinator keeps, and how clusters are asked about a group.
 
-All kinds share one space of names on a cluster. Each is described by an API of its own, which knows nothing of groups
-of the other kinds: a cluster that describes no such group may still have one by that name.
+All kinds share one space of names on a cluster. Each kind has a describing API of its own, which knows nothing of
+groups of the other kinds. A cluster that describes no such group may still have a group of another kind by that name.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -35,12 +35,16 @@ NOT_YET_KNOWN = COORDINATOR_MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 def for_clients(code: int) -> int:
-    """Clients find the gateway for every group: what a coordinator says of itself means that it will be there soon."""
+    """The code for clients.
+
+    Clients find the gateway as coordinator of every group. If a cluster's coordinator is absent or loading, the code
+    says that it will be there soon.
+    """
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if code in NOT_YET_KNOWN else code
 
 
 class Description(Protocol):
-    """What the descriptions of all kinds have in common."""
+    """The fields that the descriptions of all kinds have in common."""
 
     error_code: int
     error_message: str | None
@@ -58,14 +62,14 @@ class _Descriptions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GroupKind(Generic[D]):
-    """One of the four."""
+    """One of the four kinds of groups."""
 
     name: str
     api_key: ApiKey
     version: int
-    """Of our own questions; clusters that are older are asked in theirs."""
+    """The version in which the gateway asks; older clusters are asked in theirs."""
     question: Callable[[list[str], bool], Struct]
-    """For groups by id, and with or without what the client may do with them."""
+    """Makes the question from group ids, and from whether the answer shall list the client's authorized operations."""
     answer: type[Struct]
     description: type[D]
 
@@ -109,13 +113,13 @@ STREAMS_WITH_TOPOLOGY = replace(
         group_ids=ids, include_authorized_operations=operations, include_topology_description=True
     ),
 )
-"""With what its application told of its topology (KIP-1331)."""
+"""Streams groups with the topology that their application has reported (KIP-1331)."""
 KINDS: Sequence[GroupKind[Any]] = (CLASSIC, CONSUMER, SHARE, STREAMS)
 
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[D]):
-    """About one group, to one cluster."""
+    """A question about one group, to one cluster."""
 
     kind: GroupKind[D]
     cluster: str
@@ -132,7 +136,7 @@ class Question(Generic[D]):
 def questions(
     kind: GroupKind[D], group_id: str, mesh: MeshView, *, authorized_operations: bool = False
 ) -> list[Question[D]]:
-    """To all clusters that can have groups of this kind, in the order of the table."""
+    """One question for each cluster that can have groups of this kind, in the order of the table."""
     return [
         Question(kind, name, group_id, authorized_operations)
         for name in mesh.table.clusters
@@ -143,7 +147,10 @@ def questions(
 def describe(
     asked: Iterable[Question[D]], mesh: MeshView
 ) -> Generator[Command, Any, dict[Question[D], D | Unreachable]]:
-    """All answers, side by side. Where the coordinator has moved, it is looked for and asked again, once."""
+    """All answers; the questions are asked at the same time.
+
+    If a coordinator has moved, the gateway looks it up again and asks once more.
+    """
     found = yield from _describe(list(asked), mesh)
     moved = [question for question, outcome in found.items() if _may_have_moved(outcome, question.cluster, mesh)]
     if moved:
@@ -168,7 +175,7 @@ def _describe(
 
 
 def _may_have_moved(outcome: Description | Unreachable, cluster: str, mesh: MeshView) -> bool:
-    """Whether another broker of the cluster may know the group: the one that was asked does not, or is gone."""
+    """Whether another broker of the cluster may know the group: the broker that was asked does not, or is gone."""
     if isinstance(outcome, Unreachable):
         return outcome.never_sent and not outcome.unsupported and mesh.clusters[cluster].available
     return outcome.error_code in COORDINATOR_MOVED

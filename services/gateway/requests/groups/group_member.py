@@ -1,7 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup: byte for byte to the coordinator on the group's home cluster.
 
-A coordinator never looks at topics or assignments of the classic protocol, so members may subscribe to topics of
-several clusters: the assignors in the clients see the gateway's merged Metadata.
+A coordinator never reads the topics or assignments of the classic protocol, so members may subscribe to topics of
+several clusters. The assignors in the clients see the gateway's merged Metadata.
 """
 
 from collections.abc import Generator, Sequence
@@ -33,10 +33,11 @@ from services.gateway.wire.messages.sync_group import SyncGroupRequest, SyncGrou
 from services.gateway.wire.primitives import WireError
 
 REBALANCE_SLACK_S = 10.0
-"""On top of the time that a rebalance may take by the member's own word."""
+"""Seconds that the gateway waits beyond the member's own rebalance time-out."""
 LONGEST_REBALANCE_S = 3600.0
 SYNC_TIMEOUT_S = 310.0
-"""A SyncGroup waits for the leader, who has the rebalance time-out: 300 s by default, and some seconds on the way."""
+"""A SyncGroup waits for the group's leader, which has the rebalance time-out: 300 s by default, and some seconds on the
+way."""
 
 MemberResponse = JoinGroupResponse | SyncGroupResponse | HeartbeatResponse | LeaveGroupResponse
 
@@ -76,7 +77,7 @@ def handle_leave_group(request: Request, mesh: MeshView) -> Plan:
 
 
 def subscription(message: JoinGroupRequest) -> Sequence[str]:
-    """Topics that a consumer subscribes to; none for other kinds of members and for what can't be read."""
+    """Topics that a consumer subscribes to; none for other kinds of members and for unreadable metadata."""
     if message.protocol_type != "consumer":
         return ()
     topics: dict[str, None] = {}
@@ -84,7 +85,7 @@ def subscription(message: JoinGroupRequest) -> Sequence[str]:
         try:
             topics.update(dict.fromkeys(subscription_of(protocol.metadata).topics))
         except WireError:
-            continue  # an assignor of the user's own may say what it likes
+            continue  # an assignor of the user's own may write what it likes
     return tuple(topics)
 
 
@@ -113,5 +114,5 @@ def _pass_on(
         yield Forget(home, coordinator)
         return answer
     if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
-        mesh.memory.group_homes.drop(group_id)  # the group may have gone elsewhere, by another gateway
+        mesh.memory.group_homes.drop(group_id)  # another gateway may have moved the group elsewhere
     return outcome

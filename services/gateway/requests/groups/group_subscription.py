@@ -1,8 +1,9 @@
-"""What a member of a newer kind of group subscribes to, and whether the group's home can serve it.
+"""The subscription of a member of a newer kind of group, and whether the group's home can serve it.
 
-The coordinator of such a group assigns the topics of its own cluster. About topics that it does not have it says
-nothing, and their readers would wait for ever. So before it is asked, the gateway looks for what the home lacks.
-A topic that has moved away leaves its partitions there, and is assigned by them: nothing is lacking.
+The coordinator of such a group assigns the topics of its own cluster. The coordinator says nothing about topics that
+its cluster does not have, and their readers would wait for ever. So before it asks the coordinator, the gateway looks
+for topics that the home lacks. A topic that has moved away leaves its partitions on its old cluster. If this cluster is
+the group's home, it assigns the topic by these partitions: nothing is lacking.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -29,7 +30,7 @@ class Lack:
 
 
 def matching_topics(regex: str, mesh: MeshView) -> Generator[Command, Any, list[str]]:
-    """Topics of all clusters that a subscription by RE2 expression means; none for what is no expression."""
+    """Topics of all clusters that match a subscription by RE2 expression; none if the expression is invalid."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -46,7 +47,10 @@ def matching_topics(regex: str, mesh: MeshView) -> Generator[Command, Any, list[
 
 
 def renamed_topics(group_id: str, topics: Iterable[str], mesh: MeshView) -> str | None:
-    """A cluster matches an expression with the names that it knows: the sentence, if it knows some by other names."""
+    """The sentence of the refusal, if the cluster knows some of the topics by other names.
+
+    A cluster matches an expression with its own names.
+    """
     routes = ((topic, mesh.table.route(topic)) for topic in topics)
     renamed = sorted(topic for topic, route in routes if route is not None and route.upstream_topic != topic)
     if not renamed:
@@ -58,7 +62,7 @@ def renamed_topics(group_id: str, topics: Iterable[str], mesh: MeshView) -> str 
 
 
 def lacking(topics: Iterable[str], home: str, mesh: MeshView) -> Generator[Command, Any, list[Lack] | Unreachable]:
-    """What the home does not have of these topics; the cluster that can't be asked while nothing is known of it."""
+    """Those of the topics that the home lacks; or an unreachable cluster, if nothing is known yet of its topics."""
     lacks: list[Lack] = []
     foreign = {owner: found for owner, found in owners(topics, mesh).items() if owner != home}
     if foreign:
@@ -78,7 +82,10 @@ def lacking(topics: Iterable[str], home: str, mesh: MeshView) -> Generator[Comma
 
 
 def foreign_topics(group_id: str, topics: Iterable[str], home: str, way_out: str, mesh: MeshView) -> str | None:
-    """For groups that read nothing but what their home owns: the sentence, if some topics live elsewhere."""
+    """The sentence of the refusal, if some topics are on other clusters.
+
+    It is for groups that read only topics of their home.
+    """
     lacks = [
         Lack(topic, owner, 0, 0) for owner, found in owners(topics, mesh).items() for topic in found if owner != home
     ]
@@ -86,7 +93,7 @@ def foreign_topics(group_id: str, topics: Iterable[str], home: str, way_out: str
 
 
 def refusal(group_id: str, home: str, lacks: Sequence[Lack], way_out: str) -> str:
-    """The sentence for a member that subscribes to what its group's home does not have."""
+    """The sentence for a member that subscribes to topics that its group's home does not have."""
     places: dict[str, list[str]] = {}
     for lack in lacks:
         places.setdefault(lack.owner, []).append(lack.topic)

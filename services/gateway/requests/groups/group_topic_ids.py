@@ -1,4 +1,4 @@
-"""Topic ids in the APIs of groups: the mesh's own towards clients, the home cluster's towards its coordinator."""
+"""Topic ids in the APIs of groups: clients see the mesh's own, the coordinator sees its cluster's."""
 
 from collections.abc import Generator, Iterable
 from typing import Any, Protocol, TypeVar
@@ -26,7 +26,7 @@ class AssignedTopic(Protocol):
 
 
 def show_topic_ids(topics: Iterable[DescribedTopic], mesh: MeshView) -> None:
-    """Put the mesh's ids in the place of the cluster's, where an answer has names too."""
+    """Puts the mesh's ids in the place of the cluster's, in answers that have names too."""
     for topic in topics:
         topic.topic_id = mesh_topic_id(mesh.mesh_id, topic.topic_name)
 
@@ -35,7 +35,7 @@ T = TypeVar("T", bound=Topic)
 
 
 def name_topics(topics: Iterable[T], mesh: MeshView) -> Generator[Command, Any, list[T]]:
-    """Put names to topics that a client tells by id; those whose id nobody knows are left out."""
+    """Puts names to topics that a client names by id; topics with an unknown id are left out."""
     topics = list(topics)
     names = yield from topic_names(mesh, [topic.topic_id for topic in topics])
     for topic in topics:
@@ -44,7 +44,7 @@ def name_topics(topics: Iterable[T], mesh: MeshView) -> Generator[Command, Any, 
 
 
 def ids_at(cluster: str, mesh_ids: Iterable[bytes], mesh: MeshView) -> Generator[Command, Any, dict[bytes, bytes]]:
-    """The cluster's ids by the mesh's; topics that it does not have are left out."""
+    """The cluster's ids by the mesh's; topics that the cluster does not have are left out."""
     names = yield from topic_names(mesh, mesh_ids)
     known = mesh.clusters[cluster].topics
     missing = sorted(name for name in names.values() if name not in known)
@@ -56,14 +56,16 @@ def ids_at(cluster: str, mesh_ids: Iterable[bytes], mesh: MeshView) -> Generator
 def names_at(
     cluster: str, ids: Iterable[bytes], mesh: MeshView
 ) -> Generator[Command, Any, dict[bytes, str] | Unreachable]:
-    """Names by the cluster's ids, asked for by id once where they are unknown; topics of no rule are left out.
+    """Names by the cluster's ids; the cluster is asked once about unknown ids.
 
-    Unreachable if there are some that nobody can tell now: a broker hears of a new topic later than the coordinator.
+    Topics without a rule are left out.
+
+    Unreachable if no broker can name some of the topics now: a broker learns of a new topic later than the coordinator.
     """
     wanted = set(ids)
     known = mesh.clusters[cluster].topic_names
     if strange := sorted(each for each in wanted if each not in known):
-        # what passes by is learnt
+        # the gateway learns from each answer
         unknown = [MetadataRequestTopic(topic_id=each, name=None) for each in strange]
         question = MetadataRequest(topics=unknown, allow_auto_topic_creation=False)
         version = highest_version(mesh, cluster, ApiKey.METADATA, HIGHEST_METADATA)
@@ -81,9 +83,10 @@ A = TypeVar("A", bound=AssignedTopic)
 
 
 def shown(assigned: Iterable[A], home: str, mesh: MeshView) -> Generator[Command, Any, list[A] | Unreachable]:
-    """An assignment by the home's coordinator with the mesh's ids; topics of no rule are not handed out.
+    """An assignment by the home's coordinator with the mesh's ids; topics without a rule are not handed out.
 
-    Whole or not at all: a coordinator tells it once, and again to a member who has heard an error instead.
+    The assignment is whole or not there at all: a coordinator sends it once, and again to a member that has got an
+    error instead.
     """
     assigned = list(assigned)
     names = yield from names_at(home, [topic.topic_id for topic in assigned], mesh)

@@ -1,9 +1,8 @@
 """ListGroups: the groups of every broker of every cluster, each once.
 
 A broker lists the groups that it coordinates. Offsets that the mesh committed for a group on a foreign cluster show
-there as an empty group without a protocol type; where the real group is known, that copy is left out. So brokers are
-asked for all groups, and what the client wants to see (states, types) is chosen here: a copy is empty, whatever its
-group is.
+there as an empty group without a protocol type. If the real group is known, that copy is left out. So the gateway asks
+brokers for all groups, and filters by the client's states and types itself: a copy is empty, whatever its group is.
 """
 
 from services.gateway.requests.groups.group_home import Claim
@@ -13,7 +12,7 @@ from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC_TYPE = "classic"
-"""Of groups on clusters that know no other kind, and so do not say."""
+"""The type of groups on clusters that know no other type, and so report none."""
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
@@ -43,7 +42,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 
 def _claim(group: ListedGroup) -> Claim:
-    """As `group_home` has it: members, else a protocol type, make the real one."""
+    """The same order as in `group_home`: members first, then a protocol type, make the real group."""
     return int(group.group_state not in ("", "Empty", "Dead")), int(bool(group.protocol_type))
 
 

@@ -1,16 +1,17 @@
 """OffsetCommit: each topic's offsets go to the cluster that owns the topic, under the group's own name.
 
-Where a rule gives the group shadow topics, its home keeps the offsets of all topics instead: all is one part, at home.
+If a rule gives the group shadow topics, its home keeps the offsets of all topics instead: the whole commit is one part,
+at home.
 
 Theory of operation
-1. Offsets sit beside their records, so lag tools on each cluster are right and nothing is stored by the mesh.
-2. A member's commit is checked first where the group lives: by committing the part that belongs there, or by a
-   heartbeat when all of it is foreign (a member of a newer kind of group is looked for in the group's description: its
-   heartbeats carry the assignment, which must not get lost on the way). What fences the member there (unknown member,
-   old generation) fails all of it.
+1. Offsets are on the same cluster as their records, so lag tools on each cluster are right and the mesh stores nothing.
+2. The group's home checks a member's commit first: the gateway commits the part that belongs there, or sends a
+   heartbeat if the whole commit is foreign. A member of a newer kind of group is looked up in the group's description
+   instead. Its heartbeats carry the assignment, which must not get lost on the way to the member. An error that fences
+   the member there (unknown member, old generation) fails the whole commit.
 3. Foreign parts follow as simple commits (generation -1, no member), which a broker accepts while its copy of the group
-   has no members. Versions 2 to 4 carry a retention of their own: such a group never has members, and its offsets
-   would otherwise age although the group is alive at home.
+   has no members. Versions 2 to 4 carry a retention of their own. The group never has members on a foreign cluster, so
+   its offsets would otherwise expire there although the group is alive at home.
 4. A commit without a member (manual assignment, tools) goes to the owners as it is.
 """
 
@@ -59,9 +60,9 @@ from services.gateway.wire.messages.offset_commit import (
 )
 
 RETENTION_MS = 90 * 24 * 3600 * 1000
-"""How long a foreign cluster keeps an offset after its last commit: longer than any consumer rests."""
+"""How long a foreign cluster keeps an offset after its last commit: longer than any consumer pauses."""
 FOREIGN_VERSION = 4
-"""The last version with a retention of its own; brokers from 0.11 to 4.3 speak it."""
+"""The last version with a retention of its own; brokers from 0.11 to 4.3 support it."""
 HEARTBEAT_VERSION = 3
 IDS_SINCE = 10
 """First version that has ids in the place of the topics' names."""
@@ -88,7 +89,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Commit:
-    """One commit on its way: its parts by cluster, and the error code of each partition as it becomes known."""
+    """One commit in progress: its parts by cluster, and the error code of each partition as it becomes known."""
 
     message: OffsetCommitRequest
     version: int
@@ -162,7 +163,7 @@ def _committed(
 
 
 def _see_to_shadows(commit: _Commit, mesh: MeshView) -> Generator[Command, Any, None]:
-    """A home that keeps all offsets does so for topics that it has; nothing is asked where it is known to have them."""
+    """Has a home that keeps all offsets create missing shadow topics; no call if it is known to have all topics."""
     home = keeps_all_offsets(commit.message.group_id, mesh)
     if home is None:
         return
@@ -179,7 +180,7 @@ def _see_to_shadows(commit: _Commit, mesh: MeshView) -> Generator[Command, Any, 
 
 
 def _at_home(commit: _Commit, home: str, mesh: MeshView) -> Generator[Command, Any, int | None]:
-    """Commits the part that lives where the group lives; returns the error that bars all other parts too, if any."""
+    """Commits the part of the group's home; returns the error that bars all other parts too, if any."""
     part = commit.parts.get(home)
     if part is None:
         return (yield from member_fault(commit.message, home, mesh))
@@ -189,7 +190,7 @@ def _at_home(commit: _Commit, home: str, mesh: MeshView) -> Generator[Command, A
 
 
 def member_fault(message: OffsetCommitRequest, home: str, mesh: MeshView) -> Generator[Command, Any, int | None]:
-    """Asks the coordinator whether the member is who it says; returns the error that bars the commit, if any."""
+    """Checks the member and its generation with the coordinator; returns the error that bars the commit, if any."""
     coordinator = Coordinator(message.group_id)
     heartbeat = HeartbeatRequest(
         group_id=message.group_id,
@@ -213,7 +214,7 @@ def member_fault(message: OffsetCommitRequest, home: str, mesh: MeshView) -> Gen
 
 
 def _standing(message: OffsetCommitRequest, home: str, mesh: MeshView) -> Generator[Command, Any, int | None]:
-    """The same of a member that sends no classic heartbeats."""
+    """The same check for a member that sends no classic heartbeats."""
     asked = [Question(kind, home, message.group_id) for kind in WITH_EPOCHS]
     for group in (yield from describe(asked, mesh)).values():
         for member in () if isinstance(group, Unreachable) else group.members:
@@ -267,9 +268,11 @@ def _simple(commit: _Commit, part: list[OffsetCommitRequestTopic]) -> tuple[Offs
 
 
 def _explain(commit: _Commit, foreign: dict[str, list[OffsetCommitRequestTopic]]) -> None:
-    """A foreign cluster refuses simple commits while the group has members there: somebody uses it directly.
+    """Replaces UNKNOWN_MEMBER_ID of a foreign cluster, which refuses simple commits while the group has members there.
 
-    The member here is in good standing, so it must not hear UNKNOWN_MEMBER_ID and join again for ever.
+    In that case somebody uses the group on that cluster directly.
+
+    The home has accepted the member, so the member must not see UNKNOWN_MEMBER_ID and join again for ever.
     """
     for name, part in foreign.items():
         places = [(topic.name, p.partition_index) for topic in part for p in topic.partitions]

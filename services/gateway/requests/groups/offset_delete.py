@@ -1,9 +1,10 @@
-"""OffsetDelete: a group's offsets are forgotten where they are kept, on the cluster that owns the topic or, with shadow
-topics, on the group's home.
+"""OffsetDelete: the cluster that keeps a group's offsets of a topic deletes them.
 
-A broker keeps offsets of topics that members of the group subscribe to. Only the group's home knows its members, so
-their subscriptions are read there, and hold for topics of the other clusters too. A cluster that has never heard of the
-group has nothing to forget: that is no error as long as any cluster knows it.
+That is the owner of the topic or, with shadow topics, the group's home.
+
+A broker keeps offsets of topics that members of the group subscribe to. Only the group's home knows its members, so the
+gateway reads their subscriptions there, and applies them to topics of the other clusters too. A cluster that does not
+know the group has nothing to delete, which is no error as long as any cluster knows the group.
 """
 
 from collections.abc import Container, Generator
@@ -52,11 +53,11 @@ class _EveryTopic(Container[str]):
 
 @dataclass(slots=True)
 class _Deletion:
-    """Offsets on their way out: parts by cluster, and the error code of each partition as it becomes known."""
+    """Offsets that are being deleted: parts by cluster, and the error code of each partition as it becomes known."""
 
     message: OffsetDeleteRequest
     known: bool = False
-    """Whether the group is known to exist, wherever."""
+    """Whether any cluster is known to have the group."""
     parts: dict[str, list[OffsetDeleteRequestTopic]] = field(default_factory=dict)
     errors: PartitionErrors = field(default_factory=PartitionErrors)
 
@@ -125,7 +126,7 @@ def _hold_back_subscribed(deletion: _Deletion, mesh: MeshView) -> Generator[Comm
 
 
 def _subscriptions(group: DescribedGroup) -> Container[str]:
-    """Topics of all members; every topic if a member's subscription can't be read, as a broker sees it."""
+    """Topics of all members; every topic if a member's subscription can't be read, as on a broker."""
     topics: set[str] = set()
     for member in group.members:
         try:
@@ -136,10 +137,11 @@ def _subscriptions(group: DescribedGroup) -> Container[str]:
 
 
 def _delete(deletion: _Deletion, version: int) -> Generator[Command, Any, int | None]:
-    """Sends each part to its cluster; returns the error that stands for the whole request, if any.
+    """Sends each part to its cluster; returns the error of the whole request, if any.
 
-    What passes by itself is the whole request's: clients repeat it, and to forget twice does no harm. So is an error of
-    the group in which all parts agree; any other one is that of the part's partitions.
+    A passing error of one part becomes the error of the whole request: clients repeat the request, and a second
+    deletion does no harm. An error of the group in which all parts agree also becomes the request's; any other error
+    goes to the part's partitions.
     """
     group_id = deletion.message.group_id
     coordinator = Coordinator(group_id)

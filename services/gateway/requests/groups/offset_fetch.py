@@ -1,11 +1,11 @@
 """OffsetFetch: each topic's offsets come from the cluster that owns the topic.
 
-Where a rule gives the group shadow topics, its home has the offsets of all topics.
-A cluster that does not answer fails its group's answer as a whole with COORDINATOR_LOAD_IN_PROGRESS, which every client
-retries: an offset that is merely unknown for now must never look like one that was never committed. So does one whose
-coordinator is nobody yet: clients find this gateway for every group, and can't look for a better one.
-Who asks for all topics (tools) is told what there is: the other clusters' offsets, and that error for each partition
-of the topics that the silent one has shown.
+If a rule gives the group shadow topics, its home has the offsets of all topics. A cluster that does not answer fails
+its group's answer as a whole with COORDINATOR_LOAD_IN_PROGRESS, which every client retries. An offset that is merely
+unknown for now must never look like an offset that was never committed. A cluster without a coordinator for the group
+fails the answer in the same way. Clients find this gateway for every group, so they can't look for a better
+coordinator. A client that asks for all topics (a tool) gets the other clusters' offsets. For each partition of the
+topics that the silent cluster has shown before, the client gets that error.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -45,10 +45,10 @@ from services.gateway.wire.messages.offset_fetch import (
 )
 
 GROUP_ERROR_SINCE = 2
-"""First version with an error of the group as a whole, and with all topics for the asking."""
+"""First version with an error of the group as a whole, and with a way to ask for all topics."""
 STABLE_SINCE = 7
 GROUPS_SINCE = 8
-"""First version that asks for several groups at once."""
+"""First version that can ask for several groups."""
 IDS_SINCE = 10
 """First version that has ids in the place of the topics' names."""
 NO_OFFSET = -1
@@ -70,9 +70,10 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 
 def _by_id(message: OffsetFetchRequest, mesh: MeshView) -> Generator[Command, Any, OffsetFetchResponse]:
-    """Topics by id: asked for by name, and ids that nobody knows are said to be unknown.
+    """Fetches by name the topics that the client names by id; ids that no cluster knows get UNKNOWN_TOPIC_ID.
 
-    While a cluster is away they may be its own: the group is to ask again, for consumers end upon an unknown id.
+    While a cluster is unreachable, unknown ids may be its own. Then the client has to ask again for the group, because
+    consumers end upon an unknown id.
     """
     away = any(not mesh.clusters[cluster].available for cluster in mesh.table.clusters)
     strange: list[list[OffsetFetchRequestTopics]] = []
@@ -94,7 +95,7 @@ def _by_id(message: OffsetFetchRequest, mesh: MeshView) -> Generator[Command, An
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one cluster is asked of one group."""
+    """The part of one group that one cluster is asked for."""
 
     group: OffsetFetchRequestGroup
     cluster: str
@@ -114,7 +115,7 @@ class _Part:
 def _fetch(
     groups: Sequence[OffsetFetchRequestGroup], version: int, require_stable: bool, mesh: MeshView
 ) -> Generator[Command, Any, list[OffsetFetchResponseGroup]]:
-    """Each group's offsets, from every cluster that keeps some of them, all side by side."""
+    """Each group's offsets, from every cluster that keeps some of them; all clusters are asked at the same time."""
     parts: list[_Part] = []
     answers: list[OffsetFetchResponseGroup] = []
     for group in groups:
@@ -146,7 +147,7 @@ def _add(answer: OffsetFetchResponseGroup, part: _Part, told: OffsetFetchRespons
             answer.topics += shown
             return
     answer.error_code = answer.error_code or told.error_code
-    # what a cluster kept from the time when a topic lived there is not where the group stands now
+    # the offsets that a cluster kept from an earlier time, when the topic was on it, are not the group's offsets now
     group_id = answer.group_id
     answer.topics += [topic for topic in told.topics if offsets_place(group_id, topic.name, mesh) == part.cluster]
 
@@ -164,7 +165,7 @@ def _has_moved(part: OffsetFetchResponseGroup) -> bool:
 
 
 def _ask(parts: Sequence[_Part], mesh: MeshView) -> Generator[Command, Any, list[OffsetFetchResponseGroup]]:
-    """Each part's answer. A coordinator that has moved or is gone is looked for at the next call."""
+    """Each part's answer. A coordinator that has moved or is gone is looked up again at the next call."""
     outcomes = yield from ask_fitting(mesh, [part.call() for part in parts], OffsetFetchResponse)
     answers: list[OffsetFetchResponseGroup] = []
     for part, outcome in zip(parts, outcomes, strict=True):
@@ -195,7 +196,7 @@ def _split(
 
 
 def _nothing_committed(topic: OffsetFetchRequestTopics, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponseTopics:
-    """What a broker answers for a topic that it does not have."""
+    """The answer of a broker for a topic that it does not have."""
     return OffsetFetchResponseTopics(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -254,7 +255,7 @@ def _as_group(response: OffsetFetchResponse, version: int) -> OffsetFetchRespons
 
 
 def _first_group_error(response: OffsetFetchResponse) -> int:
-    """Before version 2 an error of the group stands in each partition."""
+    """Before version 2 an answer holds the error of the group in each partition."""
     codes = (p.error_code for topic in response.topics for p in topic.partitions)
     return next((code for code in codes if code in COORDINATOR_MOVED), ErrorCode.NONE)
 

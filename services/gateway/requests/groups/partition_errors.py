@@ -1,4 +1,4 @@
-"""What became of each partition of a request that went to several clusters, as it becomes known."""
+"""The error code of each partition of a request that went to several clusters, as it becomes known."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -33,11 +33,11 @@ class PartitionErrors(dict[tuple[str, int], int]):
     """Error codes by topic and partition."""
 
     def settle(self, topics: Iterable[_Topic], error: int) -> None:
-        """The same for all of these."""
+        """Sets the same code for all partitions of these topics."""
         self.update({(topic.name, p.partition_index): error for topic in topics for p in topic.partitions})
 
     def take(self, answered: Iterable[_ToldTopic]) -> None:
-        """As a cluster has told."""
+        """Takes over the codes that a cluster has answered."""
         self.update({(topic.name, p.partition_index): p.error_code for topic in answered for p in topic.partitions})
 
     def of(self, topic: str, partition: int) -> int:

@@ -1,11 +1,11 @@
 """Shadow topics: empty topics on a group's home cluster that stand for topics of other clusters.
 
-A coordinator assigns, and keeps offsets of, nothing but topics of its own cluster. Where a rule about a group allows
-it, the mesh makes the foreign topics' shadows there, with as many partitions. Nobody writes to them or reads from them:
-the rules lead those topics' names elsewhere. For the same reason no list of topics shows them.
-They are kept in step by whoever needs them: a subscription, a commit, and now and then a heartbeat of the group.
-A shadow is marked by a setting that changes nothing and that nobody else would make; its deletion is left to people,
-for a topic that was moved away, data and all, serves as well.
+A coordinator assigns topics of its own cluster alone, and keeps offsets of these alone. If a rule about a group allows
+it, the mesh makes shadows of the foreign topics there, with as many partitions. No client writes to a shadow or reads
+from it: the rules route the topic's name to another cluster. No list of topics shows shadows, for the same reason. The
+requests that need shadows keep them in step: a subscription, a commit, and now and then a heartbeat of the group. A
+shadow is marked by a setting that has no effect and that nobody else would choose. Operators delete shadows, because a
+topic that was moved away, with its data left behind, serves as a shadow as well.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -34,12 +34,12 @@ from services.gateway.wire.messages.create_topics import (
 )
 
 MARK = ("flush.ms", "9223372036854775806")
-"""One millisecond less than the default, which means never."""
+"""One millisecond less than the default, which means that no flush is ever forced."""
 TIMEOUT_MS = 5_000
 CREATE_VERSION, GROW_VERSION = 5, 2
 ONLY_BROKERS_DEFAULT = -1
 DONE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS})
-"""The last two: another gateway was faster."""
+"""The last two mean that another gateway was faster."""
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +47,7 @@ Refusal = tuple[ErrorCode, str]
 
 
 def keep_shadows(home: str, lacks: Sequence[Lack], mesh: MeshView) -> Generator[Command, Any, str | None]:
-    """Makes what the home lacks; returns why it could not be made."""
+    """Makes the topics or partitions that the home lacks; returns the reason if that fails."""
     taken = [lack.topic for lack in lacks if mesh.table.is_known_to_others(home, _name_at(home, lack.topic, mesh))]
     if taken:
         return (
@@ -61,14 +61,17 @@ def keep_shadows(home: str, lacks: Sequence[Lack], mesh: MeshView) -> Generator[
 
 
 def _name_at(home: str, topic: str, mesh: MeshView) -> str:
-    """What the home calls the shadow of a foreign topic: as when the topic lived there last."""
+    """The home's name for the shadow of a foreign topic.
+
+    If the topic was on the home before, this is the topic's last name there.
+    """
     route = mesh.table.route(topic)
     left = None if route is None else route.before
     return left.upstream_topic if left is not None and left.cluster == home else topic
 
 
 def shadowed(topics: Iterable[str], home: str, mesh: MeshView) -> Generator[Command, Any, str | None]:
-    """Sees to it that the home has a shadow of each foreign topic; returns why it could not be."""
+    """Makes the home have a shadow of each foreign topic; returns the reason if that fails."""
     lacks = yield from lacking(topics, home, mesh)
     if isinstance(lacks, Unreachable):
         return f"cluster {lacks.cluster} can't be reached: {lacks.reason}"
@@ -76,7 +79,7 @@ def shadowed(topics: Iterable[str], home: str, mesh: MeshView) -> Generator[Comm
 
 
 def see_to_shadows(group_id: str, mesh: MeshView) -> Generator[Command, Any, None]:
-    """Now and then: what all members subscribe to may have got more partitions, or topics that are new."""
+    """Compares, now and then: members may subscribe to new topics, or a topic may have got more partitions."""
     home = keeps_all_offsets(group_id, mesh)
     if home is None or mesh.memory.shadows_seen_to.get(group_id, mesh.now):
         return

@@ -85,7 +85,7 @@ def _settled(
 def _by_giver(
     session: ShareSession, given: Given, results: Results[PartitionData], *, everyone: bool
 ) -> list[tuple[BrokerSession, Given]]:
-    """What is said to which broker; the end of the session is said to all of them."""
+    """The acknowledgements for each broker; the end of the session goes to all brokers."""
     parts: dict[int, Given] = {broker_id: {} for broker_id in session.brokers} if everyone else {}
     for slot, partition in given.items():
         giver = session.giver(slot)

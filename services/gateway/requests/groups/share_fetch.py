@@ -1,11 +1,12 @@
 """ShareFetch: to the real leaders of the partitions, on the share group's home cluster, each with a session of its own.
 
 Theory of operation
-1. What goes to which leader follows from the sessions (`share_sessions`). Acknowledgements ride along in the first
-   round.
-2. One leader: it waits for records as long as the client says. Several: they are asked in short rounds until one has
-   records or the time is over, so that an idle leader does not hold back what a busy one has given out.
-3. The most records that the client wants are divided among the leaders: none gives out what it would not take.
+1. The sessions decide which partitions go to which leader (`share_sessions`). The first round carries the
+   acknowledgements.
+2. One leader: the leader waits for records for the client's wait. Several leaders: they are asked in short rounds until
+   one has records or the time is over. So an idle leader does not hold back the records of a busy one.
+3. The most records that the client wants are divided among the leaders: no leader gives out records that the client
+   would not take.
 """
 
 from collections.abc import Generator, Sequence
@@ -54,10 +55,11 @@ from services.gateway.wire.messages.share_fetch import (
 )
 
 ROUND_MS = 100
-"""How long several leaders wait at once for records."""
+"""How long, in milliseconds, each of several leaders waits for records in one round."""
 NO_LEADER = LeaderIdAndEpoch(-1, -1)
 SESSION_ERRORS = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
-"""Of a broker that has forgotten the session: the gateway begins a new one, and the client need not know."""
+"""Errors of a broker that has forgotten the session: the gateway begins a new session, which the client need not know.
+"""
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
@@ -88,13 +90,13 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 @dataclass(slots=True)
 class _Fetch:
-    """One request of a client on its way through the rounds."""
+    """One request of a client, through all its rounds."""
 
     message: ShareFetchRequest
     version: int
     session: ShareSession
     acknowledged: dict[Slot, list[AcknowledgementBatch]] = field(default_factory=dict)
-    """What has not been passed on yet."""
+    """Acknowledgements that the gateway has not passed on yet."""
     results: Results[PartitionData] = field(default_factory=lambda: Results(_joined))
     waited_ms: int = 0
     lock_timeout_ms: int = 0
@@ -105,7 +107,7 @@ class _Fetch:
         return self.message.share_session_epoch == FINAL_EPOCH
 
     def read(self, mesh: MeshView) -> Generator[Command, Any, None]:
-        """Take over what the request says of partitions."""
+        """Takes over the partitions and acknowledgements of the request."""
         slots, strange = yield from slots_of(self.message.topics, mesh)
         forgotten, _ = yield from slots_of(self.message.forgotten_topics_data, mesh)
         self.session.want(slots)
@@ -116,7 +118,7 @@ class _Fetch:
             self.results.put_strange(topic.topic_id, failed)
 
     def round(self, mesh: MeshView) -> Generator[Command, Any, bool]:
-        """Ask each leader once; returns whether to ask again."""
+        """Asks each leader once; returns whether to ask again."""
         leaders = yield from self._leaders(mesh)
         known = mesh.clusters[self.session.cluster].topics
         self.session.meets({slot.topic: known[slot.topic].topic_id for slot in leaders})
@@ -148,7 +150,7 @@ class _Fetch:
         return not done and self.waited_ms < self.message.max_wait_ms
 
     def _leaders(self, mesh: MeshView) -> Generator[Command, Any, dict[Slot, int]]:
-        """Leaders of what the client wants, as far as the group's home owns it and has one."""
+        """Leaders of the wanted partitions, as far as the group's home owns them and has a leader."""
         cluster = self.session.cluster
         located = yield from locate(mesh, [Wanted(*slot, slot) for slot in self.session.wanted])
         for wanted, error in located.homeless:
@@ -196,7 +198,7 @@ class _Fetch:
     def _take(
         self, errand: Errand, outcome: ShareFetchResponse | Unreachable, mesh: MeshView
     ) -> Generator[Command, Any, bool]:
-        """Take over one leader's answer; returns whether it was one."""
+        """Takes over one leader's answer; returns whether there was an answer without an error."""
         if isinstance(outcome, Unreachable) or outcome.error_code:
             self.session.lost(errand.session.broker_id)
             for slot, batches in errand.named.items():
@@ -226,9 +228,10 @@ class _Fetch:
 
 
 def _joined(earlier: PartitionData, later: PartitionData) -> PartitionData:
-    """Of two answers about a partition: the records of one, and the trouble with acknowledgements of either.
+    """Joins two answers about a partition: the records of one, and the acknowledgement error of either.
 
-    They come from two rounds, or from two brokers after the leader has changed: who gave, and who gives now.
+    They come from two rounds, or from two brokers after the leader has changed: the broker that gave the records, and
+    the leader of now.
     """
     kept, other = (earlier, later) if earlier.acquired_records else (later, earlier)
     if not kept.acknowledge_error_code:

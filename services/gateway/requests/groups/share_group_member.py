@@ -1,7 +1,7 @@
 """ShareGroupHeartbeat (KIP-932): to the coordinator on the group's home cluster, which assigns the partitions.
 
-The records of a share group are handed out by the cluster that keeps its state: it reads topics of its home alone. A
-subscription to others is refused with a sentence.
+The cluster that keeps a share group's state hands out its records, so the group reads topics of its home alone. A
+subscription to topics of other clusters is refused with a sentence.
 """
 
 from services.gateway.requests.groups.group_heartbeat import beat, homeless, refused, unreached

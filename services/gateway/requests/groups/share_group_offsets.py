@@ -1,6 +1,9 @@
-"""DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets: where share groups go on reading.
+"""DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets.
 
-Each group is asked for, or changed, on its home cluster. Topics go by name; the ids beside them are the mesh's.
+They handle the offsets from which share groups read on.
+
+The gateway reads or changes each group on its home cluster. Requests name topics; the ids beside the names are the
+mesh's.
 """
 
 from collections.abc import Generator

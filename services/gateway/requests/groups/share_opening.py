@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge have in common: the session that a request goes on with, and its partitions."""
+"""The part that ShareFetch and ShareAcknowledge share: the session that a request continues, and its partitions."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -20,9 +20,10 @@ from services.gateway.wire.errors import ErrorCode
 GONE = ErrorCode.INVALID_RECORD_STATE
 GONE_TEXT = worded(GONE, "the broker that gave these records is not reached any more: it gives them to another member")
 ELSEWHERE = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-"""Share consumers tell their application."""
+"""Share consumers show this error to their application."""
 BUSY_PAUSE_S = 0.01
-"""A request looks so often whether the one before it, on another connection, is done. Clients send one at a time."""
+"""Seconds between two checks whether the earlier request of the session, on another connection, is done. A client sends
+one request of a session at a time."""
 
 
 class Refused(NamedTuple):
@@ -70,7 +71,7 @@ def opened(member: Member, epoch: int, mesh: MeshView) -> Generator[Command, Any
 
 
 def end_sessions(begun: Mapping[Member, ShareSession], sessions: ShareSessions) -> None:
-    """A client's connection has ended: so do the sessions that began on it, as on a broker."""
+    """Ends the sessions that began on a client's connection when that connection ends, as on a broker."""
     for member, session in begun.items():
         sessions.end(member, session)
 
@@ -81,7 +82,7 @@ class _Topic(Protocol):
 
 
 def slots_of(topics: Iterable[_Topic], mesh: MeshView) -> Generator[Command, Any, tuple[dict[Slot, Any], list[_Topic]]]:
-    """The partitions of a request with what it says of each, and the topics whose id nobody knows."""
+    """The partitions of a request with the request's data on each, and the topics whose id no cluster knows."""
     topics = list(topics)
     names = yield from topic_names(mesh, [topic.topic_id for topic in topics])
     slots = {
@@ -97,13 +98,13 @@ P = TypeVar("P")
 
 
 class Results(Generic[P]):
-    """One result for each partition, in the end by topic and the mesh's ids."""
+    """One result for each partition, at last by topic and the mesh's ids."""
 
     def __init__(self, join: Callable[[P, P], P]) -> None:
         self.by_slot: dict[Slot, P] = {}
         self._strange: dict[bytes, list[P]] = {}
         self._join = join
-        """What becomes of an earlier result and a later one."""
+        """Makes one result of an earlier and a later one."""
 
     def put(self, slot: Slot, result: P) -> None:
         earlier = self.by_slot.get(slot)

@@ -1,16 +1,16 @@
 """Share sessions (KIP-932) on both sides: one that the client has with the gateway, one with each broker behind it.
 
 Theory of operation
-1. A client believes that one node leads all partitions of a cluster, and keeps one session with it: it names partitions
-   once, and counts its requests by an epoch. Really they have several leaders. Each keeps its own session of the
-   member, with its own epoch, for as long as the connection lives on which the session began.
-2. `ShareSession` knows the partitions that the client wants, and `BrokerSession` those that a broker has been told. The
+1. A client believes that one node leads all partitions of a cluster, and keeps one session with this node. The client
+   names partitions once, and counts its requests by an epoch. Really they have several leaders. Each leader keeps its
+   own session of the member, with its own epoch, for as long as the gateway's connection on which the session began.
+2. `ShareSession` knows the partitions that the client wants, and `BrokerSession` those that a broker knows of. The
    difference goes into the next request to that broker.
 3. An acknowledgement goes to the broker that gave the records, which is the one whose session has the partition.
 4. If a request to a broker fails, the broker's session ends, and the next request begins a new one. The broker gives
    the acquired records to another member; the client's acknowledgements of these records get INVALID_RECORD_STATE.
-5. A session belongs to a member of a group, as on a broker: the member may send each request on another connection.
-   The session ends with the connection on which the session began.
+5. A session belongs to a member of a group, as on a broker: the member may send each request on another connection. The
+   session ends with the connection on which the session began.
 6. The client's epoch counts when a request arrives. The requests of one session go to the brokers one after the other,
    because two connections to a broker keep no order between them.
 """
@@ -41,7 +41,7 @@ def next_epoch(epoch: int) -> int:
 
 @dataclass(slots=True)
 class BrokerSession:
-    """What one broker has been told."""
+    """The partitions that the gateway has named to one broker."""
 
     broker_id: int
     epoch: int = INITIAL_EPOCH
@@ -66,7 +66,7 @@ class ShareSession:
     wanted: dict[Slot, None] = field(default_factory=dict)
     brokers: dict[int, BrokerSession] = field(default_factory=dict)
     ids: Mapping[str, bytes] = field(default_factory=dict)
-    """Topics as brokers have been told them."""
+    """The topic ids by which brokers know the topics."""
     busy: bool = False
     """A request of this session is under way."""
 
@@ -83,8 +83,10 @@ class ShareSession:
                 self.brokers.clear()
 
     def meets(self, ids: Mapping[str, bytes]) -> None:
-        """The topics of the next requests. One that was deleted and made again has another id, of which brokers have
-        not been told: their sessions begin anew."""
+        """Takes over the topic ids of the next requests.
+
+        A topic that was deleted and made again has a new id, which brokers do not know: their sessions begin anew.
+        """
         if any(self.ids.get(topic, topic_id) != topic_id for topic, topic_id in ids.items()):
             self.brokers.clear()
         self.ids = {**self.ids, **ids}
@@ -100,7 +102,7 @@ class ShareSession:
             self.wanted.pop(slot, None)
 
     def giver(self, slot: Slot) -> BrokerSession | None:
-        """The broker that has handed out this partition's records."""
+        """The broker that has given out this partition's records."""
         return next((each for each in self.brokers.values() if slot in each.slots), None)
 
     def lost(self, broker_id: int) -> None:
@@ -110,7 +112,7 @@ class ShareSession:
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """One request to one broker, as the sessions want it."""
+    """One request to one broker, made from the sessions."""
 
     session: BrokerSession
     told: Mapping[Slot, None]
@@ -123,7 +125,7 @@ class Errand:
 def errands(
     session: ShareSession, leaders: Mapping[Slot, int], acknowledged: Mapping[Slot, Sequence[Any]]
 ) -> tuple[list[Errand], list[Slot]]:
-    """What to ask of which broker, and whose acknowledgements have no one to go to any more."""
+    """The requests for each broker, and the partitions whose acknowledgements have no broker to go to any more."""
     by_broker: dict[int, dict[Slot, None]] = {broker_id: {} for broker_id in session.brokers}
     for slot in session.wanted:
         leader = leaders.get(slot)
@@ -141,7 +143,8 @@ def errands(
     for broker_id, wanted in by_broker.items():
         there = session.brokers.get(broker_id) or BrokerSession(broker_id)
         mine = batches.get(broker_id, {})
-        # who is told what became of its records is told only afterwards that no more are wanted
+        # a broker that gets acknowledgements of a partition learns in a later request that the client wants no more
+        # records of it
         told = {**wanted, **dict.fromkeys(slot for slot in mine if slot in there.slots)}
         named = {slot: mine.get(slot, ()) for slot in told if slot not in there.slots or slot in mine}
         forgotten = [slot for slot in there.slots if slot not in told]

@@ -1,8 +1,8 @@
 """StreamsGroupHeartbeat (KIP-1071): to the coordinator on the group's home cluster, which gives out the tasks.
 
 The coordinator creates the topology's internal topics (changelogs, repartitions) on its own cluster, and the
-application reads and writes them by the rules of the mesh. So the rules must lead there, as for the topics that it
-reads: what lives elsewhere is refused by name.
+application reads and writes them by the rules of the mesh. So the rules must route these topics there, and the topics
+that it reads too: a topic of another cluster is refused by name.
 """
 
 from collections.abc import Generator, Iterable
@@ -37,7 +37,7 @@ from services.gateway.wire.messages.streams_group_topology_description_update im
 )
 
 LONG_LAG_SINCE = 1
-"""First version with a long for the acceptable recovery lag; a home that is older fills the field before it."""
+"""First version with a long for the acceptable recovery lag; an older home fills the earlier field."""
 WAY_OUT = (
     "a streams group (group.protocol=streams) reads topics of one cluster; over several, use group.protocol=classic"
 )
@@ -64,7 +64,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 
 def handle_description(request: Request, mesh: MeshView) -> Plan:
-    """StreamsGroupTopologyDescriptionUpdate (KIP-1331): where the group lives, by the names of topics there."""
+    """StreamsGroupTopologyDescriptionUpdate (KIP-1331): goes to the group's home, with the topics' names there."""
     message = request.decode(StreamsGroupTopologyDescriptionUpdateRequest)
     home = yield from find_home(message.group_id, mesh)
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -86,7 +86,7 @@ def _undescribed(code: ErrorCode, text: str) -> StreamsGroupTopologyDescriptionU
 
 
 def _source_topics(subtopologies: Iterable[Subtopology], mesh: MeshView) -> Generator[Command, Any, list[str]]:
-    """What the application reads that it has not made; nothing is asked in a mesh of one cluster."""
+    """Topics that the application reads but has not made; a mesh of one cluster needs no call."""
     topics: dict[str, None] = {}
     for subtopology in subtopologies:
         topics.update(dict.fromkeys(subtopology.source_topics))
@@ -102,7 +102,7 @@ def _internal_topics(subtopologies: Iterable[Subtopology]) -> Iterable[str]:
 
 
 def _unruled(group_id: str, internal: Iterable[str], home: str, mesh: MeshView) -> str | None:
-    """The sentence for internal topics that no rule matches: the application would never see them."""
+    """The sentence of the refusal for internal topics that no rule matches: the application would never see them."""
     unruled = sorted(topic for topic in internal if mesh.table.cluster_of(topic) is None)
     if not unruled:
         return None

@@ -1,1 +1,1 @@
-"""The mesh as one cluster: its topics and nodes, and what it can do."""
+"""The mesh as one cluster: its topics and nodes, its versions and features."""

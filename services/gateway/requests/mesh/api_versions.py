@@ -1,7 +1,9 @@
-"""ApiVersions: what this mesh can do, and the one moment in which a client says what it is, and whom it means to reach.
+"""ApiVersions: the versions and features of this mesh.
+
+ApiVersions is also the one request in which a client names its software and its node.
 
 From version 5 on a client names the cluster and the node of its connection (KIP-1242). Those are the mesh's id and a
-virtual node; no cluster is ever told them. A client whose node is gone, or has another address, gets
+virtual node; the gateway never sends them to a cluster. A client whose node is gone, or has another address, gets
 REBOOTSTRAP_REQUIRED: it forgets all nodes, and begins again at its bootstrap address.
 """
 
@@ -14,7 +16,10 @@ from services.gateway.wire.messages.api_versions import ApiVersion, ApiVersionsR
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
-    """No upstream call: the ranges are known when the cluster is, and a dead cluster must not keep clients out."""
+    """Makes no upstream call, because a dead cluster must not keep clients out.
+
+    A cluster's version ranges are known once the gateway has reached the cluster.
+    """
     yield from ()
     message = request.decode(ApiVersionsRequest)
     if message.client_software_name:
@@ -36,8 +41,8 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 def _is_misled(message: ApiVersionsRequest, mesh: MeshView) -> bool:
     """Whether the connection was meant for another cluster, or for a node that is not at its address.
 
-    Which nodes the client was shown depends on what it says of itself, and a rule may have changed that since: every
-    node of a cluster is right, whether this client is shown the node now or not.
+    A client's names and properties decide which nodes it is shown, and a rule may have changed since. So every node of
+    a cluster is right, whether this client is shown the node now or not.
     """
     nodes = {FIRST_CLUSTER_NODE_ID + cluster.ordinal for cluster in mesh.table.clusters.values()}
     address = mesh.session.asked_node
@@ -46,8 +51,11 @@ def _is_misled(message: ApiVersionsRequest, mesh: MeshView) -> bool:
 
 
 def unsupported_version(mesh: MeshView) -> Versioned:
-    """The answer to a version of ApiVersions that we lack: version 0, error 35 and the one range that the client
-    needs to ask again (KIP-511). Every other API in an unknown version closes the connection."""
+    """The answer to a version of ApiVersions that the gateway lacks (KIP-511).
+
+    It has version 0, error 35 and the one range that the client needs to ask again. Every other API in an unknown
+    version closes the connection.
+    """
     low, high = mesh.served[ApiKey.API_VERSIONS]
     return Versioned(
         ApiVersionsResponse(

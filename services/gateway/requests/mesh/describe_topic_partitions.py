@@ -1,7 +1,7 @@
 """DescribeTopicPartitions: the topics of the mesh in the order of their names, page by page.
 
 A page is cut from the merged topics, so its cursor means the same on every gateway. Each page asks the clusters anew:
-what was created or deleted meanwhile is seen, or not, as with a broker.
+the client sees a topic that was created or deleted meanwhile, or does not, as with a broker.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from services.gateway.wire.messages.describe_topic_partitions import (
 from services.gateway.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 
 PAGE_PARTITIONS = 2000
-"""Of one page at most, whatever the client asks for: brokers' `max.request.partition.size.limit`."""
+"""Partitions of one page at most, whatever the client asks for: brokers' `max.request.partition.size.limit`."""
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
@@ -39,7 +39,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 def _page(
     topics: Iterable[MetadataResponseTopic], begin: tuple[str, int], size: int
 ) -> DescribeTopicPartitionsResponse:
-    """So many partitions from `begin` on, and where the next page begins."""
+    """Up to `size` partitions from `begin` on, and the cursor of the next page."""
     page = DescribeTopicPartitionsResponse()
     left = size
     for topic in topics:

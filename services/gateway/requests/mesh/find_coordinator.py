@@ -1,6 +1,6 @@
 """FindCoordinator: this gateway is every client's coordinator.
 
-Where a group really lives is decided when a member says what it wants (`group_home`); the client only needs to know
+A group's real home is chosen when a member says what it subscribes to (`group_home`). The client needs to know only
 where to send its requests, and that is here.
 """
 

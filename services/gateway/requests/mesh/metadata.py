@@ -1,18 +1,19 @@
 """Metadata: the mesh as one cluster.
 
 Theory of operation
-1. A named topic is asked of the cluster that owns it, and of no other; "all topics" is asked of every cluster that can
-   be reached, and each contributes only the topics that it owns, but for internal ones. Ids are the mesh's own
-   (`topic_ids`), in questions as in answers.
-2. Asking never creates a topic, but for one case: the client names a missing topic and allows creation. Then its owner
-   is asked again, with that permission, or is told to create it with the cluster's `partition_count`.
-3. Brokers, controller, leaders and replicas are virtual nodes, leader epochs are -1: nothing that clients keep from
-   one cluster can contradict what they see after the topic has moved.
-4. A topic of a cluster that can't be reached is shown as it was seen last, there or where it lived before: clients that
-   run keep their assignments, and learn of the outage where it concerns them. If it was never seen, who may create
-   topics (producers) is told LEADER_NOT_AVAILABLE and tries again; who may not is told UNKNOWN_TOPIC_OR_PARTITION, for
-   a librdkafka consumer would not join its group before it has heard of all its topics. Without a rule a topic is
-   UNKNOWN_TOPIC_OR_PARTITION.
+1. The gateway asks for a named topic at the cluster that owns it, and at no other. For "all topics" the gateway asks
+   every cluster that can be reached. Each cluster contributes only the topics that it owns, but no internal ones. Ids
+   are the mesh's own (`topic_ids`), in questions as in answers.
+2. A Metadata request never creates a topic, but for one case: the client names a missing topic and allows creation.
+   Then the gateway asks the owner again, with that permission, or has it create the topic with the cluster's
+   `partition_count`.
+3. Brokers, controller, leaders and replicas are virtual nodes, and leader epochs are -1. So nothing that clients keep
+   from one cluster can contradict what they see after the topic has moved.
+4. A topic of a cluster that can't be reached is shown as it was seen last, there or on its cluster before. So running
+   clients keep their assignments, and notice the outage only in the partitions concerned. If the topic was never seen,
+   a client that may create topics (a producer) gets LEADER_NOT_AVAILABLE and tries again. Any other client gets
+   UNKNOWN_TOPIC_OR_PARTITION: a librdkafka consumer does not join its group before it knows the state of all its
+   topics. Without a rule a topic is UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from collections.abc import Generator
@@ -53,20 +54,24 @@ IDS_USABLE_SINCE = 12
 CREATE_TIMEOUT_MS = 5_000
 CREATE_VERSION = 4
 RETRY_PAUSE_S = 0.1
-"""librdkafka asks again at once for a topic without leaders; this keeps it from asking a thousand times a second."""
+"""Seconds before an answer about a topic without leaders: librdkafka asks again at once, a thousand times a second
+without this pause."""
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """What one client asks for, and what is known of it so far."""
+    """The request of one client, and the answer about each topic so far."""
 
     message: MetadataRequest
     topics: dict[str, MetadataResponseTopic] = field(default_factory=dict)
     by_id: set[str] = field(default_factory=set)
-    """Names of the topics that are asked for by their ids."""
+    """Names of the topics for which the client asks by id."""
 
     def may_be_created(self, name: str) -> bool:
-        """An id is none of a topic that is not there."""
+        """Whether the gateway may create the missing topic.
+
+        It creates no topic that the client names by id, because the topic of an id existed already.
+        """
         return self.topics[name].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name not in self.by_id
 
     def unknown(self, name: str, error: ErrorCode) -> None:
@@ -93,7 +98,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 
 def described(mesh: MeshView, names: list[str] | None) -> Generator[Command, Any, list[MetadataResponseTopic]]:
-    """These topics as clients see them, or all of the mesh, in the order of their names; none is created."""
+    """These topics as clients see them, or all of the mesh, in the order of their names; no topic is created."""
     message = MetadataRequest(allow_auto_topic_creation=False, include_topic_authorized_operations=True)
     wanted = _Wanted(message)
     if names is None:
@@ -130,7 +135,7 @@ def _all_topics(mesh: MeshView, wanted: _Wanted) -> Generator[Command, Any, None
 def _names(
     mesh: MeshView, wanted: _Wanted, topics: list[MetadataRequestTopic], version: int
 ) -> Generator[Command, Any, tuple[list[str], list[MetadataResponseTopic]]]:
-    """The names asked for, those of topic ids included; and the answers for ids that nobody knows."""
+    """The names that the client asks for, those of topic ids included; and the answers for unknown ids."""
     by_id = yield from topic_names(mesh, [t.topic_id for t in topics if t.name is None and version >= IDS_USABLE_SINCE])
     names: list[str] = []
     failed: list[MetadataResponseTopic] = []
@@ -152,7 +157,7 @@ def _unknown_id(topic_id: bytes) -> MetadataResponseTopic:
 
 
 def _answer_to_id(mesh: MeshView, topic: MetadataResponseTopic, by_id: bool) -> MetadataResponseTopic:
-    """Who asks by id is not told the name of a topic that is gone."""
+    """A client that asks by id does not get the name of a deleted topic."""
     gone = by_id and topic.name is not None and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return _unknown_id(mesh_topic_id(mesh.mesh_id, str(topic.name))) if gone else topic
 
@@ -196,7 +201,7 @@ def _ask_owners(
 
 
 def _seen_last(mesh: MeshView, cluster: str, name: str, wanted: _Wanted) -> MetadataResponseTopic:
-    """A topic whose owner does not answer."""
+    """The answer about a topic whose owner does not answer."""
     known = _known(mesh, cluster, name)
     if known is None:
         creates = wanted.message.allow_auto_topic_creation
@@ -207,7 +212,7 @@ def _seen_last(mesh: MeshView, cluster: str, name: str, wanted: _Wanted) -> Meta
 
 
 def _known(mesh: MeshView, cluster: str, name: str) -> TopicKnowledge | None:
-    """What its owner has told of it, or else the cluster where it lived before."""
+    """The topic as its owner showed it last, or else the cluster that had the topic before."""
     known = mesh.clusters[cluster].topics.get(name)
     route = mesh.table.route(name)
     if known is not None or route is None or route.before is None:
@@ -217,7 +222,11 @@ def _known(mesh: MeshView, cluster: str, name: str) -> TopicKnowledge | None:
 
 
 def _create(mesh: MeshView, wanted: _Wanted, missing: dict[str, list[str]]) -> Generator[Command, Any, None]:
-    """The client allows creation: owners with a partition count of the mesh are told, the others decide themselves."""
+    """Creates missing topics, because the client allows creation.
+
+    If the mesh has a partition count for a cluster, the cluster gets CreateTopics with this count; other clusters
+    choose the count themselves.
+    """
     told = {cluster: names for cluster, names in missing.items() if mesh.table.clusters[cluster].partition_count}
     calls = [
         Call(

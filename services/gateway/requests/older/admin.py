@@ -9,14 +9,14 @@ from services.gateway.wire.messages.describe_configs import DescribeConfigsReque
 
 DESCRIBE_CONFIGS_VERSION = 1
 DEFAULT_CONFIG = 5
-"""The source of a setting that nobody has set (DescribeConfigsResponse.ConfigSource)."""
+"""The source of a setting with its default value (DescribeConfigsResponse.ConfigSource)."""
 
 handle_create_topics = raised(CreateTopicsRequest, CreateTopicsResponse, 2, create_topics.handle)
 handle_delete_topics = raised(DeleteTopicsRequest, DeleteTopicsResponse, 1, delete_topics.handle)
 
 
 def handle_describe_configs(request: Request, mesh: MeshView) -> Plan:
-    """Version 0 tells whether a setting is the default, later ones where it comes from."""
+    """Version 0 says whether a setting is the default, later versions say where the setting comes from."""
     asked = rewritten(request, request.decode(DescribeConfigsRequest), DESCRIBE_CONFIGS_VERSION)
     answer = yield from describe_configs.handle(asked, mesh)
     told = message_of_answer(answer, DescribeConfigsResponse, DESCRIBE_CONFIGS_VERSION)

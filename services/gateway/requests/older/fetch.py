@@ -1,13 +1,14 @@
 """Fetch 0 to 3: today's Fetch, its batches turned into message sets.
 
 Theory of operation
-1. The client reads whatever is below the high watermark, aborted transactions included: it knows of none.
+1. The client reads all records below the high watermark, also those of aborted transactions: it knows of no
+   transactions.
 2. Versions 0 and 1 get messages of magic 0, without times; 2 and 3 magic 1. Headers are left out, zstd becomes gzip.
-3. What a broker gives may hold no message for such a client: markers of transactions, or the gaps of compaction. Given
-   nothing, it would ask for the same offset at once, again and again, so the gateway reads on behind them itself, a few
-   times, and waits there as long as the client wanted to.
-4. A batch that is damaged is CORRUPT_MESSAGE for its partition. If nobody could convert, the client gets nothing, this
-   time, and asks again.
+3. A broker's answer may hold no message for such a client: markers of transactions, or the gaps of compaction. With an
+   empty answer the client would ask for the same offset at once, again and again. So the gateway reads on behind these
+   batches itself, a few times, and waits there as long as the client allows.
+4. A damaged batch is CORRUPT_MESSAGE for its partition. If the conversion finds no room or no time, the client gets no
+   records this time, and asks again.
 """
 
 from collections.abc import Generator, Sequence
@@ -34,19 +35,20 @@ from services.gateway.wire.messages.fetch import (
 log = structlog.get_logger(__name__)
 
 VERSION = 11
-"""From 10 on brokers give batches in zstd; 12 is the first flexible one. With older clusters, the newest of theirs."""
+"""From 10 on brokers give batches in zstd; 12 is the first flexible one. An older cluster gets its own newest version.
+"""
 MAGIC_1_SINCE = 2
 MAX_BYTES = 8 * 1024 * 1024
-"""Of one answer: a second's work if the records are tiny. Clients take less than they allow at any time."""
+"""Bytes of one answer: a second's work if the records are tiny. Clients accept less than they allow at any time."""
 READS = 3
-"""Of one request, if there is nothing to read for the client."""
+"""Reads of one request at most, if the batches hold nothing for the client."""
 
 Slot = tuple[str, int]
 
 
 @dataclass(slots=True)
 class _Given:
-    """A partition as the last read left it."""
+    """The state of a partition after the last read."""
 
     data: PartitionData
     messages: bytes = b""

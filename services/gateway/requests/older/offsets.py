@@ -38,9 +38,12 @@ Times = dict[Slot, int]
 
 
 def handle_list_offsets(request: Request, mesh: MeshView) -> Plan:
-    """Version 0 asks for up to so many offsets at which files of the log begin, back from a time, and clients use the
-    first. Nobody tells where files begin any more; the answer is the one offset that belongs to the time, which is the
-    end of the log if nothing is as late."""
+    """Answers with one offset.
+
+    Version 0 asks for a number of offsets at which files of the log begin, back from a time, and clients use the first.
+    Today's brokers do not report where files begin. The answer is the offset that belongs to the time, or the end of
+    the log if no record is as late.
+    """
     message = request.decode(ListOffsetsRequest)
     times = {(topic.name, p.partition_index): p.timestamp for topic in message.topics for p in topic.partitions}
     wanted = {(topic.name, p.partition_index): p.max_num_offsets for topic in message.topics for p in topic.partitions}
@@ -93,8 +96,10 @@ def _old_style(found: ListOffsetsPartitionResponse, wanted: int) -> ListOffsetsP
 
 
 def handle_offset_commit(request: Request, mesh: MeshView) -> Plan:
-    """Version 0 was for offsets in ZooKeeper, without members; here it is a commit without a member. The time that
-    version 1 gives for each offset has been ignored by brokers since 0.9."""
+    """Version 0 was for offsets in ZooKeeper, without members; here it becomes a commit without a member.
+
+    The time that version 1 gives for each offset has been ignored by brokers since 0.9.
+    """
     message = request.decode(OffsetCommitRequest)
     commit = OffsetCommitRequest(
         group_id=message.group_id,
@@ -119,8 +124,10 @@ def _without_times(topic: OffsetCommitRequestTopic) -> list[OffsetCommitRequestP
 
 
 def handle_offset_fetch(request: Request, mesh: MeshView) -> Plan:
-    """Version 0 was for offsets in ZooKeeper; where there is none it expects UNKNOWN_TOPIC_OR_PARTITION, and clients
-    would take -1 for an offset."""
+    """Version 0 was for offsets in ZooKeeper, and expects UNKNOWN_TOPIC_OR_PARTITION if there is no offset.
+
+    Its clients would take -1 for an offset.
+    """
     asked = rewritten(request, request.decode(OffsetFetchRequest), OFFSET_FETCH_VERSION)
     answer = yield from offset_fetch.handle(asked, mesh)
     told = message_of_answer(answer, OffsetFetchResponse, OFFSET_FETCH_VERSION)

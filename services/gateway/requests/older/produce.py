@@ -1,10 +1,10 @@
-"""Produce 0 to 2: message sets, of which each becomes one batch.
+"""Produce 0 to 2: message sets, each of which becomes one batch.
 
 Theory of operation
 1. All message sets of the request are converted together, in another process; then today's Produce takes the batches.
-   The order in which requests are sent on stays that of the client: a Produce has asked only when its batches leave.
-2. A set that is damaged is CORRUPT_MESSAGE for its partition, as on a broker; the others go on. If nobody could convert
-   them, nothing was written and all partitions are to be tried again (NOT_LEADER_OR_FOLLOWER).
+   Requests are sent on in the client's order: a Produce counts as sent only when its batches leave.
+2. A damaged set is CORRUPT_MESSAGE for its partition, as on a broker; the other sets go on. If the conversion finds no
+   room or no time, nothing is written, and the client has to try all partitions again (NOT_LEADER_OR_FOLLOWER).
 3. A set without a message has nothing to store: no error and no offset, as brokers of that time answered.
 """
 
@@ -27,7 +27,7 @@ from services.gateway.wire.messages.produce import (
 log = structlog.get_logger(__name__)
 
 VERSION = 3
-"""The first that takes batches; 4 to 8 are the same on the way up."""
+"""The first version that takes batches; 4 to 8 have the same request."""
 NO_OFFSET = -1
 
 Slot = tuple[str, int]
@@ -94,7 +94,7 @@ def _result(
 
 
 def _without_acks(converted: dict[Slot, Converted]) -> NoAnswer | Close:
-    """To close the connection is all that such a client hears of a fault."""
+    """A closed connection is the only sign of a fault that such a client sees."""
     failed = sorted({topic for (topic, _), batch in converted.items() if isinstance(batch, Corrupt | NotConverted)})
     return Close(f"records without acks could not be converted, topics {', '.join(failed)}") if failed else NoAnswer()
 

@@ -1,4 +1,4 @@
-"""A request in another version, and its answer as a message again: what all translators share."""
+"""A request in another version, and its answer as a message again: the part that all translators share."""
 
 from typing import TypeVar
 
@@ -12,14 +12,14 @@ M = TypeVar("M", bound=Struct)
 
 
 def rewritten(request: Request, message: Struct, version: int) -> Request:
-    """The request of the same client with this message."""
+    """A request of the same client with this message."""
     header = request.header
     frame = memoryview(bytearray(encode_request(message, version, header.correlation_id, header.client_id)))
     return Request(parse_request_header(frame, SIZE_BYTES, len(frame)), frame)
 
 
 def message_of_answer(answer: Answer, cls: type[M], version: int) -> M | NoAnswer | Close:
-    """What a handler answered to a request of `version`, whichever form it chose."""
+    """A handler's answer to a request of `version`, as a message, whichever form the handler chose."""
     match answer:
         case RawResponse():
             return answer.decode(cls)
@@ -33,8 +33,10 @@ def message_of_answer(answer: Answer, cls: type[M], version: int) -> M | NoAnswe
 
 
 def raised(request_class: type[Struct], response_class: type[Struct], version: int, handle: Handle) -> Handle:
-    """A translator for versions that say the same as `version`, in fewer fields: the codec fills in what they lack, and
-    leaves out of the answer what they do not know."""
+    """A translator for versions with the same meaning as `version`, in fewer fields.
+
+    The codec fills in the fields that they lack, and leaves unknown fields out of the answer.
+    """
 
     def handle_older(request: Request, mesh: MeshView) -> Plan:
         asked = rewritten(request, request.decode(request_class), version)
@@ -59,7 +61,7 @@ _ABOUT_LEADERS = frozenset(
 
 
 def known_code(error: int, version: int) -> int:
-    """The error as a client of this version of Produce or Fetch knows it."""
+    """The error code that stands for this error in this version of Produce or Fetch."""
     if error in _ABOUT_LEADERS:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     newest = _NEWEST_CODE.get(version, ErrorCode.POLICY_VIOLATION)

@@ -1,1 +1,1 @@
-"""Records and what is known of them: Produce, Fetch, offsets of logs, producers of partitions."""
+"""Records and knowledge about them: Produce, Fetch, offsets of logs, producers of partitions."""

@@ -1,15 +1,18 @@
-"""Fetches of one client connection from one broker, with a session there if that is worth its while (KIP-227).
+"""Fetches of one client connection from one broker, with a session there if the session is worth its cost (KIP-227).
 
 Theory of operation
-1. A broker is asked by one request at a time. One that has not been answered when its client's answer left is *on its
-   way*: the next Fetch of the client waits for it before it asks anything else.
-2. `asked` is what the broker has been told: an incremental request holds the difference to what is wanted now. What it
-   answers is about `asked`: records of a partition that is wanted from elsewhere by now are of no use.
-3. Nothing is lost when an answer is not used, or never comes. A broker's session does not advance by itself: it gives
-   the same records again until it is told another position. Marks that were told once are kept here.
-4. Whatever goes wrong (70, 71, a lost connection, an answer that can't be read) ends in a full request.
-5. A session takes one of the broker's slots (1,000 by default), so few partitions are asked for without. So are those
-   of a client without one, which names them all anyway, where they lie with one broker: then it may go straight on.
+1. A broker gets one request at a time. A request that is unanswered when its client's answer leaves is *on its way*:
+   the client's next Fetch waits for the answer before it sends another request.
+2. `asked` holds the partitions that the broker knows of: an incremental request holds the difference to those wanted
+   now. The broker's answer is about `asked`: records of a partition that is wanted from another broker by now are of no
+   use.
+3. Nothing is lost if an answer is not used, or never comes. A broker's session does not advance by itself: it gives the
+   same records again until a request names another position. The marks of a partition (high watermark and others) come
+   once in a session, so they are kept here.
+4. Every failure (70, 71, a lost connection, an unreadable answer) leads to a full request.
+5. A session takes one of the broker's slots (1,000 by default), so for few partitions the gateway asks without a
+   session. A client without a session names all its partitions anyway. If one broker leads them all, the gateway asks
+   without a session there too: then the request may go straight on.
 """
 
 from collections.abc import Mapping
@@ -29,36 +32,36 @@ from services.gateway.wire.messages.fetch import FetchPartition, FetchRequest, F
 from services.gateway.wire.scanner import FetchedPartition, FetchResponseScan
 
 SESSION_WORTH_PARTITIONS: Final = 10
-"""From so many on a broker is asked for a session."""
+"""From this number of partitions on the gateway asks the broker for a session."""
 SESSIONS_SINCE: Final = 7
 MAX_WAIT_MS: Final = 300_000
-"""Longest poll that we carry out; clients wait 500 ms by default."""
+"""Longest poll, in milliseconds, that the gateway carries out; clients wait 500 ms by default."""
 NO_EPOCH: Final = -1
 
 NamedSlot = tuple[str, int]
 
 
 class Room(Protocol):
-    """What there is for answers of which all has to be there before they go on."""
+    """The room for answers that must be complete before they are sent to the client."""
 
     @property
     def poll_bytes(self) -> int:
-        """Most that a poll should ask for whose answer is such a one."""
+        """Most bytes that a poll should ask for if its answer must be complete first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How a client reads; records that came under other terms are none for it."""
+    """How a client reads; records that were fetched under other terms are not for this client."""
 
     version: int
     isolation_level: int
     naming: int = 0
-    """Which names the broker knows topics by: another number for others."""
+    """A number for the names by which the broker knows topics; other names have another number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one request."""
+    """The limits of one request."""
 
     max_wait_ms: int
     min_bytes: int
@@ -71,40 +74,52 @@ class Limits:
 
     @property
     def least_bytes(self) -> int:
-        """That make an answer. Who wants none is told by each broker at once."""
+        """The fewest bytes that make an answer.
+
+        The least is 1 for a client that asks for 0: each broker answers such a request at once.
+        """
         return max(1, self.min_bytes)
 
     def within(self, poll_bytes: int) -> "Limits":
-        """The same, for an answer of no more than so many. A broker, too, may give less at once than a client takes,
-        and then waits for no more (its `fetch.max.bytes`)."""
+        """The same limits, for an answer of at most `poll_bytes`.
+
+        A broker, too, may give less at once than a client accepts, and then it waits for no more (its
+        `fetch.max.bytes`).
+        """
         max_bytes = min(self.max_bytes, poll_bytes)
         return replace(self, min_bytes=min(self.min_bytes, max_bytes), max_bytes=max_bytes)
 
 
 def limits_of(max_wait_ms: int, min_bytes: int, max_bytes: int, rack_id: str) -> Limits:
-    """As a client has said them, within ours."""
+    """The client's limits, within the gateway's own."""
     return Limits(min(max(0, max_wait_ms), MAX_WAIT_MS), min_bytes, max(1, max_bytes), rack_id)
 
 
 @dataclass(slots=True, eq=False)
 class BrokerFetches:
-    """See above. No I/O: who uses it sends `request` and brings what came of it by `answered` or `lost`."""
+    """The state of these fetches, as described above.
+
+    No I/O: the caller sends `request` and reports its result by `answered` or `lost`.
+    """
 
     terms: Terms
     asked: dict[NamedSlot, Position] = field(default_factory=dict)
     marks: dict[NamedSlot, Marks] = field(default_factory=dict)
-    """As told last, of partitions in `asked`."""
+    """The last marks of partitions in `asked`."""
     on_its_way: FetchRequest | None = None
     requests: int = 0
-    """Sent so far: tells one from the next."""
+    """Requests sent so far: the number identifies each request."""
     table: object = None
     """The routing table by which the broker was asked last."""
     session_id: int = NO_SESSION
     epoch: int = INITIAL_EPOCH
-    """Of the next request."""
+    """The epoch of the next request."""
 
     def request(self, wanted: Mapping[NamedSlot, Position], limits: Limits, *, in_session: bool = True) -> FetchRequest:
-        """What to ask, so that the broker knows what is wanted now. Unless `in_session`, a session there ends."""
+        """The next request, after which the broker knows the partitions that are wanted now.
+
+        Unless `in_session`, a session there ends.
+        """
         assert self.on_its_way is None, "a broker is asked by one request at a time"
         if not in_session:
             self.epoch = INITIAL_EPOCH
@@ -133,7 +148,7 @@ class BrokerFetches:
         return self.on_its_way
 
     def answered(self, scan: FetchResponseScan) -> bool:
-        """Take the answer over. False: it says nothing but that the session is gone; ask again."""
+        """Takes the answer over. False: the answer says only that the session is gone, so ask again."""
         request = self.on_its_way
         assert request is not None, "an answer to nothing"
         if scan.error_code:
@@ -152,7 +167,7 @@ class BrokerFetches:
         return True
 
     def lost(self) -> None:
-        """No answer, or none that helps. Should the broker still have the session, the next request closes it."""
+        """No answer came, or no useful one. If the broker still has the session, the next request closes it."""
         self.on_its_way = None
         self.epoch = INITIAL_EPOCH
 

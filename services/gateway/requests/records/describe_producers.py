@@ -1,6 +1,6 @@
-"""DescribeProducers: what the leader of each partition, on its topic's owner, remembers of producers.
+"""DescribeProducers: the producers that the leader of each partition remembers, on its topic's owner.
 
-Ids are those in the log: minted by the gateway where producers came through the mesh, the cluster's own otherwise.
+Ids are those in the log: minted by the gateway for producers that came through the mesh, the cluster's own for others.
 """
 
 from collections.abc import Iterator

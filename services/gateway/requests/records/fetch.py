@@ -1,17 +1,18 @@
 """Fetch: records of partitions on several clusters, in one answer.
 
 Theory of operation
-1. What a request asks for, by itself or by its session with us, is found out by `fetch_sessions`; what the brokers have
-   of it by `fetch_poll`. Here the two meet: the answer has what has come in, in the client's version.
-2. Upstream goes by name, so from version 13 on ids are exchanged for names and back (`topic_ids`). A cluster that is
-   older than the client is spoken to in its own version.
-3. Leader epochs stay on their own side: none goes up, none comes back, and so do hints at leaders (KIP-951) and the
-   choice of a replica that is nearer to the client.
-4. An answer has no more bytes than the client takes, over all clusters; but one batch, if that alone is more. What is
-   too much is left to the next request, which has other partitions in front.
-5. With one leader and nothing to hide or to change, the answer passes as it came. Records are never copied or opened.
-6. What we refuse ourselves (no rule, no leader, nobody reached) is told when the rest is, or after the client's wait:
-   a client that is answered at once asks again at once.
+1. `fetch_sessions` finds out which partitions a request asks for, by itself or by its session with the gateway;
+   `fetch_poll` fetches their records from the brokers. This module joins the two: it answers with the fetched records,
+   in the client's version.
+2. Requests to clusters name topics, so from version 13 on ids are exchanged for names and back (`topic_ids`). A cluster
+   that is older than the client is asked in its own version.
+3. Leader epochs never pass, neither to a cluster nor to a client. Hints at leaders (KIP-951) and the choice of a nearer
+   replica do not pass either.
+4. An answer has no more bytes than the client takes, over all clusters; but one batch, if that alone is more. The rest
+   is left to the next request, in which other partitions come first.
+5. With one leader and no field to hide or to change, the answer passes as it came. Records are never copied or opened.
+6. The gateway's own refusals (no rule, no leader, no broker reached) come with the rest of the answer, or after the
+   client's wait. A client that is answered at once would ask again at once.
 """
 
 from collections.abc import Generator, Mapping
@@ -66,8 +67,10 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 def ended_astray(
     request: Request, mesh: MeshView, road: FetchRoad, asking: Asking, outcome: Outcome, began: float | None
 ) -> Plan:
-    """What becomes of a poll that took the straight road, if its answer is none that may pass. Of `request` nothing is
-    left but its header; `began`: by the clock of traffic, if that is counted."""
+    """The plan of a poll that took the straight road, if its answer may not pass as it is.
+
+    `request` has only its header left; `began`: the start by the clock of traffic, if traffic is counted.
+    """
     counted = begun(request, mesh)
     if counted is not None and began is not None:
         counted.since(began)
@@ -75,13 +78,13 @@ def ended_astray(
     wish = asking.wish(road.epoch)
     limits = asking.limits.within(mesh.poll_bytes)
     poll = Poll(mesh, wish.wanted, request.version, asking.isolation_level, limits, not wish.alone)
-    if not (road.renames and isinstance(outcome, RawResponse)):  # else it speaks of topics by other names
+    if not (road.renames and isinstance(outcome, RawResponse)):  # else the answer has other names for topics
         poll.came = (road.place, outcome)
     return (yield from _polled(mesh, wish, poll, counted))
 
 
 def ended_in_doubt(request: Request, mesh: MeshView, doubted: FanPoll, began: float | None) -> Plan:
-    """The same, if several brokers were asked: what they have said is taken up as from an earlier poll."""
+    """The same for a poll of several brokers: their answers count as those of an earlier poll."""
     counted = begun(request, mesh)
     if counted is not None and began is not None:
         counted.since(began)
@@ -168,7 +171,7 @@ def _entry(version: int, slot: Slot, found: Mapping[Slot, Found], results: Mappi
 
 
 def _names_of(topic: Topic, version: int, mesh: MeshView) -> tuple[str, bytes]:
-    """Name and id, as far as the version has them."""
+    """Name and id of a topic, as far as the version has them."""
     if isinstance(topic, bytes):
         return "", topic
     return topic, mesh_topic_id(mesh.mesh_id, topic) if version >= IDS_SINCE else NO_UUID

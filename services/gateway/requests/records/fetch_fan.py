@@ -1,13 +1,13 @@
-"""The straight road of a Fetch that several brokers have something of, or one that keeps a session for us.
+"""The straight road of a Fetch over several brokers, or over one broker with which the gateway has a session.
 
 Theory of operation
-1. It begins where a plan has ended that all brokers have answered in order, and keeps the same books as plans do: what
-   each broker was told and has not answered yet (`BrokerFetches`). So polls go this way or by their plan in turns, and
-   what one has left behind the other takes up.
-2. A poll takes it while nothing has changed that its plan would look at. Of the request only what is new is read; each
-   broker is asked as by `fetch_poll`, and the answer is complete when it would be there.
-3. Only answers without errors and hints are put together here. When another one comes, all that have come are left to
-   the poll's plan as if an earlier poll had asked (`fetch.ended_in_doubt`).
+1. The road begins after a plan in which all brokers have answered in order. The road records the same things as plans
+   do: the requests that each broker has had and not answered yet (`BrokerFetches`). So polls go by the road or by their
+   plan in turns, and one continues with the unanswered requests of the other.
+2. A poll takes the road while nothing has changed that its plan would check. The road reads only the new part of the
+   request. It asks each broker as `fetch_poll` does, and its answer is complete at the same moment.
+3. The road joins only answers without errors and hints. If another answer comes, the poll's plan continues with all
+   answers as if an earlier poll had asked (`fetch.ended_in_doubt`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,44 +59,44 @@ from services.gateway.wire.scanner.fetch_join import Entry, by_topic
 from services.gateway.wire.schema import NO_UUID
 
 OLDEST: Final = 4
-"""The first version that is written here."""
+"""The first version in which this module writes requests."""
 SESSIONS_SINCE: Final = 7
 _BEHIND_ID: Final = SIZE_BYTES + REQUEST_START_BYTES
 
 
 @dataclass(slots=True, eq=False)
 class FanTopic:
-    """One topic; it has the same name everywhere."""
+    """One topic, which has the same name on both sides."""
 
     name: str
     topic_id: bytes
-    """The mesh's own."""
+    """The mesh's own id of the topic."""
     route: Route
     written: dict[int, bytes] = field(default_factory=dict)
-    """Its name as it stands in requests, by version."""
+    """Its name as it is written in requests, by version."""
     counted_as: Key | None = None
-    """In the traffic of clients."""
+    """The key of the topic in the traffic of clients."""
 
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """What is read from one broker."""
+    """The part of a poll that is read from one broker."""
 
     place: Place
     fetches: BrokerFetches
     knowledge: ClusterKnowledge
     header: bytes
-    """Of requests to it, behind the correlation id."""
+    """The header of requests to the broker, behind the correlation id."""
     slots: tuple[NamedSlot, ...]
-    """What it leads ..."""
+    """The partitions that the broker leads ..."""
     wanted: dict[Slot, Position]
-    """... and what of it is wanted now, in the order in which it may take up answers."""
+    """... and those of them that are wanted now, in the order in which they may take room in an answer."""
     checked: int
-    """The edition of leaders by which it was seen to lead them."""
+    """The edition of leaders at the last check that the broker leads them."""
 
     @property
     def key(self) -> tuple[BrokerFetches, int]:
-        """Tells the question on its way from others (`Call.resume_key`)."""
+        """Identifies the request on its way (`Call.resume_key`)."""
         return self.fetches, self.fetches.requests
 
     def is_led_from_there(self) -> bool:
@@ -111,36 +111,36 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FanAsking:
-    """What a poll wants."""
+    """The request of a poll."""
 
     wanted: Mapping[Slot, Position]
     session: FetchSession | None
     parts: Sequence[Part]
-    """Those that it wants something of."""
+    """The brokers from which the poll wants records."""
     limits: Limits
     each: Limits
-    """For each of the brokers."""
+    """The limits for each of the brokers."""
     poll_bytes: int
-    """Most that could be asked for when this was."""
+    """Most bytes that could be asked for at that time."""
 
     @property
     def in_session(self) -> bool:
-        """Whether brokers are asked for sessions, if these are worth it."""
+        """Whether brokers are asked for sessions, if sessions are worth their cost."""
         return self.session is not None or len(self.parts) > 1
 
 
 @dataclass(slots=True, eq=False)
 class FetchFan:
-    """Of one client connection."""
+    """The road of one client connection."""
 
     version: int
     client_id: str | None
     table: RoutingTable
     isolation_level: int
     session: FetchSession | None
-    """The client's, if it has one ..."""
+    """The client's session, if it has one ..."""
     epoch: int
-    """... and that of its next poll. Has it another one by then, somebody else has used it."""
+    """... and the epoch of its next poll. If the session has another epoch by then, another connection has used it."""
     parts: tuple[Part, ...]
     homes: dict[Slot, Part]
     topics: dict[str, FanTopic]
@@ -148,15 +148,15 @@ class FetchFan:
     said: Said | None = None
     """The last poll, in the client's own bytes ..."""
     last: FanAsking | None = None
-    """... and what it meant."""
+    """... and its meaning."""
     counted_idle_as: Key | None = None
     look: Any = None
-    """What whoever goes there has found at the last look, and by what to tell whether that still counts."""
+    """The broker connections of the last check, with the state that shows whether the check still counts."""
 
     # --- requests ------------------------------------------------------------------------------------------------
 
     def take(self, frame: memoryview, sessions: FetchSessions, now: float, room: Room) -> FanAsking | None:
-        """The poll in `frame`, if it goes on here: then it counts as asked. None: its plan has to look at it."""
+        """The poll in `frame`, if it can go by this road: then it counts as asked. None: its plan has to read it."""
         (key_and_version,) = unpack_int32(frame, SIZE_BYTES)
         if key_and_version != FETCH_KEY | self.version:
             return None
@@ -176,11 +176,11 @@ class FetchFan:
                 return last if self._goes_on(epoch, {}, sessions, now) else None
         try:
             return self._read(frame, sessions, now, poll_bytes)
-        except WireError:  # bytes after its end, among others: plans let them be
+        except WireError:  # bytes after the end of the request, among others: plans ignore them
             return None
 
     def _goes_on(self, epoch: int, changed: Mapping[Slot, Position], sessions: FetchSessions, now: float) -> bool:
-        """Whether a poll with this epoch is the next one of its session, which knows the partitions in it."""
+        """Whether a poll with this epoch is the next one of its session, which knows the partitions in the poll."""
         if self.session is None:
             return epoch == FINAL_EPOCH
         if not sessions.goes_on(self.session, self.epoch, epoch, changed, now):
@@ -254,31 +254,31 @@ class FetchFan:
 
 
 class Step(Enum):
-    """What follows when a broker has answered."""
+    """The next step after a broker's answer."""
 
     WAIT = auto()
     ANSWER = auto()
-    """The client gets what has come."""
+    """The client gets the answers that have come."""
     ASK = auto()
-    """This broker has answered what an earlier poll wanted: ask it again."""
+    """This broker has answered an earlier poll: ask it again."""
     DOUBT = auto()
-    """A plan has to see what has come."""
+    """A plan has to continue with the answers that have come."""
 
 
 @dataclass(slots=True, eq=False)
 class FanQuestion:
-    """To one broker."""
+    """The question to one broker."""
 
     part: Part
     taken_up: bool
-    """Asked by an earlier poll, which has left it behind."""
+    """Asked by an earlier poll, which has left the question behind."""
     outcome: Outcome | None = None
     scan: FetchResponseScan | None = None
 
 
 @dataclass(slots=True, eq=False)
 class FanPoll:
-    """One poll on its way: what came of it."""
+    """One poll in progress, with the records that were found."""
 
     fan: FetchFan
     asking: FanAsking
@@ -287,7 +287,7 @@ class FanPoll:
     record_bytes: int = 0
 
     def come(self, question: FanQuestion, outcome: Outcome) -> Step:
-        """What a broker says, which may lie in a receive buffer."""
+        """Takes a broker's answer, which may be in a receive buffer."""
         question.outcome, scan = outcome, scan_of(outcome)
         if scan is None or scan.error_code or not isinstance(outcome, RawResponse):
             return Step.DOUBT
@@ -307,12 +307,12 @@ class FanPoll:
 
     @property
     def session_went_on(self) -> bool:
-        """Whether another connection has used the client's session since: then nothing may be told by it."""
+        """Whether another connection has used the client's session since: then this answer no longer fits."""
         session = self.asking.session
         return session is not None and session.epoch != self.fan.epoch
 
     def _serves(self, part: Part, scan: FetchResponseScan) -> bool:
-        """Whether there are records in it that are wanted now."""
+        """Whether the answer has records that are wanted now."""
         return any(
             each.record_bytes and _is_wanted(part, (topic.name, each.partition))
             for topic in scan.topics
@@ -329,7 +329,7 @@ class FanPoll:
                     found[slot] = Found(outcome.frame, outcome.version, each)
 
     def answer(self) -> Body:
-        """What the client hears: from here on it counts as told."""
+        """The answer to the client: from here on its content counts as sent."""
         throttle_time_ms = 0
         for question in self.questions:
             if question.scan is not None and isinstance(question.outcome, RawResponse):
@@ -348,7 +348,7 @@ class FanPoll:
             for slot, each in found.items():
                 if session.must_tell(slot, Result(each.marks, 0, each.part.record_bytes)):
                     entries.append(self._entry(slot))
-                if each.part.record_bytes:  # it goes to the end
+                if each.part.record_bytes:  # the partition goes to the end
                     wanted = fan.homes[slot].wanted
                     wanted[slot] = wanted.pop(slot)
         session_id = NO_SESSION if session is None else session.session_id
@@ -370,13 +370,13 @@ class FanPoll:
 
 
 def _is_wanted(part: Part, slot: NamedSlot) -> bool:
-    """Whether what a broker says of the partition is about what the client wants of it now."""
+    """Whether a broker's answer about the partition fits the offset that the client wants now."""
     position, asked = part.wanted.get(slot), part.fetches.asked.get(slot)
     return position is not None and asked is not None and position.offset == asked.offset
 
 
 def fan_of(request: Request, mesh: MeshView, wish: Wish, poll: Poll) -> FetchFan | None:
-    """The road that later polls of the connection may take, as far as this one tells."""
+    """The road that later polls of the connection may take, as far as this poll shows."""
     known = mesh.session.broker_fetches
     if wish.begins or poll.refused or len(mesh.session.read_replicas) or (wish.session is not None and wish.untold):
         return None

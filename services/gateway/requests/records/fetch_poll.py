@@ -1,13 +1,15 @@
-"""One long poll over all brokers that a client's partitions live on.
+"""One long poll over all brokers that lead a client's partitions.
 
 Theory of operation
-1. Each broker is asked for its part and keeps the client's wait and minimum. The poll is over when the bytes that have
-   come in reach the minimum, a broker reports an error, all have answered, or the wait is over. An idle cluster never
-   delays a busy one: what it has not said by then is left behind, and the next poll takes it up (`Call.resume_key`).
-2. A poll has rounds. Another one follows at once where an answer was none to what is wanted now: it was left behind by
-   the last poll, the broker's session is gone, or it names a replica that is nearer to the client.
-3. Partitions are read from such a replica for a while, or until something is wrong with it: an error of a follower is
-   never shown, its leader is asked instead.
+1. Each broker is asked for its partitions, with the client's wait and minimum. The poll is over when the bytes that
+   have come in reach the minimum, a broker reports an error, all have answered, or the wait is over. An idle cluster
+   never delays a busy cluster: the poll leaves an unanswered request behind, and the next poll continues with it
+   (`Call.resume_key`).
+2. A poll has rounds. Another round follows at once if an answer does not serve the current request. There are three
+   such cases: the last poll had left the request behind, the broker's session is gone, or the answer names a nearer
+   replica.
+3. Partitions are read from such a replica for a while, or until it fails. The client never sees an error of a follower,
+   because the gateway asks the leader instead.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -37,15 +39,17 @@ from services.gateway.wire.scanner import FetchedPartition, FetchResponseScan, s
 from services.gateway.wire.scanner.bounds import IDS_SINCE
 
 NAMES_UNTIL: Final = IDS_SINCE - 1
-"""The last version that names topics, and so the newest that clusters are spoken to in."""
+"""The last version that names topics, and so the newest that the gateway speaks to clusters."""
 ROUNDS: Final = 5
-"""More are not needed: session gone, replica named, replica gone, leader asked. A broker that keeps us busy is idle."""
+"""A poll needs no more rounds: session gone, replica named, replica gone, leader asked. A broker that needs more rounds
+counts as silent."""
 GRACE_S: Final = 0.05
-"""A broker that has nothing says so a moment after the wait is over: cheaper than to take its answer up later."""
+"""Seconds beyond the wait. A broker without records answers a moment after the wait is over. To read this answer now is
+cheaper than to continue with it in the next poll."""
 
 
 class Found(NamedTuple):
-    """One partition as a broker has answered it."""
+    """A broker's answer about one partition."""
 
     buffer: Buffer
     version: int
@@ -57,7 +61,10 @@ class Found(NamedTuple):
 
 
 def fitting(wanted: Iterable[Slot], found: Mapping[Slot, Found], max_bytes: int) -> Mapping[Slot, Found]:
-    """What an answer has room for, in the client's order. What is left out has not been read: it will come again."""
+    """The partitions for which an answer has room, in the client's order.
+
+    The others count as not read: their records will come again.
+    """
     if sum(each.part.record_bytes for each in found.values()) <= max_bytes:
         return found
     fitted: dict[Slot, Found] = {}
@@ -72,15 +79,15 @@ def fitting(wanted: Iterable[Slot], found: Mapping[Slot, Found], max_bytes: int)
 
 @dataclass(slots=True)
 class _Question:
-    """To one broker, in one round."""
+    """The question to one broker, in one round."""
 
     place: Place
     fetches: BrokerFetches
     taken_up: bool
-    """Asked by an earlier poll, which has left it behind."""
+    """Asked by an earlier poll, which has left the question behind."""
     outcome: Outcome | None = None
     scan: FetchResponseScan | None = None
-    """Of `outcome`; None if that is no answer."""
+    """The scan of `outcome`; None if `outcome` is no answer."""
 
     def read(self, outcome: Outcome) -> FetchResponseScan | None:
         if outcome is not self.outcome:
@@ -99,11 +106,11 @@ def scan_of(outcome: Outcome) -> FetchResponseScan | None:
 
 @dataclass(frozen=True, slots=True)
 class _Enough:
-    """Whether what has come in calls for the next step: an answer to the client, or another question."""
+    """Whether the outcomes so far call for the next step: an answer to the client, or another question."""
 
     questions: Sequence[_Question]
     record_bytes: int
-    """That have come in earlier rounds."""
+    """Record bytes of earlier rounds."""
     min_bytes: int
 
     def __call__(self, outcomes: Sequence[Outcome | None]) -> bool:
@@ -132,35 +139,35 @@ class Poll:
     mesh: MeshView
     wanted: Mapping[Slot, Position]
     version: int
-    """Of the client."""
+    """The client's version."""
     isolation_level: int
     limits: Limits
     in_session: bool = True
-    """Of the client's with us, or about to be."""
+    """Whether the client has a session with the gateway, or is about to get one."""
     found: dict[Slot, Found] = field(default_factory=dict)
-    """What has come in."""
+    """The partitions that brokers have answered."""
     refused: dict[Slot, ErrorCode] = field(default_factory=dict)
-    """What we have to answer ourselves."""
+    """The errors that the gateway itself answers."""
     throttle_time_ms: int = 0
-    """As the broker said, if it was only one."""
+    """The broker's own throttle time, if there was only one broker."""
     whole: RawResponse | None = None
-    """The one answer of the one broker, if it covers all that is wanted and nothing in it has to be hidden."""
+    """The one answer of the one broker, if it covers all wanted partitions and needs no change."""
     sole: Place | None = None
-    """That broker, if it leads all of them and has no session for us."""
+    """That broker, if it leads all wanted partitions and has no session with the gateway."""
     came: tuple[Place, Outcome] | None = None
-    """What a broker has said to the first question already, which was asked without a session."""
+    """A broker's answer to the first question, which was asked without a session before this poll."""
     parts: dict[Place, dict[NamedSlot, Position]] = field(default_factory=dict)
-    """What is wanted of each broker."""
+    """The partitions that are wanted from each broker."""
     _followed: dict[NamedSlot, Place] = field(default_factory=dict)
     """Leaders of the partitions that are read from a follower."""
     _asked: set[Place] = field(default_factory=set)
     """Brokers that were asked by this poll."""
     _done: set[Place] = field(default_factory=set)
-    """Brokers that have answered what is wanted of them, or can't be asked."""
+    """Brokers that have answered the wanted partitions, or can't be asked."""
     _silent: set[Place] = field(default_factory=set)
-    """Those of them that can't be asked."""
+    """Brokers of `_done` that can't be asked."""
     _goes_on: bool = True
-    """A partition has to be asked for elsewhere."""
+    """A partition has to be asked for at another broker."""
 
     def run(self) -> Generator[Command, Any, None]:
         for turn in range(ROUNDS):
@@ -187,7 +194,7 @@ class Poll:
                     self.refused[slot] = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def marks(self) -> dict[Slot, Marks]:
-        """What brokers said last of the partitions that nothing has come of."""
+        """The last marks of the partitions that no broker has answered in this poll."""
         known = self.mesh.session.broker_fetches
         return {
             slot: marks
@@ -199,7 +206,7 @@ class Poll:
 
     @property
     def brokers(self) -> int:
-        """How many the partitions lie on."""
+        """The number of brokers that the partitions are on."""
         return len(self.parts)
 
     @property
@@ -207,7 +214,7 @@ class Poll:
         return sum(found.part.record_bytes for found in self.found.values())
 
     def _is_enough(self) -> bool:
-        """Whether the client is to be answered, whoever may still say something."""
+        """Whether to answer the client now, even if some brokers have not answered."""
         return self.record_bytes >= self.limits.least_bytes or any(
             found.part.error_code for found in self.found.values()
         )
@@ -215,7 +222,7 @@ class Poll:
     # --- where ---------------------------------------------------------------------------------------------------
 
     def _place(self) -> Generator[Command, Any, None]:
-        """Divide what is wanted among the brokers."""
+        """Divides the wanted partitions among the brokers."""
         self._goes_on = False
         named: dict[NamedSlot, Position] = {}
         for (topic, partition), position in self.wanted.items():
@@ -236,7 +243,7 @@ class Poll:
             part[slot] = named[slot]
         for broker, fetches in self.mesh.session.broker_fetches.items():
             if broker not in self.parts and fetches.table is not self.mesh.table:
-                fetches.lost()  # its topics may have gone elsewhere; should they come back, it has to tell all
+                fetches.lost()  # its topics may have moved away; if they come back, the broker has to answer anew
 
     def _nearest(self, slot: NamedSlot, leader: Place) -> Place:
         replica = self.mesh.session.read_replicas.get((leader.cluster, *slot), self.mesh.now)
@@ -273,7 +280,7 @@ class Poll:
         """The outcomes, and whether they came before the wait was over."""
         came, self.came = self.came, None
         if came is not None and [question.place for question in questions] == [came[0]]:
-            questions[0].fetches.lost()  # whatever it was told before, that was another question
+            questions[0].fetches.lost()  # the answer is to another question than this state describes
             questions[0].taken_up = False
             self._call(questions[0])
             return (came[1],), True
@@ -339,13 +346,13 @@ class Poll:
             yield Stale(place.cluster, tuple(sorted(stale)))
 
     def _is_wanted(self, slot: NamedSlot, question: _Question) -> bool:
-        """Whether what this broker says of the partition is about what the client wants of it now."""
+        """Whether this broker's answer about the partition fits the offset that the client wants now."""
         position = self.parts[question.place].get(slot)
         asked = question.fetches.asked.get(slot)
         return position is not None and asked is not None and position.offset == asked.offset
 
     def _is_elsewhere(self, slot: NamedSlot, place: Place, part: FetchedPartition) -> bool:
-        """Whether another replica has to be asked for the partition."""
+        """Whether the gateway has to ask another replica for the partition."""
         key = (place.cluster, *slot)
         leader = self._followed.get(slot)
         if leader is not None and part.error_code:
@@ -381,7 +388,7 @@ class Poll:
                 self.sole = question.place
 
     def _own(self) -> None:
-        """What has come so far must outlast another wait: it may lie in a receive buffer."""
+        """Copies the answers so far, which must outlast another wait: they may be in a receive buffer."""
         copies: dict[int, Buffer] = {}
         for slot, found in self.found.items():
             key = id(found.buffer)

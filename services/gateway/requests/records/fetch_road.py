@@ -1,15 +1,16 @@
 """The straight road of Fetch: a poll like the one before goes on to its one broker without a plan.
 
 Theory of operation
-1. When all that a poll wanted lay with one broker, whose answer passed as it came, its connection remembers where: a
-   `FetchRoad`. It knows how the client tells the topics, and how the broker does.
-2. A later poll takes it while nothing has changed that its plan would look at. `take` writes the request as the plan
-   would; a poll that says what the last one said is not even read, nor is one that reads on (`fetch_sole`).
-3. Of the answer the numbers and the records may differ, nothing else: no error, no hint, no nearer replica. It passes
-   where it lies, with the id of the client's session in its place; topics are told the client's way; and what a session
-   needs not hear again is left out. Any other answer, or none, goes to the plan as what came of its first question
-   (`fetch.ended_astray`).
-4. The broker is asked without a session of its own, as the plan asks for few partitions.
+1. If one broker led all partitions of a poll, and its answer passed as it came, the connection remembers a `FetchRoad`
+   to this broker. The road knows the names of the topics on both sides, the client's and the broker's.
+2. A later poll takes the road while nothing has changed that its plan would check. `take` writes the request as the
+   plan would. The road does not even read a poll that repeats the last one, or a poll that only reads on
+   (`fetch_sole`).
+3. An answer may bring new numbers and records, nothing else: no error, no hint, no nearer replica. The answer passes
+   without a copy, with the id of the client's session in its place. Topics get the client's names, and partitions
+   without news for the session are left out. Any other answer, or none, goes to the plan as the outcome of its first
+   question (`fetch.ended_astray`).
+4. The gateway asks the broker without a session, as the plan does for few partitions.
 """
 
 from collections.abc import Mapping
@@ -65,34 +66,34 @@ from services.gateway.wire.scanner.fetch_beginning import FetchBeginning, read_b
 from services.gateway.wire.schema import NO_UUID
 
 TOPICS_REMEMBERED: Final = 1_000
-"""Of one road; who reads more topics from one broker has plans made."""
+"""Topics of one road; a client that reads more topics from one broker gets no road."""
 SAID_BYTES: Final = 1024
-"""An answer of so few bytes is compared with the next one as it lies."""
+"""An answer of at most this size is kept, and compared byte by byte with the next one."""
 SESSIONS_SINCE: Final = 7
 FLEXIBLE: Final = flexible_since(ApiKey.FETCH) or 0
 FETCH_KEY: Final = int(ApiKey.FETCH) << 16
-"""What a Fetch begins with, behind its size, but for its version."""
+"""The first bytes of a Fetch, behind its size: the API key, to which the version is added."""
 _BEHIND_ID: Final = SIZE_BYTES + REQUEST_START_BYTES
-"""Of a request: behind size, API key, version and correlation id."""
+"""The offset in a request behind size, API key, version and correlation id."""
 _ANSWER_BEHIND_ID: Final = SIZE_BYTES + INT32.size
 _SESSION_AT: Final = 6
-"""The session in an answer's body."""
+"""The offset of the session id in an answer's body."""
 
 
 @dataclass(slots=True, eq=False)
 class RoadTopic:
-    """One topic, as both sides call it."""
+    """One topic, with its names on both sides."""
 
     name: str
     topic_id: bytes
-    """The mesh's own."""
+    """The mesh's own id of the topic."""
     upstream: str
     written: bytes
-    """The cluster's name, as it stands in requests."""
+    """The cluster's name, as it is written in requests."""
     leaders: tuple[int | None, ...]
     route: Route
     counted_as: Key | None = None
-    """In the traffic of clients."""
+    """The key of the topic in the traffic of clients."""
 
 
 class Said(NamedTuple):
@@ -109,67 +110,67 @@ class Said(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Asking:
-    """What a poll wants. The same one stands for those that repeat it."""
+    """The content of a poll. Polls that repeat it share the same object."""
 
     request: bytes
-    """To the broker, behind its correlation id."""
+    """The request to the broker, behind its correlation id."""
     wanted: Mapping[Slot, Position]
     session: FetchSession | None
     limits: Limits
     isolation_level: int
     poll_bytes: int | None
-    """Most that could be asked for when this was, if the answer has to be gathered."""
+    """Most bytes that could be asked for at that time, if the answer must be complete before it is sent."""
     said: Said | None = None
     answer: bytes | None = None
-    """What the broker said the last time, behind the correlation id, if that brought no records ..."""
+    """The broker's last answer, behind the correlation id, if the answer brought no records ..."""
     told: Body | None = None
-    """... and what it means when it is said again; None: what it says."""
+    """... and the client's answer when it comes again; None: the broker's answer itself."""
 
     def wish(self, epoch: int) -> Wish:
-        """As its plan has it; `epoch`: that the session has got by this poll."""
+        """The wish as its plan has it; `epoch`: the session's epoch after this poll."""
         session = self.session
         return Wish(self.wanted) if session is None else Wish(session.wanted, session, epoch)
 
 
 Told = list[tuple[RoadTopic, list[FetchedPartition]]]
-"""What the client hears of."""
+"""The topics and partitions that the client gets."""
 
 
 @dataclass(slots=True, eq=False)
 class FetchRoad:
-    """Of one client connection."""
+    """The road of one client connection."""
 
     version: int
     sent_version: int
     client_id: str | None
     header: bytes
-    """Of requests to the broker, behind the correlation id."""
+    """The header of requests to the broker, behind the correlation id."""
     place: Place
     table: RoutingTable
     knowledge: ClusterKnowledge
     topics: dict[str, RoadTopic]
     session: FetchSession | None
-    """The client's, if it has one ..."""
+    """The client's session, if it has one ..."""
     epoch: int
-    """... and that of its next poll. Has it another one by then, somebody else has used it."""
+    """... and the epoch of its next poll. If the session has another epoch by then, another connection has used it."""
     renames: bool = False
-    """Client and cluster tell topics otherwise: one by ids, or by other names."""
+    """Client and cluster name topics differently: the client by ids, or by other names."""
     by_id: dict[bytes, RoadTopic] = field(default_factory=dict)
     by_upstream: dict[str, RoadTopic] = field(default_factory=dict)
     checked: int = -1
-    """The edition of leaders by which all of the topics were seen to be led from there."""
+    """The edition of leaders at the last check that the broker leads all of the topics."""
     last: Asking | None = None
     sole: SolePoll | None = None
     answers: Count | None = None
-    """Requests that were answered."""
+    """The count of answered requests."""
     counted_idle_as: Key | None = None
     look: Any = None
-    """What whoever goes there has found at the last look, and by what to tell whether that still counts."""
+    """The broker connection of the last check, with the state that shows whether the check still counts."""
 
     # --- requests ------------------------------------------------------------------------------------------------
 
     def take(self, frame: memoryview, sessions: FetchSessions, now: float, room: Room) -> Asking | None:
-        """The poll in `frame`, if it goes on here: from then on it counts as asked. None: its plan has to look at it.
+        """The poll in `frame`, if it can go by this road; then it counts as asked. None: its plan has to read it.
 
         A broker is asked by one poll at a time: call this when the last one is answered.
         """
@@ -192,7 +193,7 @@ class FetchRoad:
                 return self._reads_on(sole, frame, *read, sessions, now)
         try:
             return self._read(frame, sessions, now, room)
-        except WireError:  # bytes after its end, among others: plans let them be
+        except WireError:  # bytes after the end of the request, among others: plans ignore them
             return None
 
     def _reads_on(
@@ -207,7 +208,7 @@ class FetchRoad:
         return self.last
 
     def _goes_on(self, epoch: int, changed: Mapping[Slot, Position], sessions: FetchSessions, now: float) -> bool:
-        """Whether a poll with this epoch is the next one of its session, which knows the partitions in it."""
+        """Whether a poll with this epoch is the next one of its session, which knows the partitions in the poll."""
         session = self.session
         if session is None:
             return epoch == FINAL_EPOCH
@@ -217,7 +218,7 @@ class FetchRoad:
         return True
 
     def _is_led_from_there(self) -> bool:
-        """Look again who leads what the client reads; of others the leaders may be unknown."""
+        """Checks again that the broker leads the client's partitions; other partitions may have unknown leaders."""
         knowledge, broker_id = self.knowledge, self.place.broker_id
         for topic in self.topics.values():
             topic.leaders = knowledge.leaders(topic.upstream)
@@ -267,7 +268,7 @@ class FetchRoad:
         )
 
     def _positions(self, topics: list[FetchTopicScan]) -> dict[Slot, Position] | None:
-        """Of what a request names; None if not all of it is led from there."""
+        """Positions of the partitions that a request names; None if the broker does not lead all of them."""
         by_ids, broker_id = self.version >= IDS_SINCE, self.place.broker_id
         found: dict[Slot, Position] = {}
         for topic in topics:
@@ -296,10 +297,13 @@ class FetchRoad:
     # --- answers -------------------------------------------------------------------------------------------------
 
     def answered(self, asking: Asking, frame: memoryview) -> tuple[Answer, FetchResponseScan | None] | None:
-        """The client's answer, and what was found in the broker's; the latter is None if that was found the last time.
-        None for both: a plan has to see it. Raises WireError for what can't be read."""
+        """The client's answer, and the scan of the broker's.
+
+        The scan is None if the broker repeats its last answer. None for both: a plan has to read the answer. Raises
+        WireError for an unreadable answer.
+        """
         session, version, end = asking.session, self.sent_version, len(frame)
-        if session is not None and session.epoch != self.epoch:  # another connection has used it meanwhile
+        if session is not None and session.epoch != self.epoch:  # another connection has used the session meanwhile
             return None
         said = asking.answer
         if said is not None and end == _ANSWER_BEHIND_ID + len(said) and bytes(frame[_ANSWER_BEHIND_ID:]) == said:
@@ -320,17 +324,16 @@ class FetchRoad:
                 INT32.pack_into(frame, body_at + _SESSION_AT, session.session_id)
             answer = RawResponse(frame, body_at, version)
         if session is not None:
-            if scan.record_bytes:  # what has brought records is asked for behind the others from now on
+            if scan.record_bytes:  # from now on the partition that has brought records is asked for behind the others
                 self.last = None
-            else:  # if it comes again, it has been told
+            else:  # if the same answer comes again, the client knows it already
                 asking.told = self._joined(frame, scan, [], session)
         elif isinstance(answer, Body):
             asking.told = Body(tuple(bytes(piece) for piece in answer.pieces)) if asking.answer else None
         return answer, scan
 
     def begun(self, asking: Asking, beginning: memoryview, missing: int) -> FetchBeginning | None:
-        """What begins to come, if all of it may pass to the client: behind `passing`, as it lies. None: it is to be
-        `answered` as a whole."""
+        """The beginning of an answer that may pass as it comes, behind `passing`; None if `answered` needs it all."""
         session, version = asking.session, self.sent_version
         if session is not None and session.epoch != self.epoch:
             return None
@@ -346,7 +349,7 @@ class FetchRoad:
     def passing(
         self, asking: Asking, found: FetchBeginning, beginning: memoryview, missing: int, clients_id: int
     ) -> tuple[Buffer, ...]:
-        """The beginning of the client's answer; from here on it counts as told."""
+        """The beginning of the client's answer; from here on its content counts as sent."""
         session, known = asking.session, self.by_upstream[found.topic]
         if session is not None:
             marks = Marks(found.high_watermark, found.last_stable_offset, found.log_start_offset)
@@ -371,7 +374,7 @@ class FetchRoad:
         return (prefix + head, rest)
 
     def _topics_of(self, scan: FetchResponseScan) -> Told | None:
-        """What the broker tells; None if it is of something that nobody has asked for."""
+        """The topics in the broker's answer; None if a topic is among them that no request named."""
         found: Told = []
         for topic in scan.topics:
             known = self.by_upstream.get(topic.name)
@@ -381,7 +384,7 @@ class FetchRoad:
         return found
 
     def _hears_all(self, session: FetchSession, told: Told) -> bool:
-        """Whether the client has to hear of all this; what it need not hear is taken out."""
+        """Whether all of these partitions have news for the client; partitions without news are taken out."""
         wanted, all_of_it = session.wanted, True
         for known, parts in told:
             news = []
@@ -413,12 +416,12 @@ def _leads(broker_id: int, leaders: tuple[int | None, ...], partition: int) -> b
 
 
 def road_of(request: Request, mesh: MeshView, wish: Wish, poll: Poll, before: FetchRoad | None) -> FetchRoad | None:
-    """The road that later polls of the connection may take, as far as this one tells; `before`: the one until now."""
+    """The road that later polls of the connection may take, as far as this poll shows; `before`: the road until now."""
     place, whole, version = poll.sole, poll.whole, request.version
     if place is None or whole is None or wish.begins or len(mesh.session.read_replicas):
         return None
     by_ids, sent_version = version >= IDS_SINCE, whole.version
-    if sent_version != min(version, IDS_SINCE - 1):  # answers of others are written anew
+    if sent_version != min(version, IDS_SINCE - 1):  # answers of other versions are written anew
         return None
     client_id, knowledge = request.header.client_id, mesh.clusters[place.cluster].by_own_names
     header = bytes(request_prefix(ApiKey.FETCH, sent_version, 0, client_id, 0)[_BEHIND_ID:])

@@ -1,17 +1,18 @@
-"""Fetch sessions of clients (KIP-227): who asks again names what has changed, and is told what has changed.
+"""Fetch sessions of clients (KIP-227): an incremental request names the changed partitions, and so does its answer.
 
 Theory of operation
-1. A full request (epoch 0) may begin a session. The session keeps the partitions that the client reads, where it reads
-   them, and what it was told last. An incremental request (epochs 1, 2, ...) names partitions that are new, read from
-   elsewhere or no longer read. Its answer has those with records, with an error or with another mark than told before.
-2. Refusals are those of brokers: an unknown session 70, a wrong epoch 71, names in a session of ids (or the other way
-   round) 106. Clients take all three by asking in full, unseen by their users.
-3. Partitions that had records go to the end: what `max_bytes` leaves out now comes first the next time.
-4. Sessions and their partitions are bounded. If they are too many, those make way that were not used for a while, then
-   the smallest ones that are no longer new and smaller than the newcomer. If none does, the newcomer goes on without a
-   session, as with a broker.
-5. They are this gateway's own. Where partitions live, and by which sessions brokers are asked for them, is another
-   matter (`broker_fetches`): a topic that moves changes nothing here.
+1. A full request (epoch 0) may begin a session. The session keeps the partitions that the client reads, their
+   positions, and the marks that the client got last. An incremental request (epochs 1, 2, ...) names partitions that
+   are new, have another position or are no longer read. Its answer has the partitions with records, with an error or
+   with another mark than the client got last.
+2. The gateway refuses as brokers do: an unknown session 70, a wrong epoch 71, names in a session of ids (or the other
+   way round) 106. After each of the three clients ask in full, unseen by their users.
+3. Partitions that had records go to the end, so partitions that `max_bytes` leaves out now come first the next time.
+4. Sessions and their partitions are bounded. If there are too many, sessions make way that were not used for a while.
+   Next come the smallest ones that are no longer new and smaller than the new session. If no session makes way, the new
+   client goes on without a session, as with a broker.
+5. These sessions are this gateway's own. The place of partitions, and the gateway's own sessions with brokers, are
+   another matter (`broker_fetches`): a topic that moves changes nothing here.
 """
 
 from collections import OrderedDict
@@ -23,9 +24,9 @@ from services.gateway.wire.errors import ErrorCode
 
 SESSIONS_HELD: Final = 2_000
 PARTITIONS_HELD: Final = 400_000
-"""Of all sessions together: about 150 MB."""
+"""Partitions of all sessions together: about 150 MB."""
 MAKES_WAY_AFTER_S: Final = 120.0
-"""Unused for so long, or as old and smaller than another one: brokers' `min.incremental.fetch.session.eviction.ms`."""
+"""Seconds without use, or of age if another session is larger: brokers' `min.incremental.fetch.session.eviction.ms`."""
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -34,20 +35,20 @@ _MAX_EPOCH: Final = (1 << 31) - 1
 _ID_BITS: Final = 31
 
 Topic = str | bytes
-"""A topic's name; its id as long as nobody knows a name for it."""
+"""A topic's name; its id as long as no cluster knows a name for it."""
 Slot = tuple[Topic, int]
 """Topic and partition."""
 
 
 class Position(NamedTuple):
-    """Where a partition is read, and how much of it at most."""
+    """The offset from which a partition is read, and the most bytes to read."""
 
     offset: int
     max_bytes: int
 
 
 class Marks(NamedTuple):
-    """What a leader says of a partition besides its records; -1 is "unknown"."""
+    """The marks that a leader sends of a partition beside its records; -1 means "unknown"."""
 
     high_watermark: int = -1
     last_stable_offset: int = -1
@@ -58,7 +59,7 @@ UNKNOWN_MARKS: Final = Marks()
 
 
 class Result(NamedTuple):
-    """What has come of one partition."""
+    """The result of one partition."""
 
     marks: Marks = UNKNOWN_MARKS
     error_code: int = 0
@@ -74,17 +75,17 @@ def next_epoch(epoch: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """One client's."""
+    """The session of one client."""
 
     session_id: int
     by_ids: bool
     created: float
     used: float
     epoch: int = INITIAL_EPOCH + 1
-    """Of the next request."""
+    """The epoch of the next request."""
     wanted: dict[Slot, Position] = field(default_factory=dict)
     told: dict[Slot, tuple[int, int]] = field(default_factory=dict)
-    """High watermark and log start, of partitions that the client was told something of."""
+    """High watermark and log start that the client got last, of partitions that were in an answer."""
 
     def update(self, changed: Mapping[Slot, Position], forgotten: Iterable[Slot]) -> None:
         self.wanted.update(changed)
@@ -97,7 +98,7 @@ class FetchSession:
         return {topic for topic, _ in self.wanted if isinstance(topic, bytes)} if self.by_ids else set()
 
     def learn_names(self, names: Mapping[bytes, str]) -> None:
-        """Topics have become known."""
+        """Replaces ids by the names of topics that have become known."""
 
         def named(slot: Slot) -> Slot:
             topic, partition = slot
@@ -107,10 +108,10 @@ class FetchSession:
         self.told = {named(slot): marks for slot, marks in self.told.items()}
 
     def must_tell(self, slot: Slot, result: Result) -> bool:
-        """Whether the client has to hear of this; if so, it counts as told."""
+        """Whether the client has to get this result; if so, it counts as sent."""
         marks = (result.marks.high_watermark, result.marks.log_start_offset)
         if result.error_code:
-            self.told.pop(slot, None)  # so that the end of the error is told, whatever the marks are then
+            self.told.pop(slot, None)  # so that the end of the error is sent, whatever the marks are then
             return True
         if self.told.get(slot) == marks and not result.record_bytes:
             return False
@@ -129,10 +130,10 @@ class FetchSessions:
         self._sessions_held = sessions_held
         self._partitions_held = partitions_held
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        """The one that was not used for the longest time first."""
+        """The session that was not used for the longest time comes first."""
         self.partitions = 0
         self.on_made_way: Callable[[], None] = lambda: None
-        """Told when a session has to make way for another."""
+        """Called when a session has to make way for another."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -162,7 +163,10 @@ class FetchSessions:
     def update(
         self, session: FetchSession, changed: Mapping[Slot, Position], forgotten: Iterable[Slot], now: float
     ) -> bool:
-        """Take an incremental request over. False: the session has ended, for it is empty or has become too large."""
+        """Takes an incremental request over.
+
+        False: the session has ended, because it is empty or has become too large.
+        """
         size = len(session.wanted)
         session.update(changed, forgotten)
         grown = len(session.wanted) - size
@@ -178,8 +182,10 @@ class FetchSessions:
     def goes_on(
         self, session: FetchSession, known_epoch: int, epoch: int, changed: Mapping[Slot, Position], now: float
     ) -> bool:
-        """Take over a request that may go straight on, if it is the next one of its session for those who know the
-        session as of `known_epoch`."""
+        """Takes over a request that may go straight on, if it is the session's next.
+
+        `known_epoch` is the epoch at which the caller knows the session.
+        """
         if not epoch == session.epoch == known_epoch or self.get(session.session_id) is not session:
             return False
         return self.update(session, changed, (), now)
@@ -187,7 +193,7 @@ class FetchSessions:
     def _make_room(
         self, partitions: int, size: int, sessions: int, now: float, spare: FetchSession | None = None
     ) -> bool:
-        """For so many more, needed by a session of this size."""
+        """Makes room for so many more partitions and sessions, needed by a session of this size."""
         if size > self._partitions_held:
             return False
 
@@ -217,26 +223,28 @@ class FetchSessions:
 
 @dataclass(slots=True)
 class Wish:
-    """What one request asks for, by its session or by itself."""
+    """The partitions that one request asks for, by its session or by itself."""
 
     wanted: Mapping[Slot, Position]
-    """All partitions, in the order in which they may take up the answer's bytes."""
+    """All partitions, in the order in which they may use the answer's bytes."""
     session: FetchSession | None = None
-    """Of an incremental request."""
+    """The session of an incremental request."""
     epoch: int = INITIAL_EPOCH
-    """That the session has got by this request."""
+    """The session's epoch after this request."""
     begins: bool = False
-    """A full request of a client that takes a session."""
+    """A full request of a client that accepts a session."""
 
     @property
     def untold(self) -> bool:
-        """Whether the client has not been told a mark of each partition yet. What brokers said of them before counts:
-        they say it once."""
+        """Whether the client lacks a mark of some partition so far.
+
+        Then earlier marks of brokers count, because brokers send them once.
+        """
         return self.session is None or not self.session.told.keys() >= self.session.wanted.keys()
 
     @property
     def alone(self) -> bool:
-        """Of no session, before and after."""
+        """Whether the request belongs to no session, before and after."""
         return self.session is None and not self.begins
 
 
@@ -252,7 +260,7 @@ class Asked:
 
 
 def wish_of(sessions: FetchSessions, asked: Asked, now: float) -> Wish | ErrorCode:
-    """What is asked for in all."""
+    """All partitions that the request asks for."""
     if asked.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if asked.session_id != NO_SESSION:
             sessions.end(asked.session_id)
@@ -270,7 +278,7 @@ def wish_of(sessions: FetchSessions, asked: Asked, now: float) -> Wish | ErrorCo
 
 
 class Told(NamedTuple):
-    """What the answer has."""
+    """The content of the answer."""
 
     session_id: int
     slots: list[Slot]
@@ -285,11 +293,14 @@ def told_of(
     now: float,
     random_bits: Callable[[int], int],
 ) -> Told | ErrorCode:
-    """Which partitions the answer has, in order. `results`: of those that something has come of; a full answer has the
-    others too, with nothing new."""
+    """The partitions that the answer has, in order.
+
+    `results`: the results of partitions that a broker has answered; a full answer has the other partitions too, with
+    nothing new.
+    """
     session = wish.session
     if session is not None:
-        if session.epoch != wish.epoch:  # another connection has used it meanwhile
+        if session.epoch != wish.epoch:  # another connection has used the session meanwhile
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         came = [slot for slot in wish.wanted if slot in results]
         return Told(session.session_id, [slot for slot in came if session.must_tell(slot, results[slot])])

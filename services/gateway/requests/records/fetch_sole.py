@@ -1,7 +1,7 @@
-"""Polls about one partition that read on: from one to the next only the offset changes, and the session's epoch.
+"""Polls of one partition that read on: only the offset and the session's epoch change from one to the next.
 
-Most consumers ask so as long as they get records. What they ask and what their broker is asked is the same but for
-these numbers, so neither is read or written anew.
+Most consumers poll in this way as long as they get records. The client's request and the request to the broker stay the
+same but for these numbers, so neither is read or written anew.
 """
 
 from dataclasses import dataclass
@@ -14,34 +14,34 @@ from services.gateway.wire.primitives import INT32, INT64
 from services.gateway.wire.scanner import FetchRequestScan
 
 _EPOCH_AT: Final = 17
-"""The session's epoch in a request, counted from its wait."""
+"""The offset of the session's epoch in a request, counted from its wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class SolePoll:
-    """What such polls of one client have in common."""
+    """The part that such polls of one client have in common."""
 
     slot: Slot
     max_bytes: int
     limits: Limits
     isolation_level: int
     start: int
-    """Where a request begins to be the same: behind its correlation id."""
+    """The offset where requests begin to be the same: behind the correlation id."""
     epoch_at: int
     offset_at: int
     before: bytes
-    """What stands before the epoch ..."""
+    """The bytes before the epoch ..."""
     between: bytes
-    """... between it and the offset ..."""
+    """... between the epoch and the offset ..."""
     after: bytes
-    """... and behind that."""
+    """... and behind the offset."""
     asked: bytes
     """A request to the broker, behind its correlation id ..."""
     asked_offset_at: int
-    """... and where the offset stands in it."""
+    """... and the place of the offset in the request."""
 
     def read(self, frame: memoryview) -> tuple[int, int] | None:
-        """The epoch and the offset in this poll, if it is one of them."""
+        """The epoch and the offset in this poll, if it has this form."""
         epoch_at, offset_at = self.epoch_at, self.offset_at
         if (
             bytes(frame[self.start : epoch_at]) != self.before
@@ -52,13 +52,13 @@ class SolePoll:
         return INT32.unpack_from(frame, epoch_at)[0], INT64.unpack_from(frame, offset_at)[0]
 
     def asks(self, offset: int) -> bytes:
-        """The request to the broker."""
+        """The request to the broker for this offset."""
         at = self.asked_offset_at
         return b"".join((self.asked[:at], INT64.pack(offset), self.asked[at + INT64.size :]))
 
 
 def epoch_at(scan: FetchRequestScan) -> int:
-    """Where the session's epoch stands in a request with sessions."""
+    """The place of the session's epoch in a request with sessions."""
     return scan.waits_at + _EPOCH_AT
 
 
@@ -72,7 +72,7 @@ def sole_poll_of(
     asked: bytes,
     asked_offset_at: int,
 ) -> SolePoll | None:
-    """Of the poll in `frame`, by which the broker was `asked`; None if it does not name its partition."""
+    """Made from the poll in `frame`, for which the broker was `asked`; None if the poll does not name its partition."""
     if len(scan.topics) != 1 or len(scan.topics[0].partitions) != 1:
         return None
     (part,) = scan.topics[0].partitions

@@ -1,4 +1,4 @@
-"""Fetch requests to one broker as bytes: what `BrokerFetches` says in a message."""
+"""Fetch requests to one broker as bytes: the same content as the messages of `BrokerFetches`."""
 
 from collections.abc import Mapping, Sequence
 from struct import Struct as Packing
@@ -19,7 +19,7 @@ _FLEXIBLE: Final = flexible_since(ApiKey.FETCH) or 0
 _HEAD: Final = Packing(">iiiib")
 """Replica, longest wait, least bytes, most bytes, isolation level ..."""
 _SESSION: Final = Packing(">ii")
-"""... and session (7 on)."""
+"""... and session (from version 7 on)."""
 _NO_REPLICA: Final = -1
 _NO_TAGS: Final = 0
 _ENTRY_4: Final = Packing(">iqi")
@@ -29,11 +29,11 @@ _ENTRY_5: Final = Packing(">iqqi")
 _ENTRY_9: Final = Packing(">iiqqi")
 """... the leader's epoch; behind it ..."""
 _ENTRY_12: Final = Packing(">iiqiqib")
-"""... the epoch of what was read last; and tags."""
+"""... the epoch of the records that were read last; and tags."""
 
 
 def entry_of(version: int, partition: int, offset: int, max_bytes: int) -> bytes:
-    """What is wanted of one partition, in version 4 to 12."""
+    """The entry of one partition, in version 4 to 12."""
     if version >= 12:
         return _ENTRY_12.pack(partition, NO_EPOCH, offset, NO_EPOCH, -1, max_bytes, _NO_TAGS)
     if version >= 9:
@@ -44,19 +44,19 @@ def entry_of(version: int, partition: int, offset: int, max_bytes: int) -> bytes
 
 
 def offset_in_entry(version: int) -> int:
-    """Where the offset stands in what is wanted of a partition: behind its number, and the leader's epoch (9 on)."""
+    """The place of the offset in an entry: behind the partition, and the leader's epoch (from version 9 on)."""
     return INT32.size * (2 if version >= 9 else 1)
 
 
 def sole_offset_at(version: int, name: bytes) -> int:
-    """Where the offset stands in the body of a request about one partition of the topic whose name was written so."""
+    """The place of the offset in the body of a request about one partition of a topic with this written name."""
     count_bytes = 1 if version >= _FLEXIBLE else INT32.size
     of_session = _SESSION.size if version >= 7 else 0
     return _HEAD.size + of_session + count_bytes + len(name) + count_bytes + offset_in_entry(version)
 
 
 def name_of(version: int, topic: str) -> bytes:
-    """A topic's name as it stands before its entries."""
+    """A topic's name as it is written before its entries."""
     out = bytearray()
     (write_compact_string if version >= _FLEXIBLE else write_string)(out, topic, "Fetch.topic")
     return bytes(out)
@@ -70,7 +70,7 @@ def written_fetch(
     session_id: int = NO_SESSION,
     epoch: int = FINAL_EPOCH,
 ) -> bytes:
-    """The body of a request that forgets no partition; `entries` by the names of topics, written by `name_of`."""
+    """The body of a request that forgets no partition; `entries` by the names of topics, as `name_of` writes them."""
     flexible = version >= _FLEXIBLE
     count_to = write_compact_count if flexible else write_count
     out = bytearray(_HEAD.pack(_NO_REPLICA, limits.max_wait_ms, limits.min_bytes, limits.max_bytes, isolation_level))

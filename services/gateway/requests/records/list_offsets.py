@@ -1,4 +1,4 @@
-"""ListOffsets: offsets by time or end, from the leaders. Times and isolation mean what they mean on the broker."""
+"""ListOffsets: offsets by time or end, from the leaders. Times and isolation mean the same as on the broker."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ from services.gateway.wire.messages.list_offsets import (
 
 NO_EPOCH = -1
 TIMEOUT_S = 35.0
-"""Looking a time up in a tiered log is slow; clients wait 30 s by default."""
+"""To look a time up in a tiered log is slow; clients wait 30 s by default."""
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:

@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch: "nothing was truncated".
 
-Clients of the mesh never see a leader epoch, so those that follow Kafka's rules never ask. Who asks all the same must
-not be sent to another cluster's epochs, which mean nothing after a move; and "undefined" would make a Java consumer
-reset its position. So the answer is that the log of the epoch asked for has no end yet.
+Clients of the mesh never see a leader epoch, so clients that follow Kafka's rules never ask. A client that asks all the
+same must not get another cluster's epochs, which mean nothing after a move. The answer "undefined" would make a Java
+consumer reset its position. So the answer is that the log of the requested epoch has no end yet.
 """
 
 from services.gateway.requests.plan import MeshView, Plan, Request

@@ -2,22 +2,26 @@
 
 Theory of operation
 1. A request whose partitions all have one leader passes as it came; its answer too, unless it reports an error. Any
-   other request is cut into one for each leader from slices of its own bytes; answers come in the client's order, as
-   slices of what the leaders say where that is no error.
-   Upstream goes by name, so from version 13 on ids are exchanged for names and back (`topic_ids`); a cluster that is
-   older than the client is spoken to in its own version. Batches are the same in all of them.
-2. The gateway itself answers a partition with NOT_LEADER_OR_FOLLOWER (the cluster is out of reach or the leader not
-   known) or UNKNOWN_TOPIC_OR_PARTITION (no rule, no such topic). Every client tries both again; other codes are fatal
-   to some (protocol-ideas 1). A batch that was sent and got no answer is neither: `MAYBE_WRITTEN`; nor is one whose
-   leader has stepped down meanwhile, and says NOT_LEADER_OR_FOLLOWER: its followers may have the batch.
-   A topic whose move is undecided (`MeshView.undecided`) is answered with NOT_LEADER_OR_FOLLOWER too.
-3. After a refused batch, later ones of its producer and partition are refused too until it comes back: `produce_order`.
-4. With acks 0 nobody waits for an answer. What can't be sent closes the connection, the only sign such a client sees;
-   so does a broker that ends its own (`Lanes.on_unheard`), as it does when it is not the leader.
-5. What a topic's last cluster has stored already is not stored again, and nothing comes there out of order (`seams`).
+   other request is cut into one for each leader from slices of its own bytes. The answer has the client's order, and
+   consists of slices of the leaders' answers if they report no error. Requests to clusters name topics, so from version
+   13 on ids are exchanged for names and back (`topic_ids`). A cluster that is older than the client gets its own newest
+   version. Batches are the same in all these versions.
+2. The gateway itself answers a partition with one of two codes. NOT_LEADER_OR_FOLLOWER means that the cluster is out of
+   reach or the leader not known; UNKNOWN_TOPIC_OR_PARTITION, that there is no rule or no such topic. Every client tries
+   again after both; other codes are fatal to some clients (protocol-ideas 1). A batch that was sent and got no answer
+   gets neither code, but `MAYBE_WRITTEN`. So does a batch whose leader has stepped down meanwhile, and answers
+   NOT_LEADER_OR_FOLLOWER: the leader's followers may have the batch. A topic whose move is undecided
+   (`MeshView.undecided`) is answered with NOT_LEADER_OR_FOLLOWER too.
+3. After a refused batch, later batches of its producer and partition are refused until it comes again: `produce_order`.
+4. With acks 0 no client waits for an answer. If a batch can't be sent, the gateway closes the connection, the only sign
+   that such a client sees. It does the same if a broker ends its own connection (`Lanes.on_unheard`), as a broker does
+   if it is not the leader.
+5. Batches that a topic's last cluster has stored already are not stored again, and no batch arrives at the new cluster
+   out of order (`seams`).
 6. On a topic's second and later visits to a cluster the producer ids of its batches are patched (`wire.batches`).
-   Transactional ones keep theirs: it is the one that their coordinator knows.
-7. A transaction writes to topics of its own cluster, or under the identity that it has on theirs (`transactions`).
+   Transactional batches keep their producer id, because their coordinator knows this id.
+7. A transaction writes to topics of its own cluster, or to topics of other clusters under the identity that it has
+   there (`transactions`).
 """
 
 from collections.abc import Generator
@@ -80,7 +84,7 @@ from services.gateway.wire.scanner.produce_response import (
 )
 
 NAMES_UNTIL = IDS_SINCE - 1
-"""The last version that names topics, and so the newest that clusters are spoken to in."""
+"""The last version that names topics, and so the newest that the gateway speaks to clusters."""
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
@@ -106,7 +110,7 @@ def _carried(produce: Producing) -> Plan:
     for topic in scan.topics:
         mesh.session.uses.topics.note(topic.name)
     if scan.transactional_id is not None:
-        for wanted in produce.wanted:  # their identity is another one afterwards
+        for wanted in produce.wanted:  # afterwards the batches have another identity
             note_batch(produce, wanted)
         produce.closed = yield from admit(request.frame, scan, mesh)
     sole = produce.sole = _sole_leader(produce)
@@ -151,15 +155,17 @@ def ended_astray(
     batches: dict[Slot, BatchHeader],
     outcome: Outcome,
 ) -> Plan:
-    """What becomes of a request that went straight on to `place` and was not simply stored. `batches`: those whose
-    producers number them; of `request` itself nothing is left but its own header."""
+    """The plan of a request that went straight on to `place` and was not simply stored.
+
+    `batches`: the batches whose producers number them; `request` has only its own header left.
+    """
     produce = Producing(request, mesh, scan, batches=batches)
     yield from _take(produce, place, produce.wanted, outcome)
     return _answer(produce)
 
 
 def _in_parts(produce: Producing) -> Plan:
-    """The request partition by partition."""
+    """Sends the request partition by partition."""
     scan, mesh = produce.scan, produce.mesh
     if scan.acks != 0:
         back = come_back(produce)
@@ -191,7 +197,7 @@ def _in_parts(produce: Producing) -> Plan:
 
 
 def _named(produce: Producing) -> Generator[Command, Any, ProduceScan]:
-    """The scan with names in the place of ids. Topics that nobody knows are taken out."""
+    """The scan with names in the place of ids. Topics with unknown ids are taken out."""
     names = yield from topic_names(produce.mesh, [topic.topic_id for topic in produce.scan.topics])
     produce.strange = [topic for topic in produce.scan.topics if topic.topic_id not in names]
     known = [t.named(names[t.topic_id]) for t in produce.scan.topics if t.topic_id in names]
@@ -200,8 +206,7 @@ def _named(produce: Producing) -> Generator[Command, Any, ProduceScan]:
 
 
 def _sole_leader(produce: Producing) -> Place | None:
-    """The leader of all partitions, if there is one and nothing stands against passing the request as it is: the case
-    of almost every request, found without opening a batch."""
+    """The one leader to which the request may pass as it is: the case of almost every request; opens no batch."""
     if produce.strange or produce.closed or produce.refusals.any(produce.mesh.now):
         return None
     table, clusters = produce.mesh.table, produce.mesh.clusters
@@ -245,7 +250,7 @@ def _patch_visits(produce: Producing) -> None:
 
 
 def _call(produce: Producing, place: Place, parts: list[Wanted[Item]] | None) -> Call:
-    """What goes to one leader: these parts, or all of the request."""
+    """The call to one leader: with these parts, or with all of the request."""
     request, scan = produce.request, produce.scan
     version = highest_version(produce.mesh, place.cluster, ApiKey.PRODUCE, min(request.version, NAMES_UNTIL))
     message: Verbatim | Body
@@ -276,7 +281,7 @@ def _call(produce: Producing, place: Place, parts: list[Wanted[Item]] | None) ->
 def _take(
     produce: Producing, place: Place, parts: list[Wanted[Item]], outcome: Outcome
 ) -> Generator[Command, Any, ProduceResponse | None]:
-    """Note what one leader answered, partition by partition; gives the answer, if there was one."""
+    """Notes one leader's answer, partition by partition; returns the answer, if there was one."""
     response = outcome.decode(ProduceResponse) if isinstance(outcome, RawResponse) else None
     told: dict[Slot, PartitionProduceResponse] = {}
     if response is not None:
@@ -306,7 +311,7 @@ def _take(
 
 
 def _passing(produce: Producing, outcome: Outcome) -> Answer | None:
-    """What may go to the client without being opened; bytes that can't be read are for the decoder to refuse."""
+    """An answer that may go to the client without being opened; the decoder refuses unreadable bytes."""
     if not isinstance(outcome, RawResponse):
         return None
     place = (outcome.frame, outcome.version, outcome.body_offset, len(outcome.frame))
@@ -322,7 +327,7 @@ def _passing(produce: Producing, outcome: Outcome) -> Answer | None:
 
 
 def _joined(produce: Producing, outcomes: list[Outcome]) -> Body | None:
-    """One answer of several that may go to the client without being opened; None if one has to be looked at."""
+    """One answer, joined from several that may pass unopened; None if one of them must be opened."""
     if len(outcomes) < 2 or produce.results or produce.strange or produce.scan.transactional_id is not None:
         return None
     if produce.request.version < FLEXIBLE:
@@ -341,7 +346,7 @@ def _joined(produce: Producing, outcomes: list[Outcome]) -> Body | None:
     ]
     try:
         pieces = join_clean(responses, topics)
-    except WireError:  # for the decoder to refuse
+    except WireError:  # the decoder refuses it
         return None
     return None if pieces is None else Body(tuple(pieces))
 
@@ -351,7 +356,7 @@ def _is_of_version(outcome: Outcome, version: int) -> TypeGuard[RawResponse]:
 
 
 def _is_clean(response: ProduceResponse) -> bool:
-    """Nothing in it speaks of the cluster behind."""
+    """Whether the answer says nothing about the cluster behind the gateway."""
     return not response.node_endpoints and not any(
         partition.error_code for topic in response.responses for partition in topic.partition_responses
     )

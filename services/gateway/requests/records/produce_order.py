@@ -1,7 +1,8 @@
 """Which batches of a Produce may be sent now, and which have to wait for others of their producer.
 
-A broker that does not know a producer takes its first batch for the beginning, wherever its sequence stands. The one
-before it is then refused for ever. So whatever a batch must follow has to be answered first, or to go the same way.
+A broker that does not know a producer takes the producer's first batch for the beginning, whatever its sequence number.
+The batch before this one is then refused for ever. So a batch waits until the batches before it are answered, or goes
+to the same broker behind them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,32 +24,34 @@ Item = tuple[ProduceTopic, ProducePartition]
 Slot = tuple[str, int]
 """Topic and partition."""
 MAYBE_WRITTEN = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-"""For a batch that has no answer: clients send it again as it is. On NOT_LEADER_OR_FOLLOWER librdkafka takes it for not
-written and may cut its records into other batches, which a broker that has it refuses for ever."""
+"""The error for a batch that has no answer: clients send the batch again as it is. On NOT_LEADER_OR_FOLLOWER librdkafka
+takes the batch for not written. It may cut the records into other batches, which a broker that has the first batch
+refuses for ever."""
 
 
 @dataclass(slots=True, eq=False)
 class Producing:
-    """One request on its way."""
+    """One request in progress."""
 
     request: Request
     mesh: MeshView
     scan: ProduceScan
     results: dict[Slot, PartitionProduceResponse] = field(default_factory=dict)
     strange: list[ProduceTopic] = field(default_factory=list)
-    """Topics of the request, but not of the scan: nobody knows their ids."""
+    """Topics of the request, but not of the scan: no cluster knows their ids."""
     batches: dict[Slot, BatchHeader] = field(default_factory=dict)
     """First batch of each partition whose producer numbers its batches, as the client sent it."""
     unsettled: set[Slot] = field(default_factory=set)
-    """Partitions whose last cluster may not have worked off yet what it was sent, or does not tell what it has."""
+    """Partitions whose last cluster may not have worked off all earlier batches yet, or does not report which batches
+    it has."""
     unsent: set[Slot] = field(default_factory=set)
-    """What was sent back without having been sent on."""
+    """Partitions whose batch was refused before it was sent."""
     closed: Closed = field(default_factory=dict)
     """Topics that the request's transaction may not write to."""
     sole: Place | None = None
-    """Where all of it was sent, if that is one broker ..."""
+    """The broker to which the whole request was sent, if it is one broker ..."""
     places: dict[Slot, Place] = field(default_factory=dict)
-    """... and where each partition was, if not."""
+    """... and otherwise the broker of each partition."""
     _wanted: tuple[ProduceScan, list[Wanted[Item]]] | None = None
 
     @property
@@ -70,7 +73,7 @@ class Producing:
         return self.sole if found else None
 
     def others_elsewhere(self, place: Place) -> list[OnItsWay]:
-        """Requests of this connection that are on their way, and not with all they have to `place`."""
+        """Requests of this connection that are in progress and have not gone to `place` as a whole."""
         return [other for other in self.mesh.session.producing if other is not self and other.sole != place]
 
     @property
@@ -78,7 +81,7 @@ class Producing:
         return self.mesh.memory.refusals
 
     def refuse(self, slot: Slot, error: int) -> None:
-        """Answer a partition ourselves."""
+        """Answers a partition with an error of the gateway itself."""
         self.results[slot] = PartitionProduceResponse(index=slot[1], error_code=error, base_offset=-1)
         if error in LEADER_ERRORS or error == MAYBE_WRITTEN:
             self.not_written(slot)
@@ -99,7 +102,10 @@ class Producing:
             doubts.put(key, Doubt(route.stay, self.mesh.now, sequence), self.mesh.now)
 
     def send_back(self, slot: Slot) -> None:
-        """A batch that must not be sent now. One that was, and got no answer, may be written all the same."""
+        """Refuses a batch that must not be sent now.
+
+        An earlier copy of the batch that was sent without an answer may be written all the same.
+        """
         batch = self.batches[slot]
         doubt = self.mesh.memory.doubts.get(batch_key(*slot, batch), self.mesh.now)
         self.unsent.add(slot)
@@ -108,7 +114,7 @@ class Producing:
 
 
 def enter_seams(produce: Producing) -> list[BatchKey]:
-    """Say what is on its way over a seam, in the order in which requests start."""
+    """Registers the batches that cross a seam, in the order in which requests start."""
     crossing: list[BatchKey] = []
     for wanted in produce.wanted if produce.scan.acks != 0 else ():
         slot = (wanted.topic, wanted.partition)
@@ -148,7 +154,7 @@ def admitted(produce: Producing) -> Iterator[Wanted[Item]]:
 
 
 def _at_seam(produce: Producing, slot: Slot, batch: BatchHeader) -> Verdict:
-    """Whether a batch may pass the seam of a topic that has moved."""
+    """The verdict on a batch at the seam of a topic that has moved."""
     key, session = batch_key(*slot, batch), produce.mesh.session
     if produce.mesh.memory.passages.is_overtaking(key, batch.base_sequence, session):
         return Verdict.TOO_EARLY
@@ -156,7 +162,7 @@ def _at_seam(produce: Producing, slot: Slot, batch: BatchHeader) -> Verdict:
 
 
 def not_overtaking(produce: Producing, located: Mapping[Place, list[Wanted[Item]]]) -> dict[Place, list[Wanted[Item]]]:
-    """What may be sent now; a batch that would overtake an earlier one of its connection is refused."""
+    """The parts that may be sent now; a batch that would overtake an earlier one of its connection is refused."""
     places: dict[Place, list[Wanted[Item]]] = {}
     for place, parts in located.items():
         for wanted in parts:
@@ -176,17 +182,20 @@ def _admits(produce: Producing, slot: Slot, batch: BatchHeader) -> bool:
 
 @dataclass(slots=True)
 class Back:
-    """Producers that come back after batches without an answer, or with one that was too early."""
+    """Partitions whose producers come back after a batch without an answer, or with a gap before their batch."""
 
     last: set[Slot] = field(default_factory=set)
-    """Their partitions, where the topic's last stay is to be asked again, ..."""
+    """Partitions for which the topic's last stay has to be asked again, ..."""
     further: dict[BatchKey, Doubt] = field(default_factory=dict)
-    """... and where an earlier one is."""
+    """... and batches for which an earlier stay has to be asked."""
 
 
 def come_back(produce: Producing) -> Back:
-    """The producers that come back; after a batch without an answer, for the first time in the topic's stay. If the
-    topic has moved meanwhile and it is too soon for any cluster to tell, their partitions are `unsettled`."""
+    """The producers that come back.
+
+    After a batch without an answer a producer counts once in each stay of the topic. If the topic has moved meanwhile
+    and it is too soon for any cluster to report the batch, the partition is `unsettled`.
+    """
     mesh, doubts = produce.mesh, produce.mesh.memory.doubts
     found = Back()
     for wanted in produce.wanted:
@@ -221,7 +230,7 @@ def note_batch(produce: Producing, wanted: Wanted[Item]) -> BatchHeader | None:
     _, partition = wanted.item
     try:
         batch = partition.first_batch(produce.request.frame)
-    except WireError:  # not a batch: its broker will say so
+    except WireError:  # not a batch: its broker will report that
         return None
     if not batch.is_idempotent:
         return None

@@ -1,7 +1,7 @@
-"""What is remembered of producers' batches, so that none is stored twice, none is lost and none overtakes another.
+"""Memory of producers' batches: no batch is stored twice, none is lost, and none overtakes another.
 
-`Seams`: what a topic's last cluster had stored when the topic left it. `Passages`: batches on their way over a seam.
-`Refusals`: batches that were sent back and have not come again. No I/O, all bounded.
+`Seams`: the batches that a topic's last cluster had stored when the topic left it. `Passages`: batches that are
+crossing a seam now. `Refusals`: batches that were refused and have not come again. No I/O, all bounded.
 """
 
 import math
@@ -23,27 +23,27 @@ def batch_key(topic: str, partition: int, batch: BatchHeader) -> BatchKey:
 
 DOUBTS_REMEMBERED = 100_000
 DOUBT_SECONDS = 150.0
-"""Clients give a record up after 120 s by default."""
+"""Clients give up a record after 120 s by default."""
 
 
 SETTLED_SECONDS = 3.0
-"""A batch whose connection broke may still wait in its broker's socket or queue. So long afterwards nobody believes a
-broker that it has not come: busy ones took a second to work it off."""
+"""A batch whose connection broke may still wait in its broker's socket or queue. For so long the gateway does not
+believe a broker that reports no such batch: busy brokers took a second to work it off."""
 
 
 class Doubt(NamedTuple):
     """Batches of one producer, for one partition, that were sent and got no answer."""
 
     stay: Stay
-    """Where the topic lived when the last of them was sent."""
+    """The topic's stay when the last of these batches was sent."""
     since: float
     sequence: int
-    """The highest of them: of the last one's first record."""
+    """The highest of these batches: the sequence of the first record of the last batch."""
     looked_from: Stay | None = None
-    """The topic's stay when the producer came back and `stay` was asked for them. After another move `stay` is asked
-    again: only one of the batches may have come back until then."""
+    """The topic's stay when the producer came back and the gateway asked `stay` for these batches. After another move
+    the gateway asks `stay` again: only one of the batches may have come back until then."""
     stored: "LastWrite | None" = None
-    """What `stay` has of the producer, if the topic has lived elsewhere since it left there."""
+    """The producer's last write at `stay`, if the topic has had another stay since."""
 
 
 class LastWrite(NamedTuple):
@@ -51,40 +51,41 @@ class LastWrite(NamedTuple):
 
     epoch: int
     sequence: int
-    """Of its last record."""
+    """The sequence of the batch's last record."""
     timestamp: int
-    """The batch's highest, in ms."""
+    """The batch's highest timestamp, in ms."""
     gap_since: float | None = None
-    """When a later batch came without the next one, which is waited for."""
+    """The time when a later batch came before the next one, which the gateway waits for."""
 
 
 SeamKey = tuple[str, int, str, str, int, Stay]
-"""Topic, partition, cluster, the topic's name there, visit: its stay at the place where it lives; and the one before.
-Where rules ask who the client is, a topic may have come to one place from several."""
+"""The topic, the partition, the place of its current stay (cluster, the topic's name there, visit), and the stay
+before. If rules depend on the client, a topic may have come to one place from several."""
 
 SEAMS_REMEMBERED = 100_000
 SEAM_SECONDS = 900.0
-"""So long a producer may repeat a write whose answer was lost; clients give up after 120 s by default."""
+"""For so long a producer may repeat a write whose answer was lost; clients give up after 120 s by default."""
 PRODUCERS_OF_A_SEAM = 1000
-"""Those that wrote last: about 150 KB for a partition."""
+"""The producers that wrote last: about 150 KB for a partition."""
 PRODUCERS_OF_ALL_SEAMS = 1_000_000
-"""About 150 MB; with more, what was left longest ago is forgotten first."""
+"""About 150 MB; with more, the oldest seams are forgotten first."""
 
 
 @dataclass(slots=True)
 class Seam:
-    """What one partition's last cluster had stored when its topic left."""
+    """The batches that one partition's last cluster had stored when its topic left."""
 
     until: float
-    """So long repeats are looked for."""
+    """Until this time the gateway looks for repeats."""
     writes: dict[int, LastWrite]
-    """By producer, of those that have not gone on yet."""
+    """Last writes by producer, of the producers that have not gone on yet."""
     gone_on: set[int] = field(default_factory=set)
-    """Producers that have written to the new cluster: nothing of theirs is missing in between."""
+    """Producers that have written to the new cluster: none of their batches is missing in between."""
     here: frozenset[int] | None = None
-    """Producers that the new cluster knew when it was asked, by their ids there; None if it could not be asked."""
+    """Producers that the new cluster knew when it was asked, by their ids there; None if the new cluster could not be
+    asked."""
     unknown_since: float | None = None
-    """Since when the last cluster has something to tell, and has not told it."""
+    """Since when the gateway has been asking the last cluster without a full answer."""
 
     @property
     def producers(self) -> int:
@@ -92,7 +93,7 @@ class Seam:
 
 
 class Seams:
-    """What was stored of each producer before a topic moved; see `seams`."""
+    """The last stored batch of each producer before a topic moved; see `seams`."""
 
     __slots__ = ("_producers", "_seams")
     capacity = SEAMS_REMEMBERED
@@ -100,7 +101,7 @@ class Seams:
     def __init__(self) -> None:
         self._seams: OrderedDict[SeamKey, Seam] = OrderedDict()
         self._producers = 0
-        """Of all seams."""
+        """The number of producers of all seams."""
 
     def __len__(self) -> int:
         return len(self._seams)
@@ -110,7 +111,7 @@ class Seams:
         return seam is not None and seam.unknown_since is None
 
     def ask(self, key: SeamKey, now: float) -> float:
-        """The last cluster is to be asked, once more if it was before: since when that is so."""
+        """Notes that the last cluster has to be asked, or asked again; returns since when."""
         seam = self._seams.get(key)
         if seam is None:
             seam = Seam(now + SEAM_SECONDS, {})
@@ -120,12 +121,12 @@ class Seams:
         return seam.unknown_since
 
     def untold_since(self, key: SeamKey) -> float:
-        """Since when it was asked, if it was and has not told."""
+        """Since when the last cluster has been asked without an answer; -inf if no question is open."""
         seam = self._seams.get(key)
         return -math.inf if seam is None or seam.unknown_since is None else seam.unknown_since
 
     def is_closed(self, key: SeamKey, now: float) -> bool:
-        """Whether it is known that no producer can repeat anything."""
+        """Whether it is certain that no producer can repeat a batch."""
         seam = self._seams.get(key)
         if seam is None or seam.unknown_since is not None:
             return False
@@ -141,7 +142,7 @@ class Seams:
             newest = sorted(writes.items(), key=lambda item: item[1].timestamp, reverse=True)
             writes = dict(newest[:PRODUCERS_OF_A_SEAM])
         known = self._seams.pop(key, None)
-        # without anybody who could come back nobody is waited for
+        # without producers that could come back, no batch is waited for
         seam = Seam(now + SEAM_SECONDS, writes, here=here if writes else None)
         if known is not None:
             self._producers -= known.producers
@@ -163,28 +164,31 @@ class Seams:
         return None if seam is None else seam.writes.get(producer_id)
 
     def may_have_gone_on(self, key: SeamKey, producer_id: int, id_here: int) -> bool:
-        """Whether the producer has begun on the new cluster, as far as is known; `id_here` is its id there."""
+        """Whether the producer may have begun on the new cluster.
+
+        `id_here` is the producer's id there.
+        """
         seam = self._seams.get(key)
         return seam is None or seam.here is None or producer_id in seam.gone_on or id_here in seam.here
 
     def miss(self, key: SeamKey, producer_id: int, now: float) -> None:
-        """The producer has skipped its next batch, for the first time."""
+        """Notes that the producer has skipped its next batch, for the first time."""
         writes = self._seams[key].writes
         writes[producer_id] = writes[producer_id]._replace(gap_since=now)
 
     def goes_on(self, key: SeamKey, producer_id: int) -> None:
-        """The producer has sent something newer: it repeats nothing any more."""
+        """Notes that the producer has sent a newer batch: it repeats no older batch any more."""
         seam = self._seams.get(key)
         if seam is not None and seam.writes.pop(producer_id, None) is not None:
             seam.gone_on.add(producer_id)
 
 
 class Passages:
-    """Batches that are on their way over the seam of a topic that has moved, over all client connections.
+    """Batches that are crossing the seam of a topic that has moved, over all client connections.
 
-    A client that keeps one connection for each node may send its next batch on another connection than the one before.
-    The new cluster does not know the producer yet, and takes whichever comes first for its beginning. So the later one
-    is sent back until the earlier one is answered.
+    A client that keeps one connection for each node may send its next batch on another connection than the batch
+    before. The new cluster does not know the producer yet, and takes whichever batch comes first for the beginning. So
+    the gateway refuses the later batch until the earlier one is answered.
     """
 
     __slots__ = ("_under_way",)
@@ -204,7 +208,7 @@ class Passages:
                 del self._under_way[key]
 
     def is_overtaking(self, key: BatchKey, base_sequence: int, connection: object) -> bool:
-        """Whether an earlier batch is on its way on another connection."""
+        """Whether an earlier batch is in progress on another connection."""
         return any(
             earlier < base_sequence and carrier is not connection
             for earlier, carrier in self._under_way.get(key, {}).values()
@@ -217,20 +221,20 @@ class Passages:
 REFUSALS_REMEMBERED = 100_000
 """Refused (producer, partition) pairs; with more the oldest is forgotten."""
 REFUSED_IN_A_ROW = 100
-"""Batches of one producer and partition; clients have at most 5 on their way."""
+"""Batches of one producer and partition; clients have at most 5 in flight."""
 REFUSAL_SECONDS = 30.0
-"""A refused batch that has not come back by then went another way, or its producer gave it up. Clients try again within
-seconds, and report an error after 120 s."""
+"""A refused batch that has not come again by then went through another gateway, or its producer gave it up. Clients try
+again within seconds, and report an error after 120 s."""
 
 
 class Refusals:
-    """Batches that were refused and have not come back yet.
+    """Batches that were refused and have not come again yet.
 
-    If a batch is refused and the next one of its producer and partition got through, the broker would for ever answer
-    the first with OUT_OF_ORDER_SEQUENCE_NUMBER, or the next one already, which is fatal to librdkafka. So once a batch
-    is refused, all later ones are too, and they come back in their order, be it on another connection: once its topic
-    has moved, a client that knows one node for each cluster takes that one's. It may come back on another gateway, or
-    not at all, so no refusal is for ever.
+    Suppose that a batch is refused and the next one of its producer and partition is stored. Then the broker would for
+    ever answer the first with OUT_OF_ORDER_SEQUENCE_NUMBER, or already the next one, which is fatal to librdkafka. So
+    once a batch is refused, all later ones are refused too, and they come again in their order. They may come on
+    another connection: if the topic has moved, a client that knows one node for each cluster takes the new cluster's
+    node. A refused batch may come again on another gateway, or not at all, so no refusal is for ever.
     """
 
     __slots__ = ("_waiting",)
@@ -238,10 +242,10 @@ class Refusals:
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[BatchKey, tuple[list[int], float]] = OrderedDict()
-        """Base sequences in their order, and end of the waiting; the oldest refusal first."""
+        """Base sequences in their order, and the time when the wait ends; the oldest refusal comes first."""
 
     def any(self, now: float) -> bool:
-        """Whether any batch is waited for."""
+        """Whether the gateway waits for any batch."""
         while self._waiting:
             key, (_, until) = next(iter(self._waiting.items()))
             if now < until:
@@ -250,7 +254,10 @@ class Refusals:
         return False
 
     def admits(self, key: BatchKey, base_sequence: int, records: int, now: float) -> bool:
-        """Whether a batch may pass: nothing before it is waited for. It may hold records of several refused ones."""
+        """Whether a batch may pass: the gateway waits for no batch before it.
+
+        A batch may hold records of several refused ones.
+        """
         waited, until = self._waiting.get(key, ([], now))
         if now < until and base_sequence > waited[0]:
             return False
@@ -262,7 +269,7 @@ class Refusals:
         return True
 
     def refuse(self, key: BatchKey, base_sequence: int, now: float) -> None:
-        """Remember that this batch was refused."""
+        """Remembers that this batch was refused."""
         waited, _ = self._waiting.setdefault(key, ([], now + REFUSAL_SECONDS))
         if base_sequence not in waited and len(waited) < REFUSED_IN_A_ROW:
             insort(waited, base_sequence)

@@ -1,4 +1,7 @@
-"""What a connection remembers of Produce requests that may go straight on (`straight_road`). No I/O, all bounded."""
+"""The memory of a connection for Produce requests that may go straight on (`straight_road`).
+
+No I/O, all bounded.
+"""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -19,78 +22,79 @@ if TYPE_CHECKING:
     from services.gateway.requests.placement import Place
 
 ROADS_REMEMBERED: Final = 200
-"""Of one connection: partitions that its client writes to. About 1 KB each."""
+"""Roads of one connection: one for each partition that its client writes to. About 1 KB each."""
 LENGTHS_REMEMBERED: Final = 8
-"""Of heads: a client that writes to topics with names of more lengths takes the straight road with some of them."""
+"""Lengths of heads: a client with more lengths of topic names takes the straight road for some of them."""
 HEAD_AT: Final = SIZE_BYTES + 8
-"""Behind size, API key, version and correlation id."""
+"""The place behind size, API key, version and correlation id."""
 CORRELATION_END: Final = SIZE_BYTES + INT32.size
-"""Of an answer."""
+"""The end of the correlation id in an answer."""
 FLEXIBLE: Final = flexible_since(ApiKey.PRODUCE) or 0
 NO_TAGS: Final = b"\x00\x00\x00"
-"""Of the partition, the topic, and the request."""
+"""The empty tags of the partition, the topic, and the request."""
 _THROTTLE_BYTES: Final = 4
 _PRODUCE: Final = int(ApiKey.PRODUCE)
-"""An enumeration's member takes a while to be looked up and shifted."""
+"""A constant, because to look up and shift an enumeration's member takes a while."""
 
 
 class Named(NamedTuple):
     """A head with the topic's name in the place of its id, and an answer the other way round."""
 
     version: int
-    """The cluster's."""
+    """The cluster's version."""
     head: bytes
     topic_with_id: bytes
-    """How the client's answer tells the topic, behind the header ..."""
+    """The topic in the client's answer, behind the header ..."""
     goes_on_at: int
-    """... and from where in the cluster's answer it is the same again."""
+    """... and the place in the cluster's answer from which both are the same again."""
 
 
 @dataclass(slots=True, eq=False)
 class Road:
-    """Where requests of one head go."""
+    """The road of requests with one head."""
 
     head: bytes
     version: int
     client_id: str | None
     scan: ProduceScan
-    """Of the first one: it tells topic, partition, acks and time-out."""
+    """The scan of the first request: it has the topic, partition, acks and time-out."""
     place: "Place"
     table: RoutingTable
     knowledge: ClusterKnowledge
     known: TopicKnowledge
-    """What was known of the topic: another object as soon as it is told otherwise."""
+    """The knowledge of the topic: another object as soon as the cluster reports a change."""
     seam: SeamKey | None
-    """What the topic may have left behind where it lived before."""
+    """The topic's seam, if the topic has moved: its last cluster may have batches that producers repeat."""
     route: Route
     stored: bytes
-    """What an answer begins with, behind its correlation id, if the batch is stored ..."""
+    """The beginning of an answer, behind its correlation id, if the batch is stored ..."""
     numbers: int
     """... so many bytes of numbers follow ..."""
     rest: bytes
-    """... then this, the throttle time, and the tags of the response where there are any."""
+    """... then these bytes, the throttle time, and the tags of the response if it has any."""
     named: "Named | None"
-    """Where the client tells the topic by its id, and the cluster hears its name."""
+    """The names that the cluster needs, if the client names the topic by its id."""
     counted_as: Key | None = None
-    """In the traffic of clients."""
+    """The key of the road in the traffic of clients."""
     look: Any = None
-    """What whoever goes there has found at the last look, and by what to tell whether that still counts."""
+    """The broker connection of the last check, with the state that shows whether the check still counts."""
     answers: Count | None = None
-    """Requests that were answered."""
+    """The count of answered requests."""
     topic: str = field(init=False)
     topics: tuple[str] = field(init=False)
     partition: int = field(init=False)
     sent_version: int = field(init=False)
     is_quick: bool = field(init=False)
-    """Whether its broker answers such a request as soon as it has written it: no other replica comes first."""
+    """Whether the broker answers such a request as soon as it has written the batch, without a wait for other replicas.
+    """
     key_and_version: int = field(init=False)
-    """What requests begin with, behind their size."""
+    """The first bytes of requests, behind their size."""
     head_end: int = field(init=False)
     _flexible: bool = field(init=False)
-    """Both the request and the answer, in whatever versions."""
+    """Whether both the request and the answer are flexible, in whatever versions."""
     _rest_at: int = field(init=False)
     _stored_bytes: int = field(init=False)
-    """Of an answer that says that the batch is stored."""
+    """The size of an answer that says that the batch is stored."""
 
     def __post_init__(self) -> None:
         (topic,) = self.scan.topics
@@ -104,7 +108,7 @@ class Road:
         self._stored_bytes = self._rest_at + len(self.rest) + _THROTTLE_BYTES + self._flexible
 
     def leads_on(self, memory: "Memory", now: float) -> bool:
-        """Whether the request's plan would still send it there, as far as leaders and earlier batches tell."""
+        """Whether the request's plan would still send it there, as far as leaders and earlier batches show."""
         knowledge, name = self.knowledge, self.known.name
         if knowledge.down is not None or knowledge.topics.get(name) is not self.known or name in knowledge.stale:
             return False
@@ -114,7 +118,10 @@ class Road:
         return seam is None or not (memory.doubts or memory.passages or not memory.seams.is_closed(seam, now))
 
     def records(self, frame: memoryview) -> tuple[int, int] | None:
-        """Where the records of such a request lie; None if anything stands behind them that its plan should see."""
+        """The place of the records in such a request.
+
+        None if other bytes follow that its plan should read.
+        """
         at, end = self.head_end, len(frame)
         if self._flexible:
             try:
@@ -127,15 +134,18 @@ class Road:
         return start, end
 
     def sole_batch(self, beginning: memoryview, size: int) -> tuple[int, BatchHeader] | None:
-        """Where the records of a request of `size` bytes begin, of which only the beginning is there, if they are one
-        batch and nothing that its plan should see can stand behind them."""
+        """The place of the records in a request of `size` bytes, and their batch.
+
+        Only the beginning of the request is there. None if the records are not one batch, or if bytes that the plan
+        should read may follow them.
+        """
         at, end, tags = self.head_end, len(beginning), 0
         if self._flexible:
             try:
                 length, start = read_uvarint(beginning, at, end, "Produce.records")
             except WireError:
                 return None
-            length, tags = length - 1, len(NO_TAGS)  # with anything in them they would be longer
+            length, tags = length - 1, len(NO_TAGS)  # with tags they would be longer
         else:
             start = at + INT32.size
             if end < start:
@@ -159,9 +169,9 @@ class Road:
 
 
 def throttle_ms(frame: memoryview, *, flexible: bool) -> int:
-    """For how long its broker reads nothing more from the connection on which this Produce response came.
+    """For how long, in ms, the broker reads nothing more from the connection of this Produce response.
 
-    One with tags, which tells of another leader, counts as none: its client is about to go there.
+    A response with tags, which names another leader, counts as none: its client is about to go there.
     """
     end = len(frame)
     if flexible:
@@ -172,17 +182,17 @@ def throttle_ms(frame: memoryview, *, flexible: bool) -> int:
 
 
 class Roads:
-    """Those of one connection, by their heads."""
+    """The roads of one connection, by their heads."""
 
     __slots__ = ("_by_head", "ends")
 
     def __init__(self) -> None:
         self._by_head: dict[bytes, Road] = {}
         self.ends: list[int] = []
-        """Of heads; without any there is no road."""
+        """The ends of heads; without any there is no road."""
 
     def find(self, frame: memoryview) -> Road | None:
-        """The road of a request, which is in `frame` as a whole, if one like it has passed."""
+        """The road of a request, which is in `frame` as a whole, if a similar request has passed."""
         (key_and_version,) = unpack_int32(frame, SIZE_BYTES)
         if key_and_version >> 16 != _PRODUCE:
             return None
@@ -203,7 +213,7 @@ class Roads:
         self._by_head[road.head] = road
 
     def leave(self, road: Road) -> None:
-        """It leads there no more."""
+        """Removes a road that leads to its broker no more."""
         self._by_head.pop(road.head, None)
 
     def __len__(self) -> int:

@@ -1,27 +1,29 @@
-"""The seam of a topic that has moved: what its last cluster had stored of each producer when the topic left.
+"""The seam of a topic that has moved: the last stored batch of each producer when the topic left its last cluster.
 
-A write whose answer was lost (a broker or a gateway died, a connection broke) is repeated by the client. Has the topic
-moved meanwhile, its new cluster does not know the producer and would store the records a second time.
+A write whose answer was lost (a broker or a gateway died, a connection broke) is repeated by the client. If the topic
+has moved meanwhile, its new cluster does not know the producer and would store the records a second time.
 
 Theory of operation
 1. The first Produce to a partition after its topic has moved asks the last cluster for the partition's producers
    (DescribeProducers): id, epoch, last sequence. Everything up to that sequence is stored there.
-2. A batch that is not newer is a repeat. It is answered with DUPLICATE_SEQUENCE_NUMBER and not sent: idempotent
-   producers take that for what it is, success (protocol-ideas 8).
-3. A batch without an answer may reach its broker late, after others have asked. So the gateway that sent it asks again
-   when the producer comes back, and sends it back until some seconds have passed since (`SETTLED_SECONDS`). It asks the
-   cluster that it sent the batch to: the topic may have moved on from its next one, or come back as another visit.
-4. A producer's next batch ends its seam. A later one that comes first, on another connection or to another gateway, is
-   sent back: the new cluster would take it for the producer's beginning, and refuse the next one for ever. Should that
-   never come, the later one may pass after `GAP_SECONDS`. Who has begun on the new cluster, by another gateway or
-   before this one was started, skips nothing: the new cluster is asked too, again whenever the later one comes back,
-   and without its answer nobody is sent back. Seams of producers that do not come are given up after `SEAM_SECONDS`.
-5. As long as batches pass a seam, none overtakes an earlier one of its producer that is on its way on another
+2. A batch that is not newer than the last stored one is a repeat. The gateway answers a repeat with
+   DUPLICATE_SEQUENCE_NUMBER and does not send it: idempotent producers take this code as success (protocol-ideas 8).
+3. A batch without an answer may reach its broker late, after other gateways have asked. So the gateway that sent the
+   batch asks again when the producer comes back. Until some seconds have passed (`SETTLED_SECONDS`), the gateway
+   refuses the producer's batches. The gateway asks the cluster to which it sent the batch: the topic may have moved on
+   from its next cluster, or come back as another visit.
+4. A producer's next batch ends its seam. A later batch that comes first, on another connection or to another gateway,
+   is refused. The new cluster would take it for the producer's beginning, and refuse the next batch for ever. If the
+   next batch never comes, the later one may pass after `GAP_SECONDS`. A producer that has begun on the new cluster, by
+   another gateway or before this gateway started, has skipped no batch. So the gateway asks the new cluster too, again
+   whenever the later batch comes, and without an answer it refuses no batch. The gateway gives up seams of producers
+   that do not come after `SEAM_SECONDS`.
+5. As long as batches pass a seam, no batch overtakes an earlier one of its producer that is in progress on another
    connection (`Passages`).
-6. Nothing is shared: each gateway asks, also one that starts after the move. A last cluster that can't be asked closes
-   the seam, with a log line: a move away from a dead cluster must not wait for it. One that does not tell now (it is
-   busy, elects a leader, or can't be reached for a moment) is asked again as producers come back, for `ASK_SECONDS`;
-   till then they are sent back.
+6. Gateways share nothing: each gateway asks, also a gateway that starts after the move. A last cluster that can't be
+   asked closes the seam, with a log line: a move away from a dead cluster must not wait for it. A last cluster that
+   can't answer now is asked again as producers come back, for `ASK_SECONDS`: it is busy, elects a leader, or can't be
+   reached for a moment. Until then their batches are refused.
 """
 
 from collections.abc import Collection, Container, Generator, Iterable, Mapping
@@ -60,18 +62,19 @@ from services.gateway.wire.messages.metadata import MetadataRequest, MetadataReq
 
 LOOK_UP_TIMEOUT_S: Final = 3.0
 ASK_SECONDS: Final = 15.0
-"""A cluster gets so long to tell, or to come back: leaders are elected within seconds, and producers wait for 120."""
+"""Seconds that a cluster gets to answer, or to come back: leaders are elected within seconds, and producers wait for
+120 s."""
 NOT_NOW: Final = LEADER_ERRORS | {ErrorCode.REQUEST_TIMED_OUT}
 VERSION: Final = 0
 METADATA_VERSION: Final = 9
 WINDOW: Final = 1 << 20
-"""How far behind the last sequence a repeat may lie: far more records than a producer has on its way."""
+"""The greatest distance of a repeat from the last sequence: far more records than a producer has in flight."""
 APART_MS: Final = 900_000
-"""How far apart a repeat and the last batch may lie by their own times. With `WINDOW` it keeps sequences that have
-begun again at 0, after 2^31 records, from being taken for repeats."""
+"""The greatest distance of a repeat from the last batch by their own timestamps. With `WINDOW` this bound keeps
+sequences that have begun again at 0, after 2^31 records, from being taken for repeats."""
 _SEQUENCES: Final = 1 << 31
 GAP_SECONDS: Final = 30.0
-"""Clients send a batch again within seconds; what they have given up they do not."""
+"""Clients send a batch again within seconds, but never a batch that they have given up."""
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +84,7 @@ def seam_of(topic: str, partition: int, route: Route, before: Stay) -> SeamKey:
 
 
 def is_open(topic: str, partition: int, route: Route, mesh: MeshView) -> bool:
-    """Whether Produce to this partition has to look for repeats; no for topics that have never moved."""
+    """Whether Produce to this partition has to check for repeats; no for topics that have never moved."""
     if route.before is None:
         return False
     memory = mesh.memory
@@ -90,7 +93,7 @@ def is_open(topic: str, partition: int, route: Route, mesh: MeshView) -> bool:
 
 
 class Verdict(Enum):
-    """What a batch is at the seam."""
+    """The verdict on a batch at the seam."""
 
     PASSES = "passes"
     REPEAT = "repeat"
@@ -100,9 +103,9 @@ class Verdict(Enum):
 
 
 def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Verdict:
-    """What to do with a batch that its topic's last cluster may have, or that may have lost its place in the order."""
+    """The verdict on a batch that the topic's last cluster may have stored, or that may be out of order."""
     route = mesh.table.route(topic)
-    if route is None or route.before is None or batch.producer_id < MINTED:  # an id that a broker gave means its own
+    if route is None or route.before is None or batch.producer_id < MINTED:  # a broker gave it, for its cluster alone
         return Verdict.PASSES
     doubt = mesh.memory.doubts.get(batch_key(topic, partition, batch), mesh.now)
     if doubt is not None and doubt.stored is not None and _is_repeat(batch, doubt.stored):
@@ -127,7 +130,7 @@ def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Ve
 
 
 def _is_of_one_run(batch: BatchHeader, last: LastWrite) -> bool:
-    """Whether the sequences of both can be compared."""
+    """Whether the sequences of batch and last write can be compared."""
     return batch.producer_epoch == last.epoch and abs(batch.max_timestamp - last.timestamp) <= APART_MS
 
 
@@ -139,8 +142,10 @@ def _is_repeat(batch: BatchHeader, last: LastWrite) -> bool:
 def look_further_back(
     doubts: Mapping[BatchKey, Doubt], mesh: MeshView
 ) -> Generator[Command, Any, set[tuple[str, int]]]:
-    """Ask where these producers' batches without an answer were sent: at stays before the topic's last one. Gives the
-    partitions of which nobody has told yet."""
+    """Asks for these producers' batches without an answer at the earlier stays of their topics to which they were sent.
+
+    Returns the partitions for which a cluster has not answered yet.
+    """
     untold: set[tuple[str, int]] = set()
     for key, doubt in doubts.items():
         producer_id, _, topic, partition = key
@@ -159,7 +164,10 @@ def look_further_back(
 
 
 def has_gap(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> bool:
-    """Whether a batch of its producer was too early before, as this one is: the missing one may have come elsewhere."""
+    """Whether an earlier batch of its producer was too early, as this one is.
+
+    The missing batch may have gone through another gateway.
+    """
     route = mesh.table.route(topic)
     if route is None or route.before is None:
         return False
@@ -169,7 +177,7 @@ def has_gap(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> b
 
 
 def _ahead(batch: BatchHeader, last: LastWrite) -> int:
-    """How many sequences lie between; 0 for the next one."""
+    """The number of sequences in between; 0 for the next batch."""
     return (batch.base_sequence - last.sequence - 1) % _SEQUENCES
 
 
@@ -179,8 +187,11 @@ def look_behind(
     doubted: Container[tuple[str, int]],
     numbered: Container[tuple[str, int]],
 ) -> Generator[Command, Any, set[tuple[str, int]]]:
-    """Learn the seams of these partitions that are not known yet, and those of `doubted` ones again. Gives those of
-    which the last cluster has not told yet; for other batches than `numbered` ones it is not asked again so soon."""
+    """Learns the unknown seams of these partitions, and those of `doubted` ones again.
+
+    Returns the partitions for which the last cluster has not answered yet; for batches that are not `numbered` it is
+    not asked again so soon.
+    """
     seams = mesh.memory.seams
     unknown: dict[Stay, dict[tuple[str, int], SeamKey]] = {}
     for place in partitions:
@@ -189,7 +200,8 @@ def look_behind(
             key = seam_of(*place, route, route.before)
             is_asked = place in numbered or mesh.now >= seams.untold_since(key) + ASK_SECONDS
             if place in doubted or (is_asked and not seams.is_known(key)):
-                # a cluster knows all of its topics by the names in force, but one that has got another name there
+                # a cluster's topics have the names of the current rules, except a topic that has got another name on
+                # the same cluster
                 renamed = route.before if route.before.cluster == route.cluster else Stay(route.before.cluster, 0, "")
                 unknown.setdefault(renamed, {})[place] = key
     untold: set[tuple[str, int]] = set()
@@ -212,7 +224,7 @@ def look_behind(
 def _known_here(
     partitions: Collection[tuple[str, int]], mesh: MeshView
 ) -> Generator[Command, Any, dict[tuple[str, int], frozenset[int]]]:
-    """Producers that the new clusters know already: by another gateway, or by this one before it was started again."""
+    """Producers that the new clusters know already, by another gateway or by this one before its restart."""
     owners: dict[str, list[tuple[str, int]]] = {}
     for place in partitions:
         owner = mesh.table.cluster_of(place[0])
@@ -228,15 +240,15 @@ def _known_here(
 
 @dataclass(slots=True)
 class _Told:
-    """What a cluster says of its producers, by topic and partition."""
+    """A cluster's answer about its producers, by topic and partition."""
 
     writes: dict[tuple[str, int], dict[int, LastWrite]] = field(default_factory=dict)
-    """By producer, where it has told."""
+    """Last writes by producer, of partitions with an answer."""
     later: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Where it may tell if it is asked again: why it has not."""
+    """Partitions to ask for again, with the reason why the cluster has not answered."""
 
     def give_up(self, cluster: str, untold: Container[tuple[str, int]] = ()) -> None:
-        """Nobody asks again, but of what is `untold`."""
+        """Logs the partitions that are not asked for again: all but those in `untold`."""
         for place, reason in self.later.items():
             if place not in untold:
                 _tell(cluster, [place], reason)
@@ -245,8 +257,10 @@ class _Told:
 def _last_writes_on(
     cluster: str, called: str, partitions: Collection[tuple[str, int]], mesh: MeshView
 ) -> Generator[Command, Any, _Told]:
-    """As far as the cluster tells; `called` is what it called the one topic in question, where that is no longer the
-    name in force."""
+    """The last writes as far as the cluster reports them.
+
+    `called` is the cluster's name for the one topic in question, if that is no longer the name of the current rules.
+    """
     told = _Told()
     knowledge = mesh.clusters.get(cluster)
     if knowledge is not None and knowledge.down is not None and mesh.now < knowledge.down_since + ASK_SECONDS:
@@ -261,7 +275,7 @@ def _last_writes_on(
     )
     places: dict[Place, dict[str, list[int]]] = {}
     for topic, partition in partitions:
-        if (called or topic, partition) not in leaders:  # nor are there records that could be repeated
+        if (called or topic, partition) not in leaders:  # then there are no records either that could be repeated
             continue
         leader = leaders[called or topic, partition]
         if leader is None:
@@ -311,7 +325,10 @@ def _take(told: _Told, cluster: str, asked_as: Mapping[str, str], answer: Descri
 def _leaders(
     cluster: str, partitions: Collection[tuple[str, int]], mesh: MeshView
 ) -> Generator[Command, Any, dict[tuple[str, int], int | None]]:
-    """As known, or asked for. None: no leader is known now. Partitions that the cluster does not have are missing."""
+    """Leaders as known, or asked for.
+
+    None: no leader is known now. Partitions that the cluster does not have are missing.
+    """
     knowledge = mesh.clusters[cluster]
     without_leader = {topic for topic, partition in partitions if knowledge.leader(topic, partition) is None}
     unreachable = False
@@ -327,7 +344,7 @@ def _leaders(
 def _leaders_by_name(
     cluster: str, called: str, partitions: Collection[tuple[str, int]], mesh: MeshView
 ) -> Generator[Command, Any, dict[tuple[str, int], int | None]]:
-    """The same of a topic that no client can name any more, so that nobody remembers it."""
+    """The same for a topic that no client can name any more, so that the gateway keeps no knowledge of it."""
     version = highest_version(mesh, cluster, ApiKey.METADATA, METADATA_VERSION)
     question = MetadataRequest([MetadataRequestTopic(name=called)], allow_auto_topic_creation=False)
     call = Call(cluster, question, version, timeout_s=LOOK_UP_TIMEOUT_S, raw=True, own_names=True)

@@ -1,13 +1,14 @@
-"""The straight road: a Produce whose like has passed before goes on without being opened.
+"""The straight road: a Produce that is like an earlier one goes on without being opened.
 
 Theory of operation
-1. Nearly every Produce of a connection is like an earlier one: all that stands before its records is the same, byte for
-   byte (its *head*: client.id, acks, time-out, topic, partition). When one has passed as it came, with one batch for
-   one partition, the connection remembers its head, and where it went: a `Road`.
-2. A later one with this head takes that road while nothing has changed that its plan would look at. Who knows of a
-   change replaces objects (tables, clusters, topics), so comparing these is enough.
-3. Of the answer only the numbers may differ from what a stored batch gets. With any other, or with none, the request
-   goes on as its plan would have (`produce.ended_astray`); of its records the header of the batch was kept for that.
+1. Nearly every Produce of a connection is like an earlier one: all bytes before its records are the same (its *head*:
+   client.id, acks, time-out, topic, partition). When a request with one batch for one partition has passed as it came,
+   the connection remembers its head and its broker: a `Road`.
+2. A later request with this head takes that road while nothing has changed that its plan would check. Every change
+   replaces objects (tables, clusters, topics), so a comparison of these objects is enough.
+3. The answer may differ from that to a stored batch in its numbers alone. With any other answer, or with none, the
+   request goes on as its plan would have (`produce.ended_astray`). The road keeps the header of the batch for this
+   case.
 """
 
 from typing import Final
@@ -27,8 +28,11 @@ _STORED_8: Final = b"\x00\x00\x00\x00\xff\xff"
 
 
 def road_of(request: Request, mesh: MeshView, scan: ProduceScan, place: Place, version: int) -> Road | None:
-    """The road that this request has taken, with all of it, as it came but for its topic's name: it went out in
-    `version`. None if later ones need a look."""
+    """The road that this request has taken as a whole.
+
+    The request passed as it came but for its topic's name: it went out in `version`. None if later requests need a
+    plan.
+    """
     if len(scan.topics) != 1 or scan.transactional_id is not None or scan.acks == 0:
         return None
     (topic,) = scan.topics
@@ -82,6 +86,6 @@ def _named(frame: memoryview, topic: ProduceTopic, head_end: int, version: int, 
 
 
 def kept_batch(header: bytes) -> BatchHeader | None:
-    """The batch of which this was kept, if its producer numbers its batches."""
+    """The batch of this kept header, if its producer numbers its batches."""
     batch = read_kept_header(header)
     return batch if batch is not None and batch.is_idempotent else None

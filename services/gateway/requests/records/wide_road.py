@@ -1,13 +1,14 @@
 """The wide road: a Produce with several partitions, all led by one broker, goes on without being opened, too.
 
 Theory of operation
-1. Which partitions stand in such a request changes from one to the next: a producer sends what is ready. So what a
-   connection remembers is what stands before the topics (the *head*: client.id, acks, time-out), and of each topic what
-   the plan of a request that has passed as it came has found: a `Leg`.
-2. Later ones with this head are walked over once. One whose topics all have legs goes straight on while nothing has
-   changed that its plan would look at (as in `straight_road`), and one broker leads all its partitions: its `Course`.
-3. Its answer passes if that is clean, by the plan's own look. With any other, or with none, the request goes on as its
-   plan would have (`produce.ended_astray`); the headers of its batches are kept for that.
+1. The partitions in such a request change from one to the next: a producer sends the batches that are ready. So a
+   connection remembers the bytes before the topics (the *head*: client.id, acks, time-out). It also remembers a `Leg`
+   of each topic: the findings of the plan of a request that has passed as it came.
+2. Later requests with this head are scanned once. A request goes straight on if all its topics have legs, and one
+   broker leads all its partitions: its `Course`. As in `straight_road`, nothing may have changed that its plan would
+   check.
+3. The answer passes if it is clean, by the same check as in the plan. With any other answer, or with none, the request
+   goes on as its plan would have (`produce.ended_astray`); the headers of its batches are kept for this case.
 """
 
 from services.gateway.requests.placement import Place
@@ -21,7 +22,10 @@ from services.gateway.wire.scanner.bounds import IDS_SINCE
 
 
 def remember(request: Request, mesh: MeshView, scan: ProduceScan, place: Place, version: int) -> None:
-    """This request has passed, with all of it, as it came but for the names of its topics; it went out in `version`."""
+    """Remembers a request that has passed as a whole.
+
+    It passed as it came but for the names of its topics; it went out in `version`.
+    """
     if scan.transactional_id is not None or scan.acks == 0:
         return
     roads, header = mesh.session.wide_roads, request.header
@@ -43,7 +47,7 @@ def remember(request: Request, mesh: MeshView, scan: ProduceScan, place: Place, 
 
 
 def _leg_of(topic: ProduceTopic, mesh: MeshView, place: Place, version: int) -> Leg | None:
-    """None if requests about the topic need a look."""
+    """The leg of the topic; None if requests about the topic need a plan."""
     audit, route = mesh.memory.audit, mesh.table.route(topic.name)
     knowledge = mesh.clusters[place.cluster].by_own_names
     known = knowledge.topics.get(topic.name)

@@ -1,4 +1,7 @@
-"""What a connection remembers of Produce requests with several partitions (`wide_road`). No I/O, all bounded."""
+"""The memory of a connection for Produce requests with several partitions (`wide_road`).
+
+No I/O, all bounded.
+"""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,37 +23,39 @@ if TYPE_CHECKING:
     from services.gateway.requests.memory import Memory
 
 HEADS_REMEMBERED: Final = 8
-"""Of one connection: as a rule its client has one name, and one time-out."""
+"""Heads of one connection: as a rule its client has one name, and one time-out."""
 LEGS_REMEMBERED: Final = 200
-"""Of one head: topics. About 1 KB each."""
+"""Legs of one head: one for each topic. About 1 KB each."""
 PARTITIONS_AT_MOST: Final = 1_000
-"""In one request; of each some 200 bytes stay until the answer, which nobody counts. With more the plan goes on."""
+"""Partitions of one request. For each of them some 200 bytes stay until the answer, and no limit of memory counts these
+bytes. Requests with more partitions get a plan."""
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 
 
 @dataclass(slots=True, eq=False)
 class Leg:
-    """What is known of one topic of such requests."""
+    """The knowledge of one topic of such requests."""
 
     name: str
     topic_id: bytes
-    """The clients', where they tell it by that."""
+    """The id by which clients name the topic, if they do."""
     written: bytes
-    """Its name as the cluster reads it, in the place of the id."""
+    """The topic's name as the cluster reads it, in the place of the id."""
     sent_version: int
     route: Route
     knowledge: ClusterKnowledge
     known: TopicKnowledge
-    """What was known of the topic: another object as soon as it is told otherwise."""
+    """The knowledge of the topic: another object as soon as the cluster reports a change."""
     seam: SeamKey | None
-    """What the topic may have left behind where it lived before, if it has, of one of its partitions."""
+    """The seam of one of its partitions, if the topic has moved: its last cluster may have batches that producers
+    repeat."""
     is_single: bool
-    """Whether no partition has another replica."""
+    """Whether all partitions have a single replica."""
     counted_as: Key | None = None
-    """In the traffic of clients."""
+    """The key of the topic in the traffic of clients."""
 
     def leads_on(self, topic: ProduceTopic, memory: "Memory", now: float) -> bool:
-        """Whether plans would go by this still; as `Road.leads_on`, but for refusals."""
+        """Whether plans would still agree with this leg; as `Road.leads_on`, but for refusals."""
         knowledge, name = self.knowledge, self.known.name
         if knowledge.down is not None or knowledge.topics.get(name) is not self.known or name in knowledge.stale:
             return False
@@ -67,15 +72,15 @@ class Leg:
 
 
 class Course(NamedTuple):
-    """Where one request goes."""
+    """The course of one request."""
 
     place: tuple[str, int]
     scan: ProduceScan
-    """It notes where things lie in the request; after that is gone, its topics and partitions alone count."""
+    """It has the places of fields in the request; when the request is gone, only its topics and partitions count."""
     legs: list[Leg]
-    """Of its topics."""
+    """The legs of its topics."""
     headers: bytes
-    """Of the first batch of each partition."""
+    """The header of the first batch of each partition."""
 
     @property
     def sent_version(self) -> int:
@@ -96,14 +101,14 @@ class Course(NamedTuple):
         return pieces
 
     def named(self) -> ProduceScan:
-        """The scan with names, if the request told ids."""
+        """The scan with names, if the request has ids."""
         scan = self.scan
         if scan.version < IDS_SINCE:
             return scan
         return scan.of([topic.named(leg.name) for topic, leg in zip(scan.topics, self.legs, strict=True)])
 
     def batches(self) -> dict[tuple[str, int], BatchHeader]:
-        """By topic and partition, of producers that number their batches."""
+        """Headers by topic and partition, of producers that number their batches."""
         found: dict[tuple[str, int], BatchHeader] = {}
         at = 0
         for topic, leg in zip(self.scan.topics, self.legs, strict=True):
@@ -130,24 +135,28 @@ class WideRoad:
     version: int
     client_id: str | None
     body_at: int
-    """In their frames."""
+    """The offset of the body in their frames."""
     acks: int
     timeout_ms: int
     table: RoutingTable
     legs: dict[str | bytes, Leg] = field(default_factory=dict)
-    """By what clients call the topics: names, or ids."""
+    """Legs by the clients' names of the topics, or by ids."""
     looks: dict[tuple[str, int], Any] = field(default_factory=dict)
-    """What whoever goes to these places has found at the last look, and by what to tell whether that still counts."""
+    """The broker connection of the last check of each of these places, with the state that shows whether it still
+    counts."""
     answers: Count | None = None
-    """Requests that were answered."""
+    """The count of answered requests."""
 
     def course(self, frame: memoryview, memory: "Memory", now: float) -> Course | None:
-        """Where this request of the road goes straight on; None: its plan has to look at it."""
+        """The course of this request, if it can go straight on.
+
+        None: its plan has to read it.
+        """
         if memory.refusals:
             return None
         try:
             scan = scan_produce(frame, self.version, self.body_at, len(frame))
-        except WireError:  # the plan says so
+        except WireError:  # the plan reports it
             return None
         legs: list[Leg] = []
         by_id = self.version >= IDS_SINCE
@@ -173,28 +182,28 @@ class WideRoad:
         return None if headers is None else Course((first.route.cluster, broker), scan, legs, headers)
 
     def learn(self, key: str | bytes, leg: Leg) -> None:
-        """Of a topic by this name or id."""
+        """Remembers the leg of the topic with this name or id."""
         if len(self.legs) >= LEGS_REMEMBERED and key not in self.legs:
             del self.legs[next(iter(self.legs))]
         self.legs[key] = leg
 
     def is_quick(self, legs: list[Leg]) -> bool:
-        """Whether their broker answers as soon as it has written: no other replica comes first."""
+        """Whether the broker answers as soon as it has written the batches, without a wait for other replicas."""
         return self.acks == 1 or all(leg.is_single for leg in legs)
 
 
 class WideRoads:
-    """Those of one connection, by their heads."""
+    """The wide roads of one connection, by their heads."""
 
     __slots__ = ("_by_head", "ends")
 
     def __init__(self) -> None:
         self._by_head: dict[bytes, WideRoad] = {}
         self.ends: list[int] = []
-        """Of heads; without any there is no road."""
+        """The ends of heads; without any there is no road."""
 
     def find(self, frame: memoryview) -> WideRoad | None:
-        """The road of a request, which is in `frame` as a whole, if one like it has passed."""
+        """The road of a request, which is in `frame` as a whole, if a similar request has passed."""
         (key_and_version,) = unpack_int32(frame, SIZE_BYTES)
         if key_and_version >> 16 != _PRODUCE:
             return None
@@ -208,7 +217,7 @@ class WideRoads:
         return self._by_head.get(head)
 
     def learn(self, road: WideRoad) -> bool:
-        """Whether there is room for it."""
+        """Adds a road; returns whether there is room for it."""
         end = HEAD_AT + len(road.head)
         if end not in self.ends:
             if len(self.ends) >= LENGTHS_REMEMBERED:
@@ -220,7 +229,7 @@ class WideRoads:
         return True
 
     def leave(self, road: WideRoad) -> None:
-        """It leads there no more."""
+        """Removes a road that leads to its broker no more."""
         self._by_head.pop(road.head, None)
 
     def __len__(self) -> int:

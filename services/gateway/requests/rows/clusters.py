@@ -1,4 +1,4 @@
-"""What belongs to clusters as a whole: rights, users, quotas, tokens, features, brokers."""
+"""Requests about clusters as a whole: rights, users, quotas, tokens, features, brokers."""
 
 from services.gateway.requests.clusters import (
     acls,

@@ -1,4 +1,4 @@
-"""The mesh as one cluster: its topics and nodes, what it can do, and what clients tell of themselves."""
+"""The mesh as one cluster: its topics, nodes, versions and features, and the clients' own metrics."""
 
 from services.gateway.requests.handler import Handler, Order, Reach
 from services.gateway.requests.knowledge import VersionRange

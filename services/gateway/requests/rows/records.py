@@ -1,4 +1,4 @@
-"""Records: what producers and consumers move, and what logs tell of them."""
+"""Records: the requests by which producers and consumers move them, and the questions about logs."""
 
 from services.gateway.requests.handler import Handler, Older, Order, Reach
 from services.gateway.requests.knowledge import VersionRange

@@ -1,4 +1,4 @@
-"""Topics, their settings and where their replicas lie."""
+"""Topics, their settings and the places of their replicas."""
 
 from services.gateway.requests.handler import Handler, Older, Reach
 from services.gateway.requests.knowledge import VersionRange

@@ -1,1 +1,1 @@
-"""Client telemetry (KIP-714): what clients are asked to send of themselves, and what they sent."""
+"""Client telemetry (KIP-714): the metrics that clients are asked to send of themselves, and those that they sent."""

@@ -1,11 +1,11 @@
-"""What clients have told of themselves: one entry for each client instance, in memory alone, bounded.
+"""The metrics that clients have sent of themselves: one entry for each client instance, in memory alone, bounded.
 
 Theory of operation
-1. All clients have one subscription; its id follows from what it says, so every gateway gives the same, and a client
-   may push to another gateway than the one that it asked.
-2. A client that pushes deltas is summed up here. One that hops between gateways is summed up in parts: the parts of all
-   gateways together are the truth.
-3. With too many clients, or too many series of one client, those that were told of longest ago leave.
+1. All clients have one subscription, whose id is computed from its content. So every gateway gives the same id, and a
+   client may push to another gateway than the one that it asked.
+2. If a client pushes deltas, the gateway sums them up. If a client moves between gateways, each gateway has a part of
+   the sum, and the parts together are the whole.
+3. With too many clients, or too many series of one client, the least recently reported leave.
 4. `by_instance`, and the series of a client, are replaced and never changed: /metrics reads them from a thread.
 """
 
@@ -19,25 +19,25 @@ from services.gateway.requests.telemetry.otlp import Point
 from services.gateway.wire.compression import Codec
 
 SERIES_OF_A_CLIENT: Final = 500
-"""Clients times this bounds memory: about 200 bytes for each series."""
+"""The number of clients times this bounds memory: about 200 bytes for each series."""
 SILENT_INTERVALS: Final = 3
 """A client that has not pushed for so many intervals is no longer shown."""
 CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
-"""What clients may compress with, the best first: they take the first that they have."""
+"""Codecs with which clients may compress, the best first: a client takes the first one that it has."""
 
 ALL_METRICS: Final = ("",)
-"""As the protocol says it: every name begins with this."""
+"""The protocol's form of "all": every name begins with the empty prefix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What clients are asked to send."""
+    """The metrics that clients are asked to send."""
 
     prefixes: tuple[str, ...] = ALL_METRICS
-    """Of names of metrics; none: nothing is asked for."""
+    """Prefixes of names of metrics; without any, the gateway asks for nothing."""
     interval_s: float = 60.0
     max_bytes: int = 256 * 1024
-    """Of one push, as it comes over the wire."""
+    """The most bytes of one push, as it comes over the wire."""
 
     @property
     def interval_ms(self) -> int:
@@ -69,17 +69,17 @@ class TelemetryClient:
     software_name: str = ""
     software_version: str = ""
     asked_at: float = NEVER
-    """When it last asked for the subscription."""
+    """The time when it last asked for the subscription."""
     pushed_at: float = NEVER
     came_at: float = NEVER
     terminated: bool = False
     misled: bool = False
-    """Its last push was refused for what it had been told: it may ask again at once."""
+    """Its last push was refused for an unknown subscription or codec: it may ask again at once."""
     series: Mapping[SeriesKey, float] = field(default_factory=dict)
-    """What was told of longest ago first."""
+    """The least recently reported series comes first."""
 
     def take(self, found: Iterable[Point]) -> int:
-        """Take over what was pushed; returns how many series were too many."""
+        """Takes over the pushed points; returns how many series were too many."""
         series = dict(self.series)
         for point in found:
             if point.delta and not isfinite(point.value):
@@ -95,7 +95,7 @@ class TelemetryClient:
 
 
 class Telemetry:
-    """All client instances that this gateway hears of."""
+    """All client instances that push to this gateway."""
 
     __slots__ = ("by_instance", "capacity", "dropped_series", "pushes", "refused_pushes", "subscription")
 
@@ -106,7 +106,7 @@ class Telemetry:
         self.pushes = 0
         self.refused_pushes = 0
         self.dropped_series = 0
-        """That were too many for one client."""
+        """Series that were too many for one client."""
 
     def client(self, instance_id: bytes, now: float) -> TelemetryClient:
         """The client with this instance id, known or new."""
@@ -120,7 +120,7 @@ class Telemetry:
         return known
 
     def is_silent(self, client: TelemetryClient, now: float) -> bool:
-        """Whether it has not pushed for so long that it counts no more."""
+        """Whether the client has not pushed for so long that it counts no more."""
         return now - _last_heard(client) > SILENT_INTERVALS * self.subscription.interval_s
 
 

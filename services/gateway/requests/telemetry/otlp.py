@@ -1,4 +1,4 @@
-"""What a client sends of itself: OTLP metrics, read into points. Hostile bytes cost no more than honest ones."""
+"""The metrics that a client sends of itself: OTLP, read into points. Hostile bytes cost no more than honest ones."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 
 MAX_POINTS: Final = 2000
-"""Of one push; a Java producer with ten brokers sends about 400."""
+"""Points of one push; a Java producer with ten brokers sends about 400."""
 MAX_ATTRIBUTES: Final = 8
 MAX_TEXT: Final = 120
 """Characters of a name or value; longer ones are cut."""
@@ -29,14 +29,14 @@ class Point(NamedTuple):
 
     name: str
     attributes: tuple[tuple[str, str], ...]
-    """Of the resource and the point, sorted by name."""
+    """Attributes of the resource and the point, sorted by name."""
     value: float
     delta: bool
-    """It counts what has happened since the last push."""
+    """The value counts the events since the last push."""
 
 
 def points(payload: bytes) -> Iterator[Point]:
-    """At most `MAX_POINTS` of them. Raises OtlpError before the first one."""
+    """At most `MAX_POINTS` points. Raises OtlpError before the first point."""
     data = MetricsData()
     try:
         data.ParseFromString(payload)
@@ -78,7 +78,7 @@ def _numbers(name: str, found: Iterable[NumberDataPoint], of_all: list[KeyValue]
 
 
 def _totals(name: str, found: Iterable[HistogramDataPoint], of_all: list[KeyValue], delta: bool) -> Iterator[Point]:
-    """Of a histogram: no Kafka client sends one today, and its buckets would be a series each."""
+    """Count and sum of a histogram: no Kafka client sends one today, and its buckets would be a series each."""
     for point in found:
         attributes = _attributes(of_all, point.attributes)
         yield Point(f"{name}.count", attributes, float(point.count), delta)

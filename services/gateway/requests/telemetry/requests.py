@@ -1,7 +1,9 @@
-"""GetTelemetrySubscriptions and PushTelemetry: answered here, never by a cluster, by the rules of Kafka's brokers.
+"""GetTelemetrySubscriptions and PushTelemetry.
 
-A client asks once for the subscription, then pushes at its interval; the first push may come early, as clients spread
-theirs, and so may the last, and a question that follows a push which was refused for its subscription.
+The gateway answers them itself, never a cluster, by the rules of Kafka's brokers.
+
+A client asks once for the subscription, then pushes at its interval. The first push may come early, as clients spread
+theirs, and so may the last. A client may also ask early after a push that was refused for its subscription.
 """
 
 from services.gateway.requests.plan import MeshView, Plan, Request
@@ -18,7 +20,7 @@ from services.gateway.wire.primitives import WireError
 from services.gateway.wire.schema import NO_UUID
 
 EARLY_BY = 0.9
-"""Of the interval: a push that comes a little before its time, by another clock, is no fault."""
+"""The part of the interval after which a push is in time: another clock may run a little faster."""
 ID_BITS = 128
 
 
@@ -76,7 +78,7 @@ def handle_push(request: Request, mesh: MeshView) -> Plan:
 def _objection(
     message: PushTelemetryRequest, client: TelemetryClient, wanted: Subscription, now: float
 ) -> ErrorCode | None:
-    """Why the push is not taken."""
+    """The error for a push that is not accepted."""
     if client.terminated:
         return ErrorCode.INVALID_REQUEST
     if message.subscription_id != wanted.subscription_id:

@@ -1,1 +1,1 @@
-"""Topics, their partitions and settings, and those of brokers and groups."""
+"""Topics, their partitions and settings, and the settings of brokers and groups."""

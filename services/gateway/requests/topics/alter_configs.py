@@ -1,11 +1,12 @@
-"""AlterConfigs and IncrementalAlterConfigs: settings are changed where DescribeConfigs reads them.
+"""AlterConfigs and IncrementalAlterConfigs: settings are changed on the clusters where DescribeConfigs reads them.
 
-The placement is that of DescribeConfigs itself, so what was written is what is read, and a change for one cluster's
-brokers reaches no other. What stands for several is changed on each of them: a virtual node for all brokers of its
-cluster, subscriptions to clients' metrics for all clusters. Where nobody can tell which cluster is meant, the change is
-refused: the defaults of all brokers, and the single node of clients that know only one, with several clusters.
-The settings of a group go to every cluster, because the group may not live anywhere yet, and an empty group may go to
-another cluster with its next member. If the group has members, its home alone decides whether the change is made.
+The placement is that of DescribeConfigs itself, so DescribeConfigs reads the settings that were written, and a change
+for one cluster's brokers reaches no other cluster. A resource that stands for several brokers or clusters is changed on
+each of them: a virtual node for all brokers of its cluster, subscriptions to clients' metrics for all clusters. If it
+is unclear which cluster is meant, the change is refused. With several clusters this concerns the defaults of all
+brokers, and the single node of clients that know only one. The settings of a group go to every cluster, because the
+group may have no home yet. An empty group may also move to another cluster with its next member. If the group has
+members, its home alone decides whether the change is made.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -33,7 +34,7 @@ from services.gateway.wire.schema import Struct
 
 R = TypeVar("R", whole.AlterConfigsResource, incremental.AlterConfigsResource)
 LACKS_THE_SETTING = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION})
-"""What a cluster says that is too old for a setting: no group that needs the setting can live there."""
+"""Answers of a cluster that is too old for a setting: no group that needs the setting can have its home there."""
 
 log = structlog.get_logger(__name__)
 
@@ -78,7 +79,7 @@ def handle_incremental(request: Request, mesh: MeshView) -> Plan:
 def _alter(
     resources: Sequence[R], question: Callable[[list[R]], Struct], answer: type[A], version: int, mesh: MeshView
 ) -> Generator[Command, Any, list[Verdict]]:
-    """The verdict on each resource, in their order; resources of one place travel together."""
+    """The verdict on each resource, in their order; resources of one place go in one call."""
     verdicts: list[dict[str, Verdict]] = [{} for _ in resources]
     parts: dict[KeptAt, list[tuple[int, R]]] = {}
     for index, resource in enumerate(resources):
@@ -129,7 +130,7 @@ def _places(kind: int, name: str, mesh: MeshView) -> Generator[Command, Any, Seq
 
 
 def _of_group(group_id: str, verdicts: Mapping[str, Verdict], mesh: MeshView) -> Verdict:
-    """`verdicts`: that of the group's home first."""
+    """`verdicts`: the verdict of the group's home comes first."""
     home = next(iter(verdicts))
     if not lives(group_id, mesh):
         return joined(verdicts, LACKS_THE_SETTING)

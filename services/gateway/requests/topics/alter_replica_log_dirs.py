@@ -1,7 +1,7 @@
-"""AlterReplicaLogDirs: a directory is named as DescribeLogDirs lists it, `cluster/broker:path`, which tells its broker.
+"""AlterReplicaLogDirs: a directory has the name from DescribeLogDirs, `cluster/broker:path`, which names its broker.
 
-All virtual nodes share one address, so a request does not tell which of them it is meant for. The answer has no place
-for a sentence: why a partition was refused by the mesh stands in the log.
+All virtual nodes share one address, so a request does not show which node it is meant for. The answer has no field for
+a sentence: the log says why the mesh refused a partition.
 """
 
 import re
@@ -60,7 +60,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 
 def _place_of(shown: str, mesh: MeshView) -> tuple[Place | None, str]:
-    """The broker that a directory is on, and what that one calls it."""
+    """The broker that a directory is on, and the broker's own name for the directory."""
     found = SHOWN_DIRECTORY.fullmatch(shown)
     if found is None or found["cluster"] not in mesh.table.clusters:
         return None, shown

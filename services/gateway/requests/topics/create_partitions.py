@@ -1,4 +1,4 @@
-"""CreatePartitions: each topic grows on the cluster that the rules give it to.
+"""CreatePartitions: each topic grows on the cluster that the rules name.
 
 Replicas that are assigned by hand are named by brokers' numbers or by virtual nodes (`real_brokers`).
 """

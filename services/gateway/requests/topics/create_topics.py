@@ -1,4 +1,4 @@
-"""CreateTopics: each topic is created on the cluster that the rules give it to.
+"""CreateTopics: each topic is created on the cluster that the rules name.
 
 Replicas that are assigned by hand are named by brokers' numbers or by virtual nodes (`real_brokers`).
 """

@@ -1,4 +1,4 @@
-"""DeleteTopics: each topic is deleted on the cluster that the rules give it to, and only there."""
+"""DeleteTopics: each topic is deleted on the cluster that the rules name, and only there."""
 
 from collections.abc import Generator
 from typing import Any

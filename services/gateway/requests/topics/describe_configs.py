@@ -1,9 +1,9 @@
-"""DescribeConfigs: settings are read where they are kept.
+"""DescribeConfigs: settings are read on the clusters that keep them.
 
 A topic's are on its owner, a group's on its home cluster. A virtual node stands for all brokers of its cluster, and the
-one of lowest id answers for them; a real broker has a number of its own (`real_brokers`). The single node of clients
-that know only one, and the defaults of all brokers, are read from the mesh's home cluster. Subscriptions to clients'
-metrics have no owner: they are the same on all clusters, and the home cluster answers.
+broker with the lowest id answers for them. A real broker has a number of its own (`real_brokers`). The single node of
+clients that know only one, and the defaults of all brokers, are read from the mesh's home cluster. Subscriptions to
+clients' metrics have no owner: they are the same on all clusters, and the home cluster answers.
 """
 
 from collections.abc import Generator, Sequence
@@ -48,7 +48,7 @@ class Resource(IntEnum):
 
 
 KeptAt = tuple[str, Target]
-"""The cluster that keeps a resource's settings, and who of it is asked for them."""
+"""The cluster that keeps a resource's settings, and the broker that is asked for them."""
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
@@ -77,7 +77,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 
 def places_of(kind: int, name: str, mesh: MeshView) -> Generator[Command, Any, Sequence[KeptAt] | Verdict]:
-    """Everyone who keeps settings of this resource, who answers for all of them first; or why nobody does."""
+    """Every place that keeps settings of this resource, first the one that answers for all; or why none does."""
     match kind:
         case Resource.TOPIC:
             owner = mesh.table.cluster_of(name)
@@ -99,7 +99,7 @@ def places_of(kind: int, name: str, mesh: MeshView) -> Generator[Command, Any, S
 
 
 def upstream_name(name: str, target: Target) -> str:
-    """What the cluster calls the resource: a broker by its own id, everything else as clients do."""
+    """The cluster's name for the resource: a broker's own id, for everything else the clients' name."""
     return str(target.broker_id) if isinstance(target, Broker) and name else name
 
 

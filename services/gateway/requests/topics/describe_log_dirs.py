@@ -1,7 +1,7 @@
 """DescribeLogDirs: the directories of all real brokers, each named `cluster/broker:path`.
 
-A node with a port or host of its own answers for its cluster. Where all share one address, a request does not tell
-which of them it is meant for: each answers for the whole mesh. Topics are shown on their owner alone; what a former
+A node with a port or host of its own answers for its cluster. If all nodes share one address, a request does not show
+which node it is meant for: each answers for the whole mesh. Topics are shown on their owner alone; data that a former
 owner still stores counts in its volumes only.
 """
 
@@ -44,7 +44,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 
 def _part(message: DescribeLogDirsRequest, cluster: str, mesh: MeshView) -> DescribeLogDirsRequest:
-    """What the cluster is asked: with no topic of its own it tells of its directories alone."""
+    """The question for the cluster: if it owns none of the topics, it reports its directories alone."""
     if message.topics is None:
         return message
     return DescribeLogDirsRequest([t for t in message.topics if mesh.table.cluster_of(t.topic) == cluster])

@@ -1,7 +1,7 @@
-"""ElectLeaders: each topic's partitions by the controller of its owner.
+"""ElectLeaders: the controller of each topic's owner elects the leaders of its partitions.
 
-An election of all partitions is one of all partitions that the mesh shows: what lies on a cluster beside them is left
-alone. As on one cluster, such an answer leaves out partitions that needed no election.
+An election of all partitions covers all partitions that the mesh shows; other partitions of a cluster are left alone.
+As on one cluster, such an answer leaves out partitions that needed no election.
 """
 
 from collections.abc import Generator
@@ -82,7 +82,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 
 def _all_partitions(mesh: MeshView) -> Generator[Command, Any, tuple[list[TopicPartitions], list[Unreachable]]]:
-    """All partitions that clients see, and the clusters that did not say which they have."""
+    """All partitions that clients see, and the clusters that did not report their partitions."""
     clusters = list(mesh.table.clusters)
     calls = [
         Call(

@@ -1,4 +1,4 @@
-"""ListConfigResources: what has settings, over all clusters: topics of owners, virtual brokers, groups, metrics.
+"""ListConfigResources: resources with settings, over all clusters: topics of owners, virtual brokers, groups, metrics.
 
 Before version 1 it was ListClientMetricsResources, and lists those alone.
 """
@@ -20,7 +20,7 @@ from services.gateway.wire.messages.list_config_resources import (
 )
 
 OURS = (Resource.BROKER, Resource.BROKER_LOGGER)
-"""What the gateway itself answers for: clients see virtual brokers."""
+"""Kinds that the gateway itself answers for: clients see virtual brokers."""
 KINDS_SINCE = 1
 
 log = structlog.get_logger(__name__)

@@ -1,9 +1,9 @@
 """AlterPartitionReassignments and ListPartitionReassignments: replicas move between the brokers of their topic's owner.
 
 Replicas are named by the numbers of real brokers (`real_brokers`), in requests and in answers. A broker of another
-cluster is refused by name: replicas of one topic never lie on two clusters.
-Kafka's tools ask which partitions are on the move before they describe topics. So the list of certain topics passes
-over a cluster that does not answer, with a line in the log; the list of all says that one is missing.
+cluster is refused by name: replicas of one topic are never on two clusters. Kafka's tools ask which partitions are
+being reassigned before they describe topics. So a list for certain topics skips a cluster that does not answer, with a
+line in the log. A list of all topics reports that a cluster is missing.
 """
 
 from dataclasses import replace

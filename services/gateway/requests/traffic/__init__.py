@@ -1,1 +1,1 @@
-"""What flows through the gateway, counted call by call."""
+"""The traffic through the gateway, counted call by call."""

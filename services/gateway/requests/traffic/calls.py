@@ -1,13 +1,13 @@
-"""Traffic of clients: each call is counted once it has its answer, by who asked, and by topic and cluster.
+"""Traffic of clients: each call is counted once it has its answer, by client, topic and cluster.
 
 Theory of operation
-1. Produce, Fetch and ShareFetch are calls about their topics, and are counted by the handlers, which know where the
-   records lie: a call of each topic, on the cluster and by the rule of the table that the request followed. What was
-   refused is an error and moved no records: the client sends it again. All other calls are counted by `watched`, which
-   sees what a plan asks: a call of each cluster that was asked, about no topic.
+1. Produce, Fetch and ShareFetch are calls about their topics. Their handlers count them, because they know where the
+   records are. Each topic counts as one call, on the cluster and by the rule of the table that the request followed. A
+   refused call is an error and moved no records: the client sends it again. All other calls are counted by `watched`,
+   which sees the calls of a plan: one call of each cluster that was asked, about no topic.
 2. Records are counted by the headers of their batches, which are not opened.
 3. A call takes from its start to its answer: the wait of a Fetch for records is a part of it.
-4. Where no traffic is told, `Memory.traffic` is None, and nothing of this runs.
+4. If no traffic is reported, `Memory.traffic` is None, and nothing of this runs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from services.gateway.wire.scanner import FetchResponseScan, Produced
 
 TAKEN = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
-"""Codes of a batch that is stored; of the second its producer had no answer before."""
+"""Codes of a batch that is stored; the second means that the producer had no answer before."""
 
 _name_of = cache(api_name)
-"""Only of what is served."""
+"""Called only for served APIs."""
 
 
 class CountedCall:
-    """A call on its way."""
+    """A call in progress."""
 
     __slots__ = ("_api", "_began", "_client", "_mesh", "_principal", "_traffic")
 
@@ -57,11 +57,11 @@ class CountedCall:
         self._began = traffic.clock()
 
     def since(self, began: float) -> None:
-        """It has begun before."""
+        """Sets an earlier start."""
         self._began = began
 
     def about(self, topic: str, records: int, size: int, errors: int) -> None:
-        """It has moved these records of a topic; `errors` is 1 if a part of it has failed."""
+        """Counts records of one topic that the call has moved; `errors` is 1 if a part of the call has failed."""
         route = self._mesh.table.route(topic)
         if route is None:
             who = (self._client, self._principal, bounded(topic), "", "", self._api)
@@ -71,7 +71,7 @@ class CountedCall:
         traffic.counts.count(who, (traffic.clock() - self._began) * 1000, records, size, errors)
 
     def about_none(self, cluster: str, errors: int) -> None:
-        """It was about no topic, or had nothing of any; `cluster` was asked, if one was."""
+        """Counts a call that was about no topic, or brought no records; `cluster` was asked, if any was."""
         traffic = self._traffic
         who = (self._client, self._principal, "", "", cluster, self._api)
         traffic.counts.count(who, (traffic.clock() - self._began) * 1000, 0, 0, errors)
@@ -79,7 +79,7 @@ class CountedCall:
     # --- calls that move records ---------------------------------------------------------------------------------
 
     def produced(self, produce: "Producing", answer: Answer) -> None:
-        """By each topic of a Produce."""
+        """Counts each topic of a Produce."""
         frame, closed = produce.request.frame, isinstance(answer, Close)
         results = produce.results if isinstance(answer, ProduceResponse) else {}
         for topic in produce.scan.topics:
@@ -96,7 +96,7 @@ class CountedCall:
             self.about_none("", 1)
 
     def fetched(self, found: "Mapping[Slot, Found]", refused: "Mapping[Slot, ErrorCode]") -> None:
-        """By each topic that a Fetch has brought something of."""
+        """Counts each topic of which a Fetch has brought records or an error."""
         sums = _Sums()
         for (topic, _), (buffer, _, part) in found.items():
             if part.error_code:
@@ -109,7 +109,7 @@ class CountedCall:
         sums.tell(self)
 
     def shared(self, results: "Mapping[ShareSlot, PartitionData]") -> None:
-        """By each topic that a ShareFetch has brought something of: the records that are the client's now."""
+        """Counts each topic of which a ShareFetch has brought acquired records or an error."""
         sums = _Sums()
         for slot, part in results.items():
             if part.acquired_records or part.error_code:
@@ -119,7 +119,7 @@ class CountedCall:
 
 
 def is_taken(answer: Answer) -> bool:
-    """Whether the answer to a batch says that it is stored."""
+    """Whether the answer to a Produce says that its batches are stored."""
     if not isinstance(answer, ProduceResponse):
         return False
     return all(part.error_code in TAKEN for topic in answer.responses for part in topic.partition_responses)
@@ -128,7 +128,7 @@ def is_taken(answer: Answer) -> bool:
 def count_straight(
     traffic: ClientTraffic, session: Session, road: "Road", began: float, records: int, size: int, failed: bool
 ) -> None:
-    """A Produce that took a straight road, from `began` till now."""
+    """Counts a Produce that took a straight road, from `began` till now."""
     who = road.counted_as
     if who is None:
         who = _produced_key(session, road.client_id, road.topic, road.route, road.place.cluster)
@@ -150,8 +150,10 @@ def count_wide(
     brought: "Produced",
     heard: Answer | None,
 ) -> None:
-    """A Produce that took a wide road, from `began` till now, by each of its topics. `heard`: by its client, if it was
-    not simply stored."""
+    """Counts a Produce that took a wide road, from `began` till now, by each of its topics.
+
+    `heard`: the client's answer, if the batches were not simply stored.
+    """
     ms = (traffic.clock() - began) * 1000
     sums: Iterable[tuple[int, int, int]]
     if heard is None:
@@ -165,7 +167,7 @@ def count_wide(
 
 
 def _taken_of(course: "Course", brought: "Produced", heard: Answer) -> Iterator[tuple[int, int, int]]:
-    """By topic: records and bytes that are stored, and 1 where others are not."""
+    """By topic: stored records and bytes, and 1 if other batches were not stored."""
     codes: dict[tuple[str, int], int] = {}
     if isinstance(heard, ProduceResponse):
         codes = {(topic.name, p.index): p.error_code for topic in heard.responses for p in topic.partition_responses}
@@ -189,7 +191,10 @@ def count_straight_fetch(
     frame: memoryview,
     scan: "FetchResponseScan | None",
 ) -> None:
-    """A Fetch that took the straight road, from `began` till now; `scan`: of its answer, if that brought something."""
+    """Counts a Fetch that took the straight road, from `began` till now.
+
+    `scan`: the scan of its answer, if the answer brought something new.
+    """
     ms = (traffic.clock() - began) * 1000
     brought = False
     for topic in () if scan is None else scan.topics:
@@ -216,14 +221,14 @@ def count_passed_fetch(
     records: int,
     size: int,
 ) -> None:
-    """The same, of an answer that has passed while it came."""
+    """The same for an answer that has passed while it came."""
     traffic.counts.count(_key_of(session, road, topic), (traffic.clock() - began) * 1000, records, size, 0)
 
 
 def count_fanned_fetch(
     traffic: ClientTraffic, session: Session, fan: "FetchFan", began: float, found: "Mapping[Slot, Found]"
 ) -> None:
-    """The same, of what several brokers have brought."""
+    """The same for records that several brokers have brought."""
     ms = (traffic.clock() - began) * 1000
     sums: dict[str, list[int]] = {}
     for (topic, _), (buffer, _, part) in found.items():
@@ -251,7 +256,7 @@ def _key(session: Session, client_id: str | None, topic: str, rule: str, cluster
 
 
 class _Sums:
-    """Of the partitions of a call, by topic."""
+    """Sums over the partitions of a call, by topic."""
 
     __slots__ = ("_by_topic",)
 
@@ -273,7 +278,7 @@ class _Sums:
         for topic, (records, size, errors) in self._by_topic.items():
             if isinstance(topic, str):
                 call.about(topic, records, size, errors)
-            else:  # an id that nobody knows a name for
+            else:  # an id without a known name
                 call.about_none("", errors)
 
 

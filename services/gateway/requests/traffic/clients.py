@@ -1,4 +1,4 @@
-"""Where the traffic of all clients of a gateway is counted."""
+"""The counters of the traffic of all clients of a gateway."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
