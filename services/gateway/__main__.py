@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def settings_of(argv: list[str] | None) -> GatewaySettings:
-    """An option counts for more than the environment, and is checked as that is."""
+    """The settings. An option overrides the environment, and is checked in the same way."""
     options = ArgumentParser(add_help=False)
     options.add_argument("--workers", metavar="N", help="processes that serve clients, behind one address [1]")
     chosen, _ = options.parse_known_args(argv)

@@ -1,7 +1,7 @@
-"""Counters for what happens with every request: an addition to a plain number, which scrapes collect.
+"""Counters of frequent events: each event adds to a plain number, which scrapes collect.
 
-Those of prometheus_client take a lock and some calls for each addition: five of them were a fifth of our own code for a
-Produce. Only the event loop adds to these, so they need none.
+The counters of prometheus_client take a lock and some calls for each addition: five additions were a fifth of our own
+code for a Produce. Only the event loop adds to the counters here, so they need no lock.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ class Counts(Collector):
         registry.register(self)
 
     def labels(self, *values: str) -> Count:
-        """The number of these; to be kept where it is counted often."""
+        """The number of these label values; code that counts often should keep it."""
         if len(values) != len(self._labels):
             raise ValueError(f"{self._name} has labels {self._labels}, not {len(values)} of them")
         return self._counts.setdefault(values, Count())

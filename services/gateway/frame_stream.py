@@ -1,16 +1,15 @@
 """A TCP connection that carries Kafka frames: what client connections and upstream connections have in common.
 
 Theory of operation
-1. All connections of the process receive into one buffer of 1 MiB. The loop asks for it, reads and calls
-   `buffer_updated` without interruption, so one is enough, and memory does not grow with connections.
+1. All connections of the process receive into one buffer of 1 MiB. The loop asks for the buffer, reads and calls
+   `buffer_updated` without interruption. So one buffer is enough, and memory does not grow with connections.
 2. Complete frames are handed to `frame_received` where they lie; they are good during that call alone, unless `owned`.
-   What is left over is copied aside. A frame of more than `GATHER_FROM_BYTES` that is not complete gets a buffer of
-   its own, which grows with the bytes that have arrived, never with what a client's size prefix claims (`memory`);
-   unless `frame_begun` finds a `Passage` for it: then its bytes are handed on as they arrive, and nothing of it is
-   kept.
-3. `send` keeps its pieces until the read that is being worked on is done, then everything that was sent to one peer
-   meanwhile leaves in one `writev`, past the transport. What the socket does not take is copied to the transport,
-   and as long as that holds bytes, everything goes there: order is never lost.
+   An unfinished frame at the end is copied aside. If it has more than `GATHER_FROM_BYTES`, it gets a buffer of its own
+   (`memory`). This buffer grows with the bytes that have arrived, never with the claim of a client's size prefix. If
+   `frame_begun` finds a `Passage` for the frame, its bytes are handed on as they arrive, and none is kept.
+3. `send` keeps its pieces until the present read is done. Then all pieces for one peer leave in one `writev`, past the
+   transport. Bytes that the socket does not take are copied to the transport. As long as the transport holds bytes,
+   all later pieces go there: order is never lost.
 4. Pieces given to `send` may be windows into the receive buffer.
 """
 
@@ -27,16 +26,16 @@ RECEIVE_BUFFER_BYTES: Final = 1 << 20
 GATHER_FROM_BYTES: Final = 64 * 1024
 """Smaller unfinished frames are copied back and forth; that is cheaper than a buffer of their own."""
 BEGINNING_BYTES: Final = 1024
-"""Of a large frame must be there before it is told: what tells where it goes stands in them."""
+"""The bytes of a large frame that must be there before `frame_begun`: they show where the frame goes."""
 MAX_PIECES: Final = 512
 """Pieces in one writev; systems allow 1024 (IOV_MAX)."""
 WRITE_HIGH_WATER_BYTES: Final = 1 << 20
-"""From here on a peer that does not read makes us stop reading from whoever feeds it."""
+"""If a peer that does not read has more unsent bytes, the gateway stops reading from their source."""
 LAST_WORDS_S: Final = 10.0
 """How long a peer may take to read what was sent before a close."""
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6, "TCP_USER_TIMEOUT": 120_000}
-"""A peer whose machine is gone without a word is noticed within two minutes: of silence (seconds, seconds, probes), or
-with bytes on their way to it (milliseconds)."""
+"""A peer whose machine vanishes is noticed within two minutes: of silence (seconds, seconds, probes), or with bytes on
+their way to the peer (milliseconds)."""
 
 _receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
 _unflushed: "list[FrameStream]" = []
@@ -44,10 +43,10 @@ _reading = False
 
 
 class Passage(Protocol):
-    """Takes what follows the beginning of a large frame while it arrives, until nothing is missing or it is cut."""
+    """Takes the bytes after the beginning of a large frame while they arrive, until none is missing or it is cut."""
 
     def take(self, piece: memoryview, missing: int) -> None:
-        """The next bytes, good as those given to `frame_received`; so many come after them."""
+        """The next bytes, good as those given to `frame_received`; `missing` bytes come after them."""
 
     def cut(self, reason: str) -> None:
         """The peer is gone in the middle of the frame."""
@@ -189,7 +188,7 @@ class FrameStream(asyncio.BufferedProtocol):
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def send(self, *pieces: Buffer) -> None:
-        """Bytes for the peer, in order. Nothing happens when the connection is gone: `lost` tells."""
+        """Bytes for the peer, in order. Nothing happens when the connection is gone: `lost` was called."""
         if self._fd == -1:
             return
         self._pieces += pieces
@@ -244,7 +243,7 @@ class FrameStream(asyncio.BufferedProtocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """What the peer has not taken from us yet."""
+        """The bytes that the peer has not taken from us yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
@@ -319,26 +318,27 @@ class FrameStream(asyncio.BufferedProtocol):
         raise NotImplementedError
 
     def frame_begun(self, beginning: memoryview, missing: int) -> Passage | None:
-        """A large frame has begun to come: `beginning`, good as in `frame_received`, and so many more bytes. It is
-        handed over as a whole unless there is a passage for the rest; whoever has that has taken the beginning."""
+        """A large frame has begun to come: `beginning`, good as in `frame_received`, and `missing` more bytes.
+        The frame is handed over as a whole, unless a passage for the rest is returned. The subclass that returns a
+        passage has taken the beginning."""
         return None
 
     def frame_passed(self) -> None:
         """A passage has taken all of its frame."""
 
     def memory(self, expected: int, filled: int, before: bytearray | None) -> bytearray:
-        """For an unfinished frame that claims so many bytes, of which so many have come: for more than these.
-        `before`: what has become too small for it."""
+        """Memory for more than `filled` bytes of an unfinished frame that claims `expected` bytes. `before` is the
+        memory that has become too small."""
         return bytearray(min(expected, max(2 * filled, RECEIVE_BUFFER_BYTES)))
 
     def gathering(self, delta: int) -> None:
-        """Memory for an unfinished frame grew or shrank by so many bytes."""
+        """Memory for an unfinished frame grew or shrank by `delta` bytes."""
 
     def congestion(self, congested: bool) -> None:
-        """The peer stopped taking what we send, or goes on."""
+        """The peer stopped reading our bytes, or reads again."""
 
     def bad_frame(self, error: WireError) -> None:
-        """The peer sent what can't be a frame."""
+        """The peer sent bytes that can't be a frame."""
         self.abort(str(error))
 
     def lost(self, reason: str) -> None:
@@ -354,6 +354,6 @@ def _keep_alive(connection: socket.socket) -> None:
 
 
 def flush_all() -> None:
-    """Let everything go that was sent since the last time."""
+    """Send all pieces that were given to `send` since the last time."""
     while _unflushed:
         _unflushed.pop()._flush()

@@ -1,7 +1,7 @@
-"""Where the gateway listens, and what it tells the clients of each place: read from settings, checked, without I/O.
+"""The listeners of the gateway and their advertised addresses: read from settings, checked, without I/O.
 
-A listener has one address for everybody, or besides it a port for each virtual node (`NODE_PORTS`), or, over TLS, a
-host for each (`{node}` in its advertised host; the client says it in its hello, SNI).
+A listener has one address for everybody. Besides, it may have a port for each virtual node (`NODE_PORTS`). Over TLS it
+may instead have a host for each (`{node}` in its advertised host; the client names the host in its hello, SNI).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What the gateway counts. Labels are bounded: APIs, versions, clusters, outcomes; never topics or clients."""
+"""The metrics of the gateway. Labels are bounded: APIs, versions, clusters, outcomes; never topics or clients."""
 
 from prometheus_client import Counter, Gauge, Histogram, Info
 

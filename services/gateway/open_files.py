@@ -1,4 +1,4 @@
-"""As many connections as the system allows: the soft limit of open files is raised to the hard one at the start."""
+"""Allows as many connections as the system does: raises the soft limit of open files to the hard limit at the start."""
 
 import resource
 
@@ -7,11 +7,11 @@ import structlog
 log = structlog.get_logger(__name__)
 
 ENOUGH = 10_000
-"""Each client may need a connection of its own to several brokers; with less there is a word in the log."""
+"""Each client may need a connection of its own to several brokers; a lower limit is logged."""
 
 
 def raise_limit() -> int:
-    """The limit from now on."""
+    """Raise the limit; returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -13,25 +13,25 @@ from services.gateway.wire.scanner import WHY_NOT_COMPILED
 log = structlog.get_logger(__name__)
 
 CLOSING_S = 10.0
-"""What a stop may take beside the drain: the last words to routers and to the home cluster, and a margin."""
+"""Time that a stop may take beside the drain: the goodbye to routers, the last home cluster reports, a margin."""
 
 COLLECT_AFTER_OBJECTS = 20_000
 """Python's 700 are a few requests on their way, of which none is garbage: 8 to 17 % of the CPU was collections."""
 
 
 def stop_bound_s(settings: GatewaySettings) -> float:
-    """How long a stop may take. Who is not done then is ended."""
+    """How long a stop may take. A process that is not done by then is killed."""
     return settings.drain_timeout_s + CLOSING_S
 
 
 def warn_of_slow_walks(why: str | None = WHY_NOT_COMPILED) -> None:
-    """One line where requests are read by Python, which is right, but slower."""
+    """Logs one line if Python walks the requests, which is right, but slower."""
     if why is not None:
         log.warning("the walks over Produce and Fetch run as Python: build where a C compiler is", reason=why)
 
 
 async def serve(gateway: Gateway, lifecycle: Lifecycle) -> None:
-    """Until it is told to stop."""
+    """Serve until the lifecycle stops."""
     metrics.walks.info({"run": "compiled" if WHY_NOT_COMPILED is None else "python"})
     try:
         await gateway.start()

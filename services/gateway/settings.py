@@ -163,12 +163,12 @@ class GatewaySettings(TrafficSettings, ServiceSettings, service="gateway"):
 
     @property
     def listeners(self) -> list[Listener]:
-        """Where to listen, and what the clients there are told."""
+        """The listeners, with the addresses that their clients get."""
         return listeners(self.listen, self.advertised, self.node_ports)
 
     @property
     def tls(self) -> TlsFiles | None:
-        """What TLS listeners need."""
+        """The files that TLS listeners need."""
         if self.tls_certificate is None or self.tls_key is None:
             return None
         password = self.tls_key_password.get_secret_value()
@@ -180,7 +180,7 @@ class GatewaySettings(TrafficSettings, ServiceSettings, service="gateway"):
 
     @property
     def telemetry(self) -> Telemetry:
-        """What clients are asked for, with room for what they tell."""
+        """The metrics that clients are asked for, with room for their answers."""
         prefixes = ALL_METRICS if "*" in self.telemetry_metrics else self.telemetry_metrics
         wanted = Subscription(prefixes, self.telemetry_interval_s, self.telemetry_max_kib * KIB)
         return Telemetry(wanted, self.telemetry_clients)

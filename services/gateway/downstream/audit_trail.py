@@ -1,11 +1,11 @@
-"""Audit records on their way to the home cluster: bounded, lossy, and in nobody's way.
+"""Audit records on their way to the home cluster: bounded, lossy, and without blocking requests.
 
 Theory of operation
-1. `take` has copies of batches whose outcome is known. They are opened where records of old clients are converted, by
-   another process; what comes of them goes to a thread, which gives it to Kafka's client.
+1. `take` gets copies of batches whose outcome is known. The processes that convert records of old clients open the
+   batches. A thread gives the resulting audit records to Kafka's client.
 2. Each step has its bound: bytes of batches that are not opened yet, records that wait for the thread, records in the
-   client. What finds no room, or does not reach the home cluster within `DELIVERY_S`, is lost, and counted.
-3. At the end what is there has `END_S` to arrive.
+   client. A record that finds no room, or does not reach the home cluster within `DELIVERY_S`, is lost and counted.
+3. At the end, the records that are still on their way have `END_S` to arrive.
 """
 
 import asyncio
@@ -56,26 +56,26 @@ log = structlog.get_logger(__name__)
 
 
 class AuditTrail:
-    """Of one gateway."""
+    """The audit trail of one gateway."""
 
     def __init__(
         self, topics: Iterable[str], home: HomeCluster, topic: str, service_id: str, conversions: Conversions
     ) -> None:
-        """`topics` are audited; `topic` is where it is written to."""
+        """`topics` are audited; the audit records are written to `topic`."""
         self.clients = ClientAudit(AuditedTopics(topics), self.take)
         self._service_id = service_id
         self._conversions = conversions
         self._writer = AuditWriter(home, topic, service_id)
         self._unopened_bytes = 0
         self._unopened = 0
-        """Requests."""
+        """The requests that these bytes belong to."""
         metrics.unopened_audit_bytes.set_function(lambda: self._unopened_bytes)
 
     def start(self) -> None:
         self._writer.start()
 
     def take(self, found: list[AuditedBatch]) -> None:
-        """Has them opened and written, or loses them."""
+        """Has the batches opened and their audit records written, or loses and counts them."""
         size = sum(len(batch.data) for batch in found)
         if self._unopened_bytes + size > MOST_UNOPENED_BYTES:
             metrics.lost_audit_records.inc(sum(batch.records for batch in found))
@@ -95,7 +95,7 @@ class AuditTrail:
         self._writer.write(events.written)
 
     async def stop(self) -> None:
-        """Before the conversions are."""
+        """Called before the conversions are stopped."""
         with suppress(TimeoutError):
             async with asyncio.timeout(END_S):
                 while self._unopened:
@@ -104,7 +104,7 @@ class AuditTrail:
 
 
 class AuditWriter:
-    """The thread that writes."""
+    """The thread that writes the audit records."""
 
     def __init__(self, home: HomeCluster, topic: str, service_id: str) -> None:
         self._home = home
@@ -120,7 +120,7 @@ class AuditWriter:
         self._thread.start()
 
     def write(self, events: Events) -> None:
-        """From any thread, at once."""
+        """May be called from any thread; returns at once."""
         try:
             self._waiting.put_nowait(events)
         except Full:
@@ -167,7 +167,7 @@ class AuditWriter:
         return self._producer
 
     def _reported(self, error: KafkaError | None, _: Message) -> None:
-        """Of failures alone."""
+        """Counts and logs failures alone."""
         if error is not None:
             self._lost(error.str())
 
@@ -176,7 +176,7 @@ class AuditWriter:
         self._complain(why)
 
     def _complain(self, why: str) -> None:
-        """Once for each thing that is the matter."""
+        """Logs each reason once."""
         if why != self._problem:
             log.warning("audit records can't be written", topic=self._topic.name, reason=why)
         self._problem = why

@@ -1,4 +1,4 @@
-"""How many bytes of requests the process holds at once, and who waits until there are fewer."""
+"""Counts the bytes of requests that the process holds, and the connections that wait until there are fewer."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from services.gateway import metrics
 
 
 class ByteBudget:
-    """Connections add what they hold; over the limit they stop reading, and go on below three quarters of it."""
+    """Connections add the bytes that they hold. Over the limit they stop reading; below three quarters they go on."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes

@@ -4,12 +4,12 @@ Theory of operation
 1. Each request gets a slot at its arrival. Slots are answered in any order and leave in theirs (`Slots`).
 2. When a request may start is its handler's `Order`: Produce as soon as the Produce before it has sent its calls, the
    others one after the other, as on a broker. While a topic moves, Produce of that topic waits or is refused (`Hold`).
-3. What it may not hold is not read (`Reading`). Requests that came before wait too while the client does not take its
-   answers: a Fetch is small, what it brings is not.
-4. A client that goes away takes its waiting requests along, all but Produce: that is carried through as a broker does
-   it. Without acks a client closes as soon as all is sent.
-5. A large Produce that may go straight on does so while it comes (`Onward`), and large answers leave while they do
-   (`PassingAnswer`).
+3. The gateway does not read requests beyond the bounds (`Reading`). While the client does not read its answers, its
+   earlier requests wait too: a Fetch request is small, but its answer is not.
+4. If a client disconnects, its waiting requests are dropped, except Produce: the gateway carries a Produce through, as
+   a broker does. A client that produces without acks disconnects as soon as it has sent everything.
+5. A large Produce that may skip its plan leaves for the broker while it still arrives (`Onward`). A large answer
+   leaves for the client while it still arrives (`PassingAnswer`).
 """
 
 import asyncio
@@ -131,7 +131,7 @@ class ClientConnection(FrameStream):
         self._held = False
         self._pumping = False
         self._untaken: Share | None = None
-        """What the client has left lying of its answers, in the room of gathered ones."""
+        """The part of its answers that the client has not read, as counted in the room of gathered answers."""
 
     @property
     def unanswered(self) -> int:

@@ -1,4 +1,4 @@
-"""Who is connected to this gateway and what they use, as control is told."""
+"""The report to control: the clients of this gateway and the topics, groups and transactional ids that they use."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from services.gateway.requests.uses import GROUPS_REMEMBERED, IDS_REMEMBERED, TO
 
 MAX_CLIENTS = 1000
 MAX_NAMES = 20_000
-"""Names of topics, groups and transactional ids in one report; of more, those of the first clients are told."""
+"""Most names of topics, groups and transactional ids in one report. Names of the last clients are left out."""
 
 
 @dataclass(slots=True)
 class _Kind:
-    """Connections that operators need not tell apart."""
+    """The kind of a connection: operators need not tell connections of one kind apart."""
 
     connections: int = 0
     topics: set[str] = field(default_factory=set)

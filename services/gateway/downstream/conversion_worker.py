@@ -1,6 +1,6 @@
-"""The other process of `conversions`: reads a function and its arguments, writes what comes out, until its input ends.
+"""The other process of `conversions`: reads a function and its arguments, writes the result, until its input ends.
 
-Both ways a message is its length (8 bytes) and a pickle; the only peer is the gateway that started it.
+Both ways a message is its length (8 bytes) and a pickle. The only peer is the gateway that started this process.
 """
 
 import os
@@ -16,7 +16,7 @@ LENGTH = Packing(">q")
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all of a terminal; it is the gateway that ends us
     source, target = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whoever prints must not do so into an answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # printed text must not get into an answer
     while (request := _read(source)) is not None:
         answer = _answer(request)
         target.write(LENGTH.pack(len(answer)))
@@ -25,11 +25,11 @@ def main() -> None:
 
 
 def _answer(request: bytes) -> bytes:
-    """Pickle of (True, result) or (False, what went wrong)."""
+    """Pickle of (True, result) or (False, error)."""
     try:
         function, arguments = pickle.loads(request)
         return pickle.dumps((True, function(*arguments)), pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # noqa: BLE001  # the gateway logs it; the next piece of work has nothing to do with it
+    except Exception as error:  # noqa: BLE001  # the gateway logs it; it does not affect the next piece of work
         return pickle.dumps((False, f"{type(error).__name__}: {error}"), pickle.HIGHEST_PROTOCOL)
 
 

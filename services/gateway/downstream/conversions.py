@@ -2,14 +2,15 @@
 
 Theory of operation
 1. Records of old clients are converted one by one, in Python: 3 to 5 us each. While a thread does that, the event loop
-   gets the interpreter lock back after 5 ms, each time it wants it. Measured on two busy cores, an echo over the loop
-   beside two converters (`tests/bench/test_conversions.py`): with threads 2,300 to 7,000 round trips a second, p99 5 to
-   8 ms; with processes 18,000 to 33,000, p99 0.2 to 0.9 ms; with nobody 60,000. Hence processes. The way there and back
-   takes 0.1 to 0.3 ms, of which the loop works 0.03 ms, or 0.14 ms if 100 KB go along.
-2. A worker is started when there is work and nobody to do it, up to the number of the settings, and stays. A gateway
+   gets the interpreter lock back after 5 ms, each time it wants it. `tests/bench/test_conversions.py` measured an echo
+   over the loop beside two converters, on two busy cores. With threads there were 2,300 to 7,000 round trips a second
+   (p99 5 to 8 ms). With processes there were 18,000 to 33,000 (p99 0.2 to 0.9 ms), without converters 60,000. Hence
+   the gateway uses processes. The way to a process and back takes 0.1 to 0.3 ms. The loop works 0.03 ms of this time,
+   or 0.14 ms if 100 KB go along.
+2. A worker is started when there is work and no worker is free, up to the number of the settings, and stays. A gateway
    without old clients has none.
-3. Work waits in one queue, first come, first served. What waits is a request of some connection and its bytes are
-   counted there, so the queue is bounded by the bounds of requests; beyond `MOST_WAITING` it refuses.
+3. Work waits in one queue, first come, first served. Each piece of work belongs to a request, whose
+   bytes its connection counts; so the bounds of requests bound the queue. Beyond `MOST_WAITING` the queue refuses work.
 4. Every piece of work ends within `CONVERSION_S`, waiting included, with a result or `NotConverted`. A worker that
    takes longer, or dies (of a bomb, of the system's memory), is killed and replaced; other work does not notice.
 """
@@ -36,7 +37,7 @@ CONVERSION_S = 30.0
 """Clients wait as long by default. The longest request takes a worker a second, or five if its records are tiny."""
 MOST_WAITING = 10_000
 PIPE_BYTES = 1024 * 1024
-"""Read from a worker at once."""
+"""Most bytes read from a worker at once."""
 END_S = 5.0
 
 Done = Callable[[Any], None]
@@ -50,7 +51,7 @@ class _Work:
 
 
 class Conversions:
-    """`submit`, and `stop` in the end."""
+    """The queue of conversions and their processes: `submit`, and `stop` in the end."""
 
     def __init__(self, workers: int = 2) -> None:
         self._most_workers = workers
@@ -73,14 +74,14 @@ class Conversions:
             worker.add_done_callback(self._workers.discard)
 
     async def stop(self) -> None:
-        """What is not done by now stays undone: nobody waits for it any more."""
+        """Drops the work that is not done by now: nobody waits for its result any more."""
         workers = list(self._workers)
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
 
     async def _work(self) -> None:
-        """One worker, whatever process does its work now."""
+        """Run one worker, over all its processes."""
         process: Process | None = None
         try:
             while True:
@@ -97,7 +98,7 @@ class Conversions:
                     async with asyncio.timeout_at(work.began + CONVERSION_S):
                         process = process or await _started()
                         result = await _run(process, work.convert)
-                except Exception as error:  # noqa: BLE001  # who waits for this work must hear of it, whatever it was
+                except Exception as error:  # noqa: BLE001  # the caller must get every failure
                     result = NotConverted(_reason(process, error))
                     await _ended(process)
                     process = None
@@ -153,5 +154,5 @@ async def _ended(process: Process | None) -> None:
     try:
         async with asyncio.timeout(END_S):
             await process.wait()
-    except TimeoutError:  # who waits for the work must not wait for the end of its process
+    except TimeoutError:  # the caller of the work must not wait for the end of its process
         log.error("a process for conversions was killed and does not end", process_id=process.pid)

@@ -1,12 +1,12 @@
-"""How this gateway hears of routing tables: a watch on a router, orders carried out and answered one by one.
+"""How this gateway gets routing tables: it watches a router, and carries out and answers its orders one by one.
 
 Theory of operation
-1. One router is watched; when its stream ends, the next one that can be reached (`routers`), after a pause that is
-   short and grows while none has anything to tell. Meanwhile the last table stays in force, and it is never exchanged
-   for an older one. Of several routers one that tells nothing for long (it still reads the log, it is behind) is left
-   for the next.
-2. `apply` puts a table in force and keeps it on disk, then ACKs APPLIED. A table that can't be served (a rule we do not
-   understand, a cluster whose security we lack) is NACKed with the reason, and the gateway goes on as it is.
+1. The gateway watches one router. When the stream of this router ends, the gateway watches the next router that it can
+   reach (`routers`). The pause before that is short, and grows while no router sends anything. Meanwhile the last table
+   stays in force; an older table never replaces it. If there are several routers, the gateway leaves a router that
+   sends nothing for long (it still reads the log, it is behind) for the next one.
+2. `apply` puts a table in force and keeps it on disk, then ACKs APPLIED. If the gateway can't serve the table (it does
+   not understand a rule, or lacks the security of a cluster), it NACKs with the reason and keeps its present table.
 3. `hold` holds the topics that move, waits until what was on its way is answered, keeps the table to come on disk, then
    ACKs HELD. `switch` runs the table of the hold and releases; `release` releases under the table before.
    The barrier: a gateway that has said HELD writes the moving topics to neither cluster until the log says how the move
@@ -15,11 +15,12 @@ Theory of operation
    nor a restart ends this state: `Hello` names the revision, and the next router tells how the move has ended. A table
    that rests on the revision ends the state too. Any other table is put in force, and the hold stays.
    A gateway that has not said HELD when `hold_ms` are over releases under the table before: control can't count on it.
-4. A table that moves topics and was not held until all was answered (the gateway was cut off, or came late) is held
-   here on its own before it is put in force, for `DRAIN_S` at most or until the next order.
-5. Who is connected is reported every few seconds while it changes.
-6. At a stop in order the last word is goodbye, said when no client is served any more: without it nobody could tell
-   this gateway from one that is cut off and serves on, and changes that move topics would wait for it.
+4. The gateway may get a table that moves topics without a complete hold before it (the gateway was cut off, or came
+   late). It then holds these topics by itself before it puts the table in force, for `DRAIN_S` at most or until the
+   next order.
+5. The gateway reports its clients every few seconds while they change.
+6. At an orderly stop the gateway sends a goodbye when it serves no client any more. Without the goodbye, control could
+   not tell this gateway from a gateway that is cut off and serves on. Changes that move topics would then wait for it.
 """
 
 import asyncio
@@ -48,15 +49,15 @@ from services.gateway.upstream import security
 log = structlog.get_logger(__name__)
 
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0
-"""Between two watches; somewhere between half of it and all, for gateways that lose a router lose it together."""
+"""The pause between two watches. It is drawn from half of this to all of it: gateways lose a router all at once."""
 FIRST_PATIENCE_S, MAX_PATIENCE_S = 3.0, 60.0
-"""How long a router may have nothing to tell where there are others. It grows while none has."""
+"""How long a router may send nothing if there are others. The time grows while no router sends anything."""
 CLIENTS_EVERY_S = 3.0
 TRIAL_EVERY_S = 1.0
-"""While a table is tried: how requests end decides whether it goes on."""
+"""The interval of reports while a table is tried: the outcomes of requests decide whether the trial goes on."""
 MAX_QUEUED_ANSWERS = 1000
 GOODBYE_S = 2.0
-"""For the last word; a router that does not take it in time will do without."""
+"""Time for the goodbye; a router that does not take it in time gets none."""
 DRAIN_S = 5.0
 """As long as control lets a hold last by default."""
 
@@ -74,9 +75,9 @@ class Discovery:
         connections: Iterable[ClientConnection],
     ) -> None:
         self.first_table = asyncio.Event()
-        """Set when a router has told a table."""
+        """Set when a router has sent a table."""
         self.looked = asyncio.Event()
-        """Set when a router has told a table, or none can be reached."""
+        """Set when a router has sent a table, or no router can be reached."""
         self._name = name
         self._address = address
         self._routers = Routers(routers)
@@ -84,22 +85,22 @@ class Discovery:
         self._mesh = mesh
         self._connections = connections
         self._answers: asyncio.Queue[discovery.WatchRequest | None] = asyncio.Queue(MAX_QUEUED_ANSWERS)
-        """None ends what is said to a router: gRPC would wait for more when the router is gone."""
+        """None ends the answers to a router: otherwise gRPC would wait for more when the router is gone."""
         self._holding: asyncio.Task[None] | None = None
         self._pending: RoutingTable | None = None
         self._held_revision = 0
-        """The move that this gateway has said HELD for, while nobody has told how it ended; 0: none."""
+        """The move that this gateway has said HELD for, until a router reports how the move ended; 0: none."""
         self._arriving: RoutingTable | None = None
-        """To be put in force when the old clusters have answered."""
+        """The table to be put in force when the old clusters have answered."""
         self._expiry: asyncio.TimerHandle | None = None
         self._complaint = ""
-        """What was last said of routers that can't be reached: once is enough."""
+        """The last log line about routers that can't be reached: the same line is not repeated."""
         self._watching = False
         self._leaving = False
         self._left = asyncio.Event()
 
     def follow_no_more(self) -> None:
-        """From now on orders are not carried out: the gateway closes."""
+        """Carry out no more orders: the gateway closes."""
         self._leaving = True
         if self._pending is not None and self._mesh.hold is not None:
             self._hold_ran_out("the gateway stops")
@@ -113,7 +114,7 @@ class Discovery:
             log.warning("records for moving topics are refused until a router tells how the move ended", **self._move())
 
     async def say_goodbye(self) -> None:
-        """To the router, if there is one; the watch ends with it."""
+        """Send the goodbye to the router, if there is one; the watch ends with it."""
         if not self._watching:
             return
         self._left.clear()
@@ -136,7 +137,7 @@ class Discovery:
             pause, patience = min(MAX_PAUSE_S, 2 * pause), min(MAX_PATIENCE_S, 1.5 * patience)
 
     async def _watch(self, patience_s: float | None) -> bool:
-        """One stream, until it ends. Whether the router told anything."""
+        """Watch one stream until it ends. Returns whether the router sent anything."""
         self._arrive()
         self._stop_telling()  # a router takes no answers to what another one has ordered
         self._answers = asyncio.Queue(MAX_QUEUED_ANSWERS)
@@ -164,11 +165,11 @@ class Discovery:
             log.warning("router has nothing to tell; trying the next one", router=address, s=patience_s)
         except grpc.aio.AioRpcError as error:
             log.warning("router left", router=address, code=error.code().name, details=error.details())
-        except Exception:  # a fault of ours must not end the watch for good
+        except Exception:  # a fault of the gateway must not end the watch for good
             log.exception("an order could not be carried out", router=address)
         finally:
             self._watching = False
-            self._mesh.tables.try_out(None)  # nobody would end it; the next router lets it be tried again
+            self._mesh.tables.try_out(None)  # otherwise the trial would never end; the next router starts it again
             self._left.set()
             self.looked.set()
             metrics.discovery_connected.set(0)
@@ -222,7 +223,7 @@ class Discovery:
         return table
 
     def _is_older(self, revision: int) -> bool:
-        """Than the table in force. Such an order is refused."""
+        """Whether the revision is older than the table in force. Such an order is refused."""
         is_older = revision < self._mesh.table.revision
         if is_older:
             self._refuse(revision, f"revision {self._mesh.table.revision} runs here already")
@@ -245,7 +246,7 @@ class Discovery:
             self._run(table)
 
     def _run(self, table: RoutingTable) -> None:
-        """Put a table in force when what moves by it is answered."""
+        """Put a table in force when the requests to the topics that it moves are answered."""
         self._stop_waiting()
         self._pending, self._arriving = None, table
         hold = self._mesh.hold

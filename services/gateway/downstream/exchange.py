@@ -1,7 +1,7 @@
 """Carries out one plan: takes its commands, gives it their results, and ends with its answer.
 
 An exchange runs on callbacks, without tasks: most requests need one upstream call, and their plan is resumed in the
-very read that brought the answer. Bytes that the plan may look at later are copied out of the receive buffer here.
+very read that brought the answer. Bytes that the plan may read later are copied out of the receive buffer here.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ OnEnd = Callable[["Exchange", Answer], None]
 
 
 class Exchange:
-    """One request's plan on its way. `on_asked` tells once that its first calls have been sent, or that it ended."""
+    """One request's plan on its way. `on_asked` is called once, when its first calls have been sent or it has ended."""
 
     __slots__ = (
         "_clusters",

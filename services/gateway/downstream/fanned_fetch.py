@@ -1,8 +1,9 @@
 """Fetches that go straight on to several brokers, or in a broker's session: see `requests.records.fetch_fan`.
 
-A `FannedFetch` stands for such a poll among the slots of its client's connection, a `_Question` for what a broker is
-asked, among what that broker's connection has sent. What a broker has not said when the poll is answered is left behind
-in the client's lanes, as plans do; whoever asks that broker next takes it up.
+A `FannedFetch` stands for such a poll among the slots of its client's connection. A `_Question` stands for the request
+to one broker, among the requests that this broker's connection has sent. If a broker has not answered when the poll is
+answered, its question stays in the client's lanes, as with plans. The next poll to this broker continues with the
+question.
 """
 
 import asyncio
@@ -59,27 +60,27 @@ class Client(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """To one broker."""
+    """The way to one broker."""
 
     connection: BrokerConnection
     place: tuple[int, Broker, Lane]
-    """Where its answers are left behind."""
+    """The key under which its answers are left behind."""
     calls: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look at a road has found; it counts as long as tables and clusters are these."""
+    """The result of checking a road. The result is valid as long as tables and clusters are these."""
 
     edition: int
-    """Of the tables."""
+    """The edition of the tables."""
     known: Mapping[str, ClusterKnowledge]
-    """All clusters."""
+    """The knowledge of all clusters."""
     ways: Mapping[Part, Way]
 
 
 class _Question:
-    """What a broker is asked, until it answers: longer than the poll that has asked, maybe."""
+    """A request to one broker, until the broker answers. It may outlast the poll that sent it."""
 
     __slots__ = ("_lanes", "_left", "_place", "_version", "correlation_id", "deadline")
     api_key = ApiKey.FETCH
@@ -114,7 +115,7 @@ class _Question:
 
 
 def _kept(outcome: Outcome) -> Outcome:
-    """The same, not in a receive buffer."""
+    """The same outcome, copied out of the receive buffer."""
     if not isinstance(outcome, RawResponse):
         return outcome
     return replace(outcome, frame=memoryview(bytearray(outcome.frame)))
@@ -151,11 +152,11 @@ class FannedFetch:
         """The correlation id that the client waits for."""
         self.arrived = arrived
         self.began = 0.0
-        """By the clock of traffic."""
+        """The start by the clock of traffic."""
         self.ended = False
-        """Nothing that comes now is for this poll; its plan may still go on."""
+        """Whether the poll has ended: it takes no more answers. Its plan may still go on."""
         self.exchange: Exchange | None = None
-        """Of its plan, if it has come to need one."""
+        """The exchange of its plan, if the poll needs one."""
         self.done = False
         self.answer: list[Buffer] | None = None
         self.close: str | None = None
@@ -166,11 +167,11 @@ class FannedFetch:
 
     @property
     def is_over_at(self) -> float:
-        """The client gets what has come by then."""
+        """The time at which the client gets the answers that have come."""
         return self.arrived + self.poll.asking.limits.wait_s + GRACE_S
 
     def go_on(self) -> None:
-        """It stands among its client's slots: ask."""
+        """Ask the brokers, now that the poll stands among its client's slots."""
         self._way.ask_all(self)
 
     def abandon(self) -> None:
@@ -183,7 +184,7 @@ class FannedFetch:
 
 
 class FanWay:
-    """Of one client connection."""
+    """The polls of one client connection that go to several brokers."""
 
     __slots__ = ("_client", "_current", "_follower", "_lanes", "_loop", "_mesh", "_session", "_timer", "_timer_at")
 
@@ -195,13 +196,13 @@ class FanWay:
         self._lanes = lanes
         self._loop = asyncio.get_running_loop()
         self._current: FannedFetch | None = None
-        """That waits for several brokers, or for what an earlier poll has asked."""
+        """The poll that waits for several brokers, or for a question of an earlier poll."""
         self._timer: asyncio.TimerHandle | None = None
-        """One for all polls: it looks at the one that is there when it fires."""
+        """One timer for all polls: when it fires, it checks the current poll."""
         self._timer_at = 0.0
 
     def begun(self, frame: memoryview, fan: FetchFan, now: float) -> FannedFetch | None:
-        """The poll, if it may go straight on: `go_on` sends it on its way. None: its plan has to look at it."""
+        """The poll, if it may skip its plan: `go_on` then sends it to the brokers. None: the poll needs its plan."""
         mesh = self._mesh
         look: Look | None = fan.look
         if look is None or look.edition != mesh.tables.edition or look.known is not mesh.clusters.known:
@@ -228,12 +229,12 @@ class FanWay:
         return fetch
 
     def _look(self, fan: FetchFan) -> Look | None:
-        """Whether the road is one by what is in force now, and where it leads."""
+        """The ways of the road, if the tables and clusters in force still allow this road; else None."""
         clusters, tables = self._mesh.clusters, self._mesh.tables
         if (
             self._follower.view(fan.client_id).table is not fan.table
             or fan.version not in clusters.served.get(ApiKey.FETCH, ())
-            or tables.trial is not None  # while a table is tried, every answer is looked at
+            or tables.trial is not None  # while a table is tried, every answer is decoded
         ):
             return None
         ways: dict[Part, Way] = {}
@@ -255,7 +256,7 @@ class FanWay:
 
     def ask_all(self, fetch: FannedFetch) -> None:
         questions, waiting = fetch.poll.questions, self._lanes.left_behind
-        # held on to from here: to ask the others drops what has waited for long
+        # kept from here on: asking the other brokers drops answers that have waited for long
         left = [(each, waiting[fetch.ways[each.part].place]) for each in questions if each.taken_up]
         for question in questions:
             if not question.taken_up and not fetch.ended:
@@ -279,7 +280,7 @@ class FanWay:
         way.connection.pass_on_written(ApiKey.FETCH, version, request, _Question(lanes, way, left, version, deadline))
 
     def _take_up(self, fetch: FannedFetch, question: FanQuestion, left: LeftBehind) -> None:
-        """What an earlier poll has asked."""
+        """Continue with a question that an earlier poll has asked."""
         left.taker = partial(self._came, fetch, question)
         outcome = left.outcome
         if outcome is not None:
@@ -332,7 +333,7 @@ class FanWay:
                     self._doubt(fetch)
 
     def _answer(self, fetch: FannedFetch) -> None:
-        """With what has come."""
+        """Answer the poll with the answers that have come."""
         self._end(fetch)
         answer = fetch.poll.answer()
         traffic = self._mesh.memory.traffic
@@ -341,7 +342,7 @@ class FanWay:
         self._client.straight_fetch_ended(fetch, answer)
 
     def _end(self, fetch: FannedFetch) -> None:
-        """What has not come is left behind."""
+        """End the poll, and leave behind its questions without an answer."""
         fetch.ended = True
         self._current = None
         waiting = self._lanes.left_behind
@@ -352,8 +353,8 @@ class FanWay:
                     left.taker = None
 
     def _doubt(self, fetch: FannedFetch) -> None:
-        """A plan says what the client hears, by the table that the request started with. What has come is left behind
-        for it, too."""
+        """Let a plan decide the client's answer, by the table that the request started with. The answers that have come
+        are left behind for the plan, too."""
         self._end(fetch)
         waiting = self._lanes.left_behind
         for question in fetch.poll.questions:

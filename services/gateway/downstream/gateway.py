@@ -39,8 +39,8 @@ FIRST_VISIT_S = 5.0
 """How long readiness waits until each cluster was tried once."""
 
 FIRST_WORD_S = 3.0
-"""How long a gateway with a table on disk waits for a router's: topics may have moved since it stopped. A gateway that
-has no router serves under the table on disk.
+"""How long a gateway with a table on disk waits for a router's table: topics may have moved since the gateway stopped.
+A gateway that has no router serves under the table on disk.
 """
 
 
@@ -54,7 +54,7 @@ class Gateway:
         door: socket.socket | None = None,
         siblings: Siblings | None = None,
     ) -> None:
-        """`door`: where clients come from, if another process listens; `siblings`: the other workers then."""
+        """If another process listens, clients come from `door`, and `siblings` are the other workers."""
         self._settings = settings
         self._lifecycle = lifecycle
         self._door = door
@@ -79,12 +79,12 @@ class Gateway:
         self._exposed = TelemetryCollector(telemetry)
         self.connections: set[ClientConnection] = set()
         self.handed: Handed | None = None
-        """Where clients come in, if another process listens."""
+        """The reception of clients, if another process listens."""
         self._listening: list[Listening | Handed] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._discovery: Discovery | None = None
         self.port = 0
-        """Of the first listener."""
+        """The port of the first listener."""
 
     async def start(self) -> None:
         """Ready when there is a table, from disk or from a router, and every cluster was tried once."""
@@ -141,12 +141,12 @@ class Gateway:
         self._lifecycle.ready()
 
     def _met(self, introduction: Introduction) -> ClientConnection:
-        """A link of another worker, for a client that it has."""
+        """The connection for a link of another worker, which has the client's own connection."""
         advertised = self._settings.listeners[0].advertised
         return ClientConnection(self.mesh, self.connections, advertised, introduction=introduction)
 
     async def stop(self) -> None:
-        """No new clients; what has begun is answered, within the bound; then everything is closed."""
+        """Take no new clients, answer the requests that have begun, within the bound, then close everything."""
         with suppress(KeyError):  # the start may have failed before
             REGISTRY.unregister(self._exposed)
         for listening in self._listening:
@@ -178,10 +178,10 @@ class Gateway:
 
 
 def _audit_trail(settings: GatewaySettings, conversions: Conversions) -> "AuditTrail | None":
-    """Of what clients write to the topics that the settings name; None for none."""
+    """The audit trail of the topics that the settings name; None if they name no topic."""
     if not settings.audit_topics:
         return None
-    from mesh.home_cluster import HomeCluster  # with Kafka's client: only for those who need it
+    from mesh.home_cluster import HomeCluster  # it imports Kafka's client, which only auditing needs
     from services.gateway.downstream.audit_trail import AuditTrail
 
     home = HomeCluster(settings.home_bootstrap_servers, settings.home_properties)
@@ -189,7 +189,7 @@ def _audit_trail(settings: GatewaySettings, conversions: Conversions) -> "AuditT
 
 
 async def _either(*events: asyncio.Event) -> None:
-    """Until one of them is set."""
+    """Wait until one of the events is set."""
     waiting = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Clients whom another process lets in: it accepts their connections, and hands them over through a socket, `door`."""
+"""Clients that another process accepts: it hands their connections over through a socket, the `door`."""
 
 import asyncio
 import socket
@@ -11,20 +11,20 @@ import structlog
 from services.gateway.downstream.listening import NewClient, Place
 
 TAKEN_AT_ONCE: Final = 64
-"""Before others have their turn."""
+"""Clients taken in one turn of the event loop, before other work goes on."""
 _INDEX: Final = Packing(">H")
-"""Comes with each connection: at which of all places the client has knocked."""
+"""The index of the place where the client came in; each connection comes with it."""
 
 log = structlog.get_logger(__name__)
 
 
 def hand_over(door: socket.socket, place: int, client: socket.socket) -> None:
-    """To the other end of the door. BlockingIOError: nobody takes what is there; OSError: nobody is there."""
+    """Hand a client to the other end of the door. BlockingIOError: the door is full; OSError: its process has ended."""
     socket.send_fds(door, [_INDEX.pack(place)], [client.fileno()])
 
 
 class Handed:
-    """The end of the door where clients are met. `serve` lets them in."""
+    """The end of the door where clients arrive. `serve` lets them in."""
 
     def __init__(self, door: socket.socket, places: Sequence[Place]) -> None:
         """`places` are those of the other end."""
@@ -45,7 +45,7 @@ class Handed:
         asyncio.get_running_loop().add_reader(self._door.fileno(), self._take, new_client)
 
     def close(self) -> None:
-        """No new clients. Those who are at the door are sent away by it."""
+        """Take no new clients. The clients in the door are disconnected."""
         if self._door.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self._door.fileno())
             self._door.close()
@@ -60,7 +60,7 @@ class Handed:
                 return
             except OSError:
                 index, descriptors = b"", []
-            if not index:  # the other process is gone; what is to be done then is for others to say
+            if not index:  # the other process is gone; the line to it decides what happens then
                 asyncio.get_running_loop().remove_reader(self._door.fileno())
                 return
             self.taken += 1
@@ -82,7 +82,7 @@ class Handed:
                 ssl=place.context,
                 ssl_handshake_timeout=place.handshake_timeout_s,
             )
-        except OSError:  # it has left, or the handshake came to nothing; who listens by himself says nothing either
+        except OSError:  # the client has left, or its handshake failed; a listening gateway logs nothing either
             client.close()
         except BaseException:
             client.close()

@@ -1,12 +1,12 @@
 """Holding Produce of topics that are about to move.
 
-A move must not lose or reorder records: all that the old cluster has been sent must be answered before anything goes to
-the new one. So while a hold lasts, Produce requests that name a moving topic wait unstarted; it is *complete* when
-those that had started before are answered. Then the table is switched (or the move given up) and the hold released:
-the waiting requests start under whatever table is in force.
+A move must not lose or reorder records: the old cluster must answer all its requests before any request goes to the
+new cluster. So while a hold lasts, Produce requests that name a moving topic wait unstarted. The hold is *complete*
+when all such requests that started before the hold are answered. Then the table is switched (or the move given up) and
+the hold released: the waiting requests start under the table in force.
 
 A hold whose gateway has said HELD does not end by itself, for control may have decided to switch. When the hold's time
-is over, requests wait no longer. They are refused with an error that clients retry, until a router tells how the move
+is over, requests wait no longer. They are refused with an error that clients retry, until a router reports how the move
 has ended (`refuse`).
 
 A large request may be on its way to the old cluster while it still comes from its client (`Onward`). Such a client gets
@@ -27,17 +27,17 @@ PATIENCE_S: Final = 0.15
 """A hold should take a quarter of a second at most (p99)."""
 
 NameOf = Callable[[bytes, RoutingTable], str | None]
-"""The name of the topic with this id, if it is known to clients who see this table."""
+"""The name of the topic with this id, if clients that see this table know the topic."""
 
 
 class Started(NamedTuple):
-    """A Produce, and who sent it."""
+    """A Produce, and the client that sent it."""
 
     what: Request | tuple[str, ...]
     """The request, or the topics that it names."""
     client: ClientIdentity
     break_off: Callable[[], None] | None = None
-    """Gives up what has not come as a whole yet; nothing happens if it has."""
+    """Gives up a request that has not come as a whole yet; does nothing if it has."""
 
 
 class Hold:
@@ -57,7 +57,7 @@ class Hold:
         """Requests that name a moving topic are refused, and do not wait."""
 
     def concerns(self, request: Request, client: ClientIdentity) -> bool:
-        """Whether a Produce names a topic that moves for this client. One that can't be read is nobody's to hold."""
+        """Whether a Produce names a topic that moves for this client. A request that can't be read is not held."""
         try:
             scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
         except WireError:
@@ -125,6 +125,6 @@ class Hold:
 
 
 def _moves(topic: str, before: RoutingTable, after: RoutingTable) -> bool:
-    """To another cluster, or to a later visit of the same one: a table may pass over revisions."""
+    """Whether the topic moves to another cluster, or to a later visit of the same one: a table may skip revisions."""
     here, there = before.route(topic), after.route(topic)
     return (here and here.stay) != (there and there.stay)

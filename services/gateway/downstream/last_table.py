@@ -1,6 +1,6 @@
-"""The last routing table on disk: what a gateway runs from when it starts and nobody can tell it the present one.
+"""The last routing table on disk: a gateway starts with this table if no router can send the present one.
 
-The file is the protobuf JSON of `mesh.v1.RoutingTable`. Without routers it is also how a gateway is told its rules.
+The file is the protobuf JSON of `mesh.v1.RoutingTable`. Without routers it is also the only source of the rules.
 
 Before a gateway says HELD, it keeps the table to come in a file of its own (protobuf). A gateway that starts again
 before it knows how the move has ended finds this file, and writes the moving topics nowhere. An operator may remove the
@@ -102,7 +102,7 @@ def _locked(state_dir: Path) -> Iterator[None]:
 
 
 def _revision(path: Path) -> int:
-    """Of the table on disk; -1 for none. It is not parsed, for that takes long with thousands of rules."""
+    """The revision of the table on disk; -1 for none. Parsing the table would take long with thousands of rules."""
     try:
         found = _REVISION.search(path.read_bytes())
     except FileNotFoundError:
@@ -112,7 +112,7 @@ def _revision(path: Path) -> int:
 
 class TableKeeper:
     """Keeps each table on disk beside the event loop: with thousands of rules the file takes longer to write than a
-    client should wait. One at a time; of tables that come meanwhile, the last one.
+    client should wait. It writes one table at a time; of the tables that come meanwhile, only the last one.
     """
 
     def __init__(self, state_dir: Path) -> None:

@@ -19,13 +19,13 @@ BACKLOG = 1024
 """Clients that connect at once; with the default of 100 some would wait a second for a new attempt."""
 
 AskedNode = Callable[[asyncio.BaseTransport], int | None]
-"""The virtual node that a connection was made to; None where nothing tells."""
+"""The virtual node that a connection was made to; None if neither port nor host name shows it."""
 NewClient = Callable[[Advertised, AskedNode], asyncio.BufferedProtocol]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One port of a listener, and how clients are met who come there."""
+    """One port of a listener, and how its clients are received."""
 
     listener: Listener
     port: int
@@ -52,7 +52,7 @@ class Place:
 
 
 def places(listeners: Iterable[Listener], tls: ServerTls | None) -> list[Place]:
-    """All ports, in the order of the settings. `tls` is not looked at by plain listeners."""
+    """All ports, in the order of the settings. Plain listeners ignore `tls`."""
     return [
         Place(listener, port, node, tls if listener.tls else None)
         for listener in listeners
@@ -64,7 +64,7 @@ class Listening:
     """One listener with all of its ports. `Listening(...)` binds them, `serve` lets clients in."""
 
     def __init__(self, listener: Listener, tls: ServerTls | None) -> None:
-        """OSError names the port that can't be had. `tls` is not looked at by a plain listener."""
+        """OSError names the port that can't be had. A plain listener ignores `tls`."""
         self._listener = listener
         self._servers: list[asyncio.Server] = []
         self._sockets: list[tuple[Place, socket.socket]] = []
@@ -75,7 +75,7 @@ class Listening:
             self.close()
             raise
         self.port: int = self._sockets[0][1].getsockname()[1]
-        """The shared one."""
+        """The shared port."""
 
     async def serve(self, new_client: NewClient) -> None:
         told = self._listener.advertised

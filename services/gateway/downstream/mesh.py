@@ -1,4 +1,4 @@
-"""What all client connections of the process share: the tables that they follow, the way upstream, what is held."""
+"""The state that all client connections of the process share: tables, the way upstream, and the hold."""
 
 import asyncio
 import secrets
@@ -35,12 +35,12 @@ class ClientLimits:
     max_requests: int = 100
     """Unanswered requests of one connection; more are left in the socket."""
     max_in_flight_bytes: int = 512 * 1024 * 1024
-    """Of all connections together."""
+    """The bound for all connections together."""
 
 
 @dataclass(slots=True)
 class Mesh:
-    """The tables, the way upstream, and what is on its way."""
+    """The tables, the way upstream, and the requests on their way."""
 
     clusters: Clusters
     mesh_id: str
@@ -69,11 +69,11 @@ class Mesh:
 
     @property
     def table(self) -> RoutingTable:
-        """The one in force."""
+        """The table in force."""
         return self.tables.in_force
 
     def view(self, session: Session, advertised: Advertised, followed: View) -> MeshView:
-        """What a request that starts now may know."""
+        """The view of the mesh for a request that starts now."""
         return MeshView(
             table=followed.table,
             clusters=followed.clusters(self.clusters.known),
@@ -96,7 +96,7 @@ class Mesh:
         log.info("table in force", revision=table.revision, clusters=list(table.clusters), rules=len(table.living))
 
     def begin_hold(self, after: RoutingTable) -> Hold:
-        """Hold what moves by `after`. What waits for an earlier hold goes on, unless it moves by this one too."""
+        """Hold the topics that `after` moves. Requests of an earlier hold go on, unless this hold has them too."""
         earlier, self.hold = self.hold, Hold(self.table, after, self._topic_name)
         self.clusters.follow(after)
         self.hold.drain(self.producing)
@@ -110,7 +110,7 @@ class Mesh:
         return known_name(topic_id, self.mesh_id, self.memory, known.values(), now)
 
     def end_hold(self, switch_to: RoutingTable | None = None) -> None:
-        """Release what is held, under `switch_to` or the table in force."""
+        """Release the held requests, under `switch_to` or the table in force."""
         hold, self.hold = self.hold, None
         if switch_to is not None:
             self.run_table(switch_to)

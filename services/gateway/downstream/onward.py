@@ -1,13 +1,14 @@
-"""A large Produce on its way while it still comes from its client: its bytes go on as they arrive, none is kept.
+"""A large Produce on its way while it still comes from its client: its bytes go on as they arrive, and none is kept.
 
 Theory of operation
-1. Its road was judged by its beginning (`StraightWay.begun_in_part`). The broker's connection is the client's own, and
-   sends nothing else until the end.
-2. If the client goes away in the middle, the broker never gets the rest: it drops what it has. What was sent to it
-   before is answered first, then that connection ends. It is as if the request had never come.
-3. If the broker's connection ends in the middle, or a hold loses its patience (`Hold`), the rest of the request is
-   swallowed. Then it is answered as one that was never sent, for no broker stores a part of a request.
-4. It has no deadline while it comes. Who lets nothing through for too long is told apart by `ClientConnection`.
+1. The gateway chooses the road by the beginning of the request (`StraightWay.begun_in_part`). The broker's connection
+   belongs to this client alone, and sends nothing else until the request ends.
+2. If the client disconnects in the middle, the broker never gets the rest, and drops the part that it has. The broker
+   answers the earlier requests first, then its connection ends. The request is stored nowhere.
+3. If the broker's connection ends in the middle, or a hold loses its patience (`Hold`), the gateway reads and drops
+   the rest of the request. It then answers as for a request that was never sent: no broker stores a part of a request.
+4. The request has no deadline while it arrives. If nothing moves for too long, `ClientConnection` finds out whether
+   the client or the broker stalls.
 """
 
 from asyncio import get_running_loop
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Way(Protocol):
-    """What becomes of the requests of one client."""
+    """Takes the end of a request of one client."""
 
     def astray(self, produce: "StraightProduce", outcome: Unreachable) -> None: ...
 
@@ -38,13 +39,13 @@ class Onward:
     __slots__ = ("_connection", "_outcome", "_timeout_s", "_way", "produce")
 
     def __init__(self, way: Way, produce: "StraightProduce", connection: "BrokerConnection", timeout_s: float) -> None:
-        """`timeout_s`: for the answer, from the end of the request on."""
+        """`timeout_s` is the time for the answer, from the end of the request on."""
         self._way = way
         self.produce = produce
         self._connection = connection
         self._timeout_s = timeout_s
         self._outcome: Unreachable | None = None
-        """Why it goes no further."""
+        """The reason why the request goes no further."""
 
     # --- for the client's connection -----------------------------------------------------------------------------
 
@@ -68,8 +69,8 @@ class Onward:
         self._way.dropped(self.produce)
 
     def stalled(self) -> None:
-        """For too long nothing of it was read, for a broker does not take what it is sent: maybe another one, which
-        misses the deadlines of its own."""
+        """For too long nothing of the request was read, because a broker does not read its bytes. It may be another
+        broker, which then misses its own deadlines."""
         if self._connection.congested:
             self._connection.give_up("takes no more of a request")
 
@@ -84,6 +85,6 @@ class Onward:
         self.failed(Unreachable(self._connection.cluster, fact, never_sent=True))
 
     def failed(self, outcome: Unreachable) -> None:
-        """The broker won't have all of it."""
+        """The broker won't get all of the request."""
         self._outcome = outcome
         self._way.settled(self.produce)

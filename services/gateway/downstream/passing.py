@@ -3,9 +3,10 @@
 Theory of operation
 1. Only the answer that is the client's next one may pass (`ClientConnection.answer_begun`); any other is gathered.
    Until its end nothing else is sent to the client, for answers leave in their order anyway.
-2. A client that does not take it makes us stop reading from the broker (`BrokerConnection.hold_back`): so that
-   connection has to be the client's own.
-3. A broker that ends in the middle takes the client's connection along: half an answer has been heard there.
+2. If the client does not read the answer, the gateway stops reading from the broker (`BrokerConnection.hold_back`).
+   Therefore the broker's connection has to belong to this client alone.
+3. If the broker's connection ends in the middle, the gateway ends the client's connection: the client has half an
+   answer.
 """
 
 from typing import Protocol
@@ -22,11 +23,11 @@ class Passing(Protocol):
     """The request whose answer this is."""
 
     def passed_on(self) -> None:
-        """All of the answer has been sent to the client. Its connection is to be told (`Passed`)."""
+        """All of the answer has been sent to the client. The client's connection needs the outcome (`Passed`)."""
 
 
 class Source(Protocol):
-    """Whence it comes."""
+    """The broker connection that the answer comes from."""
 
     def hold_back(self, held_back: bool) -> None: ...
 

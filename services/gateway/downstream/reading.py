@@ -1,8 +1,8 @@
-"""Whether a client's connection is read from: what makes it wait, and who does not go on.
+"""Decides whether a client's connection is read, and which side stalls.
 
 Reading stops while too many requests or bytes are unanswered, while the client does not take its answers, or while a
-broker does not take what we send on the client's behalf. It goes on when none of that holds any more. A request that
-goes on while it comes (`Onward`) holds no memory, so nothing but the broker and the client's own answers stops it.
+broker does not read the client's requests. Reading goes on when none of these reasons holds any more. A request that
+leaves while it comes (`Onward`) holds no memory, so only the broker and the client's own answers stop it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ STALLED_S = 60.0
 """A large request that has begun to come must go on within this time: it holds memory that others wait for, or a
 connection to a broker. So must the broker to which it goes on."""
 CLOCK_S: Final = 0.002
-"""The event loop tells the time by the millisecond."""
+"""The clock of the event loop counts in milliseconds."""
 
 
 class Client(Protocol):
@@ -71,19 +71,19 @@ class Reading:
         self._mesh = mesh
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        """One for all requests, which outlasts them: it is not worth a timer that a request takes two reads."""
+        """One timer for all requests, which outlasts them: a request of two reads is not worth a timer of its own."""
         self._stalled_at = math.inf
-        """When the request that is on its way has to have gone on ..."""
+        """The time by which the request that is on its way must have gone on ..."""
         self._missing = 0
-        """... from where so much of it was missing."""
+        """... and the bytes of it that were missing at the last check."""
         self.onward: Onward | None = None
-        """The request that goes on while it comes."""
+        """The request that leaves while it comes."""
         self.paused_for: str | None = None
-        """Why nothing is read."""
+        """The reason why nothing is read."""
         self.upstream_congested = False
 
     def update(self) -> None:
-        """Something has changed that may make it stop or go on."""
+        """Stop or start reading, after a change that may affect it."""
         if not self._client.is_open:
             return
         reason = self._why_pause()
@@ -107,13 +107,13 @@ class Reading:
             return "upstream"
         if self.onward is not None:
             return None
-        # Somebody must be able to go on: a connection that holds nothing may always read one frame.
+        # At least one connection must be able to go on: a connection that holds nothing may always read one frame.
         if self._mesh.budget.exceeded and (self._slots.queue or not self._client.is_gathering):
             return "bytes"
         return None
 
     def gathering(self, delta: int) -> None:
-        """Memory for an unfinished request grew or shrank by so many bytes."""
+        """Memory for an unfinished request grew or shrank by `delta` bytes."""
         self._mesh.budget.add(delta)
         if self._stalled_at == math.inf:
             self._watch_for_stall(self._client.still_missing)
@@ -154,7 +154,7 @@ class Reading:
         self._timer = None
         if self._stalled_at == math.inf:
             return
-        if self._stalled_at - self._loop.time() > CLOCK_S:  # that of a later request
+        if self._stalled_at - self._loop.time() > CLOCK_S:  # the deadline of a later request
             self._timer = self._loop.call_at(self._stalled_at, self._look_at_the_time)
         else:
             self._check_for_stall(self._missing)

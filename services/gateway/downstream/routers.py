@@ -1,8 +1,9 @@
 """The routers that a gateway knows, and a connection to one of them as soon as there is one to be had.
 
-They are tried in turn, beginning behind the one that was watched last. One that refuses makes way for the next at once;
-one that does not answer (its machine is gone, its process hangs) has `HEAD_START_S` before the next is tried beside it,
-and the first that answers is taken. So one router that is away costs milliseconds, in whichever way it is away.
+The gateway tries the routers in turn, beginning behind the router that it watched last. If a router refuses, the
+gateway tries the next at once. If a router does not answer (its machine is gone, its process hangs), the gateway tries
+the next beside it after `HEAD_START_S`, and takes the first that answers. So an absent router costs milliseconds,
+however it is absent.
 
 A router whose gRPC health says NOT_SERVING (it still reads the log, or its home cluster does not answer) is taken when
 there is no better one.
@@ -27,16 +28,16 @@ OPTIONS = (
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ("grpc.use_local_subchannel_pool", 1),
 )
-"""A router whose machine is gone is noticed within 15 s. No channel waits out what another one had to wait."""
+"""The gateway notices within 15 s that a router's machine is gone. No channel waits out the back-off of another."""
 
 
 class NoRouterError(ConnectionError):
-    """None can be reached, each with its reason."""
+    """No router can be reached; the message gives the reason for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """One that is connected."""
+    """A router that is connected."""
 
     address: str
     channel: grpc.aio.Channel
@@ -55,7 +56,7 @@ class Routers:
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Router]:
-        """The next one that answers; NoRouterError when all have refused, or not answered in time."""
+        """The next router that answers; NoRouterError if all have refused, or none has answered in time."""
         router = await self._first()
         self._order.rotate(-1 - self._order.index(router.address))
         try:
@@ -121,7 +122,7 @@ async def _serves(channel: grpc.aio.Channel) -> bool:
 
 
 async def _ready(channel: grpc.aio.Channel) -> None:
-    """Until the channel is up; ConnectionError at the first refusal, where `channel_ready` would go on trying."""
+    """Wait until the channel is up; ConnectionError at the first refusal, where `channel_ready` would go on trying."""
     state = channel.get_state(try_to_connect=True)
     while state is not grpc.ChannelConnectivity.READY:
         if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:

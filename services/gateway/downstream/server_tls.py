@@ -27,14 +27,14 @@ class ServerTls(ServerCertificate):
             self._hosts[connection] = host
 
     def host_asked_for(self, transport: asyncio.BaseTransport) -> str:
-        """By the client of this connection, which has been let in; empty if it did not say."""
+        """The host name that the client of this connection has asked for (SNI); empty if it asked for none."""
         _done.inc()
         connection: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         return "" if connection is None else self._hosts.get(connection, "")
 
 
 def subject_of(transport: asyncio.BaseTransport) -> str:
-    """Of the certificate that the client has shown: "CN=shop,O=Example"; empty for none."""
+    """The subject of the client's certificate, such as "CN=shop,O=Example"; empty if the client has shown none."""
     certificate = transport.get_extra_info("peercert") or {}
     parts = [part for parts in certificate.get("subject", ()) for part in parts]
     return ",".join(f"{_SHORT_NAMES.get(name, name)}={value}" for name, value in reversed(parts))

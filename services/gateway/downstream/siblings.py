@@ -42,9 +42,9 @@ from services.gateway.wire.primitives import INT32, WireError
 KEPT_BY_OWNERS: Final = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
 INBOX_KIND: Final = socket.SOCK_DGRAM if sys.platform == "darwin" else socket.SOCK_SEQPACKET
 MOST_SAID_BYTES: Final = 16_384
-"""Of an introduction: names and addresses."""
+"""The longest introduction: names and addresses."""
 TAKEN_AT_ONCE: Final = 64
-"""Before others have their turn."""
+"""Links taken in one turn of the event loop, before other work goes on."""
 GONE: Final = ErrorCode.SHARE_SESSION_NOT_FOUND
 GONE_TEXT: Final = worded(GONE, "the worker that kept the session of this member does not answer")
 
@@ -53,7 +53,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """Who a client is, as the worker knows it that has the client's connection."""
+    """The identity of a client, as known to the worker that has the client's connection."""
 
     peer: str
     address: str
@@ -170,7 +170,7 @@ class SiblingWay:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def takes(self, slot: Slot) -> bool:
-        """Whether the request goes to another worker, and is on its way."""
+        """Whether the request goes to another worker; if so, it has been sent."""
         siblings, request = self._mesh.siblings, slot.request
         if siblings is None or request is None or request.api_key not in KEPT_BY_OWNERS:
             return False
@@ -226,7 +226,7 @@ class SiblingWay:
 
 
 def _read(request: Request) -> tuple[Member, float]:
-    """Whose session it is about, and how long it may wait for records, in seconds."""
+    """The member whose session the request is about, and how long the request may wait for records, in seconds."""
     if request.api_key == ApiKey.SHARE_FETCH:
         fetch = request.decode(ShareFetchRequest)
         return (fetch.group_id or "", fetch.member_id or ""), max(0, fetch.max_wait_ms) / 1000

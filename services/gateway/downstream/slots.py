@@ -66,14 +66,14 @@ class Slots:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.queue: deque[AnySlot] = deque()
-        """In the order of the requests."""
+        """The slots in the order of the requests."""
         self.passing: PassingAnswer | None = None
-        """The answer, of the first one, that leaves while it comes."""
+        """The answer to the first slot, if it leaves for the client while it still arrives."""
         self.draining: str | None = None
         """Why the connection closes as soon as all answers have left."""
 
     def fill(self, slot: AnySlot, answer: Answer | Passed) -> None:
-        """What it is answered. It leaves with `flush`, when its turn has come."""
+        """Give the slot its answer. The answer leaves with `flush`, after all answers before it."""
         slot.done = True
         header = slot.header
         is_next = self.queue[0] is slot
@@ -100,7 +100,7 @@ class Slots:
             slot.close = "internal error, see the log line before"
 
     def flush(self) -> None:
-        """Let the answers go whose turn has come. The connection may be closed after this."""
+        """Send the answers that are next. The connection may be closed after this."""
         queue, client = self.queue, self._client
         while queue and queue[0].done:
             slot = queue.popleft()
@@ -116,7 +116,7 @@ class Slots:
             client.close(self.draining)
 
     def is_next(self, slot: object) -> bool:
-        """Whether its answer may leave now."""
+        """Whether the answer of this slot may leave now."""
         return self._client.is_open and bool(self.queue) and self.queue[0] is slot
 
     def answer_begun(self, slot: object, pieces: Sequence[Buffer], source: Source) -> Passage | None:
@@ -132,7 +132,7 @@ class Slots:
         return passing
 
     def abandon(self) -> int:
-        """The client is gone: only what it has produced goes on. How many bytes the others have held."""
+        """The client is gone: only its Produce requests go on. Returns the bytes that the others have held."""
         self.passing = None
         freed = 0
         for slot in self.queue:
@@ -164,7 +164,7 @@ def count_request(api_key: int, version: int, answer: Answer | Passed, *, is_ope
 
 
 def answered_requests(api_key: int, version: int, outcome: str = "answered") -> Count:
-    """Of this API, version and outcome."""
+    """The counter for this API, version and outcome."""
     key = (api_key, version, outcome)
     counter = _request_counters.get(key)
     if counter is None:

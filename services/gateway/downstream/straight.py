@@ -1,7 +1,7 @@
 """Produce requests of one client that go straight on: see `requests.records.straight_road`, which knows which ones may.
 
-One `StraightProduce` stands for such a request from its arrival to its answer, wherever somebody waits for it: among
-the slots of its client's connection, among what its broker's connection has sent, and among what a hold waits for.
+One `StraightProduce` stands for such a request from its arrival to its answer. It is in three places: the slots of its
+client's connection, the sent requests of its broker's connection, and the requests that a hold waits for.
 """
 
 import math
@@ -60,17 +60,17 @@ class Client(Protocol):
     def view(self, header: RequestHeader) -> MeshView: ...
 
     def straight_answered(self, slot: "StraightProduce", frame: memoryview) -> None:
-        """What its broker says in these bytes, which may lie in a receive buffer, is right for its client too."""
+        """The broker's answer in these bytes may go to the client as it is. They may lie in a receive buffer."""
 
     def straight_ended(self, produce: "StraightProduce", answer: Answer) -> None:
         """An answer in bytes may lie in a receive buffer."""
 
     def onward_came(self, size: int, missing: int) -> None:
-        """So many more bytes of the request that is passed on while it comes; so many come after them."""
+        """`size` more bytes of the request that is passed on while it arrives; `missing` bytes come after them."""
 
 
 class StraightProduce:
-    """See above. What is the same whatever road it takes; its kinds say the rest."""
+    """See above. The part that all roads have in common; the subclasses add the rest."""
 
     __slots__ = (
         "answer",
@@ -96,20 +96,20 @@ class StraightProduce:
         self.way = way
         self.road = road
         self.sole = place
-        """Cluster and broker id: where it goes."""
+        """The cluster and broker id that the request goes to."""
         self.clients_id = clients_id
         """The correlation id that the client waits for ..."""
         self.correlation_id: int
         """... and that of the request to the broker, once it has been sent."""
         self.deadline = deadline
         self.began: float
-        """Where traffic is told."""
+        """The start by the clock of traffic; set only if traffic is reported."""
         self.seat: Seat | None = None
-        """Where it waits among those of other clients, if it does ..."""
+        """The seat, if the request shares a connection with other clients ..."""
         self.sent_at: float
-        """... and since when."""
+        """... and the time at which it was sent there."""
         self.midway: Onward | None = None
-        """While it still comes from its client."""
+        """The passage of a request that still arrives from its client."""
         self.done = False
         self.answer: list[Buffer] | None = None
         self.close: str | None = None
@@ -125,19 +125,19 @@ class StraightProduce:
         raise NotImplementedError
 
     def _is_heard(self, frame: memoryview) -> None:
-        """Its broker has answered."""
+        """The broker has answered."""
         if self.seat is not None:
             self.seat.answered(self.sent_at, throttle_ms(frame, flexible=self.road.version >= FLEXIBLE))
             self.seat = None
 
     def _went_astray(self, frame: memoryview, owned: bool, version: int) -> None:
-        """This answer does not say that all of it is stored."""
+        """The answer does not confirm that all records are stored."""
         header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.PRODUCE, version)
         kept = frame if owned else memoryview(bytearray(frame))
         self.way.astray(self, RawResponse(kept, header.body_offset, version))
 
     def begun(self, beginning: memoryview, missing: int) -> Passage | None:
-        return None  # longer than it should be: it is not simply stored
+        return None  # longer than a plain confirmation: the plan has to read the answer
 
     def failed(self, outcome: Unreachable) -> None:
         if self.seat is not None:
@@ -156,23 +156,23 @@ class StraightProduce:
     # --- for its client's connection -----------------------------------------------------------------------------
 
     def ended_astray(self, request: Request, mesh: MeshView, outcome: RawResponse | Unreachable) -> Plan:
-        """What the client hears where it is not simply stored."""
+        """The plan of the client's answer if the broker has not simply stored the records."""
         raise NotImplementedError
 
     def count(self, traffic: ClientTraffic, session: Session, heard: Answer | None) -> None:
-        """As traffic. `heard`: by the client, where it was not simply stored."""
+        """Count the request as traffic. `heard` is the client's answer if the records were not simply stored."""
         raise NotImplementedError
 
 
 class NarrowProduce(StraightProduce):
-    """To one partition."""
+    """A Produce to one partition."""
 
     __slots__ = ("batch_header", "records", "size")
     road: Road
     batch_header: bytes
     records: int
     size: int
-    """These two where traffic is told."""
+    """Records and size are set only if traffic is reported."""
 
     def answered(self, frame: memoryview, owned: bool) -> None:
         road = self.road
@@ -204,21 +204,21 @@ class NarrowProduce(StraightProduce):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look at a road has found; it counts as long as tables and clusters are these."""
+    """The result of checking a road. The result is valid as long as tables and clusters are these."""
 
     edition: int
-    """Of the tables."""
+    """The edition of the tables."""
     known: object
-    """All clusters."""
+    """The knowledge of all clusters."""
     seat: Seat
     calls: Count
     timeout_s: float
     started: Started
-    """What a hold hears of those who take the road; their client is one of maybe several of the connection."""
+    """The topics and client of the requests on this road, for a hold. A connection may have several clients."""
 
 
 class StraightWay:
-    """Of one client connection."""
+    """The straight Produce requests of one client connection."""
 
     __slots__ = ("_client", "_follower", "_lanes", "_mesh", "_session")
 
@@ -230,7 +230,7 @@ class StraightWay:
         self._lanes = lanes
 
     def begun(self, frame: memoryview, now: float) -> StraightProduce | None:
-        """The request, if it may go straight on: then it is on its way. None: its plan has to look at it."""
+        """The request, if it may skip its plan: it has then been sent. None: the request needs its plan."""
         road = self._found(frame, now)
         if road is None:
             return None
@@ -243,7 +243,7 @@ class StraightWay:
         seat = look.seat
         connection = seat.connection(len(frame), now, quick=road.is_quick)
         if connection is None:
-            road.look = None  # it may have ended: then another one is in its place
+            road.look = None  # the connection may have ended: then another one is in its place
             return None
         produce = self._taken(road, look, frame, start, now + look.timeout_s)
         if isinstance(connection, SharedConnection):
@@ -275,7 +275,7 @@ class StraightWay:
             return None
         start, batch = where
         connection = look.seat.connection(size, now, quick=road.is_quick)
-        if connection is None or isinstance(connection, SharedConnection):  # nobody else has to wait for its end
+        if connection is None or isinstance(connection, SharedConnection):  # others must not wait for its end
             road.look = None
             return None
         produce = self._taken(road, look, beginning, start, math.inf)
@@ -305,7 +305,7 @@ class StraightWay:
         return produce
 
     def _found(self, frame: memoryview, now: float) -> Road | None:
-        """The road of a request, of which the head has come, if it may take it now; then it has a look that counts."""
+        """The road of a request whose head has come, if the request may take it now; the road then has a valid look."""
         mesh, session = self._mesh, self._session
         road = session.roads.find(frame)
         if road is None:
@@ -320,14 +320,14 @@ class StraightWay:
         return road
 
     def _look(self, road: Road) -> Look | None:
-        """Whether the road is one by what is in force now, and where it begins."""
+        """The check of the road, if the tables and clusters in force still allow this road; else None."""
         if not self._is_in_force(road, road.place[0], road.knowledge, road.sent_version):
             self._session.roads.leave(road)
             return None
         return self._look_at(road.place, road.scan.timeout_ms, road.topics)
 
     def _is_in_force(self, road: Road | WideRoad, cluster: str, knowledge: ClusterKnowledge, sent_version: int) -> bool:
-        """Whether what it was judged by is still so: table, cluster, and what versions are served and spoken."""
+        """Whether the road's table, cluster, and served and spoken versions are still in force."""
         clusters = self._mesh.clusters
         return (
             self._follower.view(road.client_id).table is road.table
@@ -337,9 +337,9 @@ class StraightWay:
         )
 
     def _look_at(self, place: tuple[str, int], timeout_ms: int, topics: tuple[str, ...]) -> Look | None:
-        """Where to begin for this cluster and broker id, for the client whose table was looked at last."""
+        """The seat and its limits for this cluster and broker id, for the client whose table was checked last."""
         clusters, tables = self._mesh.clusters, self._mesh.tables
-        if tables.trial is not None:  # every answer is looked at
+        if tables.trial is not None:  # while a table is tried, every answer is decoded
             return None
         cluster, broker_id = place
         lanes, key = self._lanes, LaneKey(clusters.incarnation(cluster), broker_id, Lane.PRODUCE)
@@ -356,7 +356,7 @@ class StraightWay:
     # --- answers -------------------------------------------------------------------------------------------------
 
     def astray(self, produce: StraightProduce, outcome: RawResponse | Unreachable) -> None:
-        """A plan says what the client hears, by the table that the request started with."""
+        """Let a plan decide the client's answer, by the table that the request started with."""
         header = produce.header
         mesh = replace(self._client.view(header), table=produce.road.table)
         plan = produce.ended_astray(Request(header, _NOTHING), mesh, outcome)
@@ -371,7 +371,7 @@ class StraightWay:
         exchange.start()
 
     def stored(self, produce: StraightProduce, frame: memoryview) -> None:
-        """As nearly all end: what its broker says is for its client."""
+        """The usual end: the broker's answer goes to the client."""
         self._session.producing.remove(produce)
         mesh = self._mesh
         mesh.produce_ended(produce)
@@ -386,11 +386,11 @@ class StraightWay:
         self._client.straight_ended(produce, answer)
 
     def settled(self, produce: StraightProduce) -> None:
-        """It is certain that its records won't be stored: nobody has to wait for them."""
+        """The records certainly won't be stored: nobody has to wait for them."""
         self._mesh.produce_ended(produce)
 
     def dropped(self, produce: StraightProduce) -> None:
-        """Its client has left before all of it had come: nobody has been asked anything."""
+        """The client has left before all of its request had come: no broker has got the request."""
         self._session.producing.remove(produce)
         self._mesh.produce_ended(produce)
         self._client.straight_ended(produce, NoAnswer())

@@ -1,7 +1,7 @@
 """Fetches of one client that go straight on: see `requests.records.fetch_road`, which knows which ones may.
 
-A `StraightFetch` stands for such a poll among the slots of its client's connection, and among what its broker's
-connection has sent. A connection has one of them at a time: a broker is asked by one poll after the other.
+A `StraightFetch` stands for such a poll among the slots of its client's connection, and among the sent requests of its
+broker's connection. A client's connection has one `StraightFetch` at a time: its polls follow one another.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ class Client(Protocol):
     def answer_begun(self, slot: object, pieces: Sequence[Buffer], source: Source) -> Passage | None: ...
 
     def straight_answered(self, slot: "StraightFetch", frame: memoryview) -> None:
-        """What its broker says in these bytes, which may lie in a receive buffer, is right for its client too."""
+        """The broker's answer in these bytes may go to the client as it is. They may lie in a receive buffer."""
 
     def straight_fetch_ended(self, fetch: "StraightFetch", answer: Answer | Passed) -> None:
         """An answer in bytes may lie in a receive buffer."""
@@ -103,11 +103,11 @@ class StraightFetch:
         self.arrived = arrived
         self.deadline = arrived + asking.limits.wait_s + CALL_TIMEOUT_S
         self.began = 0.0
-        """By the clock of traffic."""
+        """The start by the clock of traffic."""
         self.brought: Brought | None = None
-        """What passes while it comes, if traffic is counted."""
+        """The content of an answer that passes while it arrives, if traffic is counted."""
         self.exchange: Exchange | None = None
-        """Of its plan, if it has come to need one."""
+        """The exchange of its plan, if the poll needs one."""
         self.done = False
         self.answer: list[Buffer] | None = None
         self.close: str | None = None
@@ -118,7 +118,7 @@ class StraightFetch:
         return RequestHeader(ApiKey.FETCH, road.version, self.clients_id, road.client_id, 0)
 
     def go_on(self) -> None:
-        """It stands among its client's slots; it is on its way already."""
+        """Nothing to do when the poll stands among its client's slots: it has been sent already."""
 
     def abandon(self) -> None:
         """The client is gone."""
@@ -144,7 +144,7 @@ class StraightFetch:
 
 
 class Brought:
-    """What an answer brings that passes while it comes."""
+    """The content of an answer that passes while it arrives."""
 
     __slots__ = ("records", "size", "topic")
 
@@ -173,18 +173,18 @@ class _CountedPassage:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look at a road has found; it counts as long as tables and clusters are these."""
+    """The result of checking a road. The result is valid as long as tables and clusters are these."""
 
     edition: int
-    """Of the tables."""
+    """The edition of the tables."""
     known: Mapping[str, ClusterKnowledge]
-    """All clusters."""
+    """The knowledge of all clusters."""
     connection: BrokerConnection
     calls: Count
 
 
 class FetchWay:
-    """Of one client connection."""
+    """The straight polls of one client connection."""
 
     __slots__ = ("_client", "_follower", "_lanes", "_mesh", "_session")
 
@@ -196,7 +196,7 @@ class FetchWay:
         self._lanes = lanes
 
     def begun(self, frame: memoryview, road: FetchRoad, now: float) -> StraightFetch | None:
-        """The poll, if it may go straight on: then it is on its way. None: its plan has to look at it."""
+        """The poll, if it may skip its plan: it has then been sent. None: the poll needs its plan."""
         mesh = self._mesh
         look: Look | None = road.look
         if look is None or look.edition != mesh.tables.edition or look.known is not mesh.clusters.known:
@@ -220,7 +220,7 @@ class FetchWay:
         return fetch
 
     def _look(self, road: FetchRoad) -> Look | None:
-        """Whether the road is one by what is in force now, and where it begins."""
+        """The check of the road, if the tables and clusters in force still allow this road; else None."""
         clusters, tables = self._mesh.clusters, self._mesh.tables
         cluster, broker_id = road.place
         if (
@@ -228,7 +228,7 @@ class FetchWay:
             or clusters.known.get(cluster) is not road.knowledge
             or road.version not in clusters.served.get(ApiKey.FETCH, ())
             or road.sent_version not in road.knowledge.versions.get(ApiKey.FETCH, ())
-            or tables.trial is not None  # while a table is tried, every answer is looked at
+            or tables.trial is not None  # while a table is tried, every answer is decoded
         ):
             return None
         connection = self._lanes.get(LaneKey(clusters.incarnation(cluster), broker_id, Lane.FETCH))
@@ -259,7 +259,7 @@ class FetchWay:
             self._client.straight_fetch_ended(fetch, answer)
 
     def begun_to_come(self, fetch: StraightFetch, beginning: memoryview, missing: int) -> Passage | None:
-        """A large answer has begun to come: it may pass, if its beginning says all about it."""
+        """A large answer has begun to arrive. It may pass if its beginning already shows that it is clean."""
         client, road, asking = self._client, fetch.road, fetch.asking
         found = road.begun(asking, beginning, missing) if client.is_next(fetch) else None
         if found is None:
@@ -279,7 +279,7 @@ class FetchWay:
         self._client.straight_fetch_ended(fetch, Passed())
 
     def astray(self, fetch: StraightFetch, outcome: RawResponse | Unreachable) -> None:
-        """A plan says what the client hears, by the table that the request started with."""
+        """Let a plan decide the client's answer, by the table that the request started with."""
         if not self._client.is_open:
             return
         header, road = fetch.header, fetch.road

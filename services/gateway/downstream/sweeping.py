@@ -1,4 +1,4 @@
-"""Looks through the logs of transactions, at the start and now and then; see `requests.transactions.sweep`."""
+"""Reads the logs of transactions, at the start and now and then; see `requests.transactions.sweep`."""
 
 import asyncio
 from typing import Final
@@ -17,7 +17,7 @@ CLIENT_ID: Final = "kafka-mesh-gateway"
 
 
 class Sweeping:
-    """One for each gateway process."""
+    """The sweep of one gateway process."""
 
     def __init__(self, mesh: Mesh, advertised: Advertised) -> None:
         self._mesh = mesh
@@ -27,7 +27,7 @@ class Sweeping:
         self._undone: Undone = {}
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Sweep until cancelled."""
         try:
             while True:
                 if len(self._mesh.table.clusters) > 1:

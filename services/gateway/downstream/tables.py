@@ -1,19 +1,21 @@
-"""Which routing table the requests of a connection follow: the one place where that is decided.
+"""Decides which routing table the requests of a connection follow; no other module decides this.
 
 Theory of operation
-1. One table is in force (`Tables.in_force`). Of it each client sees the rules that are about it
-   (`RoutingTable.for_client`). What it sees, and what its topics are called by that, is a `View`; clients of one kind
-   share it, and it goes with the last of them.
+1. One table is in force (`Tables.in_force`). Each client sees the rules of this table that are about the client
+   (`RoutingTable.for_client`). A `View` holds these rules and the client's names of topics. Clients of one kind share
+   a view, which ends with the last of them.
 2. A client is known by its principal, its address, the software that it has named (ApiVersions), and the client.id of
-   each request. Nearly always that is the same all along. Where several share a connection each request counts as its
-   own client's; one without a client.id counts as of a client without.
-3. A connection looks its view up again (`Follower`) when another table is in force, or when it has named itself
-   otherwise. A request keeps the view that it started with.
-4. Who a client is may change while a producer of it lives: then it is one who comes from elsewhere. Its topic has no
-   seam behind it, for no rule has moved it; so what it repeats just then may be stored twice.
+   each request. These nearly always stay the same. If several clients share a connection, each request counts for the
+   client that its client.id names. A request without a client.id counts for a client without one.
+3. A connection looks its view up again (`Follower`) when another table is in force, or when the client has named
+   another software. A request keeps the view that it started with.
+4. The identity of a client may change while its producer lives. The gateway then takes the producer for a new one of
+   another client. No rule has moved the topic, so the topic has no seam for this change: records that the producer
+   repeats just then may be stored twice.
 
-5. A canary: while a second table is tried (`Tables.trial`), the clients whose name falls among so many in a thousand
-   follow that one. The same ones do on every gateway. Meanwhile it is counted how requests end on either side.
+5. A canary: while a second table is tried (`Tables.trial`), so many clients in a thousand, chosen by their name,
+   follow the second table. The same clients follow it on every gateway. The gateway counts how requests end on either
+   side.
 """
 
 from collections.abc import Mapping
@@ -39,14 +41,14 @@ class View:
         self.names: Mapping[str, TopicNames] = {
             cluster: TopicNames(cluster, table) for cluster in table.clusters if table.renames(cluster)
         }
-        """Of clusters that call some topics otherwise than these clients do."""
+        """The names of topics, for each cluster that has other names for some topics than these clients."""
         self._nodes: dict[tuple[Advertised, str, str], VirtualNodes] = {}
-        """By listener and client software."""
+        """The virtual nodes by listener and client software."""
         self._all: Mapping[str, ClusterKnowledge] | None = None
         self._renamed: Mapping[str, KnownCluster] = {}
 
     def clusters(self, known: Mapping[str, ClusterKnowledge]) -> Mapping[str, KnownCluster]:
-        """What is known of clusters, with these clients' names for topics."""
+        """The knowledge of the clusters, with these clients' names for topics."""
         if not self.names:
             return known
         if self._all is not known:
@@ -74,7 +76,7 @@ class Ends:
 
     answered: int = 0
     failed: int = 0
-    """Of these, so that the client sees a failure."""
+    """The requests among these whose client sees a failure."""
 
     def count(self, failed: bool) -> None:
         self.answered += 1
@@ -101,12 +103,12 @@ class Tables:
         self.in_force = RoutingTable()
         self.trial: TrialRun | None = None
         self.edition = 0
-        """Another number whenever a client may have to follow another table."""
+        """Changes whenever a client may have to follow another table."""
         self._views: WeakValueDictionary[int, View] = WeakValueDictionary()
-        """By the table of clients, which lives as long as its view."""
+        """The views by the table of clients, which lives as long as its view."""
 
     def run(self, table: RoutingTable) -> None:
-        """Put a table in force. What was tried is over."""
+        """Put a table in force. A trial ends."""
         self.in_force = table
         self.trial = None
         self.edition += 1
@@ -126,7 +128,7 @@ class Tables:
         return self.trial is not None and self.trial.takes(client)
 
     def view(self, client: ClientIdentity) -> View:
-        """What this client follows now."""
+        """The view that this client follows now."""
         trial = self.trial
         table = trial.table if trial is not None and trial.takes(client) else self.in_force
         return self.view_of(table.for_client(client))
@@ -140,7 +142,7 @@ class Tables:
 
 
 class Follower:
-    """What one connection follows. It costs a comparison for each request, until something has changed."""
+    """Keeps the view of one connection. It costs a comparison for each request, until something has changed."""
 
     __slots__ = ("_edition", "_said", "_session", "_tables", "_view", "client", "tries")
 
@@ -151,9 +153,9 @@ class Follower:
         self._said: tuple[str | None, str, str] | None = None
         self._view: View | None = None
         self.client = ClientIdentity()
-        """As of the last `view`."""
+        """The client at the last call of `view`."""
         self.tries = False
-        """Whether it follows the table that is tried; as of then, too."""
+        """Whether the client followed the table that is tried, at the last call of `view`."""
 
     def view(self, client_id: str | None) -> View:
         """For a request of this client.id that starts now."""

@@ -20,10 +20,10 @@ from services.gateway.requests.telemetry.clients import SeriesKey, Telemetry, Te
 
 PREFIX: Final = "kafka_mesh_client_"
 COMMON: Final = "org.apache.kafka."
-"""How nearly all names begin; left out."""
+"""The prefix of nearly all names; it is left out."""
 OWN_LABELS: Final = ("client_id", "client_instance", "software", "software_version")
 RESERVED_LABELS: Final = frozenset({*OWN_LABELS, "worker"})
-"""What no attribute of a client may pass for; the last one tells workers apart, where there are several."""
+"""Labels that no attribute of a client may take. `worker` tells the workers apart if there are several."""
 SERIES_REMEMBERED: Final = 16_384
 UNSAFE: Final = re.compile(r"[^a-zA-Z0-9_]+")
 
@@ -84,7 +84,7 @@ def _families(clients: dict[bytes, TelemetryClient]) -> Iterator[Metric]:
 
 
 class _Place(NamedTuple):
-    """Where a series of a client stands."""
+    """The name and labels of a client's series."""
 
     family: str
     labels: tuple[tuple[str, str], ...]

@@ -23,7 +23,7 @@ from services.gateway.wire.scanner.produce_response import produce_response_is_c
 
 
 class WideProduce(StraightProduce):
-    """To several partitions of one broker."""
+    """A Produce to several partitions of one broker."""
 
     __slots__ = ("brought", "course")
     road: WideRoad
@@ -34,7 +34,7 @@ class WideProduce(StraightProduce):
         super().__init__(way, road, place, clients_id, deadline)
         self.course = course
         self.brought: Produced
-        """Where traffic is told."""
+        """The counts of the request; set only if traffic is reported."""
 
     def answered(self, frame: memoryview, owned: bool) -> None:
         road, version = self.road, self.course.sent_version
@@ -50,7 +50,7 @@ class WideProduce(StraightProduce):
             else:
                 is_stored = produce_response_is_clean(frame, version, start, end)
             is_stored = is_stored and (version < FLEXIBLE or not frame[CORRELATION_END])
-        except WireError:  # for the decoder to refuse
+        except WireError:  # the decoder refuses it
             is_stored = False
         if not is_stored:
             self._went_astray(frame, owned, version)
@@ -72,7 +72,7 @@ class WideProduce(StraightProduce):
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """A look, and what it was about."""
+    """A look, with the broker, the cluster's knowledge and the version that it was about."""
 
     look: Look
     place: tuple[str, int]
@@ -81,7 +81,7 @@ class _Start:
 
 
 class WideWay(StraightWay):
-    """Of one client connection."""
+    """The wide Produce requests of one client connection."""
 
     __slots__ = ()
 
@@ -101,7 +101,7 @@ class WideWay(StraightWay):
             return None
         connection = look.seat.connection(len(frame), now, quick=road.is_quick(course.legs))
         if connection is None:
-            road.looks.pop(place, None)  # it may have ended: then another one is in its place
+            road.looks.pop(place, None)  # the connection may have ended: then another one is in its place
             return None
         (clients_id,) = unpack_int32(frame, REQUEST_ID_AT)
         produce = WideProduce(self, road, course, place, clients_id, now + look.timeout_s)
@@ -122,10 +122,10 @@ class WideWay(StraightWay):
         return produce
 
     def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> Onward | None:
-        return None  # what its plan would look at has not come yet
+        return None  # the bytes that its plan would read have not come yet
 
     def _start(self, road: WideRoad, course: Course) -> _Start | None:
-        """Where to begin, if the road is one by what is in force now."""
+        """The start, if the tables and clusters in force still allow this road; else None."""
         start: _Start | None = road.looks.get(course.place)
         tables, clusters, first = self._mesh.tables, self._mesh.clusters, course.legs[0]
         knowledge, version = first.knowledge, first.sent_version
@@ -146,7 +146,7 @@ class WideWay(StraightWay):
         return start
 
     def _overtakes(self, course: Course, place: tuple[str, int]) -> bool:
-        """Whether it may come before an earlier batch of its connection (`Session.overtakes`)."""
+        """Whether the request may arrive before an earlier batch of its connection (`Session.overtakes`)."""
         session = self._session
         for other in session.producing:
             sole = other.sole

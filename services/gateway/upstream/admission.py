@@ -1,7 +1,7 @@
-"""How a broker lets a connection of ours in: the keys, the login, and its renewal.
+"""How a broker admits a connection of the gateway: the keys, the login, and its renewal.
 
-A login that the broker bounds in time (KIP-368) is renewed before it ends: behind what was sent, and what comes
-meanwhile waits.
+If the broker bounds a login in time (KIP-368), the gateway renews the login before it ends. The renewal goes behind the
+requests that were sent; requests that come meanwhile wait.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from services.gateway.wire.schema import Struct
 RENEW_FROM, RENEW_TO = 0.85, 0.95
 """Part of a login's life after which it is renewed, at random between these, as Kafka's own clients do."""
 LOGIN_TIMEOUT_S: Final = 30.0
-"""For each answer; those to requests sent before come first."""
+"""Time for each answer; the answers to earlier requests come first."""
 
 
 class ConnectionEndedError(Exception):
-    """The connection ended while something of our own waited for an answer."""
+    """The connection ended while a request of the gateway's own waited for an answer."""
 
 
 class Door(Protocol):
@@ -36,7 +36,7 @@ class Door(Protocol):
         """Send this, whether the connection is ready for others or not. Raises ConnectionEndedError."""
 
     def admitted(self) -> None:
-        """Others may send from now on ..."""
+        """Other requests may be sent from now on ..."""
 
     def ask_to_wait(self) -> None:
         """... and from now on they wait."""
@@ -46,15 +46,15 @@ class Door(Protocol):
 
 
 class Admission:
-    """Of one connection."""
+    """The admission of one connection."""
 
     def __init__(self, door: Door, keyring: Keyring | None) -> None:
-        """Without a keyring: plain."""
+        """Without a keyring the connection is plain text."""
         self._door = door
         self._keyring = keyring
         self._host = ""
         self._judging = False
-        """An answer to our login is looked at: it tells more than the loss of the connection that often follows it."""
+        """Whether an answer to the login is being judged: it says more than the lost connection that often follows."""
         self._lost: str | None = None
         self._renewal: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self.needs_login = False
@@ -110,10 +110,10 @@ class Admission:
         except (KeyringError, LoginRefusedError) as error:
             self.refused(error)
         except ConnectionEndedError:
-            pass  # whoever ended it has said why
+            pass  # the code that ended it has logged the reason
 
     def refused(self, error: KeyringError | LoginRefusedError | ssl.SSLError) -> None:
-        """We are not let in: doubt the keys, and break off."""
+        """The broker refuses the gateway: doubt the keys, and close the connection."""
         if self._keyring is not None:
             self._keyring.doubt(login_refused=isinstance(error, LoginRefusedError))
         address = self._door.address
@@ -131,16 +131,16 @@ class Admission:
     # --- what the connection tells -------------------------------------------------------------------------------
 
     def answered(self) -> None:
-        """To `say`: the answer is about to be judged."""
+        """An answer to `say` has come, and is about to be judged."""
         self._judging = True
 
     def lost(self, reason: str) -> bool:
-        """The connection is gone. Whether an answer is judged, and so the end told by its verdict."""
+        """The connection is gone. Returns whether an answer is being judged: its verdict then gives the reason."""
         self._lost = reason
         return self._judging
 
     def never_heard(self) -> None:
-        """The connection failed before its broker said a word: maybe it is the keys."""
+        """The connection failed before its broker answered anything: the keys may be the cause."""
         if self._keyring is not None:
             self._keyring.doubt()
 

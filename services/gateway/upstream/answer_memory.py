@@ -1,15 +1,15 @@
 """Memory for large answers that can't go on while they come: all of them together have a bound.
 
 Theory of operation
-1. What an answer needs counts from its first bytes on, and until nobody holds it any more: it may be put together with
-   others, or be left behind for the client's next poll. What a client does not take of its answers counts, too.
-2. A Fetch that finds no room is not read on until its turn has come. Its broker's connection is its client's own, and
-   a poll that waits for others as well is over with its wait, so nobody waits for another in a circle. Other answers
-   are counted, and come.
-3. One that needs more than there is comes when nothing else is held.
-4. The less room there is, the less do polls ask for, whose answers would need it; the smallest ones need none. So who
-   holds a lot, and takes or leaves nothing, makes others slower, and stops nobody. What was left behind for a client's
-   next poll is dropped when others need the memory.
+1. The memory of an answer counts from its first bytes on, until nobody holds the answer any more. The gateway may join
+   the answer with others, or keep it for the client's next poll. Bytes that a client does not read count, too.
+2. If the answer to a Fetch finds no room, the gateway does not read the rest until there is room. The broker's
+   connection belongs to this client alone, and a poll that also waits for other brokers ends when its wait is over.
+   So no circle of waits can arise. Other answers are counted, and always read.
+3. An answer that needs more than the whole room is read when nothing else is held.
+4. The less room there is, the fewer bytes polls ask for; answers to the smallest polls need no room. So a client that
+   holds much memory makes others slower, but stops nobody. Answers kept for a client's next poll are dropped when
+   others need the memory.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from services.gateway import metrics
 
 POLL_BYTES: Final = 4 << 20
-"""Most that a poll asks for at once, if its answer has to be gathered; as long as half of the room is free ..."""
+"""Most bytes that a poll asks for if its answer has to be gathered, as long as half of the room is free ..."""
 SCARCE_POLL_BYTES: Final = 512 << 10
 """... as long as an eighth is, and nobody waits ..."""
 LEAST_POLL_BYTES: Final = 48 << 10
@@ -34,27 +34,27 @@ class Source(Protocol):
 
 
 class Spare(Protocol):
-    """Who holds what can be asked for again."""
+    """A holder of bytes that the gateway can request again."""
 
     def drop(self) -> None: ...
 
 
 class AnswerRoom:
-    """Of the process."""
+    """The room of the process for gathered answers."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         self._waiting: dict[AnswerMemory, int] = {}
-        """In their turn, with what they need."""
+        """The answers that wait for room, in their order, with the bytes that they need."""
         self._spare: WeakValueDictionary[int, Spare] = WeakValueDictionary()
-        """The oldest ones first."""
+        """The oldest holders first."""
         self._numbers = count()
         metrics.gathered_bytes.set_function(lambda: self.held_bytes)
 
     @property
     def poll_bytes(self) -> int:
-        """Most that a poll should ask for whose answer has to be gathered."""
+        """Most bytes that a poll should ask for if its answer has to be gathered."""
         free = self.limit_bytes - self.held_bytes
         if self._waiting or free * 8 < self.limit_bytes:
             return LEAST_POLL_BYTES
@@ -64,13 +64,13 @@ class AnswerRoom:
         self.held_bytes += size
 
     def give_back(self, size: int) -> None:
-        """This may happen anywhere; who has waited goes on from the event loop."""
+        """May be called anywhere; answers that wait for room go on from the event loop."""
         self.held_bytes -= size
         if self._waiting:
             next(iter(self._waiting)).loop.call_soon(self._let_on)
 
     def finds_none(self, size: int) -> bool:
-        """Whether so many bytes have to wait."""
+        """Whether `size` bytes have to wait for room."""
         return bool(self._waiting) or not self._fits(size)
 
     def wait(self, who: "AnswerMemory", size: int) -> None:
@@ -81,13 +81,13 @@ class AnswerRoom:
             self._let_on()
 
     def can_be_spared(self, spare: Spare) -> None:
-        """As long as it lives."""
+        """Note `spare`, as long as it lives."""
         self._spare[next(self._numbers)] = spare
         if self._waiting:
             self._let_on()
 
     def _fits(self, size: int) -> bool:
-        """After what can be spared has been dropped, if need be."""
+        """Whether `size` bytes fit. Drops answers that can be spared, if need be."""
         while self.held_bytes and self.held_bytes + size > self.limit_bytes:
             oldest = next(iter(self._spare), None)
             if oldest is None:
@@ -108,7 +108,7 @@ class AnswerRoom:
 
 
 class Share:
-    """Bytes that count until nobody has this any more."""
+    """Bytes that count until nobody holds this share any more."""
 
     __slots__ = ("_room", "size")
 
@@ -117,12 +117,12 @@ class Share:
         self.size = 0
 
     def take(self, size: int) -> None:
-        """So many more."""
+        """Count `size` more bytes."""
         self.size += size
         self._room.take(size)
 
     def can_be_spared(self, spare: Spare) -> None:
-        """By who holds it."""
+        """Let `spare`, which holds this share, drop it if need be."""
         self._room.can_be_spared(spare)
 
     def __del__(self) -> None:
@@ -130,7 +130,7 @@ class Share:
 
 
 class SharedBytes(bytearray):
-    """Memory that counts as long as anybody holds it, or looks into it."""
+    """Memory that counts as long as anybody holds it, or a view of it."""
 
     __slots__ = ("share",)
 
@@ -140,7 +140,7 @@ class SharedBytes(bytearray):
 
 
 class AnswerMemory:
-    """Of one connection to a broker, which gathers one answer at a time."""
+    """The memory of one connection to a broker, which gathers one answer at a time."""
 
     __slots__ = ("_expected", "_room", "_share", "_source", "loop")
 
@@ -149,18 +149,18 @@ class AnswerMemory:
         self._source = source
         self._room = room
         self._share: Share | None = None
-        """Of the answer for which there is no room yet ..."""
+        """The share of the answer for which there is no room yet ..."""
         self._expected = 0
-        """... and what it needs."""
+        """... and the bytes that it needs."""
 
     @property
     def is_wanting(self) -> bool:
-        """The answer that has begun to come is not read on, for there is no room for all of it."""
+        """Whether the answer that has begun to come is not read on, for lack of room for all of it."""
         return self._share is not None
 
     def of(self, expected: int, filled: int, *, may_wait: bool) -> SharedBytes:
-        """For an answer of so many bytes, of which so many have come: for all of it, or, until there is room, for more
-        than these. A broker is trusted with what it says its answer has: to grow with it would be to copy it again."""
+        """Memory for an answer of `expected` bytes, of which `filled` have come. Until there is room for all, the
+        memory has twice `filled` at most. The gateway trusts the announced size: growing would mean more copies."""
         share = Share(self._room)
         if may_wait and self._room.finds_none(expected):
             self._share, self._expected = share, expected
@@ -172,7 +172,7 @@ class AnswerMemory:
         return SharedBytes(expected, share)
 
     def go_on(self) -> None:
-        """There is room."""
+        """Read on: there is room."""
         share, self._share = self._share, None
         if share is not None:
             share.take(self._expected)

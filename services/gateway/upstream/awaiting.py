@@ -1,4 +1,4 @@
-"""Who waits for a broker's answer, or for a connection to carry a request."""
+"""The waiters for a broker's answer, or for a connection to carry a request."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ Settle = Callable[[RawResponse | Unreachable | Sent, bool], None]
 
 
 class Awaiting(Protocol):
-    """Whoever waits for an answer. Exactly one of `answered` and `failed` is called, once, unless `begun` has given a
-    passage: then that is told the rest."""
+    """A waiter for an answer. Exactly one of `answered` and `failed` is called, once. If `begun` has returned a
+    passage, the passage gets the rest instead."""
 
     correlation_id: int
     deadline: float
@@ -24,10 +24,10 @@ class Awaiting(Protocol):
     def api_key(self) -> int: ...
 
     def answered(self, frame: memoryview, owned: bool) -> None:
-        """Raises WireError for what can't be read, before anybody is told of it."""
+        """Raises WireError for bytes that can't be read, before the answer goes to anybody."""
 
     def begun(self, beginning: memoryview, missing: int) -> Passage | None:
-        """A large answer begins to come (`FrameStream.frame_begun`). None: it is to be `answered` as a whole."""
+        """A large answer begins to come (`FrameStream.frame_begun`). None: `answered` gets the answer as a whole."""
 
     def failed(self, outcome: Unreachable) -> None: ...
 
@@ -54,7 +54,7 @@ class PendingCall:
 
 
 class Unsent(NamedTuple):
-    """A request that was submitted while the connection was not up, and who waits for its answer, if there is one."""
+    """A request that was submitted while the connection was not up, and the waiter for its answer, if there is one."""
 
     pieces: tuple[Buffer, ...]
     pending: Awaiting | None

@@ -12,7 +12,7 @@ SEPARATOR: Final = "\x01"
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """Credentials: whoever bears the token."""
+    """Credentials that consist of a token."""
 
     token: BearerToken
 
@@ -29,8 +29,8 @@ class Bearer:
 
 
 class OAuthBearer:
-    """The conversation: one message. A broker that does not believe it says why, and wants to hear that we heard it;
-    then it fails the login with words of its own.
+    """The conversation: one message. A broker that refuses the token answers with the reason, and waits for an empty
+    reply. Then it fails the login with a message of its own.
     """
 
     def __init__(self, token: BearerToken) -> None:

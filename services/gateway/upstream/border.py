@@ -1,7 +1,8 @@
-"""Where names of topics change: calls go out with the cluster's names, answers come in with those of the clients.
+"""Changes names of topics: calls go out with the cluster's names, answers come in with those of the clients.
 
-Only calls of clients who have other names for topics of the cluster come here. A message that names no topic of another
-name passes as it is; the others are read and written anew, records as slices of what came.
+Only calls of clients that have other names for topics of the cluster come here. A message passes as it is if all its
+topics have the same name on both sides. Other messages are decoded and encoded again; their records stay slices of the
+input.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,9 +24,9 @@ class _NameTakenError(Exception):
 
 
 def crossing(call: Call, names: TopicNames) -> tuple[Call, Inward] | Unreachable:
-    """The call as it goes out, and what to do with its answer."""
+    """The call as it goes out, and the change of names for its answer."""
     asked: dict[str, str] = {}
-    """The cluster's name -> the one in the call: the answer speaks of the same topics, whatever the rules say then."""
+    """The cluster's name -> the name in the call: the answer is about the same topics, even if rules have changed."""
 
     def upstream(topic: str) -> str:
         name = names.upstream(topic)

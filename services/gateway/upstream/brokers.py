@@ -1,6 +1,6 @@
-"""The connections to the brokers of one cluster: one to each for short questions of everybody, and those of clients.
+"""The connections to the brokers of one cluster: one to each broker for short requests, and those of clients.
 
-A broker that could not be connected to fails calls for a short time, then the next call tries again.
+After a failed connection to a broker, calls to the broker fail for a short time. Then the next call tries again.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ class UpstreamLimits:
     shared_connections: int = 8
     """To each broker, at most, for small Produce of many clients; 0: each client has its own (see `shared`) ..."""
     share_from_clients: int = 50
-    """... as it has where fewer write to the broker."""
+    """... as it has if fewer clients write to the broker."""
     max_gathered_bytes: int = 256 * 1024 * 1024
-    """Of all answers together that can't go on while they come."""
+    """Most bytes of all answers together that can't leave while they arrive."""
 
 
 _incarnations = itertools.count(1)
@@ -55,9 +55,9 @@ class Brokers:
         self, spec: UpstreamCluster, knowledge: ClusterKnowledge, limits: UpstreamLimits, answer_room: AnswerRoom
     ) -> None:
         self.incarnation = next(_incarnations)
-        """A number that no other cluster of this process has, also none of the same name."""
+        """A number that no other cluster of this process has, not even another one of the same name."""
         self.broken = asyncio.Event()
-        """Set when a connection has ended otherwise than by our own will."""
+        """Set when a connection has ended and the gateway did not close it."""
         self._cluster = spec.name
         self._knowledge = knowledge
         self._limits = limits
@@ -73,7 +73,7 @@ class Brokers:
         self._opening: set[asyncio.Task[None]] = set()
 
     async def leave(self) -> None:
-        """End all connections; those of clients when what was sent on them is answered."""
+        """End all connections; those of clients end when their sent requests are answered."""
         for task in list(self._opening):
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
@@ -83,12 +83,12 @@ class Brokers:
             connection.retire(LEFT)
 
     def give_way(self) -> None:
-        """Others take the calls from now on. What is on its way stays."""
+        """Others take the calls from now on. Requests that have been sent stay here."""
         for connection in self._lanes:
             connection.superseded = True
 
     def learn(self, response: MetadataResponse) -> None:
-        """What the cluster says of its brokers and topics; connections to brokers that have left it end."""
+        """Learn the cluster's brokers from its metadata. Connections to brokers that have left the cluster end."""
         self._knowledge.learn(response)
         for broker_id in [known for known in self._shared if known not in self._knowledge.brokers]:
             self._shared.pop(broker_id).shut(GONE)
@@ -104,7 +104,7 @@ class Brokers:
         return next((each for each in self._knowledge.brokers if self._rest_of(each)[0] <= now), None)
 
     def connection(self, broker_id: int, lane: Lane, lanes: Lanes) -> BrokerConnection | Unreachable:
-        """The one of this lane, opened where there is none."""
+        """The connection of this lane, opened if there is none."""
         key = LaneKey(self.incarnation, broker_id, lane)
         if lane is Lane.SHARED:
             shared = self._shared.get(broker_id)
@@ -139,7 +139,7 @@ class Brokers:
         return found
 
     def pool(self, broker_id: int) -> Pool | None:
-        """What clients of this broker share; None if that is nothing, however many there are."""
+        """The pool that clients of this broker share; None if they never share connections, however many there are."""
         limits = self._limits
         if not limits.shared_connections:
             return None
@@ -164,7 +164,7 @@ class Brokers:
         return connection
 
     def open(self, address: BrokerAddress) -> BrokerConnection:
-        """One more, which is the caller's own."""
+        """Open one more connection, which belongs to the caller."""
         place = f"{address.host}:{address.port}"
         limits = self._limits
         connection = BrokerConnection(

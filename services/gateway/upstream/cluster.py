@@ -5,9 +5,9 @@ Theory of operation
    visits go on trying (`visits`).
 2. A call goes to a broker: a leader by its number, the controller, a coordinator that is looked for first, or any. It
    takes the connection of its lane (`brokers`).
-3. Metadata answers that pass by are learnt from, by the cluster's own names.
-4. Below this class topics are called as the cluster does. Whoever calls them otherwise says so with the call (`names`):
-   it goes out and its answer comes in over the `border`.
+3. The gateway learns from Metadata answers to clients, too, by the cluster's own names.
+4. Below this class topics have the cluster's own names. A caller with other names gives them with the call (`names`).
+   The call then goes out, and its answer comes in, over the `border`.
 """
 
 import asyncio
@@ -73,20 +73,20 @@ class Cluster:
 
     @property
     def incarnation(self) -> int:
-        """A number that no other cluster of this process has, also none of the same name."""
+        """A number that no other cluster of this process has, not even another one of the same name."""
         return self._brokers.incarnation
 
     def pool(self, broker_id: int) -> Pool | None:
-        """What clients of this broker share."""
+        """The pool that clients of this broker share."""
         return self._brokers.pool(broker_id)
 
     @property
     def attempted(self) -> asyncio.Event:
-        """Set after the first visit, whatever came of it."""
+        """Set after the first visit, whether it succeeded or not."""
         return self._visits.attempted
 
     def takes(self, spec: UpstreamCluster) -> bool:
-        """Go by another description of the cluster from now on, if connections stay as they are by it."""
+        """Use this new description of the cluster if connections can stay as they are. Returns whether they can."""
         old = self.spec
         same = spec.bootstrap_servers == old.bootstrap_servers and security_of(spec) == security_of(old)
         if same:
@@ -97,7 +97,7 @@ class Cluster:
         self._visiting = asyncio.get_running_loop().create_task(self._visits.go_on(), name=f"visit {self.name}")
 
     def give_way(self) -> None:
-        """Another one takes the calls, under this name."""
+        """Another cluster of this name takes the calls from now on."""
         self._brokers.give_way()
 
     async def stop(self) -> None:
@@ -205,7 +205,7 @@ class Cluster:
     def _own(
         self, call: Call, cls: type[M], done: Callable[[M | Unreachable], None], names: TopicNames | None = None
     ) -> None:
-        """On a shared connection."""
+        """Send a question on the connection that all short questions share."""
 
         def settle(outcome: RawResponse | Unreachable | Sent, _: bool) -> None:
             if not isinstance(outcome, Sent):

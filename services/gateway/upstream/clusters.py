@@ -16,7 +16,7 @@ from services.gateway.upstream.lanes import Lanes
 from services.gateway.upstream.shared import Pool
 
 LEAVE_AFTER_S = 60.0
-"""How long a cluster that left the table is still there for requests which started before."""
+"""How long a cluster that left the table still serves requests that started before."""
 
 
 class Clusters:
@@ -27,7 +27,7 @@ class Clusters:
         """By name; replaced, never changed, so that a request keeps the clusters that it started with."""
         self.served: Mapping[int, VersionRange] = {}
         self.answer_room = AnswerRoom(limits.max_gathered_bytes)
-        """Whatever of clusters' answers lies in memory for clients."""
+        """The memory for answers of clusters that wait for clients."""
         self._limits = limits
         self._clusters: dict[str, Cluster] = {}
         self._leaving: dict[Cluster, asyncio.Task[None]] = {}
@@ -91,7 +91,7 @@ class Clusters:
     def submit(
         self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle, names: TopicNames | None = None
     ) -> None:
-        """`names`: where the one who calls has other names for the cluster's topics than the cluster itself."""
+        """`names` is given if the caller has other names for the cluster's topics than the cluster itself."""
         cluster = self._clusters.get(call.cluster)
         if cluster is None:
             settle(Unreachable(call.cluster, "not part of the mesh", never_sent=True), True)
@@ -104,7 +104,7 @@ class Clusters:
         return 0 if found is None else found.incarnation
 
     def pool(self, cluster: str, broker_id: int) -> Pool | None:
-        """What clients of this broker share, if they do."""
+        """The pool that clients of this broker share, if they do."""
         found = self._clusters.get(cluster)
         return None if found is None else found.pool(broker_id)
 

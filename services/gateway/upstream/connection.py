@@ -1,16 +1,17 @@
 """One connection to one broker: requests out in order, responses matched first in, first out.
 
 Theory of operation
-1. A broker answers the requests of a connection in their order, so the oldest pending request is the one that a
-   response belongs to; its correlation id must agree, or the connection is broken and closed.
+1. A broker answers the requests of a connection in their order, so a response belongs to the oldest pending request.
+   If its correlation id does not agree, the connection is broken and closed.
 2. Requests may be submitted before the connection is up: they wait, in order, and leave in order.
-3. Each request has a deadline. When one passes, the connection is closed, for everything behind it would wait too.
+3. Each request has a deadline. If a deadline passes, the connection is closed: all requests behind would wait too.
 4. When the connection ends, all pending requests get `Unreachable`. Nothing is ever sent twice.
-5. A large request of a client may leave while it still comes (`begin_passing_on`). Until its end nothing else is sent:
-   what is submitted waits. It has no deadline until then. Should its client not get to the end, the connection takes
-   nothing more and ends when all that was sent before is answered: brokers drop what they got a part of.
-   A large answer may go on while it comes, too (`Awaiting.begun`). Any other one is gathered (`answer_memory`).
-6. The connection is up when TLS is and the broker has let us in, where the cluster asks for it (`admission`).
+5. A large request of a client may leave while it still comes (`begin_passing_on`). Until its end, other
+   requests wait, and the large request has no deadline. If its client disconnects before the end, the connection takes
+   no more requests, and ends when all earlier requests are answered. A broker drops a request that it got in part.
+   A large answer may leave while it still comes, too (`Awaiting.begun`). Other large answers are gathered
+   (`answer_memory`).
+6. The connection is up when TLS is up and, if the cluster asks for a login, the broker has accepted it (`admission`).
 """
 
 import asyncio
@@ -46,10 +47,10 @@ from services.gateway.wire.schema import Struct, api_key_of
 MAX_CORRELATION_ID: Final = 0x7FFF_FFFF
 OUR_CLIENT_ID: Final = "kafka-mesh-gateway"
 LOOK_AGAIN_S: Final = 1.0
-"""How often deadlines are looked at while a large answer comes, or nothing is read: who is behind that is not late."""
+"""How often deadlines are checked while a large answer comes, or nothing is read: requests behind are not late."""
 STALLED_S: Final = 30.0
-"""A large answer that passes while it comes must go on within this time, as long as we read it: nobody is left among
-those pending who would be late."""
+"""The longest pause in a large answer that passes while it comes, as long as the gateway reads it. Such an answer is no
+longer among the pending ones, so no deadline covers it."""
 SEVERED: Final = "a request was broken off in the middle"
 
 
@@ -95,38 +96,38 @@ class BrokerConnection(FrameStream):
         answer_room: AnswerRoom,
         keyring: Keyring | None = None,
     ) -> None:
-        """Without a keyring: plain."""
+        """Without a keyring the connection is plain text."""
         super().__init__(max_frame_bytes)
         self.cluster = cluster
         self.address = address
         self.ended: str | None = None
-        """Why the connection is no more; None while it lives or is being made."""
+        """The reason why the connection has ended; None while it lives or is being made."""
         self.fault: str | None = None
-        """The same, unless it ended by our own will."""
+        """The same reason, unless the gateway itself closed the connection."""
         self.unheard = False
-        """Requests without an answer were sent: when these have arrived nobody can tell."""
+        """Whether requests without an answer were sent: nobody can tell when these have arrived."""
         self.superseded = False
-        """Its cluster was described anew, which has connections of its own: what follows goes there."""
+        """Whether its cluster has got a new description, with new connections: later requests go there."""
         self.on_congestion: Callable[[bool], None] | None = None
         self.on_broken: Callable[[], None] | None = None
-        """Told when the connection ends otherwise than by our own will."""
+        """Called when the connection ends and the gateway did not close it."""
         self._max_in_flight = max_in_flight
         self._loop = asyncio.get_running_loop()
         self._admission = Admission(self, keyring)
         self._pending: deque[Awaiting] = deque()
-        """Sent and not answered."""
+        """Requests that were sent and are not answered."""
         self._waiting: deque[Unsent] = deque()
         self._midway: Awaiting | None = None
-        """Whose request has left in part; the last one of those pending."""
+        """The waiter whose request has left in part; the last one of those pending."""
         self._through: asyncio.Future[None] | None = None
-        """Done when there is none any more."""
+        """Done when no request is midway any more."""
         self._held_back_at: float | None = None
-        """Since when its answers are not read, for who gets them does not take them."""
+        """The time since which no answers are read, because their receiver does not take them."""
         self._missing_before = 0
-        """Of a large answer, when deadlines were looked at last."""
+        """Bytes that were missing of a large answer when deadlines were checked last."""
         self._memory = AnswerMemory(self, answer_room)
         self._severed = False
-        """The rest of it will never come."""
+        """Whether the rest of the request that is midway will never come."""
         self._ready = False
         self._heard = False
         self._retired: str | None = None
@@ -137,7 +138,7 @@ class BrokerConnection(FrameStream):
         self._received_bytes = metrics.upstream_bytes.labels(cluster, "in")
 
     async def open(self, host: str, port: int, timeout_s: float) -> str | None:
-        """Connect; on failure everything submitted so far is settled. Never raises for what the network does.
+        """Connect; on failure all requests submitted so far are settled. Never raises for a fault of the network.
 
         Returns why the broker could not be connected to. A connection that nobody needs any more by then is no fault.
         """
@@ -149,7 +150,7 @@ class BrokerConnection(FrameStream):
         except (KeyringError, LoginRefusedError, ssl.SSLError) as error:
             self._admission.refused(error)
         except ConnectionEndedError:
-            pass  # whoever ended it has said why
+            pass  # the code that ended it has logged the reason
         except OSError as error:
             self._fail(f"no connection to {self.address}: {error.strerror or error}", "connect")
         return self.fault
@@ -184,7 +185,7 @@ class BrokerConnection(FrameStream):
         else:
             try:
                 pieces = (encode_request(message, call.version, correlation_id, client_id),)
-            except WireError as error:  # whoever waits must hear of it, be it a fault of ours
+            except WireError as error:  # the waiter must get an outcome, even for a fault of the gateway
                 fact = f"{api_name(api_key)} v{call.version} can't say it: {error}"
                 settle(Unreachable(self.cluster, fact, never_sent=True, unsupported=True), True)
                 return
@@ -203,7 +204,7 @@ class BrokerConnection(FrameStream):
         return self._ready and self._midway is None and len(self._pending) < self._max_in_flight
 
     def pass_on(self, frame: memoryview, awaiting: Awaiting) -> None:
-        """Send a client's request as it lies there, which it does until this read is done (see `FrameStream`)."""
+        """Send a client's request from the receive buffer, which holds it until this read is done (`FrameStream`)."""
         INT32.pack_into(frame, REQUEST_ID_AT, self._numbered(awaiting))
         self._sent_bytes.total += len(frame)
         self.send(frame)
@@ -236,7 +237,7 @@ class BrokerConnection(FrameStream):
         self.send(piece)
 
     def end_passing_on(self, deadline: float) -> None:
-        """All of the request has been sent."""
+        """All of the request that is midway has been sent."""
         awaiting, self._midway = self._midway, None
         if awaiting is not None:
             awaiting.deadline = deadline
@@ -253,7 +254,7 @@ class BrokerConnection(FrameStream):
             self._fail(SEVERED, None)
 
     def give_up(self, fact: str) -> None:
-        """The broker does not take what it is sent."""
+        """End the connection: the broker does not read the bytes that it is sent."""
         self._fail(f"{self.address}: {fact}", "timeout")
 
     def _is_through(self) -> None:
@@ -261,7 +262,7 @@ class BrokerConnection(FrameStream):
             self._through.set_result(None)
 
     def _numbered(self, awaiting: Awaiting) -> int:
-        """Its correlation id; from here on it waits."""
+        """Number the request: it waits for its answer from here on. Returns its correlation id."""
         self._next_id = awaiting.correlation_id = correlation_id = self._next_id % MAX_CORRELATION_ID + 1
         if self._timer is None or awaiting.deadline < self._timer_at:
             self._watch(awaiting.deadline)
@@ -278,7 +279,7 @@ class BrokerConnection(FrameStream):
         self.send(*pieces)
 
     def hold_back(self, held_back: bool) -> None:
-        """Read no answers, or again. Whoever waits for one waits longer."""
+        """Stop reading answers, or start again. The deadlines of pending requests move by the pause."""
         now = self._loop.time()
         if held_back:
             self._held_back_at = now
@@ -287,7 +288,7 @@ class BrokerConnection(FrameStream):
             for pending in self._pending:
                 pending.deadline += now - self._held_back_at
             self._held_back_at = None
-            self._missing_before = 0  # it could not go on
+            self._missing_before = 0  # the answer could not go on
             self.resume_reading()
 
     # --- for the login -------------------------------------------------------------------------------------------
@@ -325,7 +326,7 @@ class BrokerConnection(FrameStream):
         self._fail(reason, kind)
 
     def admitted(self) -> None:
-        """Let everything go that has waited."""
+        """Send all requests that have waited."""
         self._ready = True
         waiting, self._waiting = self._waiting, deque()
         self._pending.extend(item.pending for item in waiting if item.pending is not None)
@@ -441,7 +442,7 @@ class BrokerConnection(FrameStream):
             self._fail(told, "lost")
 
     def shut(self, reason: str) -> None:
-        """We no longer need it."""
+        """Close the connection: the gateway no longer needs it."""
         self._fail(reason, None)
 
     def retire(self, reason: str) -> None:
@@ -467,7 +468,7 @@ class BrokerConnection(FrameStream):
         self._admission.end()
 
     def _fail(self, reason: str, kind: str | None) -> None:
-        """End the connection; without a `kind` it is by our own will."""
+        """End the connection; without a `kind` the gateway itself closes it."""
         if self.ended is not None:
             return
         self._ended_by(reason)

@@ -1,4 +1,4 @@
-"""Which broker coordinates a group on one cluster: found on demand, once for all who ask meanwhile, and remembered."""
+"""Finds the coordinators of one cluster's groups: on demand, once for all callers that wait, and remembered."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -32,14 +32,14 @@ class Coordinators:
         self._finding: dict[Coordinator, list[Resolved]] = {}
 
     def known(self, coordinator: Coordinator) -> int | None:
-        """Its broker id, if it was found before."""
+        """The broker id of the coordinator, if it was found before."""
         return self._known.get(coordinator, 0)
 
     def forget(self, coordinator: Coordinator) -> None:
         self._known.drop(coordinator)
 
     def find(self, coordinator: Coordinator, then: Resolved) -> None:
-        """`then` gets the broker id, or why there is none, maybe before this returns."""
+        """`then` gets the broker id, or the reason why there is none, maybe before this returns."""
         waiting = self._finding.get(coordinator)
         if waiting is not None:
             waiting.append(then)

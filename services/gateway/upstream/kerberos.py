@@ -8,11 +8,11 @@ from mesh.connection_security import Mechanism
 from services.gateway.upstream.sasl import MAX_SHOWN, Conversation, LoginRefusedError
 
 NO_SECURITY_LAYER: Final = 1
-"""Bit of the layers that a broker offers after the ticket; it is TLS that protects what follows, where it is wanted."""
+"""Bit of the layers that a broker offers after the ticket. If later bytes need protection, TLS gives it."""
 
 
 class KerberosUnavailableError(Exception):
-    """The library or the credentials are not here, with the reason."""
+    """The library or the credentials are missing; the message gives the reason."""
 
 
 def library() -> Any:
@@ -45,7 +45,7 @@ class Kerberos:
 
 
 class Gssapi:
-    """The conversation: tokens until both sides know each other, then one message about what follows: nothing."""
+    """The conversation: tokens until both sides know each other, then one message that asks for no security layer."""
 
     def __init__(self, credentials: Kerberos, host: str) -> None:
         self._gssapi = library()

@@ -1,8 +1,8 @@
-"""What opens connections to one cluster: its TLS context and its credentials, resolved when a connection is made.
+"""The keys of one cluster: its TLS context and its credentials, resolved when a connection is made.
 
-They are made off the event loop and serve all connections for a while, so that a renewed certificate or password counts
-soon, without a restart. When they can't be made again, what worked last goes on working; after a refusal they are made
-anew for the next connection. A token is fetched once for all who wait for it, and replaced before its end.
+The keys are made off the event loop and serve all connections for a while, so that a renewed certificate or password
+counts soon, without a restart. If new keys can't be made, the last ones stay in use. After a refusal, new keys are made
+for the next connection. A token is fetched once for all that wait for it, and replaced before its end.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ log = structlog.get_logger(__name__)
 
 FRESH_S: Final = 60.0
 RETRY_S: Final = 5.0
-"""Until keys that could not be renewed are tried again."""
+"""The pause before the gateway tries again to renew keys."""
 
 
 class KeyringError(Exception):
-    """What the cluster's security needs is not here, with the property and the reason, without a secret."""
+    """A key that the cluster's security needs is missing: the property and the reason, without a secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """`None` stands for: without."""
+    """`None` stands for a connection without TLS, or without a login."""
 
     tls: ssl.SSLContext | None = None
     credentials: Credentials | None = None
@@ -99,7 +99,7 @@ class Keyring:
     def _done(self, task: asyncio.Task[Keys]) -> None:
         self._making = None
         if not task.cancelled():
-            task.exception()  # whoever waits has it; nobody may wait any more
+            task.exception()  # the waiters have it, but there may be none any more
 
 
 def _made(security: ConnectionSecurity) -> Keys:
@@ -111,7 +111,7 @@ def _made(security: ConnectionSecurity) -> Keys:
 
 
 def _credentials(login: Login | None) -> Credentials | None:
-    """Without those that a token is: it is fetched, and has a life of its own."""
+    """The credentials, except a token: a token is fetched, and has a life of its own."""
     match login:
         case PasswordLogin():
             username = resolve_property("sasl.username", login.username)

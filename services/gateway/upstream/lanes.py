@@ -12,7 +12,7 @@ from services.gateway.upstream.seats import Seat
 
 
 class LaneKey(NamedTuple):
-    """`incarnation` is the cluster's: the same name may come to stand for another one."""
+    """`incarnation` is the cluster's: the same name may come to stand for another cluster."""
 
     incarnation: int
     broker_id: int
@@ -28,13 +28,13 @@ Taker = Callable[[Outcome, bool], None]
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class LeftBehind:
-    """A call that its plan did not wait for (see `Gather`): its outcome is kept for the next call with an equal key,
-    unless others need the memory: then the client has to ask once more."""
+    """A call that its plan did not wait for (see `Gather`). Its outcome is kept for the next call with an equal key. If
+    others need the memory, the outcome is dropped, and the client has to ask once more."""
 
     key: object
     outcome: Outcome | None = None
     arrived: float = 0.0
-    """When the outcome did, in monotonic seconds."""
+    """The arrival of the outcome, in monotonic seconds."""
     taker: Taker | None = None
 
     def keep(self, outcome: Outcome) -> None:
@@ -58,13 +58,13 @@ class Lanes:
     """At most one for each (cluster, target, lane), and each no larger than its client asked for."""
     on_congestion: Callable[[bool], None] | None = None
     on_unheard: Callable[[], None] | None = None
-    """Told when a broker ends a connection on which requests without an answer were sent: its only way to say no."""
+    """Called when a broker ends a connection on which requests without acks were sent: its only way to refuse."""
     seats: dict[LaneKey, Seat] = field(default_factory=dict)
-    """Of straight Produce, by the lane that the others take."""
+    """The seats of straight Produce, by the lane that other Produce requests take."""
     closed: bool = False
 
     def drop_old_left_behind(self) -> None:
-        """What nobody has come back for: its partitions are read from another broker by now, or not at all."""
+        """Drop old calls that no poll has asked for: their partitions are read from another broker, or not at all."""
         oldest = monotonic() - LEFT_BEHIND_S
         waiting = self.left_behind
         for place in [place for place, left in waiting.items() if left.outcome is not None and left.arrived < oldest]:
@@ -92,7 +92,7 @@ class Lanes:
         self.connections = {there: each for there, each in self.connections.items() if each.ended is None}
         self.connections[key] = connection
         seat = self.seats.get(key)
-        if seat is not None:  # by what is on its way there it tells whether a client may go elsewhere
+        if seat is not None:  # its unanswered requests decide whether the client may go elsewhere
             seat.own = connection
 
     def _congestion(self, congested: bool) -> None:
@@ -112,7 +112,7 @@ class Lanes:
         return (c for c in self.connections.values() if c.ended is None)
 
     def close(self, reason: str) -> None:
-        """The client is gone. What it has produced still arrives, as it would on a broker."""
+        """The client is gone. Records that it has produced still arrive, as they would on a broker."""
         self.closed = True
         self.left_behind.clear()
         for seat in self.seats.values():

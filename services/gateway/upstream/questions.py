@@ -1,4 +1,4 @@
-"""What the gateway asks clusters on its own account, and how it reads what they say."""
+"""The gateway's own requests to clusters, and how it reads the answers."""
 
 import asyncio
 from typing import TypeVar
@@ -13,7 +13,7 @@ from services.gateway.wire.primitives import WireError
 from services.gateway.wire.schema import Struct
 
 METADATA_VERSIONS = VersionRange(4, 12)
-"""From 4 on a client can forbid that asking creates a topic; we never ask otherwise."""
+"""From 4 on a client can forbid that Metadata creates a topic; the gateway always forbids this."""
 
 M = TypeVar("M", bound=Struct)
 
@@ -23,7 +23,7 @@ class CallFailedError(Exception):
 
 
 async def ask(connection: BrokerConnection, call: Call, cls: type[M]) -> M:
-    """The answer, on this very connection; raises CallFailedError where there is none."""
+    """The answer, on this very connection; raises CallFailedError if there is none."""
     answer: asyncio.Future[M | Unreachable] = asyncio.get_running_loop().create_future()
 
     def settle(outcome: RawResponse | Unreachable | Sent, _: bool) -> None:
@@ -39,14 +39,14 @@ async def ask(connection: BrokerConnection, call: Call, cls: type[M]) -> M:
 
 
 def metadata_call(knowledge: ClusterKnowledge, topics: tuple[str, ...], timeout_s: float) -> Call:
-    """For the brokers and these topics, none of which is created by it."""
+    """A Metadata call for the brokers and these topics. It creates no topic."""
     versions = knowledge.versions.get(ApiKey.METADATA, METADATA_VERSIONS)
     question = MetadataRequest([MetadataRequestTopic(name=topic) for topic in topics], allow_auto_topic_creation=False)
     return Call(knowledge.name, question, min(METADATA_VERSIONS.high, versions.high), timeout_s=timeout_s)
 
 
 def decoded(response: RawResponse, cls: type[M], cluster: str) -> M | Unreachable:
-    """The response as a message; what can't be read counts as no answer."""
+    """The response as a message; a response that can't be read counts as no answer."""
     try:
         return response.decode(cls)
     except WireError as error:

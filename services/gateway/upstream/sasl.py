@@ -1,9 +1,9 @@
 """How the gateway logs in to a broker: the conversation, without I/O.
 
 Theory of operation
-1. `Login` says what to send next and is given the answer, until nothing is left to send:
+1. `Login` gives the next request and takes the answer, until no request is left:
    ApiVersions (which SaslAuthenticate does it speak) -> SaslHandshake v1 -> SaslAuthenticate, once for each token.
-   A login that renews an earlier one begins at SaslHandshake: no other request may stand there when it is late.
+   A login that renews an earlier login begins at SaslHandshake: brokers allow no other request once the login is over.
 2. A mechanism makes the tokens and checks those of the broker. SCRAM proves both ways: a broker that does not know the
    password is refused too. PLAIN and SCRAM are here, OAUTHBEARER in `bearer`, GSSAPI in `kerberos`.
 3. The costly part of SCRAM is the salted password. A broker keeps one salt for each user, so it is computed once and
@@ -35,9 +35,9 @@ HANDSHAKE_VERSION: Final = 1
 """Version 0 goes on with tokens outside of frames; brokers speak 1 since Kafka 1.0."""
 AUTHENTICATE_HIGHEST: Final = 2
 MIN_ITERATIONS: Final = 4096
-"""RFC 7677, and what Kafka's own clients insist on: fewer would help who wants to guess."""
+"""The least by RFC 7677, and of Kafka's own clients: fewer iterations would make a password easier to guess."""
 MAX_ITERATIONS: Final = 1_000_000
-"""What a broker may make us compute: about a second."""
+"""Most that a broker may make the gateway compute: about a second."""
 NONCE_BYTES: Final = 24
 MAX_SHOWN: Final = 300
 """Characters of a broker's own words in our reason."""
@@ -46,31 +46,31 @@ SCRAM_HASHES: Final = {Mechanism.SCRAM_SHA_256: "sha256", Mechanism.SCRAM_SHA_51
 
 
 class LoginRefusedError(Exception):
-    """The broker does not let us in, or can't prove that it is the one. The message is fit for a log."""
+    """The broker refuses the login, or can't prove that it knows the password. The message is fit for a log."""
 
 
 class Conversation(Protocol):
-    """What a mechanism does."""
+    """The conversation of a mechanism."""
 
     def first(self) -> bytes:
         """The first token."""
 
     def next(self, challenge: bytes) -> bytes | None:
-        """The token that answers the broker's; None when the broker has been told everything, and believed."""
+        """The token that answers the broker's; None when no token is left and the broker is accepted."""
 
 
 class Credentials(Protocol):
-    """Who we are, resolved. Shared by all connections of a cluster."""
+    """The gateway's resolved credentials. All connections of a cluster share them."""
 
     @property
     def mechanism(self) -> Mechanism: ...
 
     @property
     def secret(self) -> str:
-        """What no error may say; empty where nothing could be sent back."""
+        """The text that no error may show; empty if the broker could not send it back."""
 
     def conversation(self, host: str) -> Conversation:
-        """With the broker of this name."""
+        """The conversation with the broker of this host name."""
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ class Scram:
         name = credentials.username.replace("=", "=3D").replace(",", "=2C")
         self._client_first = f"n={name},r={self._nonce}"
         self._signature: bytes | None = None
-        """What the broker must prove with, known once its challenge is answered."""
+        """The signature that the broker must prove itself with, known once its challenge is answered."""
 
     def first(self) -> bytes:
         return f"n,,{self._client_first}".encode()
@@ -186,7 +186,7 @@ class Login:
         """`authenticate_version` as an earlier login on this connection has found it."""
         self.authenticate_version = authenticate_version
         self.lifetime_s = 0.0
-        """After so long the broker wants to see a new login; 0: never. Known when the login is done."""
+        """The time after which the broker wants a new login; 0: never. Known when the login is done."""
         self._credentials = credentials
         self._conversation = credentials.conversation(host)
 
@@ -200,7 +200,7 @@ class Login:
         return self._handshake()
 
     def next(self, answer: Struct) -> Step | None:
-        """What to send after this answer, None when we are in. Raises LoginRefusedError."""
+        """The request to send after this answer; None when the login is done. Raises LoginRefusedError."""
         match answer:
             case ApiVersionsResponse():
                 self.authenticate_version = _authenticate_version(answer)

@@ -1,17 +1,17 @@
-"""Which connection a client's next small Produce takes: its own, or one that many share.
+"""Chooses the connection of a client's next small Produce: the client's own, or one that many clients share.
 
 Theory of operation
-1. As long as anything of a client is unanswered on one connection to a broker, what follows goes there too: its order
-   holds. It changes over when nothing is unanswered.
-2. Shared is what is small and what the broker answers right away: with acks 1, or where the partition has no other
-   replica that must have it first. Acks 0 has the end of the connection for its only no, and never comes here; nor
-   does anything else whose plan is looked at, or what is streamed. Nobody can tell when what was sent without acks has
-   arrived, so who has sent such goes on with its own connection as long as that lives.
-3. Who sends something large, has much unanswered at once, or is slowed down by a quota goes on with its own connection
-   for a while: others must not stand behind that. So does who has had to wait long behind others, each time for twice
-   as long. What such a client sends next waits until its last answer has come.
-4. When a shared connection breaks, its broker was at the oldest request: whoever sent that one goes alone for long,
-   lest it breaks the next one too.
+1. As long as a client has unanswered requests on one connection to a broker, its next requests go there too: their
+   order holds. The client changes its connection when all requests are answered.
+2. Small requests that the broker answers right away are shared: those with acks 1, or to a partition without another
+   replica that must have the records first. Requests with acks 0 are never shared, because a broker can refuse them
+   only by closing the connection. Requests that go by a plan, or that are streamed, are not shared either. Nobody can
+   tell when a request without acks has arrived. Its client therefore keeps its own connection as long as this lives.
+3. A client that sends a large request, has many unanswered requests, or is slowed down by a quota uses its own
+   connection for a while: others must not wait behind its requests. A client that has waited long behind others does
+   the same, each time for twice as long. The next request of such a client waits until its last answer has come.
+4. When a shared connection breaks, its broker was working on the oldest request. The client of this request uses its
+   own connection for long, lest its requests break the next shared connection too.
 """
 
 from typing import Final
@@ -21,42 +21,42 @@ from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.shared import SLOW_S, Pool, SharedConnection
 
 SMALL_BYTES: Final = 8 * 1024
-"""More takes a broker longer than the request behind it should wait."""
+"""A larger request takes a broker longer than the request behind it should wait."""
 FAIR_SHARE: Final = 5
-"""Unanswered requests of one client; producers have five at most if nobody tells them otherwise."""
+"""Most unanswered requests of one client; by default a producer has five at most."""
 REST_S: Final = 10.0
-"""Who was too much for others comes back after so long; a producer that is large now and then stays away ..."""
+"""A client that was too much for others shares again after this time; this holds for an occasional large request ..."""
 LONGEST_REST_S: Final = 600.0
-"""... where it has been slow again and again ..."""
+"""... this is the longest time, for a client that has been slow again and again ..."""
 THROTTLED_REST_S: Final = 60.0
-"""... and one that was slowed down, so long: quotas are counted over some ten seconds."""
+"""... and this is the time after a throttle: quotas are counted over some ten seconds."""
 LOOK_AGAIN_S: Final = 0.1
-"""Where no shared connection is to be had, for a while nobody looks."""
+"""If no shared connection can be had, the time until the next attempt."""
 
 
 class Seat:
-    """Of one client connection, for one broker."""
+    """The seat of one client connection, for one broker."""
 
     __slots__ = ("_leaving", "_pool", "_rests_until", "_slow_rest_s", "own", "shared", "unanswered")
 
     def __init__(self, pool: Pool | None) -> None:
-        """Without a pool nothing is shared."""
+        """Without a pool the client shares nothing."""
         self._pool = pool
         self._rests_until = 0.0
         self._slow_rest_s = REST_S
         self._leaving = False
         self.own: BrokerConnection | None = None
-        """Not always alive."""
+        """The client's own connection; it may have ended."""
         self.shared: SharedConnection | None = None
         self.unanswered = 0
-        """Of what was sent on the shared connection."""
+        """Unanswered requests on the shared connection."""
         if pool is not None:
             pool.clients += 1
 
     def connection(self, size: int, now: float, *, quick: bool) -> BrokerConnection | None:
-        """Where a request of `size` bytes goes; `quick`: its broker answers it right away.
+        """The connection for a request of `size` bytes; `quick` says whether its broker answers right away.
 
-        None: no connection may take it now. Its plan has to, as soon as nothing is `unanswered`.
+        None: no connection may take the request now. Its plan takes it as soon as nothing is `unanswered`.
         """
         shared, pool = self.shared, self._pool
         if pool is None:
@@ -83,7 +83,7 @@ class Seat:
         return own if own is not None and own.takes_more else None
 
     def _changed(self, pool: Pool, now: float) -> SharedConnection | None:
-        """Another shared connection, if there is one to be had."""
+        """Another shared connection, if one can be had."""
         found = pool.connection(now)
         if found is None:
             self._rests_until = now + LOOK_AGAIN_S
@@ -95,13 +95,13 @@ class Seat:
         return found
 
     def sent(self) -> None:
-        """On the shared connection."""
+        """A request was sent on the shared connection."""
         self.unanswered += 1
         if self._pool is not None:
             self._pool.calls.total += 1
 
     def answered(self, sent_at: float, throttle_ms: int) -> None:
-        """One of them is, now. `throttle_ms`: for so long the broker reads nothing from its connection."""
+        """A request on the shared connection is answered. The broker reads nothing from it for `throttle_ms`."""
         self.unanswered -= 1
         shared = self.shared
         if shared is None:
@@ -115,7 +115,7 @@ class Seat:
             self._slow_rest_s = min(2 * self._slow_rest_s, LONGEST_REST_S)
 
     def failed(self) -> None:
-        """One of them will never be answered: the connection has ended."""
+        """A request on the shared connection will never be answered: the connection has ended."""
         self.unanswered -= 1
         shared = self.shared
         if shared is not None and not shared.blamed:
@@ -131,7 +131,7 @@ class Seat:
             metrics.left_shared.labels(self._pool.cluster, reason).inc()
 
     def give_up(self) -> None:
-        """The client is gone. What it has sent is carried through."""
+        """The client is gone. The requests that it has sent are carried through."""
         pool, self._pool = self._pool, None
         if pool is not None:
             if self.shared is not None and not self._leaving:

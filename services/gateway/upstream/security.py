@@ -1,7 +1,7 @@
-"""Whether every cluster of a table can be connected to as securely as it asks for.
+"""Checks that the gateway can connect to each cluster of a table as securely as the cluster asks for.
 
-A table with a cluster that can't is refused when it arrives, with the reason, rather than at the first request of a
-client. Control asks the same at registration.
+Otherwise the gateway refuses the table when it arrives, with the reason, rather than at the first request of a client.
+Control makes the same check at registration.
 """
 
 from mesh.connection_security import (

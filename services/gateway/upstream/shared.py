@@ -1,14 +1,15 @@
 """Connections to a broker that the small Produce requests of many clients share.
 
 Theory of operation
-1. Most of what a small request costs are system calls. What many clients send to one broker within a turn of the event
-   loop leaves in one write, and is answered in a few reads: half of the calls are gone.
-2. A broker works on one request of a connection at a time, in order. So only what it answers right away comes here
-   (`seats`), and nobody who is free to go elsewhere while the connection is full, while nothing has come back for a
-   moment, or while its broker reads nothing from us because somebody has used up a quota.
-3. There are as many as clients are worth, up to a bound, and none for a few clients. A client keeps to one of them.
+1. System calls are most of the cost of a small request. The requests of many clients to one broker within a turn of
+   the event loop leave in one write, and are answered in a few reads. This saves half of the calls.
+2. A broker works on one request of a connection at a time, in order. So only requests that it answers right away come
+   here (`seats`). A client that is free to use another connection does not come while the connection is full, while no
+   answer comes for a moment, or while a quota stops the broker from reading.
+3. The number of connections follows the number of clients, up to a bound; a few clients get none. A client keeps to one
+   connection.
 4. The bytes of a turn are copied: a request lies in the receive buffer, which the next client's read overwrites.
-5. When such a connection breaks, all who wait hear of it as if it had been their own.
+5. When such a connection breaks, all its clients get the same outcome as if it had been their own.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,11 +27,11 @@ from services.gateway.upstream.keyring import Keyring
 from services.gateway.wire.primitives import Buffer
 
 CLIENTS_EACH: Final = 25
-"""So many clients are worth one more connection."""
+"""The number of clients for each shared connection."""
 MOST_UNANSWERED: Final = 100
-"""On one connection, of all its clients: what a broker works off within some ten milliseconds."""
+"""Most unanswered requests of all clients of a connection: a broker answers them within some ten milliseconds."""
 SLOW_S: Final = 0.25
-"""Without an answer for so long, somebody's partition is slow: nobody new comes, and who has waited so long leaves."""
+"""If no answer comes for so long, a partition is slow. No new client comes, and a client that waited so long leaves."""
 NO_LONGER_NEEDED = "its clients have gone"
 
 
@@ -55,13 +56,13 @@ class SharedConnection(BrokerConnection):
     ) -> None:
         super().__init__(cluster, address, max_frame_bytes, MOST_UNANSWERED, answer_room, keyring)
         self.clients = 0
-        """Who keep to it."""
+        """The number of clients that keep to this connection."""
         self.blamed = False
-        """Somebody was found whose request may have ended it."""
+        """Whether a client was found whose request may have ended the connection."""
         self._turn = bytearray()
-        """What leaves at the end of this turn of the event loop."""
+        """The bytes that leave at the end of this turn of the event loop."""
         self.moved_at = 0.0
-        """When an answer came last, or something was sent while none was due."""
+        """The time of the last answer, or of a request that was sent while no answer was due."""
         self._muted_until = 0.0
 
     def send(self, *pieces: Buffer) -> None:
@@ -82,7 +83,7 @@ class SharedConnection(BrokerConnection):
         super().buffer_updated(nbytes)
 
     def takes_from_anybody(self, now: float) -> bool:
-        """Whether somebody who is free to go elsewhere should come here."""
+        """Whether a client that is free to use another connection should use this one."""
         waiting = len(self._pending)
         return (
             self._ready
@@ -94,20 +95,21 @@ class SharedConnection(BrokerConnection):
         )
 
     def mute(self, until: float) -> None:
-        """The broker reads nothing from us until then."""
+        """The broker reads nothing from this connection until then."""
         self._muted_until = max(self._muted_until, until)
 
 
 class Pool:
-    """Those of one broker."""
+    """The shared connections of one broker."""
 
     def __init__(
         self, cluster: str, most: int, from_clients: int, opened: Callable[[], SharedConnection | None]
     ) -> None:
-        """At most so many, and none for fewer clients. `opened`: one more, None while none can be had."""
+        """The pool has at most `most` connections, and none for fewer clients than `from_clients`. `opened` opens one
+        more, or returns None while none can be had."""
         self.cluster = cluster
         self.clients = 0
-        """Who write to the broker, here or on connections of their own."""
+        """The number of clients that write to the broker, here or on connections of their own."""
         self.calls = metrics.shared_calls.labels(cluster)
         self._most = most
         self._from_clients = from_clients
@@ -117,23 +119,23 @@ class Pool:
 
     @property
     def wanted(self) -> int:
-        """How many connections its clients are worth."""
+        """The number of connections that its clients need."""
         if self.clients < self._from_clients:
             return 0
         return min(self._most, -(-self.clients // CLIENTS_EACH))
 
     @property
     def connections(self) -> list[SharedConnection]:
-        """Those that live."""
+        """The connections that live."""
         self._connections = self.living()
         return self._connections
 
     def living(self) -> list[SharedConnection]:
-        """The same, from any thread."""
+        """The same connections; may be called from any thread."""
         return [each for each in self._connections if each.ended is None]
 
     def connection(self, now: float) -> SharedConnection | None:
-        """The one for a client that comes now; None: it has to use its own."""
+        """The connection for a client that comes now; None: the client has to use its own."""
         wanted = self.wanted
         if not wanted:
             return None
@@ -146,12 +148,12 @@ class Pool:
         return min(free, key=lambda each: each.clients, default=None)
 
     def left(self, connection: SharedConnection) -> None:
-        """A client of this connection goes its own way."""
+        """A client of this connection uses its own connection from now on."""
         connection.clients -= 1
         self._trim()
 
     def went(self) -> None:
-        """A client writes to the broker no more."""
+        """A client no longer writes to the broker."""
         self.clients -= 1
         self._trim()
 
@@ -170,7 +172,7 @@ _pools: "WeakSet[Pool]" = WeakSet()
 
 
 class PoolGauges(Collector):
-    """How much is shared, counted when somebody asks: in a thread, so nothing is changed."""
+    """The metrics of sharing, counted at each scrape. The scrape runs in a thread, so it changes nothing."""
 
     def collect(self) -> Iterator[Metric]:
         clusters: dict[str, tuple[int, int, int]] = {}

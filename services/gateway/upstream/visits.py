@@ -1,4 +1,4 @@
-"""Visits to one cluster: whether it can be reached, which brokers it has, what they speak and have switched on.
+"""Visits to one cluster: whether it can be reached, its brokers, their API versions and their enabled features.
 
 Theory of operation
 1. Any broker that answers ApiVersions and Metadata makes the cluster `up`; the visit is repeated every `VISIT_EVERY_S`,
@@ -32,7 +32,7 @@ VISIT_EVERY_S = 30.0
 FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.2, 5.0
 """Pauses between visits to a cluster that is down."""
 FEATURES = VersionRange(3, 4)
-"""Versions of ApiVersions that tell what a cluster has switched on; 0 is the one that every broker answers. Before 4,
+"""Versions of ApiVersions that report the enabled features of a cluster; every broker answers version 0. Before 4,
 brokers keep back the features that they support from level 0 on."""
 OUR_VERSION = VERSION.partition("+")[0]
 """Brokers refuse a name or version of software with anything in it but letters, digits, dots and dashes."""
@@ -40,7 +40,7 @@ BOOTSTRAP_ID = -1
 
 
 class Visits:
-    """See above. `knowledge` learns what they tell; `on_versions` is told when it may have learnt versions."""
+    """See above. `knowledge` keeps their results; `on_versions` is called when versions may have changed."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class Visits:
         on_versions: Callable[[], None],
     ) -> None:
         self.attempted = asyncio.Event()
-        """Set after the first visit, whatever came of it."""
+        """Set after the first visit, whether it succeeded or not."""
         self._knowledge = knowledge
         self._bootstrap = [BrokerAddress(BOOTSTRAP_ID, *host_port(server), None) for server in bootstrap_servers]
         self._brokers = brokers
         self._timeout_s = timeout_s
         self._on_versions = on_versions
         self._asked_versions: dict[int, BrokerConnection] = {}
-        """Broker id -> the connection on which it was asked."""
+        """Broker id -> the connection on which the broker was asked."""
 
     async def go_on(self) -> None:
         """Visit the cluster until cancelled."""
@@ -67,7 +67,7 @@ class Visits:
             self._brokers.broken.clear()
             try:
                 reason = await self._visit()
-            except Exception as error:  # a fault of ours must not leave the cluster down for good
+            except Exception as error:  # a fault of the gateway must not leave the cluster down for good
                 log.exception("a visit failed", cluster=self._knowledge.name)
                 reason = f"a fault of the gateway, see its log: {error!r}"
             self._mark(reason)
@@ -96,7 +96,7 @@ class Visits:
         metrics.cluster_up.labels(knowledge.name).set(reason is None)
 
     async def _visit(self) -> str | None:
-        """Ask any broker who is there; None when one answered, else why none did."""
+        """Ask any broker for the brokers of the cluster; None if one answered, else the reason why none did."""
         faults: list[str] = []
         for address in [*self._knowledge.brokers.values(), *self._bootstrap]:
             fault = await self._visit_broker(address)
@@ -117,7 +117,7 @@ class Visits:
                 connection.shut("bootstrap is done")
 
     async def _learn_of(self, broker_id: int, connection: BrokerConnection) -> str | None:
-        """None when all was told, else what is wrong with this broker. Raises CallFailedError."""
+        """None if the broker answered everything, else its fault. Raises CallFailedError."""
         knowledge = self._knowledge
         if self._asked_versions.get(broker_id) is not connection:
             said = await self._versions(connection, ApiVersionsRequest(), 0)
@@ -147,7 +147,7 @@ class Visits:
 
 
 def _features_version(said: ApiVersionsResponse) -> int | None:
-    """The version in which this broker tells its features."""
+    """The version of ApiVersions in which this broker reports its features."""
     spoken = next(
         (VersionRange(v.min_version, v.max_version) for v in said.api_keys if v.api_key == ApiKey.API_VERSIONS), None
     )

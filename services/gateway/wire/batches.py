@@ -1,18 +1,22 @@
 """Record batches (magic 2) from outside: their headers, and producer ids patched in place.
 
-Layout from the batch's first byte: base offset 0-7, length 8-11 (of what follows), leader epoch 12-15, magic 16,
-CRC 17-20, attributes 21-22, last offset delta 23-26, base time 27-34, max time 35-42, producer id 43-50, epoch 51-52,
-base sequence 53-56, count 57-60, then the records, which nothing here opens.
+Layout from the batch's first byte:
+
+- base offset 0-7, length of the rest 8-11, leader epoch 12-15, magic 16, CRC 17-20, attributes 21-22;
+- last offset delta 23-26, base time 27-34, max time 35-42;
+- producer id 43-50, epoch 51-52, base sequence 53-56;
+- count 57-60, then the records, which nothing here opens.
 
 Theory of the CRC patch. The CRC-32C covers byte 21 to the end. It is linear: for two inputs of one length,
-crc(a) XOR crc(b) depends on a XOR b alone. The new value is therefore the *stored* one XOR that difference, and never
-one computed from the payload: a batch that arrived corrupt leaves corrupt, and the broker refuses it as it would have.
-The difference comes from two CRCs over the batch in hardware while the batch is small; above `LINEAR_FROM_BYTES` it is
-the CRC of the changed bytes, moved over the zeros behind them by tables (one for each power of two).
+crc(a) XOR crc(b) depends on a XOR b alone. The new value is therefore the *stored* CRC XOR that difference, and is
+never computed from the payload. A batch that arrived corrupt leaves corrupt, and the broker refuses it as without the
+gateway. While the batch is small, the difference comes from two CRCs over the batch in hardware. Above
+`LINEAR_FROM_BYTES` the difference is the CRC of the changed bytes, moved over the zeros behind them by tables (one for
+each power of two).
 
 Theory of the ids. Brokers count producer ids up from 0, so the gateway mints its own from 2^62 up. A topic that comes
-back to a cluster meets the sequences of its last visit there; from the second visit on, the id on the batches is a
-pure function of (id, visit), the same on every gateway, and the broker sees a new producer.
+back to a cluster would meet the sequences of its last visit there. From the second visit on, the id on the batches is
+therefore a pure function of (id, visit), the same on every gateway. The broker then sees a new producer.
 """
 
 from collections.abc import Iterator
@@ -33,7 +37,7 @@ _LENGTH_AT = 8
 _LENGTH_FROM = 12
 _HEADER = Packing(">qiibIhiqqqhii")
 _COUNTED = Packing(">i4xb4xH34xi")
-"""Length, magic, attributes, count: from the length on."""
+"""Length, magic, attributes and count; the layout begins at the length."""
 _CONTROL = 0x20
 _ID_AND_EPOCH = Packing(">qh")
 
@@ -46,7 +50,7 @@ LINEAR_FROM_BYTES = 16 * 1024
 
 
 MOST_COUNTED = 2_000
-"""Batches whose headers are looked at to count the records of one partition: about a millisecond."""
+"""Most batches whose headers are read to count the records of one partition: about a millisecond."""
 
 
 class BatchHeader(NamedTuple):
@@ -98,7 +102,7 @@ def read_batch_header(buffer: Buffer, start: int, end: int) -> BatchHeader:
 
 
 def read_kept_header(header: bytes) -> BatchHeader | None:
-    """The header of a batch of which nothing else was kept; None for what is no batch of magic 2."""
+    """The header of a batch of which nothing else was kept; None if it is no batch of magic 2."""
     if len(header) < HEADER_BYTES:
         return None
     found = BatchHeader(0, *_HEADER.unpack_from(header))
@@ -116,9 +120,9 @@ def batches(buffer: Buffer, start: int, end: int) -> Iterator[BatchHeader]:
 def count_records(buffer: Buffer, start: int, end: int) -> int:
     """Records of the batches that lie here, by their headers; markers of transactions are none.
 
-    A batch that is cut short, as the last one of a Fetch may be, is none either; nor is what has an older format, which
-    does not say how many it holds. After `MOST_COUNTED` batches the rest is taken to be like those: an answer of many
-    tiny ones must not keep the event loop.
+    A batch that is cut short, as the last batch of a Fetch may be, does not count. Nor do older formats, which do not
+    show their number of records. After `MOST_COUNTED` batches the rest is taken to be like those: an answer of many
+    tiny batches must not block the event loop.
     """
     records, at = 0, start
     for _ in range(MOST_COUNTED):

@@ -1,15 +1,15 @@
-"""Messages from bytes and to bytes: `decode(MetadataRequest, 9, buffer)`, `encode(message, 9)`.
+"""Decodes and encodes messages: `decode(MetadataRequest, 9, buffer)`, `encode(message, 9)`.
 
-For each (class, version) a reader and a writer are compiled once, at first use, from the declarations in `messages/`:
-plain Python source in which neighbouring fields of fixed size are one `struct` call and everything else is one call
-of `primitives`. `source(cls, version)` shows it.
+For each (class, version) a reader and a writer are compiled once, at first use, from the declarations in `messages/`.
+They are plain Python source: neighbouring fields of fixed size are one `struct` call, and each other field is one call
+of `primitives`. `source(cls, version)` shows this source.
 
 Rules:
-1. `decode` consumes the whole buffer or raises; nothing but `WireError` comes out of it, whatever the bytes are.
-2. Memory stays in proportion to the bytes: counts are compared with what is left, and one message may hold at most
-   `max_elements` structs, strings and unknown tags (two bytes on the wire are a hundred times that in Python).
-3. A field that the version lacks takes its default. To encode such a field with another value is an error, unless it
-   is ignorable: what a peer cannot be told must not get lost in silence.
+1. `decode` consumes the whole buffer or raises; it raises nothing but `WireError`, whatever the bytes are.
+2. Memory stays in proportion to the bytes: counts are compared with the bytes that are left. One message may hold at
+   most `max_elements` structs, strings and unknown tags: two bytes on the wire are a hundred times that in Python.
+3. A field that the version lacks takes its default. To encode such a field with another value is an error, unless the
+   field is ignorable: a value must not get lost in silence because the version can't carry it.
 4. Byte fields of a decoded message are slices of the buffer given.
 """
 
@@ -28,7 +28,7 @@ M = TypeVar("M", bound=Struct)
 MAX_REQUEST_ELEMENTS = 200_000
 """Structs, strings and unknown tags in one request, which may come from anyone: some 40 MB as objects."""
 MAX_ELEMENTS = 1_000_000
-"""The same in what brokers send: Metadata of five times the partitions of the largest clusters known."""
+"""The same in a broker's answer: Metadata with five times the partitions of the largest clusters known."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,7 +81,7 @@ def _bound_of(cls: type[Struct]) -> int:
 
 
 def decode_prefix(cls: type[M], version: int, buffer: Buffer, offset: int = 0) -> tuple[M, int]:
-    """As `decode`, but bytes may follow; gives where they begin. For data that newer peers may have extended."""
+    """As `decode`, but bytes may follow; also returns their offset. For data that newer peers may have extended."""
     view = memoryview(buffer)
     decoded, position = _reader_of(cls, version)(view, offset, len(view), Budget(_bound_of(cls)))
     return cast(M, decoded), position
@@ -147,7 +147,7 @@ def _compiled(name: str, unit: "_Source") -> Any:
 
 @remembered
 def _least_size(cls: type[Struct], version: int, flexible: bool) -> int:
-    """The fewest bytes that a struct takes: what an honest array count is measured by."""
+    """The fewest bytes that a struct takes; the check of an array's count uses them."""
     size = 1 if flexible else 0
     for _, spec, _ in fields_of(cls):
         if spec.present(version) and spec.tag is None:

@@ -1,9 +1,9 @@
-"""Kafka's codecs, with a bound on what comes out: a few bytes can stand for gigabytes.
+"""Kafka's codecs, with a bound on the decompressed size: a few bytes can stand for gigabytes.
 
 gzip    one member.
 snappy  blocks with lengths in the framing of xerial's snappy-java, as Java writes it; or one raw block (librdkafka).
-lz4     one LZ4 frame. In message sets of magic 0 the checksum of its header wrongly covers the frame's magic number too
-        (KAFKA-3160): both are read, and the wrong one is written for those who expect it.
+lz4     one LZ4 frame. In message sets of magic 0 the checksum of the frame's header wrongly covers the magic number too
+        (KAFKA-3160). Both checksums are read. The wrong one is written for clients that expect it.
 zstd    frames.
 """
 
@@ -51,7 +51,7 @@ def codec_of(attributes: int) -> Codec:
 
 
 def decompress(codec: Codec, data: Buffer, allowance: Allowance) -> bytes:
-    """What `data` stands for. Raises `WireError` if it is damaged, or for more than is allowed."""
+    """The decompressed `data`. Raises `WireError` if `data` is damaged, or holds more than is allowed."""
     try:
         match codec:
             case Codec.NONE:
@@ -84,7 +84,7 @@ def compress(codec: Codec, data: Buffer, *, faulty_lz4: bool = False) -> bytes:
 
 
 def _within(allowance: Allowance, codec: Any, data: Buffer, most: int) -> bytes:
-    """Decompressed into memory that can't grow. It is taken from the system page by page, as far as it is written."""
+    """Decompress into memory that can't grow. The system gives its pages only as they are written."""
     with mmap(-1, max(1, min(allowance.left, most))) as room:
         count: int = codec.decompress_into(data, room)
         allowance.take(count)
@@ -158,7 +158,7 @@ _FLAGS_AT = 4
 """After the frame's magic number: flags, block size, for some a content size, then one byte of checksum."""
 _LZ4_LEVEL = 1
 _LZ4_RATIO = 256
-"""No byte of LZ4 stands for more."""
+"""Most bytes that one byte of LZ4 stands for."""
 _HAS_CONTENT_SIZE = 0x08
 _HAS_DICTIONARY = 0x01
 
@@ -188,12 +188,12 @@ def _lz4(data: Buffer, *, faulty: bool) -> bytes:
 
 
 def lz4_header_checksum(header: bytes) -> int:
-    """Of a frame's flags and sizes; with the magic number before them, the wrong one of KAFKA-3160."""
+    """The checksum of a frame's flags and sizes. With the magic number before them, the wrong one of KAFKA-3160."""
     return _xxh32(header) >> 8 & 0xFF
 
 
 def _xxh32(data: bytes) -> int:
-    """xxHash32 with seed 0; of a header, so a few bytes."""
+    """xxHash32 with seed 0, for a header of a few bytes."""
     mask, p1, p2, p3, p4, p5 = 0xFFFF_FFFF, 0x9E37_79B1, 0x85EB_CA77, 0xC2B2_AE3D, 0x27D4_EB2F, 0x1656_67B1
 
     def rotated(value: int, bits: int) -> int:

@@ -1,8 +1,8 @@
-"""Frames and headers: what stands around a message.
+"""Frames and headers: the bytes around a message.
 
 On the wire a frame is its size (int32), then a header, then a body. The gateway reads into a buffer that all
-connections share, so nothing here copies or keeps bytes: `FrameSplitter` says where the complete frames lie, and the
-connection copies aside what is left over before anyone else reads into the buffer.
+connections share, so nothing here copies or keeps bytes. `FrameSplitter` returns the places of the complete frames. The
+connection copies the unfinished frame aside before another connection reads into the buffer.
 """
 
 from dataclasses import dataclass
@@ -42,15 +42,15 @@ __all__ = [
 SIZE_BYTES = 4
 """The length prefix of a frame."""
 CORRELATION_OFFSET = 4
-"""Where the correlation id stands in a request, counted from the api key; in a response it comes first."""
+"""The offset of the correlation id in a request, counted from the api key; in a response it comes first."""
 REQUEST_ID_AT = SIZE_BYTES + CORRELATION_OFFSET
-"""The same, counted from the frame's length prefix."""
+"""The same offset, counted from the frame's length prefix."""
 DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024
 """`socket.request.max.bytes` of a broker by default."""
 
 _FRAME_AND_REQUEST_START = Packing(">ihhi")
 REQUEST_START_BYTES = _FRAME_AND_REQUEST_START.size - SIZE_BYTES
-"""Of what every request begins with: API key, version, correlation id."""
+"""Bytes of the beginning of every request: API key, version, correlation id."""
 
 
 class FrameTooLargeError(WireError):
@@ -58,18 +58,18 @@ class FrameTooLargeError(WireError):
 
 
 class Split(NamedTuple):
-    """What a stretch of the stream holds."""
+    """The frames in a stretch of the stream."""
 
     frames: list[tuple[int, int]]
     """(start, end) of each complete frame, its size prefix not counted: that stands at `start - SIZE_BYTES`."""
     rest: int
-    """Where the unfinished frame begins, with its prefix; the end of the stretch when there is none."""
+    """The offset of the unfinished frame, with its prefix; the end of the stretch if there is none."""
     missing: int
     """Bytes that the unfinished frame still waits for; 0 when there is none, or when its size is not yet known."""
 
 
 TLS_HELLO = 0x1603
-"""How TLS begins: a handshake of version 3."""
+"""The first bytes of TLS: a handshake of version 3."""
 
 
 @dataclass(frozen=True, slots=True)

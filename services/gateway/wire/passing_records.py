@@ -1,4 +1,4 @@
-"""How many records go by in batches that come piece by piece: what `batches.count_records` tells of a whole."""
+"""Counts records in batches that come piece by piece, as `batches.count_records` does in a whole."""
 
 from services.gateway.wire.batches import HEADER_BYTES, MOST_COUNTED, count_of_header
 
@@ -9,13 +9,13 @@ class PassingRecords:
     __slots__ = ("_at", "_batches", "_header", "_size", "_skip", "_stopped", "records")
 
     def __init__(self, size: int) -> None:
-        """`size`: of all batches together, in bytes. What comes behind them is not looked at."""
+        """`size` is the size of all batches together, in bytes. Bytes behind them are ignored."""
         self.records = 0
         self._size = size
         self._at = 0
-        """How much has come."""
+        """Bytes that have come."""
         self._skip = 0
-        """So much of the batch whose header was read last is still to come."""
+        """Bytes still to come of the batch whose header was read last."""
         self._header = b""
         self._batches = 0
         self._stopped = False

@@ -6,7 +6,8 @@ Rules that hold for every reader here:
 1. Nothing is read at or after `end`, and nothing is allocated before the length that asks for it has been
    compared with the bytes that are left. A lying length costs an exception, not memory.
 2. The only exception that leaves is `WireError`; it names the field and the offset in the buffer.
-3. Byte fields are memoryview slices of the caller's buffer. Who keeps one longer than the buffer copies it.
+3. Byte fields are memoryview slices of the caller's buffer. A caller that keeps a slice longer than the buffer copies
+   the slice.
 """
 
 from struct import Struct as Packing
@@ -18,7 +19,7 @@ INT32 = Packing(">i")
 UINT32 = Packing(">I")
 INT64 = Packing(">q")
 unpack_int32 = INT32.unpack_from
-"""Looked up once, for what every request does."""
+"""Looked up once, because every request uses it."""
 
 MAX_STRING_BYTES = 0x7FFF
 """A string's length travels as int16 before the flexible versions; brokers keep to that bound afterwards too."""
@@ -35,7 +36,7 @@ class WireError(ValueError):
         super().__init__(f"{field} at byte {offset}: {fact}" if offset >= 0 else f"{field}: {fact}")
         self.field = field
         self.offset = offset
-        """Where the field begins in the buffer; -1 for an error of encoding."""
+        """The offset of the field in the buffer; -1 for an error of encoding."""
         self.fact = fact
 
 
@@ -233,7 +234,7 @@ def read_presence(buffer: Buffer, position: int, end: int, field: str) -> tuple[
 
 
 def read_tag_section(view: memoryview, position: int, end: int, field: str) -> tuple[list[tuple[int, int, int]], int]:
-    """All tagged fields of a struct as (tag, start, stop), and where the section ends."""
+    """All tagged fields of a struct as (tag, start, stop), and the end offset of the section."""
     count, position = read_uvarint(view, position, end, field)
     if not count:
         return [], position
@@ -250,7 +251,7 @@ def read_tag_section(view: memoryview, position: int, end: int, field: str) -> t
 
 
 def skip_tags(buffer: Buffer, position: int, end: int, field: str) -> int:
-    """Walk over a tag section that nobody wants to see."""
+    """Skip a tag section."""
     if position < end and buffer[position] == 0:
         return position + 1
     count, position = read_uvarint(buffer, position, end, field)

@@ -1,4 +1,4 @@
-"""What tells one record of a batch from another: its place, time, key and headers. Values are passed over."""
+"""The fields that identify a record of a batch: its place, time, key and headers. Values are skipped."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,17 +9,17 @@ from services.gateway.wire.primitives import Buffer, WireError, read_varlong
 
 
 class RecordMarks(NamedTuple):
-    """Of one record, as its producer made it."""
+    """The identifying fields of one record, as its producer made them."""
 
     offset: int
-    """From the batch's first."""
+    """The offset from the batch's first record."""
     timestamp: int
     key: bytes | None
     headers: list[tuple[bytes, bytes | None]]
 
 
 def read_marks(buffer: Buffer, header: BatchHeader, allowance: Allowance) -> Iterator[RecordMarks]:
-    """Of the batch that `header` was read from `buffer` for. Raises `WireError` where its bytes are no records."""
+    """The marks of the batch in `buffer` that `header` belongs to. Raises `WireError` if its bytes are no records."""
     if not crc_is_right(buffer, header):
         raise WireError("batch.crc", header.start + CRC_AT, f"{header.crc:#x} is not that of its bytes")
     packed = memoryview(buffer)[header.start + HEADER_BYTES : header.end]
@@ -50,7 +50,7 @@ def _bytes(body: bytes, at: int, stop: int, field: str) -> tuple[bytes | None, i
 
 
 def _span(body: bytes, at: int, stop: int, field: str) -> tuple[int, int]:
-    """Where a field begins (-1 for null) and ends."""
+    """The start (-1 for null) and end offset of a field."""
     length, start = read_varlong(body, at, stop, field)
     if length == -1:
         return -1, start

@@ -1,13 +1,14 @@
-"""How a Kafka message is declared: dataclasses whose fields say type, versions, null, default and tag.
+"""Declares Kafka messages as dataclasses whose fields state type, versions, null, default and tag.
 
     @message(api_key=3, kind=Kind.REQUEST, versions=(0, 13), flexible=9)
     @dataclass(slots=True)
     class MetadataRequest(Struct):
+
         topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable_since=1)
         allow_auto_topic_creation: bool = boolean(since=4, default=True)
 
-Fields stand in the order of the wire; names and meanings are those of Kafka's own message specifications, with
-which a test compares every declaration. `codec` compiles them into readers and writers, one for each version.
+Fields stand in the order of the wire. Names and meanings are those of Kafka's own message specifications; a test
+compares every declaration with them. `codec` compiles the declarations into a reader and a writer for each version.
 """
 
 from collections.abc import Callable
@@ -51,7 +52,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """What the codec knows of a field."""
+    """The declaration of a field, for the codec."""
 
     kind: Type
     since: int = 0
@@ -73,14 +74,14 @@ class FieldSpec:
 
 @dataclass(slots=True)
 class Struct:
-    """What all messages and their parts share: tagged fields that this code does not know are kept and sent on."""
+    """The base of all messages and their parts. It keeps unknown tagged fields and sends them on."""
 
     unknown_tags: dict[int, bytes] = field(default_factory=dict, kw_only=True, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageSpec:
-    """What stands in the `@message` line."""
+    """The content of the `@message` line."""
 
     cls: type[Struct]
     kind: Kind

@@ -1,8 +1,9 @@
-"""Which worker gets the next connection. No I/O.
+"""Chooses the worker for the next connection. No I/O.
 
-A worker's load is its part of all connections, and the part of a core that it works lately beyond a trifle. Connections
-alone would go wrong: nearly every client opens one that stays idle before the one that works, so that with two workers
-one would have all idle ones. The work alone would, too: it shows a second later what was given now.
+A worker's load is its part of all connections, plus the part of a core that it has used lately beyond a trifle. A
+choice by connections alone would fail: nearly every client opens an idle connection before its busy connection, so
+that with two workers one of them would get all idle connections. A choice by work alone would fail, too: the work of a
+new connection shows a second later.
 """
 
 import random
@@ -10,26 +11,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 BEHIND = 32
-"""Connections that a worker has not taken yet: its loop stands still, and only where all do it is given more."""
+"""From so many connections that a worker has not taken yet, its loop stands still. It gets more only if all do."""
 TRIFLE = 0.1
-"""Of a core: an idle worker that collects garbage or is scraped is idle all the same."""
+"""Part of a core: an idle worker that collects garbage or is scraped still counts as idle."""
 
 Choose = Callable[[Sequence["Load"]], "Load"]
 
 
 @dataclass(slots=True, eq=False)
 class Load:
-    """Of one worker, as far as the supervisor knows."""
+    """The load of one worker, as far as the supervisor knows."""
 
     worker: int
     handed: int = 0
-    """Connections that it was given."""
+    """Connections that the supervisor has given to the worker."""
     taken: int = 0
-    """Of these, as it has told."""
+    """Connections among these that the worker has reported as taken."""
     open: int = 0
-    """Of those that it has taken, as it has told."""
+    """Taken connections that the worker has reported as open."""
     busy: float = 0.0
-    """Part of a core."""
+    """Part of a core that the worker uses."""
 
     @property
     def waiting(self) -> int:
@@ -41,8 +42,8 @@ class Load:
 
 
 def by_load(loads: Sequence[Load], choose: Choose = random.choice) -> list[Load]:
-    """The one that is to have the next connection first, then who may have it instead. `choose` is asked among equals:
-    always the same one would have every client's first connection.
+    """The worker for the next connection first, then the others in order of preference. `choose` decides among equals:
+    otherwise the same worker would always get every client's first connection.
     """
     total = max(1, sum(load.connections for load in loads))
 

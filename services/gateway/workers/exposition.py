@@ -13,17 +13,17 @@ from services.gateway.workers.words import LENGTH
 
 LABEL = "worker"
 ANSWER_S = 4.0
-"""For all together: a worker that does not answer is left out, as a process that does not answer a scrape."""
+"""Time for all workers together. A worker that does not answer is left out, like a process that misses a scrape."""
 
 Ask = Callable[[], socket.socket | None]
-"""Asks one worker; gives where its answer comes, None if it can't be asked."""
+"""Asks one worker; returns the socket of its answer, None if the worker can't be asked."""
 
 
 class WorkersCollector(Collector):
     """Read by the management thread."""
 
     def __init__(self, own: CollectorRegistry, workers: Callable[[], Mapping[int, Ask]]) -> None:
-        """`own`: of the supervisor."""
+        """`own` is the registry of the supervisor."""
         self._own = own
         self._workers = workers
 
@@ -43,7 +43,7 @@ class WorkersCollector(Collector):
 
 
 def answered(source: socket.socket, give_up_at: float) -> list[Metric]:
-    """All of a worker's families; none, if it does not tell all in time."""
+    """All of a worker's families; none if the worker does not send all of them in time."""
     families: list[Metric] = []
     try:
         with source.makefile("rb") as stream:
@@ -58,7 +58,7 @@ def answered(source: socket.socket, give_up_at: float) -> list[Metric]:
 
 
 def add(found: dict[str, Metric], family: Metric, worker: str) -> None:
-    """A worker's family to those of the others."""
+    """Add a worker's family to those of the others."""
     for index, sample in enumerate(family.samples):
         family.samples[index] = sample._replace(labels={**sample.labels, LABEL: worker})
     known = found.setdefault(family.name, family)

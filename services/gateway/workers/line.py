@@ -1,4 +1,4 @@
-"""The worker's end of the line to its supervisor: a thread, so that it is answered whatever the event loop does."""
+"""The worker's end of the line to its supervisor: a thread, so that it answers whatever the event loop does."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ METRICS_S = 5.0
 log = structlog.get_logger(__name__)
 
 Tally = Callable[[], tuple[int, int]]
-"""Connections that have come, and those of them that are open."""
+"""The number of connections that have come, and of those that are open."""
 
 
 class Line:
@@ -67,7 +67,7 @@ class Line:
         word = Word(self._lifecycle.phase, self._lifecycle.reason, *self._tally())
         if word == self._said:
             return
-        with suppress(TimeoutError, BlockingIOError):  # the supervisor has not heard the last ones: later, then
+        with suppress(TimeoutError, BlockingIOError):  # the supervisor has not read the last words: send this one later
             self._line.send(word.line(), socket.MSG_DONTWAIT)
             self._said = word
 
@@ -79,7 +79,7 @@ class Line:
 def _tell_metrics(to: socket.socket) -> None:
     """Family by family, so that the interpreter is given away in between."""
     to.settimeout(METRICS_S)
-    with suppress(OSError):  # who asked has given up
+    with suppress(OSError):  # the supervisor has given up
         for family in REGISTRY.collect():
             told = pickle.dumps(family, pickle.HIGHEST_PROTOCOL)
             to.sendall(LENGTH.pack(len(told)) + told)

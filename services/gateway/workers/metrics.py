@@ -1,4 +1,4 @@
-"""What the supervisor counts, apart from what its workers do: it has a registry of its own."""
+"""The metrics of the supervisor, apart from those of its workers: it has a registry of its own."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 

@@ -1,4 +1,4 @@
-"""One worker as the supervisor has it: its process, its door and its line, until the process has ended."""
+"""One worker, seen from the supervisor: its process, its door and its line, until the process has ended."""
 
 import asyncio
 import os
@@ -21,12 +21,12 @@ Hear = Callable[[Word], None]
 
 
 class Post:
-    """One of the workers. `run` starts a process and waits for its end; it may be run again then."""
+    """One of the workers. `run` starts a process and waits for its end; `run` may be called again then."""
 
     def __init__(
         self, number: int, settings: GatewaySettings, inbox: socket.socket, doors: Sequence[socket.socket]
     ) -> None:
-        """`inbox`: where it gets links of other workers; `doors`: to the inboxes of all. They outlive its process."""
+        """The worker gets links of other workers by `inbox`; `doors` lead to all inboxes. Both outlive its process."""
         self.number = number
         self._inboxes = [inbox, *doors]
         self.load = Load(number)
@@ -35,10 +35,10 @@ class Post:
         self._settings = settings.model_copy(update={"name": f"{settings.name}-{number}", "workers": 1})
         self._process: Process | None = None
         self._worked: tuple[float, float] | None = None
-        """When it was last looked at, and the seconds of a core that it had had then."""
+        """The time of the last measurement, and the CPU seconds that the process had used by then."""
 
     async def run(self, hear: Hear) -> str:
-        """How it has ended. OSError: no process can be started."""
+        """Run one process; returns how it has ended. OSError: no process can be started."""
         door, its_door = socket.socketpair()
         line, its_line = socket.socketpair()
         door.setblocking(False)
@@ -64,7 +64,7 @@ class Post:
         return self._process is not None
 
     def order(self, order: bytes) -> None:
-        """What a worker that is not there does not hear."""
+        """Send an order to the worker. If the worker has no process, the order is dropped."""
         with suppress(OSError):
             if self._line is not None:
                 self._line.send(order)
@@ -75,7 +75,7 @@ class Post:
                 self._process.kill()
 
     def ask_metrics(self) -> socket.socket | None:
-        """Where the answer comes; None if there is none. From any thread."""
+        """The socket on which the answer comes; None if none will come. May be called from any thread."""
         line = self._line
         if line is None:
             return None
@@ -89,7 +89,7 @@ class Post:
         return ours
 
     def look_how_busy(self) -> None:
-        """Since the last look."""
+        """Measure the load since the last measurement."""
         process = self._process
         if process is None:
             return
@@ -114,7 +114,7 @@ class _Hearing:
             return
         except OSError:
             heard = b""
-        if not heard:  # the worker ends; who waits for the process will see it
+        if not heard:  # the worker ends; `run`, which waits for the process, will see it
             asyncio.get_running_loop().remove_reader(self._line.fileno())
         *lines, self._rest = (self._rest + heard).split(b"\n")
         for line in lines:
@@ -133,7 +133,7 @@ async def _started(number: int, descriptors: Sequence[int]) -> Process:
 
 async def _told(process: Process, settings: GatewaySettings) -> None:
     assert process.stdin is not None
-    with suppress(ConnectionError):  # it has ended already, and how is seen elsewhere
+    with suppress(ConnectionError):  # the process has ended already; `run` reports how
         process.stdin.write(pickle.dumps(settings, pickle.HIGHEST_PROTOCOL))
         await process.stdin.drain()
     process.stdin.close()
@@ -144,7 +144,7 @@ def _how(code: int) -> str:
 
 
 def _seconds_of_a_core(pid: int) -> float:
-    """That a process has had; 0 where the system does not tell."""
+    """The CPU seconds that a process has used; 0 if the system does not show them."""
     clock = (~pid << 3) | 2  # CPUCLOCK_SCHED of a process, as clock_getcpuclockid(3) gives it on Linux
     try:
         return time.clock_gettime(clock)

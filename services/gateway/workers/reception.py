@@ -1,4 +1,4 @@
-"""Where clients of a gateway with several workers come in: each is accepted here, and given to a worker."""
+"""The reception of clients in a gateway with several workers: it accepts each client and gives it to a worker."""
 
 import asyncio
 import socket
@@ -13,14 +13,14 @@ from services.gateway.workers import metrics
 from services.gateway.workers.balance import Load, by_load
 
 ACCEPTED_AT_ONCE = 64
-"""Before others have their turn."""
+"""Clients accepted in one turn of the event loop, before other work goes on."""
 RETRY_S = 0.05
-"""When nobody could take a client, or no more files may be open: the others wait in the kernel's queue meanwhile."""
+"""The pause if no worker could take a client, or no more files may be open. Others wait in the kernel's queue."""
 
 log = structlog.get_logger(__name__)
 
 Doors = Callable[[], Mapping[Load, socket.socket]]
-"""Of the workers that take clients now."""
+"""The doors of the workers that take clients now."""
 
 
 class Reception:
@@ -31,7 +31,7 @@ class Reception:
         self._doors = doors
         self._sockets: list[tuple[Place, socket.socket]] = []
         self._waiting: tuple[int, socket.socket] | None = None
-        """A client whom nobody could take, and the place where he came in."""
+        """A client that no worker could take, and the place where it came in."""
         self._retry: asyncio.TimerHandle | None = None
         self._is_open = False
         try:
@@ -43,16 +43,16 @@ class Reception:
 
     @property
     def ports(self) -> list[int]:
-        """In the order of the settings."""
+        """The ports in the order of the settings."""
         return [bound.getsockname()[1] for _, bound in self._sockets]
 
     @property
     def is_full(self) -> bool:
-        """Whether a client waits whom nobody could take."""
+        """Whether a client waits that no worker could take."""
         return self._waiting is not None
 
     def open(self) -> None:
-        """Once is enough."""
+        """Let clients in. A second call changes nothing."""
         if self._is_open:
             return
         self._is_open = True
@@ -112,7 +112,7 @@ class Reception:
         self._accept_all()
 
     def _give(self, index: int, client: socket.socket) -> bool:
-        """To the worker with the least load that takes him."""
+        """Give the client to the worker with the least load that takes it."""
         doors = self._doors()
         for load in by_load(list(doors)):
             try:

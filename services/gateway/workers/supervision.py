@@ -1,4 +1,4 @@
-"""What the supervisor decides of its workers: whether all are ready, and when one that has ended is started again.
+"""The decisions of the supervisor: whether all workers are ready, and when an ended worker is started again.
 
 No I/O; times are monotonic seconds.
 """
@@ -11,23 +11,23 @@ from mesh.pauses import pause
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 STEADY_S = 60.0
-"""A worker that was ready for so long has not failed before."""
+"""If a worker was ready for so long, its earlier failures no longer count."""
 
 
 @dataclass(slots=True)
 class _Post:
-    """One worker, over all processes that it is."""
+    """One worker, over all its processes."""
 
     phase: Phase = Phase.STARTING
     reason: str = "starting"
     ready_since: float | None = None
     failures: int = 0
-    """In a row."""
+    """Failures in a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Start it again when so much time is over."""
+    """Start the worker again after a pause."""
 
     after_s: float
 
@@ -70,7 +70,7 @@ class Supervision:
         post.phase, post.reason, post.ready_since = Phase.STARTING, "starting", None
 
     def told(self, worker: int, phase: Phase, reason: str, now: float) -> None:
-        """The worker has said where it is in its life."""
+        """The worker has reported its phase."""
         post = self._posts[worker]
         post.phase, post.reason = phase, reason
         if phase is Phase.READY and post.ready_since is None:
@@ -78,7 +78,7 @@ class Supervision:
         self.complete = self.complete or not self.trouble
 
     def ended(self, worker: int, how: str, now: float) -> Again | GiveUp | None:
-        """Its process has ended. None: that was to be."""
+        """The process of the worker has ended. None: the end was expected."""
         post = self._posts[worker]
         steady = post.ready_since is not None and now - post.ready_since >= STEADY_S
         post.phase, post.reason, post.ready_since = Phase.STOPPED, f"has ended ({how})", None

@@ -22,9 +22,9 @@ from services.gateway.workers.supervision import GiveUp, Supervision
 from services.gateway.workers.words import STOP, Word
 
 LOOK_S = 1.0
-"""How often it is looked how busy workers are."""
+"""How often the load of workers is measured."""
 KILL_S = 2.0
-"""Before the time for a stop is over."""
+"""How long before the end of the time for a stop the remaining workers are killed."""
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +34,7 @@ class WorkerFailedError(RuntimeError):
 
 
 async def supervise(settings: GatewaySettings, lifecycle: Lifecycle) -> None:
-    """Until it is told to stop. OSError when a port is taken, WorkerFailedError when a worker can't start."""
+    """Run until the lifecycle stops. OSError if a port is taken, WorkerFailedError if a worker can't start."""
     supervisor = Supervisor(settings, lifecycle)
     exposed = CollectorRegistry()
     exposed.register(WorkersCollector(metrics.registry, lambda: {post.number: post.ask_metrics for post in posts}))
@@ -62,7 +62,7 @@ class Supervisor:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
-        """Until it is told to stop, or a worker fails before all were ready."""
+        """Run until the lifecycle stops, or a worker fails before all were ready."""
         loop = asyncio.get_running_loop()
         log.info("workers start", workers=len(self.posts))
         self._tasks = [loop.create_task(self._keep(post), name=f"worker {post.number}") for post in self.posts]
@@ -79,7 +79,7 @@ class Supervisor:
                 other.cancel()
 
     async def stop(self) -> None:
-        """No new clients; all workers drain, and who does not end in time is killed."""
+        """Take no new clients; drain all workers, and kill those that do not end in time."""
         self._supervision.stopping = True
         self._lifecycle.stop()
         self._reception.close()
@@ -97,7 +97,7 @@ class Supervisor:
             each.close()
 
     async def _keep(self, post: Post) -> None:
-        """A worker, as often as it is started."""
+        """Run a worker, as often as it is started."""
         while not self._lifecycle.stopping.is_set():
             self._supervision.begun(post.number)
             self._tell()
@@ -124,10 +124,10 @@ class Supervisor:
         self._supervision.told(post.number, word.phase, word.reason, time.monotonic())
         self._tell()
         if self._lifecycle.stopping.is_set():
-            post.order(STOP)  # it was started while the others were told
+            post.order(STOP)  # it was started while the others got the order
 
     def _tell(self) -> None:
-        """Whether all is well."""
+        """Report to the lifecycle whether all workers are ready."""
         metrics.workers_ready.set(sum(self._supervision.is_ready(post.number) for post in self.posts))
         if self._lifecycle.stopping.is_set():
             return

@@ -1,4 +1,4 @@
-"""What goes over the line between the supervisor and a worker. No I/O.
+"""The messages on the line between the supervisor and a worker. No I/O.
 
 Down go orders, one byte each; with `TELL_METRICS` comes a socket for the answer. Up come words, a line of JSON each.
 """
@@ -21,7 +21,7 @@ LENGTH: Final = Packing(">I")
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """How a worker is."""
+    """The state of a worker."""
 
     phase: Phase
     reason: str

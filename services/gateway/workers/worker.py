@@ -1,7 +1,7 @@
 """One worker: `python -m services.gateway.workers.worker NUMBER DOOR LINE INBOX DOORS...`, descriptors of sockets.
 
 Its settings come on standard input, as a pickle: secrets are in no argument, and all workers have what the supervisor
-has checked. The only one who starts it is the supervisor.
+has checked. Only the supervisor starts a worker.
 """
 
 import pickle

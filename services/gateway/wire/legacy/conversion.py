@@ -15,10 +15,10 @@ from services.gateway.wire.legacy.record_batches import read_batch, write_batch
 from services.gateway.wire.primitives import INT32, WireError
 
 MOST_DECOMPRESSED = DEFAULT_MAX_FRAME_BYTES
-"""Bytes that may come out of the compressed records of one request, or of one batch of an answer: what the longest
-request could carry as it is."""
+"""Most bytes of the decompressed records of one request, or of one batch of an answer: as many as the longest request
+could carry uncompressed."""
 MOST_RECORDS = 1_000_000
-"""In one request: some five seconds' work. A client of that time sends at most a thousandth of it."""
+"""Most records in one request: some five seconds' work. A client of that time sends at most a thousandth of it."""
 _LENGTH_AT, _LENGTH_FROM = 8, 12
 
 
@@ -53,7 +53,7 @@ def batches_of(message_sets: tuple[bytes, ...]) -> tuple[bytes | Corrupt | None,
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a broker gave of a partition."""
+    """The records of a partition in a broker's answer."""
 
     records: bytes
     """Batches and, from brokers of 2.x, message sets; the last one may be cut short."""
@@ -63,17 +63,17 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """The same for an old client."""
+    """The same records for an old client."""
 
     messages: bytes
     next_offset: int
-    """Behind all that was looked at: with no message, everything before it is nothing to a client."""
+    """The offset behind all records that were read. Without a message, a client needs nothing before this offset."""
 
 
 def message_sets_of(partitions: tuple[Stored, ...], magic: int, max_bytes: int) -> tuple[Readable | Corrupt, ...]:
     """Records of partitions as message sets of `magic`, whole messages alone. Each partition keeps to its bytes and all
-    together to `max_bytes`, but the first message is given however long it is: a client that got none would ask the
-    same for ever."""
+    together to `max_bytes`. But the first message is given however long it is: a client that got none would repeat its
+    request for ever."""
     found: list[Readable | Corrupt] = []
     for stored in partitions:
         if max_bytes <= 0:
@@ -120,7 +120,7 @@ def _known_codec(group: Group) -> Group:
 
 
 def _groups(records: bytes) -> Iterator[Group]:
-    """What a broker gave, whatever its formats. Markers of transactions are not for clients of these versions."""
+    """The records of a broker's answer in any format. Clients of these versions get no markers of transactions."""
     at, end = 0, len(records)
     while end - at > MAGIC_AT:
         (length,) = INT32.unpack_from(records, at + _LENGTH_AT)

@@ -1,10 +1,10 @@
 """Message sets, the record format before 0.11, read and written.
 
-A message: offset (8 bytes), size of what follows (4), CRC-32 of what follows it (4), magic (1), attributes (1), in
-magic 1 a timestamp (8), then key and value, each with its length (4), -1 for null. A compressed message is a *wrapper*:
-its value is a message set of its own, compressed. Inside a wrapper offsets are absolute in magic 0; in magic 1 they
-count from the first, and the wrapper has the offset of its last message. A wrapper whose timestamps are the broker's
-(attribute 8) has the timestamp of all its messages.
+A message has these fields: offset (8 bytes), size of the rest (4), CRC-32 of the bytes after the CRC (4), magic (1),
+attributes (1). In magic 1 a timestamp (8) follows. Then come key and value, each with its length (4), -1 for null.
+A compressed message is a *wrapper*: its value is a message set of its own, compressed. Inside a wrapper offsets are
+absolute in magic 0; in magic 1 they count from the first, and the wrapper has the offset of its last message. If the
+broker has set the timestamps (attribute 8), the wrapper has the timestamp of all its messages.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ _OFFSET_AND_SIZE = Packing(">qiI")
 _SIZE_FROM = 12
 _CRC_FROM = 16
 _BODY_FROM = (18, 26)
-"""Where the key's length stands, by magic."""
+"""The offset of the key's length, by magic."""
 LOG_APPEND_TIME = 0x08
 _NULL = INT32.pack(-1)
 
@@ -45,7 +45,7 @@ def read_message_set(buffer: Buffer, start: int, end: int, allowance: Allowance)
 
 
 def _end(view: memoryview, at: int, end: int) -> int:
-    """Where the message at `at` ends."""
+    """The end offset of the message at `at`."""
     if end - at < _HEAD.size:
         raise truncated("message", at, _HEAD.size, end)
     _, size, _, magic, _ = _HEAD.unpack_from(view, at)

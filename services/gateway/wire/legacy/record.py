@@ -1,4 +1,4 @@
-"""A record as all formats know it. What only one of them has (headers, producer ids) is not kept."""
+"""A record as all formats know it. Fields that only one format has (headers, producer ids) are not kept."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from services.gateway.wire.compression import Codec
 from services.gateway.wire.primitives import Buffer
 
 NO_TIMESTAMP = -1
-"""Of messages of magic 0."""
+"""The timestamp of messages of magic 0."""
 
 
 class Record(NamedTuple):
@@ -20,8 +20,8 @@ class Record(NamedTuple):
 class Group(NamedTuple):
     """Records that lie together: a batch, a compressed wrapper, or one plain message.
 
-    They are read as they are asked for, so that no more of them is in memory than somebody keeps; what is wrong with
-    their bytes comes out then.
+    The records are read lazily, so that no more of them are in memory than the reader keeps. Damaged bytes raise an
+    error only then.
     """
 
     codec: Codec
@@ -29,4 +29,4 @@ class Group(NamedTuple):
     """The timestamp is the broker's, not the producer's."""
     records: Iterator[Record]
     next_offset: int
-    """Where reading goes on after it."""
+    """The offset after the group, where reading goes on."""

@@ -1,7 +1,7 @@
-"""What classic consumers say inside JoinGroup: their subscriptions.
+"""The metadata of classic consumers inside JoinGroup: their subscriptions.
 
 They begin with their version as int16. Kafka promises that newer versions only add at the end, so a version above ours
-is read as our newest, and what follows is left alone.
+is read as our newest, and the bytes that follow are ignored.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,9 @@
-"""The hot path: where things lie in Produce and Fetch, found without decoding, copying or opening records.
+"""The hot path: finds the offsets of fields in Produce and Fetch without decoding, copying or opening records.
 
-A scan walks a request or response once and notes offsets into the caller's buffer. The notes are good for three things:
-to decide (names, partitions, acks), to patch in place (a correlation id, a wait time), and to cut: `split_produce`
-builds smaller requests from slices of a larger one, `join_fetch_response` one answer from entries of several.
+A scan walks a request or response once and notes offsets into the caller's buffer. The notes serve three purposes: to
+decide (names, partitions, acks), to patch in place (a correlation id, a wait time), and to cut. For example,
+`split_produce` builds smaller requests from slices of a larger request, and `join_fetch_response` builds one answer
+from entries of several.
 
 Every scan checks bounds as `primitives` does, raises nothing but `WireError`, and must end exactly at `end`. Its
 notes take memory in proportion to the partitions in the message, of which it takes `MAX_ENTRIES` at most.

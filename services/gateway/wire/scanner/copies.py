@@ -1,7 +1,7 @@
-"""What a compiled copy of the walks is called: the build makes it under that name, and a gateway looks for no other.
+"""The name of a compiled copy of the walks: the build makes the copy under this name, and a gateway takes no other.
 
-The name says which Python it is for, and holds a digest of what it was made of: a copy of other sources is never taken
-for theirs. The build runs this file by itself, before anything else of the mesh can be imported.
+The name has the version of Python and a digest of the sources, so a copy of other sources is never taken for a copy of
+these. The build runs this file by itself, before anything else of the mesh can be imported.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ COPIES: Final = Path(__file__).with_name("compiled")
 SOURCES: Final = Path(__file__).with_name("walks")
 
 MODULES: Final = ("readers", "headers", "produce", "produce_response", "fetch_request", "fetch_response")
-"""What is compiled of the sources: all but `octets`, which has C of its own."""
+"""The sources that are compiled: all but `octets`, which has C of its own."""
 
 DIRECTIVES: Final = {
     "language_level": 3,
@@ -22,7 +22,7 @@ DIRECTIVES: Final = {
     "wraparound": False,
     "initializedcheck": False,
 }
-"""What Cython is told."""
+"""The directives for Cython."""
 
 
 def name_of_copy() -> str:

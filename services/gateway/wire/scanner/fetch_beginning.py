@@ -1,7 +1,7 @@
-"""The beginning of a large Fetch response that still comes: whether it may pass, told before its records are there.
+"""The beginning of a large Fetch response that still comes: it shows whether the response may pass.
 
-An answer with one partition is laid out so that its beginning says all: behind the records nothing is left but tags,
-and that these are empty shows in the size.
+The beginning of an answer with one partition shows everything before the records are there. Only tags follow the
+records, and the size shows that these tags are empty.
 """
 
 from struct import Struct as Packing
@@ -29,7 +29,7 @@ _HEAD_7: Final = Packing(">ihi")
 _MARKS_4: Final = Packing(">ihqq")
 """Partition, error, high watermark, last stable offset ..."""
 _MARKS_5: Final = Packing(">ihqqq")
-"""... and where the log starts."""
+"""... and the log start offset."""
 _TAGS: Final = 3
 """Bytes of the tags of partition, topic and answer, if all are empty."""
 _ABORTED_BYTES: Final = 16
@@ -37,12 +37,12 @@ _NO_REPLICA: Final = -1
 
 
 class FetchBeginning(NamedTuple):
-    """Of an answer without errors and hints, about one partition."""
+    """The beginning of an answer without errors and hints, about one partition."""
 
     throttle_time_ms: int
     topic: str
     partitions_at: int
-    """The count of the topic's partitions stands here: all from here on is the same for whoever calls it otherwise."""
+    """The offset of the count of the topic's partitions. The bytes from here on do not depend on the topic's name."""
     partition: int
     high_watermark: int
     last_stable_offset: int
@@ -52,11 +52,11 @@ class FetchBeginning(NamedTuple):
 
 
 def read_beginning(buffer: Buffer, version: int, offset: int, end: int, missing: int) -> FetchBeginning | None:
-    """The response (version 4 or later, with names) whose body begins with `buffer[offset:end]`; so many bytes are
-    missing. None for any that has more than one partition, or something that it takes the whole answer to tell."""
+    """The response (version 4 or later, with names) whose body begins with `buffer[offset:end]`; `missing` bytes
+    follow. None for a response with more than one partition, or if only the whole answer shows enough."""
     try:
         return _read(buffer, version, offset, end, missing)
-    except WireError:  # it may only be cut
+    except WireError:  # the beginning may only be cut
         return None
 
 
@@ -98,7 +98,7 @@ def _read(buffer: Buffer, version: int, offset: int, end: int, missing: int) -> 
 
 
 def _behind_count_of_one(buffer: Buffer, at: int, end: int, flexible: bool) -> int:
-    """Raises WireError for any other count, too."""
+    """The offset behind a count of one. Raises WireError for any other count, too."""
     if flexible:
         count, behind = read_uvarint(buffer, at, end, "Fetch")
     else:

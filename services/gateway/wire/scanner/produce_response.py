@@ -10,7 +10,7 @@ from services.gateway.wire.scanner.running import produce_response_is_clean, top
 __all__ = ["Awaited", "join_clean", "produce_response_is_clean", "with_topic_ids"]
 
 _PARTITION_BYTES = 33
-"""Of a clean flexible response: number, error, offset, time, start; no record errors, no message, no tags."""
+"""Size of a partition in a clean flexible response: number, error, offset, time, start, three empty fields."""
 _END = bytes(5)
 """No throttling, no tags."""
 
@@ -20,9 +20,9 @@ class Awaited(NamedTuple):
 
     name: bytes
     topic_id: bytes | None
-    """In the place of its name."""
+    """The id that stands in the place of its name."""
     partitions: int
-    """How many."""
+    """The number of partitions."""
 
 
 def with_topic_ids(
@@ -47,8 +47,8 @@ def with_topic_ids(
 
 def join_clean(responses: Sequence[tuple[Buffer, int, int, int]], topics: Sequence[Awaited]) -> list[Buffer] | None:
     """The body of one response made of several (each: buffer, version, start and end of its body), topics in this
-    order; slices of them but for ids. None unless they are clean and flexible, and each topic is in one with as many
-    partitions, and no other."""
+    order; slices of them but for ids. None unless they are clean and flexible. Each topic must be in exactly one of
+    them, with as many partitions, and no other topic may be there."""
     entries: dict[bytes, tuple[memoryview, memoryview]] = {}
     for buffer, version, offset, end in responses:
         found = topics_of_clean_response(buffer, version, offset, end)

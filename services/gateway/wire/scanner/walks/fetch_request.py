@@ -1,4 +1,4 @@
-"""Fetch requests: who asks for which partitions from where, and how long it will wait."""
+"""Fetch requests: the client, the partitions and offsets that it asks for, and its longest wait."""
 
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.primitives import Buffer, truncated
@@ -136,7 +136,7 @@ def _fetch_partitions(data: Buffer, at: int, end: int, version: int, left: int, 
 
 
 def _skip_forgotten(data: Buffer, at: int, end: int, version: int) -> tuple[int, int]:
-    """How many topics, and where they end."""
+    """The number of forgotten topics, and their end offset."""
     flexible = version >= _FLEXIBLE
     count, at = readers.count(data, at, end, flexible, 2 + flexible, "Fetch.forgotten_topics")
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Fetch responses: where the records lie, and whether the answer may pass as it is."""
+"""Fetch responses: the offsets of the records, and whether the answer may pass as it is."""
 
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.primitives import Buffer, truncated
@@ -39,7 +39,7 @@ class FetchedPartition:
     """The count of aborted transactions stands here; -1 before version 4."""
     preferred_read_replica: int
     replica_at: int
-    """Where the preferred replica stands; -1 before version 11."""
+    """The offset of the preferred replica; -1 before version 11."""
     hints: bool
     """Tagged fields that name leaders or epochs of the real cluster."""
     start: int
@@ -57,7 +57,7 @@ class FetchedTopic:
     partitions: list[FetchedPartition]
     start: int
     partitions_at: int
-    """Where the name or id ends, and the count of partitions stands."""
+    """The end offset of the name or id; the count of partitions stands there."""
     end: int
 
 
@@ -126,7 +126,7 @@ def _fetched_partitions(
     data: Buffer, at: int, end: int, scan: FetchResponseScan, left: int, found: list[FetchedPartition]
 ) -> int:
     """Partition, error, high watermark, last stable offset (4 on), log start offset (5 on), aborted transactions,
-    preferred replica (11 on), records. What they sum up to is noted in `scan`."""
+    preferred replica (11 on), records. Their sums are noted in `scan`."""
     version = scan.version
     flexible = version >= _FLEXIBLE
     head = 14 if version < 4 else 22 if version < 5 else 30

@@ -1,4 +1,4 @@
-"""Headers: what stands between a frame's size and its body."""
+"""Headers: the bytes between a frame's size and its body."""
 
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.primitives import Buffer, truncated
@@ -19,7 +19,7 @@ class RequestHeader:
     correlation_id: int
     client_id: str | None
     body_offset: int
-    """Where the body begins in the buffer that was parsed."""
+    """The offset of the body in the buffer that was parsed."""
 
     def __init__(
         self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, body_offset: int

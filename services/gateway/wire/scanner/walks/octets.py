@@ -1,7 +1,7 @@
-"""How the walks read bytes that they have checked the bounds of.
+"""Reads bytes for the walks, which have checked the bounds.
 
-The only lines of the walks that are not the same code compiled: `octets.pxd` has each of these in C, and compiled walks
-take them from there. Bounds are the caller's business; in C nothing here looks at them.
+Only this module differs when it is compiled: `octets.pxd` has each function in C, and compiled walks take the functions
+from there. The caller checks bounds; in C nothing here checks them.
 """
 
 from struct import Struct as Packing
@@ -14,7 +14,7 @@ _INT64 = Packing(">q").unpack_from
 
 
 def of(buffer: Buffer) -> Buffer:
-    """What the others read from."""
+    """The object that the other functions read from."""
     return buffer
 
 

@@ -1,4 +1,4 @@
-"""Produce requests: which topics and partitions, and where their records lie."""
+"""Produce requests: their topics and partitions, and the offsets of their records."""
 
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.batches import HEADER_BYTES, MOST_COUNTED, BatchHeader, batches, read_batch_header
@@ -13,16 +13,16 @@ _HEADER_BYTES = HEADER_BYTES
 _MOST_COUNTED = MOST_COUNTED
 _FLEXIBLE = flexible_since(ApiKey.PRODUCE) or 0
 _TAGS = 3
-"""None of the partition, the topic and the request: a byte each."""
+"""Bytes of empty tags of the partition, the topic and the request: a byte each."""
 
 
 class ProducePartition:
     __slots__ = ("end", "partition", "records_end", "records_start", "start")
     partition: int
     start: int
-    """Where the partition's entry begins (its number) ..."""
+    """The start of the partition's entry (its number) ..."""
     end: int
-    """... and ends (after its tags)."""
+    """... and its end (after its tags)."""
     records_start: int
     """-1 where the records are null."""
     records_end: int
@@ -32,7 +32,7 @@ class ProducePartition:
         return read_batch_header(buffer, max(self.records_start, 0), self.records_end)
 
     def batch_starts(self, buffer: Buffer) -> list[int]:
-        """Where each batch begins. Brokers take exactly one; what a client sends may hold more."""
+        """The start of each batch. Brokers take exactly one batch; a client may send more."""
         if self.records_start < 0:
             return []
         return [header.start for header in batches(buffer, self.records_start, self.records_end)]
@@ -43,9 +43,9 @@ class ProduceTopic:
     name: str
     topic_id: bytes
     start: int
-    """Where the topic's name or id begins ..."""
+    """The start of the topic's name or id ..."""
     partitions_at: int
-    """... and ends: the count of its partitions stands here."""
+    """... and its end: the count of the topic's partitions stands here."""
     tags_at: int
     """After the last partition; the topic's tags stand here in flexible versions."""
     end: int
@@ -143,8 +143,8 @@ def scan_produce(buffer: Buffer, version: int, offset: int, end: int) -> Produce
 
 
 def first_headers(buffer: Buffer, scan: ProduceScan) -> bytes | None:
-    """Of each partition of the request in `buffer`, as many bytes as the header of its first batch takes; None if one
-    has fewer."""
+    """The header bytes of the first batch of each partition of the request in `buffer`; None if a partition has
+    fewer."""
     readers.enclose("Produce", buffer, scan.start, scan.end)
     data = octets.of(buffer)
     found: list[bytes] = []
@@ -173,13 +173,13 @@ def led_by(topic: ProduceTopic, leaders: tuple[int | None, ...]) -> int | None:
 
 
 class Produced:
-    """How much stands in a request."""
+    """The numbers of records and bytes in a request."""
 
     __slots__ = ("by_partition", "by_topic", "size_by_topic")
     by_partition: list[int]
     """Records, in the order of all partitions, and ..."""
     by_topic: list[int]
-    """... of all topics; with the bytes of those."""
+    """... of all topics; `size_by_topic` has the bytes of those."""
     size_by_topic: list[int]
 
 
@@ -222,8 +222,8 @@ def _count_records(data: Buffer, start: int, end: int) -> int:
 
 
 def sole_records(buffer: Buffer, at: int, end: int) -> tuple[int, int] | None:
-    """Where the records lie whose length stands at `at`, if nothing follows them but the empty tags of a flexible
-    request with one partition. None for any others, and for none. Raises WireError for a length that can't be read.
+    """The start and end of the records whose length stands at `at`. Only the empty tags of a flexible request with one
+    partition may follow them. None for other requests, and for no records. Raises WireError for an unreadable length.
     """
     readers.enclose("Produce", buffer, at, end)
     data = octets.of(buffer)

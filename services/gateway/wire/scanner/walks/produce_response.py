@@ -1,4 +1,4 @@
-"""Produce responses: whether the answer may pass as it is, which is all that the hot path wants to know of it."""
+"""Produce responses: whether the answer may pass as it is; the hot path needs no more."""
 
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.primitives import Buffer, WireError, truncated
@@ -10,7 +10,7 @@ _FIRST, _LAST = 3, 12
 
 
 class AnsweredTopic:
-    """Where a topic's name lies."""
+    """The offsets of a topic's name."""
 
     __slots__ = ("name_at", "partitions_at", "start")
     start: int
@@ -22,7 +22,7 @@ class AnsweredTopic:
 def produce_response_is_clean(buffer: Buffer, version: int, offset: int, end: int) -> bool:
     """Whether `buffer[offset:end]` is a response without errors, messages and tags.
 
-    False also for whatever is unusual: who wants to know more decodes. Raises WireError only for what ends too early.
+    False also for any unusual response: the decoder shows more. Raises WireError only if the response ends too early.
     """
     if version < _FIRST or version > _LAST:
         return False
@@ -33,7 +33,7 @@ def produce_response_is_clean(buffer: Buffer, version: int, offset: int, end: in
 
 
 def topics_of_clean_response(buffer: Buffer, version: int, offset: int, end: int) -> list[AnsweredTopic] | None:
-    """Where the topics lie in a response that is clean and flexible; None for any other."""
+    """The offsets of the topics in a response that is clean and flexible; None for any other response."""
     if version < _FLEXIBLE or version > _LAST:
         return None
     readers.enclose("Produce", buffer, offset, end)

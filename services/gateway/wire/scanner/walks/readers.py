@@ -1,6 +1,6 @@
-"""Counts, texts, tags: what all walks read. The rules and the errors are those of `primitives`.
+"""Readers of counts, texts and tags for all walks. The rules and the errors are those of `primitives`.
 
-Every reader looks at nothing from `end` on, and returns where the next field begins.
+Every reader reads no byte from `end` on, and returns the offset of the next field.
 """
 
 from services.gateway.wire.primitives import MAX_STRING_BYTES, Buffer, WireError, truncated
@@ -54,7 +54,7 @@ def count(data: Buffer, at: int, end: int, flexible: bool, least: int, field: st
 
 
 def nullable_text(data: Buffer, at: int, end: int, flexible: bool, field: str) -> tuple[int, int]:
-    """Where a text begins (-1: it is null) and ends."""
+    """The start (-1 if the text is null) and end offset of a text."""
     if flexible:
         length, start = uvarint(data, at, end, field)
         length -= 1
@@ -75,7 +75,7 @@ def nullable_text(data: Buffer, at: int, end: int, flexible: bool, field: str) -
 
 
 def text(data: Buffer, at: int, end: int, flexible: bool, field: str) -> tuple[int, int]:
-    """Where a text that is never null begins and ends."""
+    """The start and end offset of a text that is never null."""
     start, stop = nullable_text(data, at, end, flexible, field)
     if start < 0:
         raise WireError(field, at, "null, but this version has no null here")
@@ -90,14 +90,14 @@ def decoded(data: Buffer, start: int, stop: int, field: str) -> str:
 
 
 def topic_id(at: int, end: int, field: str) -> int:
-    """Where it ends."""
+    """The end offset of a topic id."""
     if end - at < 16:
         raise truncated(field, at, 16, end)
     return at + 16
 
 
 def skip_tags(data: Buffer, at: int, end: int, field: str) -> int:
-    """Walk over a tag section that nobody wants to see."""
+    """Skip a tag section."""
     if at < end and data[at] == 0:
         return at + 1
     tags, at = uvarint(data, at, end, field)
@@ -111,7 +111,7 @@ def skip_tags(data: Buffer, at: int, end: int, field: str) -> int:
 
 
 def take(left: int, entries: int, field: str, at: int) -> int:
-    """How many entries may still come after these."""
+    """The number of entries that may still come after these."""
     if entries > left:
         raise WireError(field, at, f"{entries} entries are more than one message may hold (at most {MAX_ENTRIES})")
     return left - entries
@@ -127,6 +127,6 @@ def finish(message: str, at: int, end: int) -> None:
 
 
 def enclose(message: str, buffer: Buffer, start: int, end: int) -> None:
-    """A walk stays in its buffer, whatever it was asked for."""
+    """Raises if a walk would leave its buffer."""
     if start < 0 or end > len(buffer):
         raise WireError(message, start, f"up to {end} is more than the buffer's {len(buffer)} bytes")
