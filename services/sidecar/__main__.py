@@ -18,11 +18,14 @@ ORIGINAL_CONFIG = "KAFKA_MESH_SIDECAR_ORIGINAL_CONFIG_DIR"
 log = structlog.get_logger(__name__)
 
 COLLECT_AFTER_OBJECTS = 50_000
-"""Requests make many objects and hardly a cycle: to look for cycles as often as Python does would cost a tenth more."""
+"""Requests make many objects and hardly a cycle.
+
+With Python's usual threshold, the search for cycles would cost a tenth more.
+"""
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Runs until it is told to stop."""
+    """Runs until a signal stops the process."""
     options = ArgumentParser(add_help=False)
     options.add_argument(
         "--original-config", metavar="DIR", help=f"the light-4j sidecar's YAML files; the same as {ORIGINAL_CONFIG}"

@@ -1,4 +1,4 @@
-"""Puts together what operators ask of this sidecar over HTTP, and what it tells of itself by itself."""
+"""Assembles the endpoints for operators, and the parts that report the sidecar's metrics by themselves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from services.sidecar.topic_metrics import group_lag
 
 
 class Administration:
-    """One for a sidecar."""
+    """The administration of one sidecar."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Administration:
         information: Callable[[], Mapping[str, Any]],
         shut_down: Callable[[], None],
     ) -> None:
-        """`modules`: what can be reloaded, by name."""
+        """`modules`: the parts that can be reloaded, by name."""
         self._log_memory = LogMemory()
         if settings.log_content_enabled:
             logging.getLogger().addHandler(self._log_memory)

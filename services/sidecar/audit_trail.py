@@ -42,5 +42,5 @@ def audit_text(settings: SidecarSettings) -> AuditText:
 
 
 def service_id(settings: SidecarSettings) -> str:
-    """Who it was: the sidecar's name, unless it was told what to call itself."""
+    """The service id in audit records: the setting `service_id`, else the sidecar's name."""
     return settings.service_id if "service_id" in settings.model_fields_set else settings.name

@@ -1,4 +1,4 @@
-"""What Kafka clients complain of, counted each time and logged seldom: one that is cut off complains every second."""
+"""Errors of Kafka clients, counted each time and logged seldom: a disconnected client reports an error every second."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ log = structlog.get_logger(__name__)
 
 
 class Complaints:
-    """Of one client. Any of its threads may call."""
+    """The complaints of one client. Any thread of the client may call."""
 
     def __init__(self, client: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`client`: what it is, for metrics and log."""
+        """`client`: the kind of the client, for metrics and log."""
         self._client = client
         self._clock = clock
         self._logged_at: dict[int, float] = {}
         self._silenced: dict[int, int] = {}
 
     def __call__(self, error: KafkaError) -> None:
-        """One line for each kind of error, and another one only after a while, which says how many came between."""
+        """Logs one line for each kind of error.
+
+        The next line comes after `REPEAT_SECONDS`, with the number of errors in between.
+        """
         metrics.client_errors.labels(self._client).inc()
         code, now = error.code(), self._clock()
         if now - self._logged_at.get(code, -REPEAT_SECONDS) < REPEAT_SECONDS:

@@ -1,7 +1,7 @@
 """librdkafka's own statistics as metrics, added up over the clients of one kind.
 
-Each client reports a JSON document every `statistics_interval_ms`, on its own thread; what is kept of it is named here.
-Source: https://github.com/confluentinc/librdkafka, STATISTICS.md.
+Each client reports a JSON document every `statistics_interval_ms`, on its own thread; this module names the members
+that become metrics. Source: https://github.com/confluentinc/librdkafka, STATISTICS.md.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _round_trip = Histogram(
 
 
 class _Reports:
-    """What one client reported last, so that only the difference is added."""
+    """The last report of one client, so that only the difference is added."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -56,7 +56,7 @@ class _Reports:
 
 
 def client_reports(kind: str) -> Callable[[str], None]:
-    """What one new client of this kind (producer, consumer) has to call with its reports: its `stats_cb`."""
+    """The `stats_cb` of one new client of this kind (producer, consumer): the client calls it with its reports."""
     return _Reports(kind)
 
 

@@ -1,13 +1,14 @@
-"""What makes consumer instances outlive the process: the claim to their state, the state files, and control.
+"""Consumer instances outlive the process by three means: the claim to their state, the state files, and control.
 
 A start
-1. It stakes its claim; an elder process on the same folder gives way (`identity`).
-2. It reads what the file has, and hears from control what that knows, within a bound; without a file it insists a
-   little, for then control alone may know. Kafka is not asked.
-3. The instances are there again, and are written down as they are now. Only then may anyone ask for them.
+1. The process stakes its claim; an elder process on the same folder gives way (`identity`).
+2. The process reads the file, and asks control for its knowledge, within a bound. Without a file the process asks
+   control repeatedly, because then only control may know the instances. Kafka is not asked.
+3. The process brings the instances back and writes their present state to the file. Only then may a caller ask for
+   them.
 
-From then on the instances keep themselves in the file, control is told of them, and what operators order by way of
-control is carried out. A younger process ends all that at any time.
+From then on each change of an instance goes into the file and to control, and the process carries out the orders that
+operators give through control. A younger process may end all that at any time.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 class Continuity:
-    """One for a sidecar; holds its instances."""
+    """The continuity of one sidecar; it holds the sidecar's instances."""
 
     def __init__(
         self,
@@ -68,13 +69,16 @@ class Continuity:
         self._follower: OrderFollower | None = None
 
     def file(self, name: str) -> StateFile | None:
-        """One more that outlives the process; None where nothing does."""
+        """A state file that outlives the process; None without a state folder."""
         if self._claim is None or self._file is None:
             return None
         return StateFile(self._file.path.with_name(name), is_lost=self._claim.is_lost)
 
     def take_in(self, consumer: ReactiveConsumer) -> None:
-        """Operators see it and tell it what to do, as long as this process runs; `restore` comes first."""
+        """Adds a reactive consumer that operators see and command, as long as this process runs.
+
+        Call `restore` first.
+        """
         self._self_acting.append(consumer)
         self.orders.take_in(consumer)
         if self._link is not None:
@@ -103,11 +107,11 @@ class Continuity:
         metrics.restore_seconds.set(time.monotonic() - began)
 
     async def fault(self) -> str | None:
-        """Why this process serves no instances; None when it does."""
+        """The reason why this process serves no instances; None if it serves them."""
         return self.instances.fault
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """What goes on as long as the process serves."""
+        """The tasks that run as long as the process serves."""
         tasks = [asyncio.create_task(self.instances.watch(), name="instances")]
         if self._claim is not None:
             tasks.append(asyncio.create_task(watch(self._claim, self._claim_lost), name="claim"))
@@ -117,7 +121,7 @@ class Continuity:
         return tasks
 
     async def close(self) -> None:
-        """Instances leave their groups and stay what they are; control hears what it does not know yet."""
+        """Instances leave their groups and keep their state; the link reports the last changes to control."""
         if self._follower is not None:
             await self._follower.close()
         await self.instances.close()
@@ -160,7 +164,7 @@ class Continuity:
         self.instances.on_change = self._link.changed
 
     async def _give_way(self, reason: str) -> None:
-        """A younger process holds from now on what this one held."""
+        """Gives the instances up: a younger process holds them from now on."""
         await self.instances.give_up(reason)
         await asyncio.gather(*(consumer.close(GIVE_WAY_SECONDS) for consumer in self._self_acting))
 

@@ -1,6 +1,6 @@
-"""How callers get in: with which certificate the sidecar listens, whom it asks for a token, how many at once, how long.
+"""The entrance of callers: the listener's certificate, the check of tokens, the bounds of calls in number and time.
 
-One entrance for all ports of a sidecar, so that what is bounded is bounded once.
+All ports of a sidecar share one entrance, so each bound holds once.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Entrance:
             )
 
     def server(self, routes: Sequence[Route], middleware: Sequence[Middleware] = ()) -> Server:
-        """Serves these routes to those who are let in."""
+        """A server of these routes for admitted callers."""
         settings, certificate = self._settings, self._certificate
         switch_off(routes, produces=settings.producer_enabled, consumes=settings.consumers_enabled)
         if self._verifier is not None:
@@ -71,18 +71,18 @@ class Entrance:
         return Server(config)
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """What goes on as long as there are servers."""
+        """The tasks that run as long as there are servers."""
         if self._certificate is None:
             return []
         return [asyncio.create_task(self._certificate.follow_files(), name="certificate")]
 
     @property
     def fingerprint(self) -> str:
-        """Of the certificate that callers are shown; empty without TLS."""
+        """The fingerprint of the certificate that callers get; empty without TLS."""
         return "" if self._certificate is None else self._certificate.fingerprint
 
     def modules(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """What can be read again while it serves, by name."""
+        """The parts that can be read again while the sidecar serves, by name."""
         modules: dict[str, Callable[[], Awaitable[None]]] = {}
         if self._certificate is not None:
             modules["certificate"] = self._certificate.reload

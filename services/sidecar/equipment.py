@@ -1,4 +1,4 @@
-"""What all parts of a sidecar that work by themselves have in common."""
+"""The equipment that all self-acting parts of a sidecar share."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from services.sidecar.traffic import SidecarTraffic
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """One for a sidecar."""
+    """The equipment of one sidecar."""
 
     settings: SidecarSettings
     producer: RecordProducer
@@ -22,4 +22,4 @@ class Equipment:
     audit: AuditTrail
     traffic: SidecarTraffic
     backend: Target
-    """One circuit, one bound and one address, whoever delivers."""
+    """All deliverers share its circuit, its bound and its address."""

@@ -1,4 +1,4 @@
-"""What can go wrong for a caller, in the words of the sidecar's contract.
+"""The faults that a caller may get, in the words of the sidecar's contract.
 
 No HTTP here: `api.status` gives each kind its status.
 """
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class FaultKind(Enum):
-    """Name and value are what the caller reads as `message` and `code`."""
+    """The caller reads the name as `message` and the value as `code`."""
 
     INVALID_AUTH_TOKEN = "ERR10000"
     AUTH_TOKEN_EXPIRED = "ERR10001"
@@ -82,8 +82,8 @@ class FaultKind(Enum):
     KSQLDB_UNAVAILABLE = "ERR12965"
 
 
-class Fault(Exception):  # noqa: N818  # what a caller did or met; not every one is an error of ours
-    """A request that cannot be served, with the fact, the place and the way out in `description`."""
+class Fault(Exception):  # noqa: N818  # a caller may cause a fault too; not every fault is an error of the sidecar
+    """A request that cannot be served. `description` has the fact, the place and the remedy."""
 
     def __init__(self, kind: FaultKind, description: str, metadata: Mapping[str, object] | None = None) -> None:
         super().__init__(description)
@@ -94,7 +94,7 @@ class Fault(Exception):  # noqa: N818  # what a caller did or met; not every one
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing in a request that does not fit the contract."""
+    """One member of a request that does not fit the contract."""
 
     pointer: str
     """JSON pointer into the body; of a parameter, its name after a slash."""

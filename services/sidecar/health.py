@@ -15,7 +15,7 @@ from services.sidecar.producing.producer import RecordProducer
 FRESH_SECONDS = 1.0
 """Probes that come closer together share one answer."""
 Check = Callable[[], Awaitable[str | None]]
-"""What is wrong, in a sentence; None when nothing is."""
+"""The problem, in a sentence; None if there is none."""
 
 
 class BackendProbe:
@@ -77,17 +77,17 @@ class Health:
             self._checks["backend"] = backend.fault
 
     def add(self, name: str, check: Check, details: Callable[[], object] | None = None) -> None:
-        """One more thing that readiness rests on; `details`: how it goes, beyond well or not."""
+        """Adds a check to readiness; `details`: more about the part than well or not."""
         self._checks[name] = check
         if details is not None:
             self._details[name] = details
 
     def add_liveness(self, name: str, check: Callable[[], str | None]) -> None:
-        """One more thing that only a restart can cure."""
+        """Adds a check for a problem that only a restart can cure."""
         self._vital[name] = check
 
     def details(self) -> dict[str, object]:
-        """How parts go that have more to say, by their checks' names."""
+        """The details of the parts that have them, by the names of their checks."""
         return {name: tell() for name, tell in self._details.items()}
 
     async def close(self) -> None:
@@ -95,7 +95,7 @@ class Health:
             await self._backend.close()
 
     def liveness(self) -> dict[str, str | None]:
-        """What only a restart can cure, by check."""
+        """The problems that only a restart can cure, by check; None for a check without one."""
         return {name: check() for name, check in self._vital.items()}
 
     async def readiness(self) -> dict[str, str | None]:
@@ -104,7 +104,7 @@ class Health:
         return {**self.liveness(), **dict(zip(self._checks, found, strict=True))}
 
     def producer_fault(self) -> str | None:
-        """What is wrong with the producer; None when it works."""
+        """The problem of the producer; None if it works."""
         return None if self._producer.is_alive else "nobody reads acknowledgements any more; restart this sidecar"
 
     async def kafka_fault(self) -> str | None:

@@ -1,13 +1,16 @@
-"""Who this process is among those that bear the same name, and which of them holds the sidecar's instances.
+"""The identity of this process among those of the same name, and the rule which of them holds the instances.
 
-The one that began later holds them
-1. A process is an *incarnation*: the milliseconds of its start, and some random text. The larger one is the younger.
-2. Across machines control tells them apart: the elder hears it from its next beat, or at the end of its orders.
-3. On one machine, or on a folder that machines share, the state folder does, control or not. The younger writes its
-   incarnation into the file `claim`. The elder looks there every moment; it closes its instances, and lets go of the
-   file `lock`. The younger waits for that lock, and only then reads what the elder kept.
-4. An elder that does not let go within bounds hangs. The younger goes on without the lock: the elder finds the claim
-   as soon as it moves again, and writes nothing more from then on.
+The process that began later holds them
+1. A process is an *incarnation*: the milliseconds of its start, and some random text. The larger incarnation is the
+   younger.
+2. Across machines, control knows which process is younger. The elder learns of the younger in the answer to its next
+   beat, or at the end of its stream of orders.
+3. On one machine, or on a folder that machines share, the state folder decides, with or without control. The younger
+   writes its incarnation into the file `claim`. The elder reads this file all the time; when it finds the claim, it
+   closes its instances and releases the file `lock`. The younger waits for that lock, and only then reads the elder's
+   state.
+4. An elder that does not release the lock within bounds hangs. The younger goes on without the lock. When the elder
+   runs again, it finds the claim and writes nothing more.
 5. A process that was superseded stays so until it ends.
 """
 
@@ -35,7 +38,7 @@ log = structlog.get_logger(__name__)
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """One process: when it began, in milliseconds since the epoch, and what tells it from one of the same moment."""
+    """One process: its start in milliseconds since the epoch, and a mark that separates processes of the same start."""
 
     began_ms: int
     mark: str
@@ -48,12 +51,12 @@ class Incarnation:
 
     @classmethod
     def beginning(cls) -> Self:
-        """Of a process that begins now."""
+        """The incarnation of a process that begins now."""
         return cls(time.time_ns() // 1_000_000, secrets.token_urlsafe(6))
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """None when it is none."""
+        """The incarnation in a text; None if the text holds none."""
         found = _TEXT.fullmatch(text.strip())
         return cls(int(found[1]), found[2]) if found else None
 
@@ -83,7 +86,7 @@ class Claim:
         return last is not None and last > self.incarnation
 
     def lock(self) -> bool:
-        """Whether nobody else holds the lock, so that this process now does."""
+        """Takes the lock; False if another process holds it."""
         if self._held is None:
             handle = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:

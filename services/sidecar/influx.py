@@ -20,14 +20,17 @@ PREFIX = "kafka_mesh_sidecar_"
 PUSH_SECONDS = 10.0
 """Bound of one request."""
 MAX_LINES_PER_PUSH = 5_000
-"""A body stays below what servers take; the rest goes into the next request of the same push."""
+"""A body stays below the limit of servers; the rest goes into the next request of the same push."""
 _TAG_ESCAPES = str.maketrans({",": r"\,", "=": r"\=", " ": r"\ ", "\n": r"\ "})
 
 log = structlog.get_logger(__name__)
 
 
 def lines(registry: CollectorRegistry, tags: dict[str, str], at_ns: int) -> Iterable[str]:
-    """One line a sample: `measurement,tag=value,... value=1.5 time`. Empty tags, NaN and infinities are left out."""
+    """One line for each sample: `measurement,tag=value,... value=1.5 time`.
+
+    Empty tags, NaN and infinities are left out.
+    """
     for family in registry.collect():
         for sample in family.samples:
             if not sample.name.startswith(PREFIX) or not math.isfinite(sample.value):
@@ -38,7 +41,7 @@ def lines(registry: CollectorRegistry, tags: dict[str, str], at_ns: int) -> Iter
 
 
 class InfluxPush:
-    """The background task. What cannot be pushed is counted and left: the next push has newer numbers."""
+    """The background task. A failed push is counted and not repeated: the next push has newer numbers."""
 
     def __init__(self, url: str, *, interval_seconds: float, token: str, tags: dict[str, str]) -> None:
         self._url = url
@@ -54,7 +57,7 @@ class InfluxPush:
             await self.push()
 
     async def push(self) -> None:
-        """Once; never raises for what the server says."""
+        """Pushes once; never raises for an answer of the server."""
         found = await asyncio.to_thread(lambda: list(lines(REGISTRY, self._tags, time.time_ns())))
         for start in range(0, len(found), MAX_LINES_PER_PUSH):
             body = "\n".join(found[start : start + MAX_LINES_PER_PUSH]) + "\n"
@@ -70,7 +73,7 @@ class InfluxPush:
         await self._client.aclose()
 
     async def _send(self, body: bytes) -> None:
-        """What the server has to say beyond its status is not read: it has no bound."""
+        """Sends one push. Only the status of the answer is read: its body has no bound."""
         async with asyncio.timeout(PUSH_SECONDS), self._client.stream("POST", self._url, content=body) as answer:
             answer.raise_for_status()
 

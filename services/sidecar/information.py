@@ -1,6 +1,6 @@
-"""What this sidecar is: versions, machine, every setting with its secrets masked; for operators and `/adm/server/info`.
+"""Information for operators and `/adm/server/info`: versions, machine, and every setting with its secrets masked.
 
-The members are those of the original's answer; what Java has and we do not is left out, what we add stands beside it.
+The members are those of the original's answer. Members that only Java has are left out; our own members stand beside.
 """
 
 import os
@@ -24,7 +24,7 @@ from services.sidecar.settings import SidecarSettings
 MASK = "*"
 """As the original shows a secret."""
 ANYWHERE = ("192.0.2.1", 9)
-"""An address for examples (RFC 5737): connecting a datagram socket sends nothing, and shows the way out."""
+"""An address for examples (RFC 5737). Connecting a datagram socket sends nothing, and shows the outgoing address."""
 
 _SECRET_NAME = re.compile(r"password|secret|token|credential|private|jaas|api_?key", re.IGNORECASE)
 _LOGIN_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)|(?<=[?&]p=)[^&\s]+|(?<=[?&]u=)[^&\s]+")
@@ -44,7 +44,7 @@ def information(settings: SidecarSettings, *, fingerprint: str = "") -> dict[str
 
 
 def shown_settings(settings: BaseModel) -> dict[str, Any]:
-    """Settings by name, as JSON: what is a secret by its type or by its name, and logins in addresses, are masked."""
+    """Settings by name, as JSON. Secrets (by type or by name) and logins in addresses are masked."""
     return {name: _shown(name, getattr(settings, name)) for name in type(settings).model_fields}
 
 

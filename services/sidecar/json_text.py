@@ -11,11 +11,11 @@ import orjson
 
 _DIGITS_AS_ZEROS = bytes(ord("0") if byte in b"0123456789" else 0 for byte in range(256))
 _LONG_NUMBER = b"0" * 19
-"""Nineteen digits in a row, whichever. Looked for this way they take a tenth of the time of a regular expression."""
+"""Nineteen digits in a row, after any digit became 0. This search takes a tenth of the time of a regular expression."""
 
 
 class JsonError(ValueError):
-    """The text is not JSON; says where."""
+    """The text is not JSON; the error names the place."""
 
 
 def loads(text: bytes) -> Any:
@@ -28,7 +28,7 @@ def loads(text: bytes) -> Any:
 
 
 def dumps(value: object) -> bytes:
-    """Compact UTF-8 text. JsonError for what JSON cannot say."""
+    """Compact UTF-8 text. JsonError for a value without a JSON form."""
     try:
         return orjson.dumps(value)
     except TypeError as error:

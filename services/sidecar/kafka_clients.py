@@ -1,4 +1,4 @@
-"""What the Kafka clients of a sidecar are made with: its settings in librdkafka's words."""
+"""The properties of a sidecar's Kafka clients: its settings in librdkafka's words."""
 
 import logging
 from collections.abc import Mapping
@@ -10,7 +10,10 @@ from mesh.secret_references import resolve_property
 from services.sidecar.settings import SidecarSettings
 
 FULL_QUEUE_MS = 10
-"""How soon a client looks again for room for what it fetches ahead: with so little of it, its own second is long."""
+"""The interval at which a client checks for room in its prefetch queue.
+
+The queue is small, so the default of one second is too long.
+"""
 
 
 def client_properties(settings: SidecarSettings) -> dict[str, Any]:
@@ -42,14 +45,14 @@ def producer_properties(settings: SidecarSettings) -> dict[str, Any]:
         "message.max.bytes": settings.max_record_bytes,
         "message.timeout.ms": settings.delivery_timeout_ms,
         "topic.metadata.propagation.max.ms": settings.unknown_topic_timeout_ms,
-        # twice what is admitted: the bound is Admission's, and this one must not bite first
+        # twice the admitted size: Admission sets the bound, and this one must not apply first
         "queue.buffering.max.messages": 2 * settings.max_queued_records,
         "queue.buffering.max.kbytes": 2 * max(settings.max_queued_bytes, settings.max_request_bytes) // 1024 + 1,
     }
 
 
 def audit_properties(settings: SidecarSettings) -> dict[str, Any]:
-    """Of the producer that audit has for itself."""
+    """The properties of audit's own producer."""
     return {
         "compression.type": settings.compression_type,
         **client_properties(settings),
@@ -62,7 +65,7 @@ def consumer_properties(settings: SidecarSettings) -> dict[str, Any]:
     return {
         "statistics.interval.ms": settings.statistics_interval_ms,
         "session.timeout.ms": settings.session_timeout_ms,
-        # one answer of a broker must not be many times what is to be fetched ahead; the client wants room for a record
+        # one answer of a broker must not be many times the prefetch size; the client needs room for a record
         "fetch.max.bytes": max(settings.prefetch_bytes, int(given.get("message.max.bytes", 1_000_000))),
         "max.partition.fetch.bytes": max(settings.prefetch_bytes // 4, 1),
         "fetch.queue.backoff.ms": FULL_QUEUE_MS,
@@ -73,7 +76,7 @@ def consumer_properties(settings: SidecarSettings) -> dict[str, Any]:
 
 
 def transaction_properties(settings: SidecarSettings, transactional_id: str) -> dict[str, Any]:
-    """Of a producer that writes transactions."""
+    """The properties of a producer that writes transactions."""
     return {
         **producer_properties(settings),
         "statistics.interval.ms": 0,

@@ -1,4 +1,4 @@
-"""Puts together what asks ksqlDB: queries for the backend, and the one that is followed."""
+"""Assembles the parts that query ksqlDB: queries for the backend, and the followed query."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +18,7 @@ from services.sidecar.settings import SidecarSettings
 
 
 class KsqldbQueries:
-    """One for a sidecar, made within a running loop."""
+    """The ksqlDB queries of one sidecar, made within a running loop."""
 
     def __init__(self, settings: SidecarSettings) -> None:
         self._backend: Backend | None = None
@@ -39,11 +39,11 @@ class KsqldbQueries:
         return self._endpoints.routes()
 
     def checks(self) -> Mapping[str, tuple[Callable[[], Awaitable[str | None]], Callable[[], object]]]:
-        """For health: what is wrong, and how it goes, by name."""
+        """The checks for health, by name: the problem, and the details."""
         return {"ksqldb": (self._follower.fault, self._follower.details)} if self._follower is not None else {}
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """What goes on as long as the process serves."""
+        """The tasks that run as long as the process serves."""
         return [asyncio.create_task(self._follower.run(), name="ksqldb")] if self._follower is not None else []
 
     async def close(self) -> None:
@@ -53,7 +53,10 @@ class KsqldbQueries:
             await self._client.close()
 
     async def _give(self, backend: Backend, body: bytes) -> None:
-        """A row that may be what the backend stumbles over comes again, too: nobody else can keep it."""
+        """Gives rows to the backend.
+
+        A row that may break the backend comes again, too: there is no other place to keep the row.
+        """
         try:
             await backend.call(self._backend_path, body, {"Content-Type": "application/json"})
         except CallFailedError as failure:
@@ -61,6 +64,6 @@ class KsqldbQueries:
 
 
 def _backend(settings: SidecarSettings) -> Backend:
-    """Who gets rows: the backend of all else, at another address if there is one for rows."""
+    """The backend that gets rows: the usual backend, or another address if one is set for rows."""
     access = backend_access(settings)
     return Backend(replace(access, url=settings.ksqldb_backend_url or access.url))

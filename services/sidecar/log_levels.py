@@ -13,7 +13,7 @@ MAX_LOGGERS = 1_000
 MAX_NAME_LENGTH = 200
 
 QUIET = ("httpx", "httpx2")
-"""They log the address of each request at INFO, and an address may hold a login."""
+"""These libraries log the address of each request at INFO, and an address may hold a login."""
 
 _LEVELS = {
     "DEBUG": logging.DEBUG,
@@ -21,7 +21,7 @@ _LEVELS = {
     "WARNING": logging.WARNING,
     "ERROR": logging.ERROR,
     "CRITICAL": logging.CRITICAL,
-    # what the original's operators are used to
+    # the levels that the original's operators know
     "TRACE": logging.DEBUG,
     "WARN": logging.WARNING,
     "FATAL": logging.CRITICAL,
@@ -30,11 +30,11 @@ _WORDS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 class UnknownLevelError(ValueError):
-    """A level or a logger that cannot be; says which, and what can."""
+    """An unknown level or logger. The text names it, and the valid ones."""
 
 
 def quieten() -> None:
-    """Libraries that say too much say it only when they are told to, by name."""
+    """Raises the level of verbose libraries to WARNING. An operator may lower the level again, by name."""
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
 
@@ -56,7 +56,7 @@ def level_of(name: str) -> str:
 
 
 def set_levels(wanted: Mapping[str, str]) -> dict[str, str]:
-    """Sets all of them, or none: UnknownLevelError. Answers the levels of all loggers that have one."""
+    """Sets all levels, or none: UnknownLevelError. Returns the levels of all loggers that have one."""
     numbers = {_checked(name): _number(name, level) for name, level in wanted.items()}
     new = sum(not _is_known(name) for name in numbers)
     if new and len(logging.root.manager.loggerDict) + new > MAX_LOGGERS:

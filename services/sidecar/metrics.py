@@ -1,4 +1,4 @@
-"""What a sidecar counts and measures. Labels are bounded: never a topic, group or instance name."""
+"""The metrics of a sidecar. Labels are bounded: never a topic, group or instance name."""
 
 from prometheus_client import Counter, Gauge, Histogram
 

@@ -1,11 +1,13 @@
-"""What operators order, carried out: an instance pauses, resumes, is sought, drained, removed; loggers get other
-levels; health and information are told.
+"""Carries out the orders of operators.
+
+An order pauses, resumes, seeks, drains or removes an instance, sets levels of loggers, or reports health and
+information.
 
 1. Orders for one target begin in the order in which they came, one after the other. A drain waits for its backend, so
    others do not wait for it: a resume, above all, ends it.
-2. What was carried out stays so when the process ends: a pause is in the state file, a seek is committed. And carrying
-   out an order again leads to where it led.
-3. Every order has an outcome, in bounded time: what was done, or in a sentence why not.
+2. The effect of an order outlives the process: a pause is in the state file, a seek is committed. An order that is
+   carried out again leads to the same state.
+3. Every order has an outcome, in bounded time: the action that was done, or a sentence with the reason why not.
 """
 
 import asyncio
@@ -35,19 +37,19 @@ from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.reactive.options import Change
 
 ORDER_SECONDS = 30.0
-"""What an order may take; a drain, beyond what it waits for."""
+"""The time that an order may take; for a drain, beyond the time that it waits for its backend."""
 USUAL_DRAIN_SECONDS = 30.0
 READING = frozenset({"get_log_levels", "check_health", "get_info"})
 """Commands that change nothing."""
 
 Checks = Callable[[], Awaitable[Mapping[str, str | None]]]
-"""What is wrong with each part of the sidecar; None where nothing is."""
+"""The problem of each part of the sidecar; None for a part without one."""
 
 log = structlog.get_logger(__name__)
 
 
 class Consumer(Protocol):
-    """Whom operators see and tell what to do: an instance of a backend, or one that acts by itself."""
+    """A consumer that operators see and command: an instance of a backend, or a self-acting consumer."""
 
     @property
     def id(self) -> InstanceId: ...
@@ -70,17 +72,17 @@ class Consumer(Protocol):
 
 
 class Configurable(Consumer, Protocol):
-    """One that reads and delivers by itself."""
+    """A self-acting consumer, which reads and delivers by itself."""
 
     async def configure(self, change: Change) -> None: ...
 
 
-class OrderFailed(Exception):  # noqa: N818  # an outcome, said to whoever ordered
-    """It cannot be carried out; the text says why."""
+class OrderFailed(Exception):  # noqa: N818  # an outcome for the operator who gave the order
+    """The order cannot be carried out; the text says why."""
 
 
 class Orders:
-    """Carries out what it is told."""
+    """Carries out orders."""
 
     def __init__(self, instances: Instances, checks: Checks, information: Callable[[], Mapping[str, Any]]) -> None:
         self._instances = instances
@@ -90,16 +92,16 @@ class Orders:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def take_in(self, consumer: Configurable) -> None:
-        """One more that can be told what to do."""
+        """Adds a self-acting consumer that takes orders."""
         self._self_acting.append(consumer)
 
     def consumers(self) -> Iterator[Consumer]:
-        """All that can."""
+        """All consumers that take orders."""
         yield from self._self_acting
         yield from self._instances
 
     async def carry_out(self, order: events.SidecarOrder) -> events.OrderOutcome:
-        """Does it. Its failure, too, is an outcome."""
+        """Carries out one order. A failure is an outcome, too."""
         command = order.command.WhichOneof("command") or "none"
         try:
             async with asyncio.timeout(_bound_of(order.command)):
@@ -150,7 +152,7 @@ class Orders:
                 return "", await asyncio.to_thread(self._information)
         raise OrderFailed("this release of the sidecar does not know such an order; start it with a newer one")
 
-    # what operators also order over HTTP; each says what it did. Fault when it cannot be done
+    # orders that operators also give over HTTP; each returns its outcome. Fault if it cannot be carried out
 
     async def pause(self, target: str) -> str:
         async with self._turn(target):
@@ -170,7 +172,7 @@ class Orders:
         return f"it gives records; it was {was.value}"
 
     async def seek(self, target: str, to: SeekTarget) -> list[Position]:
-        """Where it goes on."""
+        """Seeks; the positions at which the instance continues."""
         async with self._turn(target):
             return await self._consumer(target).seek(to)
 
@@ -178,7 +180,7 @@ class Orders:
         async with self._turn(target):
             instance = self._consumer(target)
             draining = asyncio.create_task(instance.drain(patience))
-            await asyncio.sleep(0)  # it has begun: what comes next finds the instance draining
+            await asyncio.sleep(0)  # the drain has begun: the next order finds the instance draining
         try:
             is_committed = await draining
         finally:
@@ -211,7 +213,7 @@ class Orders:
         raise OrderFailed("it is no reactive consumer: its backend decides what it reads, and when")
 
     async def _changed(self, consumer: Consumer) -> None:
-        """One that acts by itself sees to that itself."""
+        """Saves the change of an instance. A self-acting consumer saves its own changes."""
         if isinstance(consumer, ConsumerInstance):
             await self._instances.changed(consumer)
 
@@ -223,7 +225,10 @@ class Orders:
         }
 
     def _consumer(self, target: str) -> Consumer:
-        """The name alone does not tell where a group's name ends, so consumers are asked for theirs."""
+        """The consumer of this name.
+
+        A name alone does not show the end of the group, so each consumer gives its own name.
+        """
         for consumer in self.consumers():
             if resource_name(consumer.id) == target:
                 return consumer

@@ -1,6 +1,6 @@
-"""Puts a sidecar together, serves, and puts it away again in the order that loses nothing.
+"""Assembles a sidecar, serves, and shuts it down in an order that loses nothing.
 
-The start: consumer instances are what they were; only then are connections accepted.
+The start: consumer instances come back first; only then are connections accepted.
 
 The end: no new connections; reads that wait answer now; open requests are finished; records on the way are
 acknowledged; consumers leave their groups, and their instances stay for the next start. Each step is bounded.
@@ -53,7 +53,7 @@ from services.sidecar.topologies import Topologies
 from services.sidecar.traffic import SidecarTraffic
 
 READINESS_SECONDS = 5.0
-"""How often the readiness of the process is looked at again."""
+"""The interval between two checks of the process's readiness."""
 MIN_AUDIT_SECONDS = 1.0
 """How long audit may write at the end, however long all else took."""
 
@@ -61,7 +61,7 @@ log = structlog.get_logger(__name__)
 
 
 class Sidecar:
-    """One sidecar; use as a context within a running loop. `port` is where it listens."""
+    """One sidecar; use as a context within a running loop. `port`: the port on which it listens."""
 
     def __init__(self, settings: SidecarSettings, shut_down: Callable[[], None]) -> None:
         """`shut_down` is called when an operator wants this process to end."""
@@ -137,7 +137,7 @@ class Sidecar:
         ]
         await self._replaying.restore()
         for _, bound in self._servers:
-            bound.listen()  # from now on nobody is refused; the servers themselves begin in a moment
+            bound.listen()  # from now on no connection is refused; the servers themselves begin in a moment
         self._serving = [
             asyncio.create_task(server.serve(sockets=[bound]), name="http") for server, bound in self._servers
         ]
@@ -264,7 +264,7 @@ def _backend_probe(settings: SidecarSettings) -> BackendProbe | None:
 
 
 async def _follow_readiness(sidecar: Sidecar, lifecycle: Lifecycle) -> None:
-    """Ready while Kafka answers, until it is told to stop."""
+    """Keeps the process ready while Kafka answers, until the process is stopped."""
     while not lifecycle.stopping.is_set():
         fault = next(filter(None, (await sidecar.health.readiness()).values()), None)
         if failed := sidecar.background_failures():

@@ -1,4 +1,4 @@
-"""Puts together what writes to Kafka: one producer for all, transactions beside it, and who takes requests for them."""
+"""Assembles the parts that write to Kafka: one shared producer, transactions beside it, and the endpoints for both."""
 
 import time
 from functools import partial
@@ -19,7 +19,7 @@ from services.sidecar.traffic import SidecarTraffic
 
 
 class Production:
-    """One for a sidecar, made within a running loop."""
+    """The production of one sidecar, made within a running loop."""
 
     def __init__(
         self, settings: SidecarSettings, serializer: Serializer, audit: AuditTrail, traffic: SidecarTraffic
@@ -78,11 +78,11 @@ class Production:
         return [*producers.routes(), *transactions.routes()]
 
     def interrupt(self) -> None:
-        """Streams take no more lines, answer what they have, and end."""
+        """Streams take no more lines, answer their open lines, and end."""
         self._streams.interrupt()
 
     async def stop(self, timeout: float) -> None:
-        """Waits for what is on the way; what is not acknowledged after `timeout` seconds fails."""
+        """Waits for open records; records without an acknowledgement after `timeout` seconds fail."""
         until = time.monotonic() + timeout
         await self._transactions.stop(timeout)
         await self.producer.stop(max(until - time.monotonic(), 0))

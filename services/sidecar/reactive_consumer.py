@@ -1,4 +1,4 @@
-"""Puts the reactive consumer together: what it reads, how it delivers, where outcomes go, what outlives a restart."""
+"""Assembles the reactive consumer: its topics, its delivery, the writing of outcomes, its state over a restart."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
@@ -34,8 +34,11 @@ from services.sidecar.state_file import StateFile, StateWriter
 
 FILE = "reactive.json"
 FETCH_WAIT_MS = 100
-"""How long a broker keeps a fetch that finds nothing. It answers at once when a record comes; but a partition that goes
-on after a rest waits for the fetch that is with its broker."""
+"""The time that a broker keeps a fetch without records.
+
+The broker answers at once when a record comes. But a partition that continues after a rest waits for the open fetch at
+its broker.
+"""
 READY_SECONDS = 1.0
 """How often the backend is asked at the start whether it is ready; the original's own pause."""
 
@@ -43,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 
 class ReactivePart:
-    """The reactive consumer of a sidecar, if its settings say that it has one."""
+    """The reactive consumer of a sidecar, if its settings name one."""
 
     def __init__(self, equipment: Equipment, continuity: Continuity) -> None:
         self._settings = equipment.settings
@@ -53,7 +56,10 @@ class ReactivePart:
         """There once it was started."""
 
     async def start(self, servers: Collection[Server], probe: BackendProbe | None) -> list[asyncio.Task[None]]:
-        """It reads once these serve and the backend is well; `Continuity.restore` comes first. Its background tasks."""
+        """Starts reading once these servers serve and the backend is well; its background tasks.
+
+        Call `Continuity.restore` first.
+        """
         if not self._settings.reads_by_itself:
             return []
         warn_of_settings(self._settings)
@@ -63,16 +69,16 @@ class ReactivePart:
         return [self.consumer.start(partial(_ready, servers, probe))]
 
     async def stop(self, patience: float) -> None:
-        """What is on its way has so long to end."""
+        """Stops the consumer. Open deliveries have `patience` seconds to end."""
         if self.consumer is not None:
             await self.consumer.close(patience)
 
     async def fault(self) -> str | None:
-        """Why records do not get to the backend; None when they do, or nobody wants them to."""
+        """The reason why records do not reach the backend; None if they do, or if the consumer is off."""
         return None if self.consumer is None else await self.consumer.fault()
 
     def liveness_fault(self) -> str | None:
-        """What only a restart can cure."""
+        """The problem that only a restart can cure; None if there is none."""
         return None if self.consumer is None else self.consumer.liveness_fault()
 
     def _made(self, found: kept.Kept, file: StateFile | None) -> ReactiveConsumer:
@@ -129,7 +135,7 @@ class PlainSettling(PlainSettler):
         self._sources = sources
 
     async def check(self, session: Session) -> None:
-        """They can always be written, sooner or later."""
+        """Makes missing topics of dead letters. The check never fails: outcomes can be written sooner or later."""
         if self._topics is not None:
             await self._topics.make_missing(self._sources or {one.topic for one in session.partitions})
 
@@ -138,7 +144,7 @@ class PlainSettling(PlainSettler):
 
 
 def reactive_options(settings: SidecarSettings) -> ReactiveOptions:
-    """What the settings say of it."""
+    """The options of the reactive consumer in the settings."""
     key_format, value_format = settings.instance_formats
     reset = settings.auto_offset_reset
     return ReactiveOptions(
@@ -189,7 +195,7 @@ def _client_properties(settings: SidecarSettings, options: ReactiveOptions) -> d
 
 
 def warn_of_settings(settings: SidecarSettings) -> None:
-    """Of what the original advises against, where somebody has set it so."""
+    """Warns of settings that the original advises against."""
     most = settings.reactive_max_batch_bytes or settings.request_max_bytes
     given = {**settings.kafka_properties, **settings.consumer_properties}
     for name in ("fetch.max.bytes", "max.partition.fetch.bytes"):
@@ -215,7 +221,7 @@ async def _ready(servers: Collection[Server], probe: BackendProbe | None) -> Non
 
 
 def _found(file: StateFile | None) -> kept.Kept:
-    """What the process before this one was told. Blocks."""
+    """The orders that the process before this one got. Blocks."""
     content = None if file is None else file.load()
     if file is None or content is None:
         return kept.NOTHING_ORDERED

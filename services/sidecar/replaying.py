@@ -1,4 +1,4 @@
-"""Puts together who brings records again: jobs and dead letters, and who asks for them: HTTP, control, Kafka."""
+"""Assembles the parts that bring records again (jobs and dead letters) and their callers (HTTP, control, Kafka)."""
 
 import asyncio
 import dataclasses
@@ -44,7 +44,7 @@ FILE = "replays.json"
 
 
 class Replaying:
-    """One for a sidecar."""
+    """The replays of one sidecar."""
 
     def __init__(self, equipment: Equipment, continuity: Continuity) -> None:
         settings, backend = equipment.settings, equipment.backend
@@ -55,7 +55,7 @@ class Replaying:
         self._audit = equipment.audit
         key_format, value_format = settings.instance_formats
         self._shower = RecordShower(key_format, value_format, equipment.reader)
-        # a job ends: what fails as often as it may is a failure, whatever the reactive consumer makes of it
+        # a job ends, so a record that has used its attempts is a failure, unlike in the reactive consumer
         policy = dataclasses.replace(
             delivery_policy(settings, has_dead_letters=True), when_exhausted=WhenExhausted.DEAD_LETTER
         )
@@ -65,7 +65,7 @@ class Replaying:
         self.jobs = Jobs(self._tools(), self._serves, max_running=settings.max_running_jobs, file=continuity.file(FILE))
 
     def routes(self, instances: Instances) -> list[Route]:
-        """Of the backend."""
+        """The routes of the backend."""
         settings = self._settings
         replay = ReactiveReplay(
             consumer_properties(settings),
@@ -79,7 +79,7 @@ class Replaying:
         return DeadLetterEndpoints(settings, instances, self._producer, ActiveAudit(self._audit), replay).routes()
 
     def admin_routes(self) -> list[Route]:
-        """Of operators."""
+        """The routes of operators."""
         settings = self._settings
         peek = Peek(consumer_properties(settings), self._shower)
         announce = self._announce if settings.dead_letter_controller_topic else None
@@ -95,7 +95,7 @@ class Replaying:
             self._follower = ReplayFollower(self._continuity.connection, self.jobs)
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """Bring jobs, once it is known what the reactive consumer reads; they end only when cancelled."""
+        """The tasks that bring jobs, once the reactive consumer's topics are known. They end only when cancelled."""
         tasks = []
         if self._follower is not None:
             tasks.append(asyncio.create_task(self._follower.run(), name="replays"))
@@ -130,8 +130,9 @@ class Replaying:
         )
 
     def _serves(self, topic: str) -> bool:
-        """Whether the backend gets records of a topic from its reactive consumer, or their dead letters: by the
-        settings, or by what an operator has made of them.
+        """Whether the backend gets records of a topic from its reactive consumer, or their dead letters.
+
+        The topics are those of the settings, or those that an operator has set.
         """
         settings = self._settings
         source = topic.removesuffix(settings.dead_letter_extension)

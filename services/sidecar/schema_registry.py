@@ -1,4 +1,4 @@
-"""From settings to the formats with schemas: the registry, what is known of it, and who makes the codecs."""
+"""Makes the formats with schemas from settings: the registry, its cache, and the makers of codecs."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ from services.sidecar.settings import SidecarSettings
 
 
 def registry_access(settings: SidecarSettings) -> RegistryAccess:
-    """Where the registry is and how to get in."""
+    """The address of the registry and the credentials for it."""
     return RegistryAccess(
         url=settings.schema_registry_url,
         user_info=settings.schema_registry_user_info.get_secret_value(),

@@ -59,31 +59,42 @@ class SidecarSettings(
     """Run a sidecar: Kafka over HTTP for the backend beside it."""
 
     name: str = Field(default_factory=_name_of_host, pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$")
-    """Who this sidecar is, for control, in generated instance ids and in its transactional id. By default its host's
-    name without the domain, so that replicas on several hosts, or in several pods, do not share one."""
+    """The sidecar's name for control, in generated instance ids and in its transactional id.
+
+    By default its host's name without the domain, so that replicas on several hosts, or in several pods, have different
+    names.
+    """
     listen: Address = "127.0.0.1:8084"
     allow_insecure: bool = False
-    """Where nobody is asked who they are (no token_issuers, no client certificates), the sidecar listens on loopback
-    only, unless this is set."""
+    """Whether the sidecar may listen beyond loopback without authentication of callers.
+
+    Callers are authenticated by token_issuers or by client certificates.
+    """
     token_issuers: tuple[TokenIssuer, ...] = ()
-    """Whose bearer tokens count (JSON or YAML, see TokenIssuer); none: nobody is asked for one."""
+    """The issuers whose bearer tokens count (JSON or YAML, see TokenIssuer); none: no token is needed."""
     token_clock_skew_s: int = Field(default=60, ge=0, le=600)
     """How far clocks of issuers may differ from ours."""
     token_keys_ca: Path | None = None
-    """Authorities, in PEM, that issuers' addresses are trusted by; those of the system otherwise."""
+    """The authorities, in PEM, that may sign for issuers' addresses; unset: the system's."""
     token_keys_max_age_ms: PositiveInt = 300_000
     token_keys_max_stale_ms: PositiveInt = 86_400_000
     token_keys_pause_ms: PositiveInt = 10_000
     token_keys_timeout_ms: PositiveInt = 2_000
-    """After how long keys are asked for again, how long the last ones serve while their issuer is away, how long it is
-    left in peace between two questions (a token that names an unknown key is one), and how long an answer may take."""
+    """Bounds of an issuer's keys.
+
+    Keys of the first age are fetched again; keys up to the second age serve while their issuer is away. The pause
+    separates two requests to an issuer; a token with an unknown key causes a request, too. The last is the time-out of
+    an answer.
+    """
     tls: bool = False
     """Whether callers come by HTTPS: with tls_certificate, or one that the sidecar makes for itself in state_dir."""
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     tls_key_password: SecretStr = SecretStr("")
-    """In PEM, the certificate with its chain, and loaded again when they change; the password may be ${env:NAME} or
-    ${file:/path}. Setting them is setting `tls`."""
+    """Files in PEM, the certificate with its chain, loaded again when they change.
+
+    The password may be ${env:NAME} or ${file:/path}. Setting them sets `tls`.
+    """
     tls_client_ca: Path | None = None
     tls_client_optional: bool = False
     """Authorities, in PEM: callers must show a certificate of theirs, or may do so."""
@@ -93,8 +104,10 @@ class SidecarSettings(
     kafka_properties: dict[str, SecretStr] = Field(default_factory=dict)
     producer_properties: dict[str, SecretStr] = Field(default_factory=dict)
     consumer_properties: dict[str, SecretStr] = Field(default_factory=dict)
-    """More librdkafka properties for every client of this sidecar, security and the like, and for those that write or
-    read alone. Each may be ${env:NAME} or ${file:/path}."""
+    """More librdkafka properties for all clients of this sidecar, for producers, and for consumers.
+
+    Security is an example. Each may be ${env:NAME} or ${file:/path}.
+    """
     _original_warnings: tuple[str, ...] = PrivateAttr(default=())
     original_config_dir: Path | None = None
     """A folder of the light-4j sidecar's YAML files, which count where nothing is set here; see `original`."""
@@ -102,11 +115,14 @@ class SidecarSettings(
     consumers_enabled: bool = True
     """Which parts are served; the original's start-up hooks."""
     control_addresses: AddressList = ("127.0.0.1:7070",)
-    """Where control is (gRPC), each replica; the one that leads hears of consumer instances. Empty for none."""
+    """The gRPC addresses of control's replicas; the leading replica hears of consumer instances. Empty for none."""
     state_dir: Path | None = Path(".kafka-mesh/sidecar")
-    """Where consumer instances outlive the process; empty for nowhere: after a restart control alone knows them."""
+    """The folder in which consumer instances outlive the process.
+
+    Empty for none: after a restart only control knows them.
+    """
     restore_timeout_ms: PositiveInt = 3_000
-    """How long a start waits for what control knows of this sidecar's instances."""
+    """How long a start waits for control's answer about this sidecar's instances."""
     takeover_timeout_ms: PositiveInt = 15_000
     """How long a start waits for another process of this name, on the same state folder, to give way."""
     log_level: str = "INFO"
@@ -117,27 +133,32 @@ class SidecarSettings(
     consumer_value_format: DefaultFormat | None = None
     """Formats of requests and instances that name none; those of instances may differ."""
     auto_offset_reset: Literal["earliest", "latest", "none"] = "earliest"
-    """Where an instance that does not say it begins in partitions without a committed offset."""
+    """The offset reset of instances that name none, for partitions without a committed offset."""
 
     schema_registry_url: str = Field(default="", pattern=r"^(https?://[^@\s?#,]+(,https?://[^@\s?#,]+)*)?$")
-    """Schema registry with Confluent's API, or several addresses of one, with commas between; empty for none: then the
-    formats avro, jsonschema and protobuf are refused."""
+    """Schema registry with Confluent's API: one or several addresses, with commas between.
+
+    Empty for none: then the formats avro, jsonschema and protobuf are refused.
+    """
     schema_registry_user_info: SecretStr = SecretStr("")
     schema_registry_token: SecretStr = SecretStr("")
-    """Who the sidecar is for the registry: `user:password`, or a bearer token; may be ${env:NAME} or ${file:/path}."""
+    """The sidecar's login at the registry: `user:password`, or a bearer token; may be ${env:NAME} or ${file:/path}."""
     schema_registry_cluster: str = ""
-    """What Confluent's cloud calls the logical cluster; sent along with a token."""
+    """The logical cluster, in the terms of Confluent's cloud; sent along with a token."""
     schema_registry_ca_location: str = ""
     schema_registry_certificate_location: str = ""
     schema_registry_key_location: str = ""
     schema_registry_key_password: SecretStr = SecretStr("")
-    """Of TLS to the registry, in PEM: who signs its certificate, and what the sidecar shows for itself."""
+    """TLS to the registry, in PEM: the authorities for its certificate, and the sidecar's own certificate and key."""
     schema_registry_timeout_ms: PositiveInt = 2_000
     schema_registry_attempts: int = Field(default=2, ge=1, le=10)
-    """How long one attempt to ask the registry may take, and how many there are. Together less than the 5 s that a read
-    waits for its consumer, or that says that it is busy, in place of what is the matter."""
+    """The time-out of one attempt to ask the registry, and the number of attempts.
+
+    Together they must stay below the 5 s that a read waits for its consumer. Otherwise the read reports a busy consumer
+    in place of the registry's fault.
+    """
     schema_cache_size: PositiveInt = 1_000
-    """Schemas that are kept, each with what reads and writes its values."""
+    """Schemas that are kept, each with its codec."""
     schema_latest_ttl_ms: PositiveInt = 300_000
     """How long the latest version of a subject counts as the latest; all others never change."""
     auto_register_schemas: bool = True
@@ -152,14 +173,18 @@ class SidecarSettings(
     max_open_calls: PositiveInt = 256
     """Requests at once: that produce, that read records, all others; one more is turned away (429)."""
     max_open_body_bytes: PositiveInt = 67_108_864
-    """Of the bodies of all requests that are open; one more is turned away (429). Parsed, a body takes several times
-    its bytes."""
+    """The bytes of the bodies of all open requests; one more is turned away (429).
+
+    A parsed body takes several times its bytes.
+    """
     max_header_bytes: PositiveInt = 32_768
     max_head_ms: PositiveInt = 10_000
     max_body_ms: PositiveInt = 30_000
     max_call_ms: PositiveInt = 120_000
-    """A request's headers, and how long its head, its body and its answer may take. A body or an answer that is a
-    stream may take longer, and is bounded by its silence."""
+    """The size of a request's headers, and the time of its head, its body and its answer.
+
+    A streamed body or answer may take longer; its silence is bounded.
+    """
     max_queued_records: PositiveInt = 100_000
     max_queued_bytes: PositiveInt = 32 * 1024 * 1024
     queue_timeout_ms: PositiveInt = 5_000
@@ -171,7 +196,7 @@ class SidecarSettings(
     """How long records wait for more, if many are on the way; as in Java's client since Kafka 4.0 (KIP-1030)."""
     batch_bytes: PositiveInt = 1_000_000
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
-    """How batches go to Kafka: what may be in one, how long it waits for more records, how it is packed."""
+    """The batches for Kafka: their size, the time that they wait for more records, and their compression."""
     max_record_bytes: PositiveInt = 1_048_576
     forward_authorization: bool = False
     """Whether the caller's Authorization header goes into the records; the original always does, which leaks tokens."""
@@ -180,11 +205,13 @@ class SidecarSettings(
     max_produce_streams: PositiveInt = 50
     max_line_bytes: PositiveInt = 1_048_576
     stream_idle_timeout_ms: PositiveInt = 60_000
-    """Of produce requests that send line by line: how many at once, how long a line, how long they may be silent."""
+    """Bounds of produce requests that send line by line: their number, the bytes of a line, and the time of silence."""
 
     transactional_ids: WordList = ()
-    """As whom transactions are written: the first whose home cluster has the topics; empty for one, made of the
-    sidecar's name. Each has its topic `<id>.idempotency` on its home."""
+    """The transactional ids of the sidecar: a transaction uses the first id whose home cluster has the topics.
+
+    Empty for one id, made of the sidecar's name. Each has its topic `<id>.idempotency` on its home.
+    """
     max_waiting_transactions: PositiveInt = 100
     transaction_timeout_ms: int = Field(default=30_000, ge=1_000)
     """How long one transaction may take, from its turn to its commit; also how long a request waits for its turn."""
@@ -195,43 +222,44 @@ class SidecarSettings(
 
     max_instances: PositiveInt = 50
     instance_timeout_ms: PositiveInt = 300_000
-    """An instance that nobody calls for this long is closed."""
+    """An instance without a call for this long is closed."""
     request_timeout_ms: PositiveInt = 1_000
-    """How long a read waits for records at most, unless the instance says otherwise."""
+    """The longest wait of a read for records, unless the instance sets another."""
     max_read_ms: PositiveInt = 60_000
-    """Upper bound of what an instance or a read may ask for."""
+    """The upper bound of the wait that an instance or a read may request."""
     read_linger_ms: int = Field(default=10, ge=0)
     """How long a read that has a record waits for more."""
     request_max_bytes: PositiveInt = 102_400
     """Keys and values of one read; a larger record still comes, alone."""
     max_poll_records: PositiveInt = 500
     prefetch_bytes: PositiveInt = 1024 * 1024
-    """What an instance fetches ahead, at most."""
+    """The most that an instance fetches ahead."""
     commit_timeout_ms: PositiveInt = 10_000
     session_timeout_ms: PositiveInt = 10_000
-    """How long a group keeps the place of an instance whose sidecar was killed; after that the instance has its
-    partitions again. Static members have them at once.
+    """The time that a group keeps the place of an instance whose sidecar was killed.
+
+    After that the instance gets its partitions again. Static members get them at once.
     """
     stream_window: PositiveInt = 500
     max_stream_window: PositiveInt = 10_000
-    """Records of one stream that may wait for their acknowledgement, unless the stream says otherwise; its bound."""
+    """Records of one stream that may wait for acknowledgement: the default, and the bound of a stream's own value."""
     stream_heartbeat_ms: PositiveInt = 15_000
-    """How often a stream that has nothing to say shows that it lives."""
+    """The interval at which a stream without records shows a sign of life."""
     public_url: str = Field(default="", pattern=r"^(https?://[^/\s?#]+(/[^\s?#]*)?)?$")
-    """Where backends reach this sidecar, for `base_uri`; empty for what each request was sent to."""
+    """The address at which backends reach this sidecar, for `base_uri`; empty for the address of each request."""
     trust_forwarded_headers: bool = False
-    """Whether a proxy in front is believed what X-Forwarded-Proto, -Host and -Prefix say."""
+    """Whether the sidecar trusts X-Forwarded-Proto, -Host and -Prefix of a proxy in front."""
 
     service_id: str = "kafka-mesh-sidecar"
     """How the admin endpoints call this service."""
     admin_listen: Address | None = None
-    """Where `/adm`, `/health` and `/spec.yaml` are served besides; then `/adm` is served only there."""
+    """A second address for `/adm`, `/health` and `/spec.yaml`; if it is set, `/adm` is served only there."""
     info_enabled: bool = True
     logger_enabled: bool = True
     log_content_enabled: bool = True
     """Whether the last log lines are kept in memory (4 MiB at most) and can be read over HTTP."""
     log_content_default_ms: PositiveInt = 600_000
-    """How far back a question for log lines goes that does not say it."""
+    """How far back a request for log lines goes by default."""
     config_reload_enabled: bool = True
     logging_downstream_enabled: bool = False
     """Whether calls on loggers with `X-Adm-PassThrough: true` go to the backend."""
@@ -245,7 +273,7 @@ class SidecarSettings(
     statistics_interval_ms: int = Field(default=15_000, ge=0)
     """How often Kafka clients report librdkafka's own statistics, for the metrics; 0 is never."""
     influx_url: str = Field(default="", pattern=f"^$|{HTTP_ADDRESS}")
-    """Where metrics are pushed to, as line protocol: http://HOST:8086/api/v2/write?org=O&bucket=B; empty: nowhere."""
+    """The address for metrics in line protocol: http://HOST:8086/api/v2/write?org=O&bucket=B; empty for none."""
     influx_token: SecretStr = SecretStr("")
     influx_interval_ms: PositiveInt = 60_000
 
@@ -262,7 +290,7 @@ class SidecarSettings(
     def _original_beneath(
         cls, given: dict[str, Any], validated: ModelWrapValidatorHandler["SidecarSettings"]
     ) -> "SidecarSettings":
-        """What a folder of the original's files says, below all that is set here. Reads files."""
+        """The settings of a folder of the original's files, below all settings that are set here. Reads files."""
         if not given.get("original_config_dir"):
             return validated(given)
         original = original_config(Path(given["original_config_dir"]), given)
@@ -322,7 +350,7 @@ class SidecarSettings(
         if self.tls_client_ca is not None and not self.serves_tls:
             raise ValueError("tls_client_ca is for TLS: set tls, or tls_certificate and tls_key")
         if self.tls_files is not None:
-            load(self.tls_files)  # what cannot be served is said before anything else begins
+            load(self.tls_files)  # a part that cannot be served is reported before any other part begins
         return self
 
     @model_validator(mode="after")
@@ -336,12 +364,12 @@ class SidecarSettings(
 
     @property
     def original_warnings(self) -> tuple[str, ...]:
-        """What of the original's files is not used, and why."""
+        """The settings of the original's files that are not used, each with the reason."""
         return self._original_warnings
 
     @property
     def instance_formats(self) -> tuple[Format, Format]:
-        """Of keys and of values, where an instance says nothing."""
+        """The formats of keys and of values, for an instance that names none."""
         return self.consumer_key_format or self.key_format, self.consumer_value_format or self.value_format
 
     @property
@@ -350,12 +378,12 @@ class SidecarSettings(
 
     @property
     def asks_who_calls(self) -> bool:
-        """By a token, or by a certificate."""
+        """Whether a caller needs a token or a certificate."""
         return bool(self.token_issuers) or (self.tls_client_ca is not None and not self.tls_client_optional)
 
     @property
     def tls_files(self) -> TlsFiles | None:
-        """What the settings name."""
+        """The TLS files that the settings name; None if there are none."""
         if self.tls_certificate is None or self.tls_key is None:
             return None
         password = self.tls_key_password.get_secret_value()

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 async def side_by_side(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What each gives, in their order. If one fails the others end, and its error is the error of all."""
+    """The results of all coroutines, in their order. If one fails, the others end, and its error is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one) for one in work]

@@ -1,7 +1,7 @@
 """A small file that outlives the process: replaced as a whole, checked when it is read.
 
-The first line says what the file is and what the rest sums up to, so that neither a disk that lost half of it nor an
-editor is believed. A file that cannot be believed is set aside beside it, with a warning, and counts as missing.
+The first line has the kind of the file and the checksum of the rest, so a half-written or edited file is detected. Such
+a file is set aside under another name, with a warning, and counts as missing.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class StateFile:
         self._is_lost = is_lost
 
     def load(self) -> bytes | None:
-        """What was saved last; None when there is nothing, or nothing that can be believed. OSError from the disk."""
+        """The content that was saved last; None if there is none, or if the file is damaged. OSError from the disk."""
         try:
             with self.path.open("rb") as file:
                 whole = file.read(MAX_BYTES + 1)
@@ -52,17 +52,17 @@ class StateFile:
         replace_file(self.path, _head(content) + b"\n" + content)
 
     def set_aside(self, reason: str) -> None:
-        """Keeps the file for whoever wants to look at it, where it is in nobody's way."""
+        """Keeps the file under another name for inspection, without blocking the next one."""
         aside = self.path.with_name(self.path.name + BROKEN_SUFFIX)
         self.path.replace(aside)
         log.warning("state file is set aside", file=str(self.path), now=str(aside), reason=reason)
 
 
 class StateWriter:
-    """Saves beside the event loop. What changes while the disk is busy is written together, once."""
+    """Saves beside the event loop. Changes that come while the disk is busy are written together, once."""
 
     def __init__(self, file: StateFile, content: Callable[[], bytes]) -> None:
-        """`content` says, on the loop, what the file shall hold now."""
+        """`content` returns, on the loop, the content for the file."""
         self._file = file
         self._content = content
         self._next: asyncio.Future[bool] | None = None
@@ -70,7 +70,7 @@ class StateWriter:
         self._is_closed = False
 
     def soon(self) -> None:
-        """The present state will be on disk; nobody waits for it."""
+        """Saves the present state, without a wait."""
         self._round()
 
     async def written(self) -> bool:
@@ -83,11 +83,11 @@ class StateWriter:
             return False
 
     def close(self) -> None:
-        """From now on writes nothing more: the content is not what shall be found again."""
+        """Writes nothing more from now on: later content must not be found again."""
         self._is_closed = True
 
     def _round(self) -> asyncio.Future[bool]:
-        """The next write to begin; whoever asks before it begins shares it."""
+        """The next write to begin; all requests before its begin share it."""
         loop = asyncio.get_running_loop()
         if self._next is None:
             self._next = loop.create_future()

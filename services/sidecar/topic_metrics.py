@@ -1,4 +1,4 @@
-"""What is counted by topic and by group. Names are bounded: beyond `MAX_NAMES` of a kind, the rest is "other"."""
+"""The metrics by topic and by group. Names are bounded: beyond `MAX_NAMES` of a kind, the rest is "other"."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ LagSource = Callable[[], Iterable[tuple[str, str, int]]]
 
 
 class GroupLag(Collector):
-    """Records that groups have still to read here, asked of whoever knows when metrics are."""
+    """The lag of groups in this sidecar. Each scrape asks the sources of the lag."""
 
     def __init__(self) -> None:
         self._sources: list[LagSource] = []
@@ -84,7 +84,7 @@ class GroupLag(Collector):
         self._sources.append(source)
 
     def remove(self, source: LagSource) -> None:
-        """One that was never added is none to remove."""
+        """Removes a source. A source that was never added is ignored."""
         if source in self._sources:
             self._sources.remove(source)
 

@@ -28,7 +28,10 @@ from services.sidecar.streams.writing import RECORD_OVERHEAD
 
 
 class Topologies:
-    """One for a sidecar, made within a running loop. TopologyError when the settings name one that there is not."""
+    """A sidecar's topologies, made within a running loop.
+
+    TopologyError if the settings name one that does not exist.
+    """
 
     def __init__(self, equipment: Equipment) -> None:
         settings = equipment.settings
@@ -57,7 +60,7 @@ class Topologies:
         await self.streams.start()
 
     async def stop(self) -> None:
-        """All end after their rounds; what the backend is asked about then comes again at the next start."""
+        """All topologies end after their rounds; records of open calls to the backend come again at the next start."""
         if self._deliverer is not None:
             await self._deliverer.stop()
         await self.streams.stop()
@@ -122,7 +125,7 @@ def _producer_properties(settings: SidecarSettings, transactional_id: str) -> di
         **transaction_properties(settings, transactional_id),
         "transaction.timeout.ms": milliseconds,
         "message.timeout.ms": milliseconds,
-        # a round is written at once: all of it has to find room
+        # a round is written at once, so all its records need room
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 1024 * 1024,
     }

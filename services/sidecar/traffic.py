@@ -1,7 +1,7 @@
-"""What flows through the sidecar, counted by topic and operation: produce, consume, deliver. On the event loop.
+"""The traffic of the sidecar, counted by topic and operation: produce, consume, deliver. On the event loop.
 
-The client is the sidecar itself, by its service's id. It is a client of the gateway like any other, so what it does is
-told there too, by cluster and rule; here it is known which operation of the backend it was, and how long that took.
+The client is the sidecar itself, by its service's id. The gateway counts the sidecar's traffic too, as that of any
+client, by cluster and rule. Only the sidecar knows the operation of the backend and its duration.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from services.sidecar.producing.records import Delivered, Delivery, Outgoing
 
 
 class SidecarTraffic:
-    """Of one sidecar."""
+    """The traffic of one sidecar."""
 
     def __init__(self, counts: Counts | None, client: str) -> None:
         """None: nothing is counted."""
@@ -20,7 +20,7 @@ class SidecarTraffic:
         self._client = client
 
     def produced(self, topic: str, records: int, size: int, seconds: float | None, *, failed: bool) -> None:
-        """A batch of the backend has its outcomes; `records` and `size` of what was written, of none if nothing was."""
+        """Counts a batch of the backend with its outcomes; `records` and `size` count the written records only."""
         self._count("produce", topic, records, size, seconds, failed)
 
     def transacted(self, topic: str, records: Sequence[Outgoing], outcomes: Sequence[Delivery], seconds: float) -> None:
@@ -42,11 +42,11 @@ class SidecarTraffic:
             self._count("consume", topic, count, size, seconds, False)
 
     def not_consumed(self, seconds: float) -> None:
-        """The backend has asked, and was told why there is nothing to be had."""
+        """Counts a read of the backend that ended with a fault."""
         self._count("consume", "", 0, 0, seconds, True)
 
     def delivered(self, topic: str, records: int, size: int, seconds: float, *, failed: bool) -> None:
-        """A batch was given to the backend; `failed`: it does not want all of them."""
+        """Counts a batch that the backend got; `failed`: the backend does not take all of its records."""
         self._count("deliver", topic, records, size, seconds, failed)
 
     def _count(self, operation: str, topic: str, records: int, size: int, seconds: float | None, failed: bool) -> None:

@@ -1,1 +1,1 @@
-"""What operators ask of one sidecar over HTTP: its logs, its modules, faults on purpose. Knows no HTTP."""
+"""The requests of operators to one sidecar: its logs, its modules, faults on purpose. This package knows no HTTP."""

@@ -20,7 +20,7 @@ class Assault:
     bypass: bool = True
     """Set up, but not striking."""
     level: int = 10
-    """One request in so many is struck, at random; 1 is every request."""
+    """One request in `level` is struck, at random; 1 means every request."""
 
     @property
     def is_armed(self) -> bool:
@@ -30,11 +30,14 @@ class Assault:
         return self.is_armed and chance.randrange(self.level) == 0
 
     def shown(self) -> dict[str, Any]:
-        """Its JSON form."""
+        """The JSON form of the assault."""
         return {_json_name(one.name): getattr(self, one.name) for one in fields(self)}
 
     def with_members(self, given: dict[str, Any]) -> Self:
-        """A new one; what is not given has its default. ValueError, naming the member, when it makes no sense."""
+        """A new assault; members that are not given have their defaults.
+
+        ValueError names a member without a valid value.
+        """
         known = {_json_name(one.name): one.name for one in fields(self)}
         if others := given.keys() - known.keys():
             raise ValueError(f"{', '.join(sorted(others))}: no member of this assault, which has {', '.join(known)}")
@@ -114,16 +117,16 @@ DEFAULTS: dict[str, Assault] = {
 
 
 class Assaults:
-    """What is set now."""
+    """The assaults that are set now."""
 
     def __init__(self, *, enabled: bool) -> None:
         self.enabled = enabled
         """Whether assaults can be set at all."""
         self._set = dict(DEFAULTS)
         self.on_change: Callable[[Assault], None] = lambda assault: None
-        """Called with what was set."""
+        """Called with the assault that was set."""
         self.any_armed = False
-        """Whether one of them may strike: the one comparison that a request pays."""
+        """Whether an assault may strike. A request pays only this comparison."""
 
     def __getitem__(self, name: str) -> Assault:
         """KeyError for a name that is none."""
@@ -137,7 +140,7 @@ class Assaults:
         return assault
 
     def striking(self, chance: random.Random) -> list[Assault]:
-        """Those that strike this request."""
+        """The assaults that strike this request."""
         return [one for one in self._set.values() if one.strikes(chance)]
 
     def shown(self) -> dict[str, dict[str, Any]]:

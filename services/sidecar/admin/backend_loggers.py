@@ -23,7 +23,7 @@ class BackendFramework(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LoggerLevel:
-    """One logger. `ROOT` is the one above all."""
+    """One logger. `ROOT` is the root logger."""
 
     name: str
     level: str
@@ -54,7 +54,7 @@ class BackendLoggers:
         if self._framework is BackendFramework.LIGHT4J:
             body = [{"name": one.name, "level": one.level} for one in wanted]
             return _loggers(await self._call("POST", "/adm/logger", body))
-        paths = [_spring_path(one.name) for one in wanted]  # all of them, before the first is set
+        paths = [_spring_path(one.name) for one in wanted]  # all loggers are checked before the first is set
         for path, one in zip(paths, wanted, strict=True):
             await self._call("POST", path, {"configuredLevel": one.level})
         return wanted
@@ -83,7 +83,10 @@ class BackendLoggers:
 
 
 def _spring_path(logger: str) -> str:
-    """Of a logger, whatever it is called: no name leads to another part of the backend, such as its shutdown."""
+    """The path of a logger.
+
+    The name is quoted, so no name leads to another part of the backend, such as its shutdown.
+    """
     if not logger.strip("."):
         raise invalid("", f"{logger!r} is no name of a logger")
     return f"/actuator/loggers/{quote(logger, safe='')}"

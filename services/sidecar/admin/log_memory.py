@@ -15,12 +15,12 @@ from orjson import Fragment
 MAX_LINES = 5_000
 MAX_BYTES = 4 * 1024 * 1024
 LONGEST_LINE = 64 * 1024
-"""Longer lines are kept without what is beyond their event, time and level."""
+"""Bytes; a longer line is kept with only its event, time and level."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line."""
+    """One log line."""
 
     time_ms: int
     logger: str
@@ -56,7 +56,7 @@ class FoundLines:
 
 
 class LogMemory(logging.Handler):
-    """A log handler that keeps what it gets. Any thread may log and any may ask."""
+    """A log handler that keeps its lines. Any thread may log, and any thread may search."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class LogMemory(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             text = self.format(record).encode()
-        except Exception:  # noqa: BLE001  # a line that cannot be shown must not fail who logs it
+        except Exception:  # noqa: BLE001  # a line that cannot be shown must not fail its logger
             self.handleError(record)
             return
         if len(text) > LONGEST_LINE:
@@ -95,7 +95,7 @@ class LogMemory(logging.Handler):
                 self._bytes -= len(self._lines.popleft().text)
 
     def find(self, query: LogQuery) -> dict[str, FoundLines]:
-        """What was logged, by logger, the oldest first."""
+        """The lines that match the query, by logger, the oldest first."""
         with self._guard:
             lines = list(self._lines)
         by_logger: dict[str, list[LogLine]] = {}

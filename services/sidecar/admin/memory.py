@@ -1,4 +1,4 @@
-"""Takes memory on purpose, step by step, and gives it back: what the memory assault does."""
+"""Takes memory on purpose, step by step, and gives it back, for the memory assault."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from services.sidecar.admin.assaults import Assault, MemoryAssault
 
 CEILING_BYTES = 1024 * 1024 * 1024
-"""Whatever fractions are asked for: enough to be felt, not enough to take the machine down."""
+"""The most that is held, whatever fraction is requested: enough to be felt, too little to take the machine down."""
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def available_bytes() -> int:
-    """What this process may use: the limit of its container, else the machine's memory."""
+    """The memory that this process may use: the limit of its container, else the machine's memory."""
     try:
         limit = _CGROUP_LIMIT.read_text(encoding="ascii").strip()
     except OSError:
@@ -25,7 +25,7 @@ def available_bytes() -> int:
 
 
 class HeldMemory:
-    """One assault at a time; another that strikes meanwhile adds nothing."""
+    """The memory of one assault at a time; another strike meanwhile adds nothing."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
@@ -60,7 +60,7 @@ class HeldMemory:
 
 
 def _touched(size: int) -> bytearray:
-    """Memory that is really there: a page that nobody wrote to costs nothing."""
+    """Allocated memory with each page written: a page that was never written costs nothing."""
     taken = bytearray(size)
     taken[:: os.sysconf("SC_PAGE_SIZE")] = b"x" * len(taken[:: os.sysconf("SC_PAGE_SIZE")])
     return taken

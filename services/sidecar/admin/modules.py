@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 
 
 class Modules:
-    """Who can be told to reload, by name."""
+    """The parts of the sidecar that can reload, by name."""
 
     def __init__(self, reloads: Mapping[str, Reload]) -> None:
         self._reloads = dict(reloads)

@@ -29,7 +29,7 @@ class TopicSummary:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDetail:
-    """One partition. Offsets are -1 where its leader did not say."""
+    """One partition. Offsets are -1 if its leader did not answer."""
 
     partition: int
     leader: int
@@ -48,13 +48,13 @@ class TopicDetail:
 
 
 class TopicsUnavailableError(Exception):
-    """Kafka did not answer; says why."""
+    """Kafka did not answer; the text gives the reason."""
 
 
 class Topics:
-    """Asks Kafka, with a client that is made when somebody first asks.
+    """Asks Kafka, with a client that is made at the first request.
 
-    On a thread of its own: while Kafka is away questions wait, and whatever else needs a thread must not wait for them.
+    It has its own thread: while Kafka is away its requests wait, and no other work may wait for them.
     """
 
     def __init__(self, properties: dict[str, Any]) -> None:
@@ -86,7 +86,7 @@ class Topics:
         )
 
     def close(self) -> None:
-        """What was asked is not waited for."""
+        """Ends the thread without waiting for open requests."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     @cached_property

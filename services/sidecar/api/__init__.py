@@ -1,1 +1,1 @@
-"""The HTTP side. It knows producing and consuming; they do not know it."""
+"""The HTTP side. This package uses producing and consuming; they do not use this package."""

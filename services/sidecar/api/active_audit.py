@@ -1,4 +1,4 @@
-"""`POST /consumers/active/audit`: a backend that reads for itself says what became of its records."""
+"""`POST /consumers/active/audit`: a backend that reads for itself reports what became of its records."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ NO_REASON = "not processed; the backend does not say why"
 
 
 class ActiveAuditEndpoints:
-    """Takes results of records as the original's backends tell them."""
+    """Takes results of records in the form of the original's backends."""
 
     def __init__(self, audit: ActiveAudit, text: AuditText, *, max_request_bytes: int, room_seconds: float) -> None:
         self._audit = audit

@@ -1,4 +1,4 @@
-"""`/adm/...`: what an operator asks of one sidecar. Paths, members and codes are those of the light-4j platform."""
+"""`/adm/...`: the calls of an operator to one sidecar. Paths, members and codes are those of the light-4j platform."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from services.sidecar.settings import SidecarSettings
 
 PASS_THROUGH = "X-Adm-PassThrough"
 DEFAULT_LOG_LINES = 100
-"""Of each logger in one answer."""
+"""The number of lines of each logger in one answer."""
 
 
 class AdminEndpoints:

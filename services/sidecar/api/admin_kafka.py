@@ -1,4 +1,4 @@
-"""`/adm/kafka/...`: topics and consumer instances as operators see them, and what they order instances to do."""
+"""`/adm/kafka/...`: topics and consumer instances as operators see them, and the operators' orders to instances."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class AdminKafkaEndpoints:
-    """What this sidecar does with Kafka."""
+    """The endpoints for this sidecar's work with Kafka."""
 
     def __init__(self, settings: SidecarSettings, orders: Orders, topics: Topics) -> None:
         self._settings = settings

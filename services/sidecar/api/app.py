@@ -1,4 +1,4 @@
-"""The application: routes, errors, and what surrounds every exchange."""
+"""The application: routes, errors, and the middleware around every exchange."""
 
 from collections.abc import Sequence
 

@@ -1,9 +1,9 @@
-"""Asks who calls, before a request's body is read: a token that counts, with the scopes that the operation names.
+"""Authenticates the caller before a request's body is read: by a valid token with the scopes of the operation.
 
-The guard stands around each route, so what the contract does not know is guarded too: whatever is under `/adm/` for
-administrators, the rest for whoever has a token. A path that does not exist is 404 for everyone, as in the original.
-Which topics a caller may touch is seen here where a path says it, and known elsewhere only to those who understand the
-request: endpoints ask `caller_of(request)`, and `check_may_use` for whatever an instance reads.
+The guard stands around each route, so it also guards paths outside the contract. Paths under `/adm/` need an
+administrator's token; all others need any valid token. A path that does not exist is 404 for everyone, as in the
+original. This module checks topics that the path names. Only endpoints understand the other topics of a request: they
+use `caller_of(request)`, and `check_may_use` for the topics of an instance.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CALLER = "kafka_mesh.caller"
 
 
 def guard(routes: Iterable[BaseRoute], verifier: TokenVerifier) -> None:
-    """Lets nobody through to these routes without the token that they need."""
+    """Guards these routes: a request without the needed token does not reach them."""
     for route in routes:
         if not isinstance(route, Route | Mount):
             raise TypeError(f"no guard fits around {route!r}")
@@ -38,20 +38,20 @@ def guard(routes: Iterable[BaseRoute], verifier: TokenVerifier) -> None:
 
 
 def caller_of(connection: HTTPConnection) -> Caller:
-    """Who calls; anyone, where nobody is asked for a token."""
+    """The caller; `ANYONE` if the sidecar asks for no token."""
     caller: Caller = connection.scope.get(_CALLER, ANYONE)
     return caller
 
 
 def check_may_use(connection: HTTPConnection, instance: ConsumerInstance) -> None:
-    """Fault when an instance reads what is not this caller's, whoever made it do so."""
+    """Fault if the instance reads a topic that this caller may not read, even if another caller subscribed it."""
     interest = instance.interest
     topics = [*interest.topics, *(partition.topic for partition in interest.partitions)]
     caller_of(connection).check_reads(topics, interest.pattern or None)
 
 
 def _scopes(route: Route | Mount) -> frozenset[str] | None:
-    """None where nobody is asked for a token."""
+    """The scopes that the route needs; None if it needs no token."""
     operation = CONTRACT.operations.get(route.name or "")
     if operation is not None:
         return operation.scopes or None

@@ -1,4 +1,4 @@
-"""Lets assaults strike requests. In the way of every request only once one of them is armed."""
+"""Lets assaults strike requests. Without an armed assault, a request pays one comparison."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from services.sidecar.api.status import status_response
 from services.sidecar.faults import Fault, FaultKind
 
 SPARED = ("/adm/", "/health", "/spec")
-"""Where an operator ends an assault, and where others watch."""
+"""The paths where an operator ends an assault, and those where others watch the sidecar."""
 
 log = structlog.get_logger(__name__)
 
 
 class Chaos:
-    """ASGI middleware. `chance` decides who is struck."""
+    """ASGI middleware. `chance` selects the requests that are struck."""
 
     def __init__(self, app: ASGIApp, assaults: Assaults, memory: HeldMemory, chance: random.Random) -> None:
         self._app = app

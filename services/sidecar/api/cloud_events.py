@@ -1,6 +1,6 @@
 """CloudEvents over HTTP, by the HTTP protocol binding: structured, batched and binary mode.
 
-Which mode a request has says its Content-Type, and for binary mode the header `ce-specversion`.
+The Content-Type of a request shows its mode; the header `ce-specversion` shows binary mode.
 """
 
 import re
@@ -61,7 +61,7 @@ def events_of(request: Request, body: bytes) -> list[CloudEvent]:
 
 
 def said_beside_body(request: Request) -> bytes:
-    """What two requests with events may differ in, though their bodies are equal; nothing for other requests."""
+    """The parts by which two requests with events and equal bodies may differ; empty for other requests."""
     if not carries_events(request.headers):
         return b""
     said = [(name, value) for name, value in request.headers.items() if name.startswith((_PREFIX, "content-type"))]

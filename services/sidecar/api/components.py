@@ -1,4 +1,4 @@
-"""Parts of the sidecar that are switched off: their operations say so, as the original's do without their hook."""
+"""Operations of parts that are switched off answer with an error, as the original's do without their hook."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ NO_CONSUMERS = Fault(
 
 
 def switch_off(routes: Iterable[BaseRoute], *, produces: bool, consumes: bool) -> None:
-    """Has routes of parts that are off say so."""
+    """Makes routes of parts that are off answer with an error."""
     for route in routes:
         if not isinstance(route, Route):
             continue

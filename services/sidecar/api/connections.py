@@ -1,8 +1,8 @@
-"""What one connection may do before it has asked for anything, and how many of them there may be.
+"""Bounds on a connection before its first request, and on the number of connections.
 
-Mixed into uvicorn's protocol, whichever it is: that has no bound for heads that never end, nor for callers that connect
-and say nothing. Over the bound, connections are still told so, by an answer to their first request; when there are
-twice as many, they are closed unheard.
+The class is mixed into either protocol of uvicorn. Uvicorn bounds neither heads that never end nor callers that connect
+and send nothing. A connection over the bound gets an error as the answer to its first request. If there are twice as
+many connections, the sidecar closes new ones without an answer.
 """
 
 import asyncio
@@ -88,7 +88,10 @@ class _Bounded(_Protocol):
         self._end(Fault(FaultKind.REQUEST_TOO_SLOW, text))
 
     def _end(self, fault: Fault) -> None:
-        """Says why, and hangs up. Nothing else is on its way: no request has been read."""
+        """Answers with the fault and closes the connection.
+
+        No other answer is open, because no request has been read.
+        """
         self._stop_waiting()
         if not self.transport.is_closing():
             self.transport.write(_on_the_wire(refusal(fault)))

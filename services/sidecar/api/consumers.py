@@ -45,7 +45,7 @@ _MAX_MS = 253_402_300_799_999
 
 
 class ConsumerEndpoints:
-    """Consumer instances that the backend makes, tells what to read and where, and deletes."""
+    """The backend's calls on consumer instances: it makes, subscribes, moves and deletes them."""
 
     def __init__(self, instances: Instances, settings: SidecarSettings, audit: ActiveAudit) -> None:
         self._instances = instances
@@ -220,13 +220,13 @@ class ConsumerEndpoints:
 
 
 def instance_id(request: Request) -> InstanceId:
-    """Of the instance that a call is for."""
+    """The id of the instance that the request names."""
     given = parameters(request)
     return InstanceId(given["group"], given["instance"])
 
 
 def check_reads(request: Request, partitions: Iterable[Partition]) -> None:
-    """Fault when one of them is not for this caller."""
+    """Fault if this caller may not read one of the partitions."""
     caller_of(request).check_reads(partition.topic for partition in partitions)
 
 
@@ -242,7 +242,10 @@ def consumptions(asked: list[dict[str, Any]]) -> list[Consumption]:
 
 
 def committed(commit: Commit, *, known: bool) -> dict[str, object]:
-    """`consumed` is the last offset read, `committed` the next one to read; the latter only if Kafka has said so."""
+    """`consumed` is the last offset read.
+
+    `committed` is the next offset to read, shown only if Kafka has confirmed the commit.
+    """
     shown: dict[str, object] = {
         "topic": commit.partition.topic,
         "partition": commit.partition.partition,
@@ -254,7 +257,7 @@ def committed(commit: Commit, *, known: bool) -> dict[str, object]:
 
 
 def epoch_ms(given: str | int, pointer: str) -> int:
-    """A time by ISO 8601 (UTC if it does not say otherwise), or in milliseconds since 1970."""
+    """A time by ISO 8601 (UTC by default), or in milliseconds since 1970."""
     if isinstance(given, str) and not given.isdecimal():
         try:
             time = datetime.fromisoformat(given)

@@ -29,14 +29,14 @@ _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What a request says outside its body."""
+    """A value of a request outside its body."""
 
     name: str
     place: str
     """path, query or header."""
     required: bool
     first_name: str
-    """Another one's, when this is an alias of it."""
+    """The first name of another parameter, if this parameter is its alias."""
     check: SchemaCheck
 
     def given(self, request: Request) -> Any:
@@ -67,24 +67,27 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path."""
+    """One operation: a method of a path."""
 
     name: str
     method: str
     path: str
     scopes: frozenset[str]
-    """What a token must have, all of it; empty when nobody is asked for one."""
+    """The scopes that a token must have, all of them; empty if no token is needed."""
     parameters: tuple[Parameter, ...]
     body_required: bool
     bodies: Mapping[str, SchemaCheck]
     """By content type."""
     items: Mapping[str, SchemaCheck]
-    """Of content types with a value on each line."""
+    """The check of each line, for content types with a value on each line."""
     answers: Mapping[int, Mapping[str, Mapping[str, Any]]] = field(repr=False)
-    """Schemas of what it may answer, by status and content type. Compiled where answers are checked: in tests."""
+    """The schemas of the operation's answers, by status and content type.
+
+    Only tests check answers, so only tests compile these schemas.
+    """
 
     def route(self, endpoint: Endpoint) -> Route:
-        """The endpoint where the document has it, called with parameters that fit."""
+        """A route for the endpoint at the path of the document. The endpoint gets checked parameters."""
 
         @functools.wraps(endpoint)
         async def checked(request: Request) -> Response:
@@ -101,7 +104,7 @@ class Operation:
         return self.bodies[content_type].plain(value, pointer)
 
     def item(self, value: Any, content_type: str, pointer: str = "") -> Any:
-        """One line of a body; as `body`."""
+        """One line of a body, checked like `body`."""
         return self.items[content_type].plain(value, pointer)
 
     def _parameters_of(self, request: Request) -> dict[str, Any]:
@@ -172,7 +175,10 @@ class Contract:
         return {content_type: self.check(one[member]) for content_type, one in content.items() if member in one}
 
     def check(self, schema: Mapping[str, Any]) -> SchemaCheck:
-        """What holds values against a schema of the document; compiled once, however many operations have it."""
+        """The check of values against a schema of the document.
+
+        A schema is compiled once for all operations that use it.
+        """
         key = repr(schema)
         if key not in self._checks:
             self._checks[key] = SchemaCheck(schema, self._components)
@@ -188,7 +194,7 @@ class Contract:
 
 
 def operation_of(request: Request) -> Operation:
-    """What the request is for."""
+    """The operation that the request calls."""
     operation: Operation = request.scope["operation"]
     return operation
 

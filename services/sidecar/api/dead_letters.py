@@ -1,4 +1,4 @@
-"""`/consumers/deadLetter/...`, the original's calls on dead letters, and `/adm/kafka/deadletters`, a look at them."""
+"""`/consumers/deadLetter/...`, the original's calls on dead letters, and `/adm/kafka/deadletters`, which lists them."""
 
 import asyncio
 import base64
@@ -50,7 +50,7 @@ from services.sidecar.settings import SidecarSettings
 
 ACTIVE_INSTANCE = "Active-Replay-1289990"
 REACTIVE_INSTANCE = "Reactive-Replay-"
-"""The original's names of who reads; the latter with this machine's address."""
+"""The original's names of the reading instances; the second is followed by this machine's address."""
 NO_REACTIVE = Fault(
     FaultKind.STARTUP_HOOK_NOT_LOADED,
     "Startup hook ReactiveConsumerStartupHook is not loaded properly; set reactive_topics and backend_url",
@@ -61,14 +61,14 @@ NOT_CONFIGURED = (
 )
 """In the original's words, as recorded."""
 BACKEND_SHARE = 0.8
-"""Of the time that a call may take, for the backend."""
+"""The backend's share of the time that a call may take."""
 DEFAULT_PEEK_RECORDS = 50
 
 log = structlog.get_logger(__name__)
 
 
 class DeadLetterEndpoints:
-    """What the backend does with dead letters."""
+    """The backend's calls on dead letters."""
 
     def __init__(
         self,
@@ -173,7 +173,10 @@ class DeadLetterEndpoints:
         return str(given.get("group") or f"{self._settings.reactive_group}-dead-letters")
 
     def _topics(self, request: Request, *, only_configured: bool) -> list[str]:
-        """Of dead letters, as a call names them or as they are configured. Fault when they are not the caller's."""
+        """The topics of dead letters that the call names, else the configured ones.
+
+        Fault if the caller may not read them.
+        """
         configured = self._settings.reactive_topics
         named = parameters(request).get("topic", "").replace(" ", "")
         topics = named.split(",") if named else list(configured)
@@ -191,7 +194,7 @@ class DeadLetterEndpoints:
         return found
 
     async def _active_instance(self, group: str, topics: Sequence[str]) -> ConsumerInstance:
-        """The one that reads dead letters of the group; it reads these."""
+        """The instance that reads dead letters for the group, subscribed to these topics."""
         id_ = InstanceId(group, ACTIVE_INSTANCE)
         if id_ in self._instances:
             instance = self._instances.get(id_)
@@ -205,7 +208,10 @@ class DeadLetterEndpoints:
         return instance
 
     async def _commit(self, instance: ConsumerInstance, records: list[Consumed]) -> None:
-        """Of these records, and no others that were read meanwhile. What is not committed comes again."""
+        """Commits these records, and no others that were read meanwhile.
+
+        Records that are not committed are read again.
+        """
         last = {Partition(one.topic, one.partition): one.offset for one in records}
         done = [Consumption(partition, offset) for partition, offset in last.items()]
         try:
@@ -215,7 +221,7 @@ class DeadLetterEndpoints:
             await instance.give_back(records)
 
     def _letter(self, result: dict[str, Any]) -> ReplyRecord:
-        """As a backend of the original tells it: key as text, value as JSON, written now."""
+        """A dead letter from a result in the original's form: key as text, value as JSON, with the present time."""
         record = result["record"]
         key, value = result.get("key"), record.get("value")
         if key is None:
@@ -242,7 +248,7 @@ class DeadLetterEndpoints:
         return dead_letter(verdict, "", self._extension)
 
     async def _written(self, letters: list[ReplyRecord], now: int) -> list[Delivery]:
-        """One outcome for each, in their order."""
+        """Writes the letters; one outcome for each, in their order."""
         places: dict[str, list[int]] = {}
         for index, letter in enumerate(letters):
             places.setdefault(letter.topic, []).append(index)
@@ -254,7 +260,7 @@ class DeadLetterEndpoints:
 
 
 class PeekEndpoints:
-    """What operators see of dead letters."""
+    """The operators' view of dead letters."""
 
     def __init__(self, peek: Peek, extension: str) -> None:
         self._peek = peek
@@ -304,7 +310,7 @@ def _description(batch: Batch) -> str:
 
 
 def _own_address() -> str:
-    """Of this machine, as the original finds it."""
+    """The address of this machine, found in the original's way."""
     given = os.environ.get("STATUS_HOST_IP")
     if given:
         return given

@@ -1,4 +1,4 @@
-"""The contract as others read it: `/spec.yaml`, and a page that shows it. All of it comes from installed packages."""
+"""The contract for its readers: `/spec.yaml`, and a page that shows it. All of it comes from installed packages."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ _MEDIA_TYPES = {
     "swagger-ui-bundle.js": "text/javascript",
     "favicon-32x32.png": "image/png",
 }
-"""Of the page's parts; the package has more that nobody asks for."""
+"""The media types of the page's parts. The package holds other files too; the page does not request them."""
 _FOR_A_DAY = {"Cache-Control": "public, max-age=86400"}
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -38,7 +38,7 @@ _PAGE = """<!doctype html>
 
 
 class DocumentEndpoints:
-    """What a browser needs to read the contract and to try it."""
+    """The files with which a browser shows the contract and tries its calls."""
 
     def routes(self) -> list[Route]:
         return CONTRACT.routes(self.get_document, self.get_reader, self.get_reader_asset, self.get_icon)

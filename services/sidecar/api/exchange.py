@@ -1,4 +1,4 @@
-"""What every exchange gets: its ids in the log context and on the answer, its metrics, one debug line."""
+"""Every exchange gets its ids in the log context and on the answer, its metrics, and one debug line."""
 
 import time
 

@@ -1,7 +1,7 @@
-"""Keeps web pages away from a sidecar that asks nobody who they are: the browser of whoever works there runs them.
+"""Keeps web pages away from a sidecar without authentication: a browser on the same machine may run any page.
 
-1. A page of another site, or another port, shows itself by `Sec-Fetch-Site` and `Origin`: no page can set them.
-2. A site whose name suddenly leads to this machine (DNS rebinding) shows itself by `Host`.
+1. A page of another site, or another port, is recognised by `Sec-Fetch-Site` and `Origin`: no page can set them.
+2. A site whose name suddenly leads to this machine (DNS rebinding) is recognised by `Host`.
 """
 
 from __future__ import annotations

@@ -9,12 +9,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 CHUNK_BYTES = 64 * 1024
-"""An answer goes out in pieces: before each, the server waits until the caller has taken most of the one before."""
+"""The size of the pieces of an answer.
+
+Before each piece, the server waits until the caller has taken most of the last one.
+"""
 
 T = TypeVar("T")
 
 TURNS = 4
-"""Of the event loop, from a write that failed to the message that tells it: transport, server, watcher."""
+"""The turns of the event loop between a failed write and the message that reports it: transport, server, watcher."""
 
 
 @contextlib.asynccontextmanager
@@ -29,7 +32,7 @@ async def caller(receive: Receive) -> AsyncIterator["Caller"]:
 
 
 class Caller:
-    """Whoever waits for the answer."""
+    """The caller who waits for the answer."""
 
     def __init__(self, watching: "asyncio.Task[None]") -> None:
         self._watching = watching
@@ -56,8 +59,10 @@ async def _gone(receive: Receive) -> None:
 
 
 class WatchedResponse(Response):
-    """An answer with records. It tells whether the caller was there to its last byte; what the caller's machine has
-    buffered counts as taken.
+    """An answer with records.
+
+    It reports whether the caller was there to the last byte; bytes in the buffers of the caller's machine count as
+    taken.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from services.sidecar.health import Health
 
 
 class HealthEndpoints:
-    """Answers whoever watches this sidecar."""
+    """Answers the monitoring of this sidecar."""
 
     def __init__(self, health: Health, *, as_json: bool) -> None:
         self._health = health
@@ -24,7 +24,7 @@ class HealthEndpoints:
         return CONTRACT.routes(self.liveness, self.readiness, self.named_readiness)
 
     def admin_routes(self) -> list[Route]:
-        """For those who have to show a token."""
+        """The routes that need a token."""
         return CONTRACT.routes(self.admin_health)
 
     async def liveness(self, request: Request) -> Response:

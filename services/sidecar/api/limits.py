@@ -1,7 +1,7 @@
-"""What one request may take: how large its head is, how long its body and its answer take, how many there are at once.
+"""The bounds of requests: the size of the head, the time for body and answer, the number of requests at once.
 
-Producing, reading and all other calls are counted apart, so that reads, which wait for records, never keep producing
-waiting. Health is never turned away. Streams are bounded where they are written and read (by silence, not by length).
+Producing, reading and all other calls have separate counts. So reads, which wait for records, never make producing
+wait. Health is never turned away. Streams are bounded where they are written and read (by silence, not by length).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class Kind(Enum):
-    """What is counted together; the value stands in metrics and sentences."""
+    """Requests of one kind share a count. The value appears in metrics and in error texts."""
 
     PRODUCE = "produce"
     READ = "read"
@@ -48,9 +48,9 @@ class RequestBounds:
     call_seconds: float
     head_bytes: int
     body_bytes: int
-    """Of one body."""
+    """The bound of one body."""
     open_body_bytes: int
-    """Of all bodies that are being served; one body alone may have more."""
+    """The bound of all bodies that are being served. A body that is alone may be larger."""
     open_requests: dict[Kind, int]
 
 
@@ -68,7 +68,7 @@ class Limits:
                 route.app = _Limited(route.app, self, Kind.of(route.name or ""))
 
     def enter(self, kind: Kind, body_bytes: int) -> None:
-        """Fault when there are too many already, or their bodies too large."""
+        """Fault if too many requests of this kind are open, or if the open bodies are too large together."""
         bound = self.bounds.open_requests[kind]
         if self._open[kind] >= bound:
             text = f"{bound} {kind.value} requests are being served (max_open_{_SETTING[kind]}); try again in a moment"
@@ -134,8 +134,10 @@ def _check_head(scope: Scope, most: int) -> None:
 
 
 class _Watched:
-    """One exchange, with one deadline that goes on as the exchange does: first the body has to come, whole; then the
-    answer; and once that has begun, whatever is sent has to be taken. A stream counts as alive while either side sends.
+    """One exchange, with one deadline that moves with its phases.
+
+    First the whole body has to come, then the answer. Once the answer has begun, the caller has to take each message. A
+    stream counts as alive while either side sends.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, bounds: RequestBounds) -> None:
@@ -169,7 +171,7 @@ class _Watched:
         await self._send(message)
 
     def fault(self) -> Fault:
-        """What to tell the caller of an exchange that has not begun to answer."""
+        """The fault for the caller if the answer has not begun."""
         if self._awaits_body:
             text = f"The body did not come within {self._bounds.body_seconds:g} s (max_body_ms)"
             return Fault(FaultKind.REQUEST_TOO_SLOW, text)
@@ -182,7 +184,10 @@ class _Watched:
 
 
 def _body_bytes(scope: Scope, most: int) -> int:
-    """What a body may take, before it has come; a longer one is refused while it comes. Streams are bounded apart."""
+    """The bytes to reserve for a body before it is read.
+
+    The reader refuses a longer body. Streams have their own bounds.
+    """
     headers = Headers(scope=scope)
     if headers.get("content-type", "").startswith(LINES):
         return 0

@@ -20,7 +20,7 @@ class Lines:
             self._add(part)
 
     def rest(self) -> Iterator[bytes | None]:
-        """What stands behind the last line end, if anything does."""
+        """The bytes after the last line end, if there are any."""
         if self._begun_bytes or self._too_long:
             yield self._taken()
 

@@ -42,7 +42,7 @@ _FINE = Verdict(200, "OK")
 
 
 def produce_answer(deliveries: Sequence[Delivery], serialized: Serialized) -> Response:
-    """What `POST /producers/{topic}` answers."""
+    """The answer of `POST /producers/{topic}`."""
     found = verdict(deliveries)
     return answer(produce_body(deliveries, serialized, found), found)
 
@@ -59,7 +59,7 @@ def answer(body: bytes, found: Verdict, headers: Mapping[str, str] | None = None
 
 
 def offsets(deliveries: Sequence[Delivery], serialized: Serialized) -> dict[str, object]:
-    """Of one topic: an outcome for each record, and the schemas they were written with."""
+    """The answer for one topic: an outcome for each record, and the schemas that the records were written with."""
     shown: dict[str, object] = {"offsets": [outcome(one) for one in deliveries]}
     if serialized.key_schema_id is not None:
         shown["key_schema_id"] = serialized.key_schema_id

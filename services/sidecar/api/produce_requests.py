@@ -1,4 +1,4 @@
-"""From an HTTP request to the words of producing: bodies, and what a request's own headers say for its records."""
+"""Turns HTTP requests into produce requests: their bodies, and their headers that hold for all records."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -24,13 +24,13 @@ from services.sidecar.security.callers import Caller
 
 @dataclass(frozen=True, slots=True)
 class HeaderPolicy:
-    """What of the caller goes into records besides its ids and its trace."""
+    """The caller's data that goes into the headers of records, besides its ids and its trace."""
 
     forward_authorization: bool = False
     caller_id: str = ""
 
     def of(self, headers: Headers) -> RequestHeaders:
-        """What a request says for all its records."""
+        """The headers of a request that hold for all its records."""
         fixed: list[tuple[str, bytes]] = []
         if self.forward_authorization and (authorization := headers.get("authorization")):
             fixed.append(("authorization", authorization.encode("latin-1")))
@@ -45,7 +45,7 @@ class HeaderPolicy:
 
 
 def produce_request(topic: str, members: Mapping[str, Any], caller: Caller) -> ProduceRequest:
-    """A body, validated before, as a request. Fault when it registers what is not for the caller to register."""
+    """A validated body as a request. Fault if the request registers a schema that this caller may not register."""
     request = ProduceRequest(
         topic=topic,
         key=_side("key", members),
@@ -75,7 +75,7 @@ def _side(name: str, members: Mapping[str, Any]) -> Side:
 
 
 def record_request(members: Mapping[str, Any]) -> RecordRequest:
-    """One of its records."""
+    """One record of the request."""
     get = members.get
     return RecordRequest(
         get("key"),

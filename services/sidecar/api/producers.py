@@ -79,7 +79,7 @@ class ProducerEndpoints:
         return await self._serializer.serialize(asked, headers, on_thread=is_big(body))
 
     async def _written_once(self, topic: str, serialized: Serialized, key: IdempotencyKey) -> Response:
-        """All records or none: an answer that is kept tells of records that are there."""
+        """Writes all records or none: a kept answer then always names records that are in Kafka."""
 
         def render(outcomes: Sequence[Sequence[Delivery]]) -> bytes:
             return produce_body(outcomes[0], serialized, verdict(outcomes[0]))
@@ -102,7 +102,7 @@ class ProducerEndpoints:
 
 
 def transaction_answer(answered: Answered) -> Response:
-    """Of a request that was written in a transaction. Only what was committed is ever replayed."""
+    """The answer to a request that was written in a transaction. Only a committed answer is ever replayed."""
     if answered.replayed:
         return answer(answered.body, Verdict(200, "OK"), REPLAYED)
     return answer(answered.body, verdict(one for outcomes in answered.outcomes for one in outcomes))

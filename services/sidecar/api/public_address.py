@@ -1,4 +1,4 @@
-"""Where a caller reaches this sidecar, as far as the request tells: for addresses in answers."""
+"""The address at which the caller reaches this sidecar, taken from the request, for addresses in answers."""
 
 import re
 
@@ -11,7 +11,7 @@ _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)*", re.ASCII)
 def public_address(request: Request, public_url: str, *, trust_forwarded: bool) -> str:
     """Scheme, host and prefix without a slash at the end; empty when the request names no host that could be one.
 
-    `public_url` wins. A proxy's word counts only if it is trusted, as anybody could say the same.
+    `public_url` wins. A proxy's headers count only if the proxy is trusted, because any caller could send them.
     """
     if public_url:
         return public_url.rstrip("/")
@@ -27,5 +27,5 @@ def public_address(request: Request, public_url: str, *, trust_forwarded: bool) 
 
 
 def _first(request: Request, name: str) -> str:
-    """What the outermost of several proxies said."""
+    """The value that the outermost of several proxies set."""
     return request.headers.get(name, "").partition(",")[0].strip()

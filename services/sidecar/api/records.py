@@ -1,4 +1,4 @@
-"""`GET …/records`, read once or followed, and `POST …/acknowledgements` for those who follow."""
+"""`GET …/records`, read once or as a stream, and `POST …/acknowledgements` for streams."""
 
 import contextlib
 import time
@@ -28,7 +28,7 @@ from services.sidecar.traffic import SidecarTraffic
 
 
 class RecordEndpoints:
-    """What the backend reads from its instances."""
+    """The backend's reads from its instances."""
 
     def __init__(
         self, instances: Instances, settings: SidecarSettings, audit: ActiveAudit, traffic: SidecarTraffic
@@ -130,7 +130,7 @@ class RecordEndpoints:
         return instance
 
     async def _check_given(self, request: Request, instance: ConsumerInstance, records: list[Consumed]) -> None:
-        """While the read waited, somebody may have told the instance to read what is not for this caller."""
+        """Fault if this caller may not read the records. Another call may have subscribed the instance meanwhile."""
         try:
             caller_of(request).check_reads({record.topic for record in records})
         except Fault:

@@ -35,11 +35,11 @@ Start = Callable[[JobSpec], Awaitable[Job]]
 """Has a job begun, known to control if that is there. RefusedError, TooManyJobsError."""
 Cancel = Callable[[str], Awaitable[Job | None]]
 Announce = Callable[[Mapping[str, Any]], Awaitable[Response]]
-"""Writes the original's command for whoever carries it out."""
+"""Writes the original's command for the sidecar that carries the command out."""
 
 
 class ReplayEndpoints:
-    """What operators ask of jobs."""
+    """The operators' calls on jobs."""
 
     def __init__(
         self, settings: SidecarSettings, jobs: Jobs, start: Start, cancel: Cancel, announce: Announce | None

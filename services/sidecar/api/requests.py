@@ -1,4 +1,4 @@
-"""Reads what a request carries: its body within the bound, and its query."""
+"""Reads a request: its body within the bound, and its query."""
 
 import asyncio
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def is_big(body: bytes) -> bool:
 
 
 async def read_aside(body: bytes, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `read` makes of it; on a thread if the body is large."""
+    """The result of `read` for the body; on a thread if the body is large."""
     return await asyncio.to_thread(read, *args, **kwargs) if is_big(body) else read(*args, **kwargs)
 
 

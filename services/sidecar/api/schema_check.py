@@ -1,9 +1,9 @@
-"""Holds a JSON value against a schema of the contract, and says all that is wrong with it at once.
+"""Checks a JSON value against a schema of the contract, and reports all violations at once.
 
-Most requests say things the plain way: no null members, no aliases, whole numbers written as such. A strict twin of the
-schema knows only that way; what fits it is taken as it stands, at 0.1 us a record. What fits only the schema itself is
-rewritten to the plain way first, so the code behind sees one form. What fits neither is refused, in the words of the
-original's validator and with JSON pointers.
+Most requests are in the plain form: no null members, no aliases, whole numbers written as such. A strict twin of the
+schema accepts only this form; a value that fits the twin is taken unchanged, at 0.1 us a record. A value that fits only
+the schema itself is first rewritten to the plain form, so the code behind sees one form. A value that fits neither is
+refused, in the words of the original's validator and with JSON pointers.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ _ANNOTATIONS = {"description", "examples", "example", "title", "default", "depre
 
 
 class SchemaCheck:
-    """One schema of the contract, compiled. `components` is where its references lead."""
+    """One schema of the contract, compiled. `components` has the targets of its references."""
 
     def __init__(self, schema: Schema, components: Schema) -> None:
         self._schema: Schema = inlined(schema, components)
@@ -47,13 +47,13 @@ class SchemaCheck:
         raise refused(self.violations(value, pointer))
 
     def violations(self, value: Any, pointer: str = "") -> list[Violation]:
-        """What is wrong; empty when it fits."""
+        """The violations of the value; empty if it fits."""
         found = (each for error in self._full.iter_errors(value) for each in _violations(error, self._schema, pointer))
         return list(islice(found, MAX_VIOLATIONS))
 
 
 def inlined(schema: Any, components: Schema) -> Any:
-    """A schema with what it refers to in place of the references; what stands beside one, wins."""
+    """A schema with the referenced parts in place of the references. A member beside a reference wins."""
     if isinstance(schema, list):
         return [inlined(one, components) for one in schema]
     if not isinstance(schema, dict):
@@ -102,7 +102,7 @@ def _strict(schema: Any) -> Any:
 
 
 def _rewrite(schema: Schema) -> Rewrite | None:
-    """What brings a value that fits to the plain way; None where there is nothing to do."""
+    """The rewrite that brings a fitting value to the plain form; None if there is nothing to rewrite."""
     if "integer" in types_of(schema):
         return _whole
     if "properties" in schema:
@@ -144,7 +144,7 @@ class _Members:
 
 
 def types_of(schema: Schema) -> set[str]:
-    """What a value may be; empty when the schema does not say."""
+    """The JSON types that a value may have; empty if the schema names none."""
     given = schema.get("type", [])
     types = {given} if isinstance(given, str) else set(given)
     for branch in schema.get("anyOf", ()):
@@ -153,7 +153,7 @@ def types_of(schema: Schema) -> set[str]:
 
 
 def _violations(error: Any, schema: Schema, pointer: str) -> Iterator[Violation]:
-    """One error of the validator, as the caller reads it: one for each member that nobody knows, else one."""
+    """The violations that the caller reads for one error of the validator: one for each unknown member, else one."""
     kind = error.kind.as_dict()
     place = pointer + "".join(f"/{_escaped(segment)}" for segment in error.instance_path)
     broken = _at(schema, error.schema_path[:-1])
@@ -178,7 +178,7 @@ def _violations(error: Any, schema: Schema, pointer: str) -> Iterator[Violation]
 
 
 def _meant(error: Any) -> list[Any]:
-    """Of a choice for an object or a list, what is wrong by the schema that wants one; empty when none does."""
+    """The errors of the branch of a choice that wants the value's type, object or list; empty if there is none."""
     if not isinstance(error.instance, (dict, list)):
         return []
     branches: list[list[Any]] = error.kind.as_dict()["context"]

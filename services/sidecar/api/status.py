@@ -66,7 +66,7 @@ _REFUSED = {
 }
 """Labels of `refused_calls`."""
 RETRY_AFTER_SECONDS = "1"
-"""What fills up here empties again within moments."""
+"""Seconds; a bound that is reached has room again within moments."""
 
 
 def json_response(content: object, status: int = 200) -> Response:
@@ -102,10 +102,10 @@ def refusal(fault: Fault) -> Response:
 
 
 def _headers(fault: Fault, status: int) -> dict[str, str]:
-    """What tells a client that knows no codes of ours how to go on."""
+    """The headers that tell a client, without knowledge of this API's codes, how to go on."""
     match status:
         case 408 | 431:
-            return {"Connection": "close"}  # what comes next on it is the rest of this
+            return {"Connection": "close"}  # the next bytes on this connection are the rest of this request
         case 503 if fault.kind is FaultKind.TOO_MANY_CONNECTIONS:
             return {"Connection": "close", "Retry-After": RETRY_AFTER_SECONDS}
         case 401 if fault.kind is FaultKind.MISSING_AUTH_TOKEN:
@@ -135,7 +135,10 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
 
 
 async def on_hang_up(request: Request, error: Exception) -> Response:
-    """To nobody: the caller went before its body was whole. The status is for the metrics; proxies use the same."""
+    """An answer that nobody reads: the caller left before its body was complete.
+
+    The metrics need the status; proxies use the same status.
+    """
     return Response(status_code=499)
 
 

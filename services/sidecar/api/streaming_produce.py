@@ -1,12 +1,12 @@
 """`POST /producers/{topic}` with `application/x-ndjson`: a record on each line, for as long as the caller likes.
 
-Results come back line by line, in order, while the caller still sends. The first line may say how keys and values are
+Results come back line by line, in order, while the caller still sends. The first line may set how keys and values are
 written (`{"keyFormat": ..., "valueSchemaId": ...}`: the members of a produce request without `records`); it has no
-result. A line that is no record gets an error with its number, nothing of it is written, and the next one goes on.
+result. A line that is no record gets an error with its number and is not written; the next line goes on.
 
-Reading and answering run side by side, with a bounded number of batches between them. So a caller that does not take
-its results is not read from any more; nor is one that sends faster than Kafka takes it: each batch waits for admission.
-A caller that goes away ends the stream; what Kafka was given by then is written.
+Reading and answering run side by side, with a bounded number of batches between them. If a caller does not take its
+results, or sends faster than Kafka takes records, the sidecar stops reading lines: each batch waits for admission. A
+caller that leaves ends the stream; records that Kafka's client has by then are written.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ from services.sidecar.producing.serializing import BatchEncoder, Serialized, Ser
 
 NDJSON = "application/x-ndjson"
 MAX_WAITING_BATCHES = 16
-"""Of one stream, between reading and answering: each is what came at once, 64 KiB at most."""
+"""The most batches of one stream between reading and answering. A batch is one read of the body, 64 KiB at most."""
 BAD_LINE = 40002
 """`errorCode` of a line that is no record; the original has the number, and never used it."""
 _FORMATS = ("keyFormat", "valueFormat")
 _NOTHING = object()
 
 Row = dict[str, object]
-"""One result."""
+"""The result of one line."""
 
 log = structlog.get_logger(__name__)
 
@@ -96,7 +96,7 @@ class ProduceStreams:
         return _StreamResponse(stream, self._open)
 
     def interrupt(self) -> None:
-        """The sidecar stops: streams take no more lines, answer what they have, and end."""
+        """Called when the sidecar stops: streams take no more lines, answer their open lines, and end."""
         for stream in self._open:
             stream.interrupt()
 
@@ -128,7 +128,7 @@ class _StreamResponse(Response):
 
 
 class _Stream:
-    """One request that sends line by line."""
+    """One request that sends records line by line."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class _Stream:
             interrupted.cancel()
 
     async def _take(self, lines: Sequence[bytes | None]) -> None:
-        """Sends what these lines say, and queues what will become of them."""
+        """Sends the records of these lines, and queues their future outcomes."""
         numbers: list[int] = []
         rows: list[Row | None] = []
         records: list[Outgoing] = []
@@ -275,7 +275,7 @@ class _Stream:
         return encoder
 
     def _is_head(self, given: Any) -> bool:
-        """Whether a first line says how records are written: an object with none of a record's members."""
+        """Whether a first line sets how records are written: it is an object with none of a record's members."""
         known = self._operation.items[NDJSON].schema["properties"]
         return isinstance(given, dict) and bool(given) and given.keys().isdisjoint(known)
 

@@ -1,12 +1,12 @@
-"""Records as they come, in one answer that goes on: server-sent events, or a line of JSON for each.
+"""Records as they come, in one endless answer: server-sent events, or a line of JSON for each record.
 
 How a stream goes
-1. Each batch is written when it is there, and the next one is asked for when the caller has taken it: one that is slow
-   holds up its own stream and nobody else. One that takes nothing at all for as long as an instance may be idle has its
-   stream ended.
-2. A quiet stream shows that it lives: a comment, or an empty line.
-3. What stops it is its last event (`error`), or its last line (`{"error": ...}`), in the shape of every error. When the
-   sidecar stops, the answer ends as it should; the caller comes back with the id of the last event.
+1. The sidecar writes a batch when its records are there, and asks for the next batch when the caller has taken this
+   one. A slow caller holds up only its own stream. If a caller takes nothing for `max_call_ms` (see `limits`), the
+   sidecar ends the stream.
+2. A quiet stream shows a sign of life: a comment, or an empty line.
+3. The last event (`error`) or the last line (`{"error": ...}`) gives the reason for the end, in the shape of every
+   error. If the sidecar stops, the answer ends in order; the caller comes back with the id of the last event.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 class Framing(Protocol):
-    """How records, signs of life and errors are told apart."""
+    """The form in which a stream shows records, signs of life and errors."""
 
     content_type: str
     opening: bytes
@@ -82,7 +82,7 @@ def _text(fault: Fault) -> bytes:
 
 
 class AnswerKind(Enum):
-    """What a reader asks for by `Accept`: its media type."""
+    """The form of the answer that a reader requests by the media type in `Accept`."""
 
     ARRAY = "application/json"
     EVENTS = "text/event-stream"
@@ -91,7 +91,7 @@ class AnswerKind(Enum):
 
     @classmethod
     def of(cls, request: Request) -> "AnswerKind":
-        """The first of them that the request accepts; the array for those who do not care."""
+        """The first kind that the request accepts; the array if the request states none."""
         for accepted in request.headers.get("accept", "").split(","):
             media_type = accepted.partition(";")[0].strip().lower()
             for kind in cls:
@@ -124,7 +124,7 @@ class RecordStreamResponse(Response):
         audit: ActiveAudit,
         traffic: SidecarTraffic,
     ) -> None:
-        """`check` says by a Fault that the reader may not have these records, or no more of them."""
+        """`check` raises a Fault if the reader may not have these records, or no further records."""
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self.headers["content-type"] = framing.content_type

@@ -1,4 +1,4 @@
-"""`/streams/...`: what topologies remember; `/adm/streams`: how they do, and another definition in place of one."""
+"""`/streams/...` reads the stores of topologies; `/adm/streams` shows their status and replaces a definition."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class TransactionEndpoints:
 
 
 def _asked(request: Request, body: bytes) -> list[ProduceRequest]:
-    """One for each topic. Fault when the caller may not write to one of them."""
+    """One produce request for each topic. Fault if the caller may not write to one of the topics."""
     members: list[Mapping[str, Any]] = operation_of(request).body(parsed(request, body))["topics"]
     topics = [str(one["topic"]) for one in members]
     caller = caller_of(request)

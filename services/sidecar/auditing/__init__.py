@@ -1,1 +1,1 @@
-"""Who did what to which record, when, with which trace: written beside the work, never in its way."""
+"""The audit trail: the actor, action, record, time and trace, written beside the work without delaying it."""

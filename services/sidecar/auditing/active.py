@@ -1,7 +1,8 @@
 """Audit of what a backend does with its own consumer instances.
 
-A record that it was given is audited then; a commit is one more, for each partition, about the last record that it
-covers. What the backend made of a record only it knows: it may say so (`POST /consumers/active/audit`).
+The sidecar audits a record when it gives the record to the backend. For a commit it writes one more audit record for
+each partition, about the last record that the commit covers. Only the backend knows what became of a record, and may
+report that (`POST /consumers/active/audit`).
 """
 
 from collections.abc import Awaitable, Sequence
@@ -15,14 +16,14 @@ TYPE = AuditType.ACTIVE_CONSUMER
 
 
 class ActiveAudit:
-    """Of all instances."""
+    """The audit of all instances."""
 
     def __init__(self, trail: AuditTrail) -> None:
         self._trail = trail
         self._wanted = trail.wants(TYPE)
 
     async def room(self, timeout: float) -> bool:
-        """Waits until what is read next can be audited, `timeout` seconds at most; whether it can."""
+        """Waits `timeout` seconds at most until there is room to audit the next records; whether there is room."""
         return not self._wanted or await self._trail.room(timeout)
 
     def given(self, records: Sequence[Consumed]) -> None:
@@ -33,7 +34,10 @@ class ActiveAudit:
     async def commit(
         self, asked: Sequence[Consumption] | None, committing: Awaitable[list[Commit]], *, known: bool = True
     ) -> list[Commit]:
-        """Of these records, or (None) of all that was given. `known`: whether Kafka will have said so."""
+        """Audits a commit of these records, or (None) of all given records.
+
+        `known`: whether Kafka will have confirmed the commit.
+        """
         try:
             commits = await committing
         except Fault as fault:
@@ -46,7 +50,7 @@ class ActiveAudit:
         return commits
 
     def said(self, records: Sequence[AuditRecord]) -> bool:
-        """What the backend says of its records; whether it is written."""
+        """Records the backend's report on its records; whether the trail took it."""
         return self._trail.record(records)
 
     @property

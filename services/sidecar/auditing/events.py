@@ -1,7 +1,7 @@
 """Audit records: what became of one record, in the original's words. Never the payload.
 
-They are made where the work is done, so making one is cheap: a tuple whose texts may still be bytes. What they look
-like is decided where they are written (`text.py`), on another thread.
+The thread that does the work makes the audit records, so a record is cheap: a tuple whose texts may still be bytes.
+Another thread writes the records and gives them their form (`text.py`).
 """
 
 import os
@@ -29,15 +29,15 @@ from services.sidecar.producing.records import (
 MAX_KEY_CHARACTERS = 4_096
 MAX_ID_CHARACTERS = 256
 MAX_STACK_TRACE_CHARACTERS = 16_384
-"""What is kept of a record's key, of its ids, and of why it failed: audit must not be as large as what it tells of."""
+"""Bounds of a record's key, ids and failure reason: audit must stay smaller than the records themselves."""
 OVERHEAD_BYTES = 600
-"""What an audit record takes beside its key and its reason, ids included."""
+"""The size of an audit record without its key and its reason, ids included."""
 
 _TRACE_PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class AuditType(Enum):
-    """Who says what became of the record."""
+    """The part of the sidecar that reports what became of the record."""
 
     PRODUCER = "PRODUCER"
     REACTIVE_CONSUMER = "REACTIVE_CONSUMER"
@@ -57,7 +57,7 @@ Text = bytes | str | None
 
 
 class RecordIds(NamedTuple):
-    """What ties a record to others, as its headers say."""
+    """The ids in a record's headers that tie the record to others."""
 
     correlation: Text = None
     traceability: Text = None
@@ -69,7 +69,7 @@ NO_IDS = RecordIds()
 
 
 class AuditRecord(NamedTuple):
-    """What became of one record. A tuple: there is one for each record."""
+    """The audit of one record. There is one for each record, so it is a tuple."""
 
     id: str
     type: AuditType
@@ -101,7 +101,7 @@ def audit_record(
     ids: RecordIds = NO_IDS,
     failure: str | None = None,
 ) -> AuditRecord:
-    """One of its own; `failure`: why it failed, None when it did not."""
+    """A single audit record. `failure`: the reason of the failure; None for a success."""
     status = AuditStatus.SUCCESS if failure is None else AuditStatus.FAILURE
     why = None if failure is None else failure[:MAX_STACK_TRACE_CHARACTERS]
     return AuditRecord(next(audit_ids()), type_, topic, partition, offset, ids, _bounded(key), status, why, _now())
@@ -110,7 +110,7 @@ def audit_record(
 def produced(
     topic: str, records: Sequence[Outgoing], outcomes: Sequence[Delivery], type_: AuditType = AuditType.PRODUCER
 ) -> list[AuditRecord]:
-    """Of records that were written, or not."""
+    """The audit records of records that were written, or not."""
     now, success, failure = _now(), AuditStatus.SUCCESS, AuditStatus.FAILURE
     made: list[AuditRecord] = []
     last_headers: object = None
@@ -133,7 +133,7 @@ def produced(
 
 
 def settled(verdicts: Iterable[Verdict], type_: AuditType = AuditType.REACTIVE_CONSUMER) -> list[AuditRecord]:
-    """Of records about which the backend (or what stands in for it) has said its last word."""
+    """The audit records of records that the backend, or its stand-in, has settled."""
     now, new_ids = _now(), audit_ids()
     made = []
     for verdict in verdicts:
@@ -158,7 +158,7 @@ def settled(verdicts: Iterable[Verdict], type_: AuditType = AuditType.REACTIVE_C
 
 
 def given(records: Iterable[Consumed], type_: AuditType = AuditType.ACTIVE_CONSUMER) -> list[AuditRecord]:
-    """Of records that a backend was given when it asked for some."""
+    """The audit records of records that a backend got when it asked for records."""
     now, new_ids, success = _now(), audit_ids(), AuditStatus.SUCCESS
     return [
         AuditRecord(
@@ -170,7 +170,7 @@ def given(records: Iterable[Consumed], type_: AuditType = AuditType.ACTIVE_CONSU
 
 
 def committed(commits: Iterable[Commit], type_: AuditType = AuditType.ACTIVE_CONSUMER) -> list[AuditRecord]:
-    """One for each partition, about its last record that is done with: it has neither key nor ids."""
+    """One audit record for each partition, about its last committed record: it has neither key nor ids."""
     return [
         audit_record(type_, one.partition.topic, one.partition.partition, max(one.offset - 1, 0)) for one in commits
     ]
@@ -179,12 +179,15 @@ def committed(commits: Iterable[Commit], type_: AuditType = AuditType.ACTIVE_CON
 def not_committed(
     places: Iterable[tuple[Partition, int | None]], why: str, type_: AuditType = AuditType.ACTIVE_CONSUMER
 ) -> list[AuditRecord]:
-    """One for each partition, about the record that should have been the last; None if that was not said."""
+    """One audit record for each partition, about the last record of the refused commit.
+
+    The offset may be unknown (None).
+    """
     return [audit_record(type_, place.topic, place.partition, offset, failure=why) for place, offset in places]
 
 
 def ids_in(headers: Headers | list[tuple[str, bytes | None]]) -> RecordIds:
-    """The first of each, whatever the case of its name."""
+    """The first header of each name, in any case."""
     correlation: Text = None
     traceability: Text = None
     trace: Text = None
@@ -207,7 +210,7 @@ def ids_in(headers: Headers | list[tuple[str, bytes | None]]) -> RecordIds:
 
 
 def trace_id(traceparent: bytes | str) -> str | None:
-    """Of a valid W3C traceparent."""
+    """The trace id of a valid W3C traceparent; None for any other text."""
     text = traceparent.encode(errors="replace") if isinstance(traceparent, str) else traceparent
     found = _TRACE_PARENT.match(text)
     return found[1].decode("ascii") if found else None
@@ -236,7 +239,7 @@ def _reason(verdict: Verdict) -> str:
 
 
 def _bounded(key: object) -> Text:
-    """What formats make of keys other than text, as JSON."""
+    """A key within its bound. A key that its format made neither bytes nor text is written as JSON."""
     if key is None or isinstance(key, bytes | str):
         return key if key is None else key[:MAX_KEY_CHARACTERS]
     text = orjson.dumps(key) if isinstance(key, orjson.Fragment) else json_text.dumps(key)

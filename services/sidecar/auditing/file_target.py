@@ -1,7 +1,7 @@
 """Audit records in a log file, a line of JSON each, nulls shown; kept within bounds by rotation.
 
-The file belongs to one sidecar. When it is full it becomes `<name>.1`, what was `.1` becomes `.2`, and the oldest goes.
-A file that somebody else moved away or deleted is made anew.
+The file belongs to one sidecar. A full file becomes `<name>.1`, `<name>.1` becomes `<name>.2`, and the oldest file is
+deleted. If another process moves or deletes the file, the sidecar makes a new file.
 """
 
 import os
@@ -13,7 +13,7 @@ from services.sidecar.auditing.lane import NotWrittenError
 from services.sidecar.auditing.text import AuditText
 
 MODE = 0o640
-"""Keys of records are not for everybody."""
+"""The file holds keys of records, so others may not read it."""
 
 
 class FileTarget:
@@ -44,7 +44,7 @@ class FileTarget:
         self._let_go()
 
     def _append(self, lines: bytes) -> None:
-        """All of them or, as far as the disk lets us, none."""
+        """Appends all lines or, as far as the disk permits, none."""
         file = self._opened()
         if self._size and self._size + len(lines) > self._max_bytes:
             self._rotate()
@@ -68,7 +68,7 @@ class FileTarget:
         return self._file
 
     def _is_ours(self, file: int) -> bool:
-        """Whether the open file is still the one of that name."""
+        """Whether the file's name still leads to the open file."""
         try:
             named = self._path.stat()
         except FileNotFoundError:

@@ -1,12 +1,12 @@
 """One target of the audit trail: its queue, its thread, and what happens when it does not keep up.
 
-1. The thread waits a moment after the first record (`LINGER_SECONDS`), so that many are written at once, and takes all
-   that is there by then. It writes them in slices, and gives the interpreter away between two: a batch that is being
-   audited must not hold up the event loop.
-2. What a target cannot take now is tried again: for `retry_seconds`, then it is lost and counted (DROP); or until it
-   works (BLOCK). Meanwhile the queue fills up.
-3. A full queue drops what comes (DROP), or tells the work to wait (BLOCK). Those who work look before they begin, so
-   what they have begun by then still finds its place: the bound is exceeded by no more than that.
+1. After the first record, the thread waits `LINGER_SECONDS`, so that it writes many records at once. Then it takes all
+   queued records and writes them in slices. It gives the interpreter away between two slices: the audit of a batch must
+   not hold up the event loop.
+2. If a target cannot take a record now, the thread tries again. With DROP it tries for `retry_seconds`, then the record
+   is lost and counted; with BLOCK it tries until it succeeds. Meanwhile the queue fills up.
+3. A full queue drops new records (DROP), or makes the work wait (BLOCK). Work checks for room before it begins, so
+   records of work in progress still find a place: only these records exceed the bound.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 class Overflow(Enum):
-    """What gives way when audit does not keep up."""
+    """The side that gives way when audit does not keep up."""
 
     DROP = "drop"
     """Audit: records are lost, and counted."""
@@ -43,7 +43,7 @@ class Overflow(Enum):
 
 
 class NotWrittenError(Exception):
-    """The target cannot take more now: why. `written` records of those it was given are done."""
+    """The reason why the target cannot take more now. The target wrote the first `written` of the given records."""
 
     def __init__(self, why: str, written: int = 0) -> None:
         super().__init__(why)
@@ -51,18 +51,18 @@ class NotWrittenError(Exception):
 
 
 class Target(Protocol):
-    """Where audit records go. Used by one thread."""
+    """A target of audit records. One thread uses it."""
 
     name: str
 
     def write(self, records: Sequence[AuditRecord]) -> None:
-        """NotWrittenError when not all of them can be taken; bounded in time."""
+        """NotWrittenError if the target cannot take all records. The call is bounded in time."""
 
     def idle(self) -> None:
         """Called now and then."""
 
     def close(self, timeout: float) -> None:
-        """Lets what was taken arrive."""
+        """Waits until the taken records are written, `timeout` seconds at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +86,13 @@ class Lane:
         self._queue: deque[tuple[Sequence[AuditRecord], int]] = deque()
         self._records = 0
         self._bytes = 0
-        """Of what waits, and of what is being written."""
+        """The bytes of the records that wait or are being written."""
         self._work = threading.Event()
         self._ending = threading.Event()
         self._ended = False
         self._give_up_at = float("inf")
         self._why = ""
-        """What the target said when it could not write."""
+        """The target's reason when it could not write."""
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._thread = threading.Thread(target=self._run, name=f"audit-{target.name}", daemon=True)
         self._lost = metrics.lost_audits.labels(target.name)

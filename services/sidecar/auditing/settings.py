@@ -1,4 +1,4 @@
-"""What a sidecar's settings say about audit."""
+"""The settings of a sidecar's audit."""
 
 from enum import Enum
 from pathlib import Path
@@ -14,7 +14,7 @@ from services.sidecar.auditing.lane import Overflow
 
 
 class AuditTarget(Enum):
-    """Where audit records go."""
+    """The targets of audit records."""
 
     OFF = "off"
     TOPIC = "topic"
@@ -34,21 +34,21 @@ class AuditSettings(BaseModel):
     """A part of SidecarSettings."""
 
     audit_target: AuditTarget = AuditTarget.OFF
-    """Where it is written what became of each record, never its payload: `topic`, `logfile`, `both`, or `off`."""
+    """The targets of the audit records, which never hold a payload: `topic`, `logfile`, `both`, or `off`."""
     audit_types: Annotated[tuple[AuditType, ...], Split, NoDecode] = tuple(AuditType)
     """Whose records are audited."""
     audit_topic: str = "sidecar-audit"
     audit_file: Path = Path("log/sidecar-audit.log")
     audit_file_bytes: PositiveInt = 200 * 1000 * 1000
     audit_file_archives: int = Field(default=5, ge=0, le=1000)
-    """How large the log file becomes, and how many older ones are kept beside it."""
+    """The size of the log file, and the number of older files that are kept beside it."""
     audit_on_overflow: Overflow = Overflow.DROP
-    """What gives way when audit does not keep up: audit (`drop`, counted), or the work, which waits (`block`)."""
+    """The side that yields if audit does not keep up: audit (`drop`, counted), or the work, which waits (`block`)."""
     audit_max_queued_records: PositiveInt = 50_000
     audit_max_queued_bytes: PositiveInt = 32 * 1024 * 1024
-    """What may wait for each target."""
+    """The most records and bytes that may wait for each target."""
     audit_retry_ms: PositiveInt = 30_000
-    """How long it is tried to write a record before it is lost; for ever where audit_on_overflow is `block`."""
+    """The time for attempts to write a record before it is lost; without end if audit_on_overflow is `block`."""
 
     @model_validator(mode="after")
     def _audit_goes_somewhere(self) -> "AuditSettings":

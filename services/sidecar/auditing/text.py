@@ -63,7 +63,7 @@ _NULLS = dict.fromkeys(
 
 
 def _text(given: bytes | str) -> str:
-    """Whatever it is made of: bytes that are no UTF-8, and halves of surrogate pairs, are replaced."""
+    """The text as valid UTF-8: bytes that are no UTF-8, and halves of surrogate pairs, are replaced."""
     if isinstance(given, bytes):
         return given.decode("utf-8", "replace")
     return given if given.isascii() else given.encode(errors="replace").decode()

@@ -1,8 +1,8 @@
 """Audit records in a topic: key is the correlation id, value JSON without nulls.
 
-It has a producer of its own, so that audit never stands in the queue of records that a backend waits for. Kafka's
-client tries again by itself. What it could not deliver after all is lost and counted, or, where audit must not lose
-anything, given to it again. A record may so be there twice; its id tells.
+The target has its own producer, so audit records never share the queue of records that a backend waits for. Kafka's
+client retries by itself. If the client gives a record up, the record is lost and counted; if audit must not lose
+records, the target gives the record to the client again. So a record may be in the topic twice, with the same id.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from services.sidecar.client_complaints import Complaints
 
 MAX_CLIENT_RECORDS = 10_000
 MAX_CLIENT_KILOBYTES = 16 * 1024
-"""What waits in the client, on its way; the rest waits in the lane's queue."""
+"""The most that waits in the client; the rest waits in the lane's queue."""
 LINGER_MS = 50
 UNKNOWN_TOPIC_MS = 5_000
 """How long records wait for a topic that is not there."""
@@ -34,7 +34,7 @@ def audit_producer_properties(shared: dict[str, Any], *, max_records: int, timeo
         **shared,
         "client.id": f"{shared.get('client.id', 'sidecar')}-audit",
         "acks": "all",
-        "enable.idempotence": False,  # it could end with a fatal error; ids tell records that come twice
+        "enable.idempotence": False,  # it risks a fatal error; ids show records that come twice
         "partitioner": "murmur2_random",
         "linger.ms": LINGER_MS,
         "message.timeout.ms": timeout_ms,
@@ -53,7 +53,7 @@ class TopicTarget:
     name = "topic"
 
     def __init__(self, properties: dict[str, Any], topic: str, text: AuditText, *, keeps: bool) -> None:
-        """`keeps`: whether what was not delivered is tried for as long as there is somebody to do so."""
+        """`keeps`: whether undelivered records are tried again as long as the target runs."""
         self._topic = topic
         self._text = text
         self._keeps = keeps
@@ -84,7 +84,7 @@ class TopicTarget:
         self._keeps = False
         self._lost.inc(len(self._again))
         self._producer.purge()
-        self._producer.close()  # reports what was purged
+        self._producer.close()  # reports the purged records
 
     def _give_again(self) -> None:
         while self._again:
@@ -105,7 +105,7 @@ class TopicTarget:
             self._failed(error, key, value)
 
     def _reported(self, error: KafkaError | None, message: Message) -> None:
-        """Of failures alone."""
+        """Handles the delivery report of a failed record; success needs nothing."""
         if error is not None:
             self._failed(error, message.key(), message.value())
 

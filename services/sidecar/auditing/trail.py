@@ -1,8 +1,7 @@
-"""The audit trail: takes audit records from whoever works, and has each target write them.
+"""The audit trail takes audit records from all parts of the sidecar, and has each target write them.
 
-`record` appends to a queue per target and returns: it never waits, for whatever thread calls it. What happens when a
-target does not keep up is the policy: records are dropped and counted, or the work waits (`room`) before it takes in
-more of its own.
+`record` appends to a queue per target and returns: the call never waits, from any thread. A policy decides if a target
+does not keep up: records are dropped and counted, or the work waits (`room`) before it takes more.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ from services.sidecar.auditing.lane import Lane
 
 
 class AuditTrail:
-    """One for a sidecar. Without targets it is off, and costs nothing."""
+    """The audit trail of one sidecar. Without targets it is off, and costs nothing."""
 
     def __init__(self, lanes: Sequence[Lane] = (), types: Collection[AuditType] = tuple(AuditType)) -> None:
         """`types`: whose records are written."""
@@ -29,9 +28,10 @@ class AuditTrail:
             lane.start()
 
     def record(self, records: Sequence[AuditRecord]) -> bool:
-        """Takes records of one type, from any thread, and returns at once. Nobody changes them from now on.
+        """Takes records of one type, from any thread, and returns at once.
 
-        Whether all of them will be written, as far as is known; what will not be is counted as lost.
+        The caller must not change the records after that. The result: whether all records will be written, as far as
+        known; others are counted as lost.
         """
         if not records or records[0].type not in self._types:
             return True
@@ -41,7 +41,7 @@ class AuditTrail:
 
     @property
     def is_full(self) -> bool:
-        """Whether work that will be audited has to wait (never where audit drops what is too much); for threads."""
+        """Whether work that will be audited has to wait (never if audit drops records); for threads."""
         return any(lane.is_full for lane in self._lanes)
 
     async def room(self, timeout: float) -> bool:
@@ -61,7 +61,7 @@ class AuditTrail:
         return next(filter(None, (lane.fault for lane in self._lanes)), None)
 
     async def stop(self, timeout: float) -> None:
-        """Writes what is there, within `timeout` seconds; what is left then is lost, and counted."""
+        """Writes the queued records within `timeout` seconds; the rest is lost, and counted."""
         await asyncio.gather(*(asyncio.to_thread(lane.stop, timeout) for lane in self._lanes))
 
 

@@ -1,1 +1,1 @@
-"""Consumer instances that the backend reads from when it likes. Knows no HTTP."""
+"""Consumer instances from which the backend reads at its own pace. This package knows no HTTP."""

@@ -1,4 +1,4 @@
-"""What the Kafka client of one instance is made with."""
+"""The properties of the Kafka client of one instance."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ _OF_CLASSIC_GROUPS = ("session.timeout.ms", "heartbeat.interval.ms", "partition.
 
 
 def instance_properties(base: dict[str, Any], id_: InstanceId, options: InstanceOptions) -> dict[str, Any]:
-    """The sidecar's properties for consumers, and what is this instance's own."""
+    """The sidecar's properties for consumers, with those of this instance."""
     properties = {
         **base,
         "group.id": id_.group,

@@ -1,12 +1,13 @@
 """Kafka records as CloudEvents.
 
-A record that is an event, in binary or in structured mode, is shown as that event, with nothing added. Any other is
-wrapped, so that a reader gets events only:
+A record that is an event, in binary or in structured mode, is shown as that event, with nothing added. Any other record
+is wrapped, so that a reader gets events only:
 
-    specversion 1.0    type kafka.mesh.record    source /topics/<topic>    time that of the record
-    id partition:<p>/offset:<o>    subject partition:<p>#<o>    partitionkey the key, if it is text
-    kafkaheader<name> each header that is text (its name in lower case, letters and digits only)
-    data the value as the instance's format shows it
+- `specversion` is 1.0, `type` is kafka.mesh.record, `source` is /topics/<topic>.
+- `id` is partition:<p>/offset:<o>, `subject` is partition:<p>#<o>, `time` is the record's.
+- `partitionkey` is the key, if the key is text.
+- `kafkaheader<name>` is a header that is text, with its name in lower case, letters and digits only.
+- The data is the value in the instance's format.
 """
 
 import re

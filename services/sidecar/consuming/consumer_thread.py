@@ -15,9 +15,9 @@ from services.sidecar.faults import Fault, FaultKind
 
 T = TypeVar("T")
 GRACE_SECONDS = 5.0
-"""What a call may take beyond its own bound: another call that runs before it, a client that is being closed."""
+"""The time that a call may wait beyond its own bound: for the call before it, or for a client that is being closed."""
 IDLE_POLL_SECONDS = 0.2
-"""How often a consumer that nobody reads from serves its group."""
+"""The interval at which a consumer without reads serves its group."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,9 +45,10 @@ class ConsumerThread:
     async def call(
         self, function: Callable[[GroupConsumer], T], timeout: float = GRACE_SECONDS, late: Fault | None = None
     ) -> T:
-        """The result of a function of the consumer. Fault when too many calls wait, or this one took too long.
+        """The result of a function of the consumer.
 
-        One that took too long may still run; `late` is what its caller hears then, if not the usual.
+        Fault if too many calls wait, or if this call took too long. A call that took too long may still run; `late`
+        replaces the usual fault for its caller.
         """
         with self.in_use():
             try:
@@ -58,7 +59,7 @@ class ConsumerThread:
                 raise late or self._late(timeout) from None
 
     async def look(self, function: Callable[[GroupConsumer], T]) -> T | None:
-        """As `call`, without counting as use; None when the thread is too busy to say."""
+        """Like `call`, but does not count as use; None if the thread is too busy to answer."""
         try:
             return await self._thread.call(lambda: self._run(function), GRACE_SECONDS)
         except (TimeoutError, TooManyCallsError):
@@ -74,9 +75,10 @@ class ConsumerThread:
         self._thread.post(run)
 
     async def close(self, timeout: float, because: Fault | None) -> None:
-        """Leaves the group. After `timeout` seconds goes on without waiting: the thread finishes by itself.
+        """Leaves the group.
 
-        Calls that come too late hear the reason; without one, that there is no such instance.
+        After `timeout` seconds goes on without waiting: the thread finishes by itself. Later calls get the fault
+        `because`; without it, the fault for an unknown instance.
         """
         self._closed = because or self._closed
         try:
@@ -104,12 +106,12 @@ class ConsumerThread:
             raise self._busy()
 
     def touch(self, idle_seconds: float = 0.0) -> None:
-        """It was used so long ago."""
+        """Sets the time since the last use."""
         self._last_used = time.monotonic() - idle_seconds
 
     @property
     def idle_seconds(self) -> float:
-        """How long nobody has used it."""
+        """The time since the last use."""
         return 0.0 if self._open_calls else time.monotonic() - self._last_used
 
     def _run(self, function: Callable[[GroupConsumer], T]) -> T:

@@ -25,7 +25,7 @@ def cursor_of(positions: Mapping[Partition, int]) -> str:
 
 
 def positions_in(cursor: str) -> dict[Partition, int]:
-    """The next offsets that a cursor says. CursorError when it says none."""
+    """The next offsets in a cursor. CursorError if it holds none."""
     try:
         if len(cursor) > MAX_CURSOR_LENGTH:
             raise CursorError("it is too long")

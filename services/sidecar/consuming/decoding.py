@@ -49,7 +49,7 @@ def decoded(
 
 
 def _unreadable_now(message: Message, part: str, error: RegistryUnavailableError) -> Fault:
-    """Nothing is wrong with the record, as far as anybody knows: it stays the next one."""
+    """The fault while the registry is away. The record may be valid, so it stays the next record."""
     return Fault(
         FaultKind.SCHEMA_REGISTRY_UNAVAILABLE,
         f"Record {message.topic()}-{message.partition()} offset {message.offset()} cannot be read now, for the "

@@ -1,22 +1,21 @@
-"""A consumer as an instance uses it: what it holds, what it gave, and what of it is committed.
+"""The consumer of an instance: the records that it holds, the records that it gave, and the committed offsets.
 
-All methods belong to one thread, and none of them blocks it for longer than its own bound: a read that waits is many
-short calls of `advance`, and others are served between them.
+All methods belong to one thread, and none of them blocks the thread for longer than its own bound. A read that waits
+consists of many short calls of `advance`; the thread serves other calls between them.
 
 How reading works
-1. A message that came from Kafka is first *held*, then *given* in an answer. What does not fit into the answer stays
-   held and comes first in the next one.
-2. An answer is ready when its byte limit is reached, or when something is there and a short linger has passed. At
-   least one record is given, however large.
+1. A message that came from Kafka is first *held*, then *given* in an answer. A message that does not fit into the
+   answer stays held and comes first in the next answer.
+2. An answer is ready when its byte limit is reached, or when it has a record and a short linger has passed. It holds at
+   least one record, however large.
 3. A record counts as given when it is in an answer; only then may its offset be committed. A record that does not fit
-   its format stays held: the read ends before it, or names it when it comes first.
-4. An answer that did not reach the backend is taken back: its records are held again, before all others. So is what a
-   stream gave and its client has not acknowledged when the stream ends.
-5. A partition that is taken away takes along what is held and given of it: its next owner continues at the last
-   commit. A partition that is sought forgets likewise; others lose nothing by it.
-6. While the backend does not read, or an operator has paused it, the partitions rest: they are paused, and the
-   consumer is polled all the same. So a quiet backend does not lose its membership and does not hold up the rebalances
-   of its group.
+   its format stays held. The read ends before this record, or names the record if it comes first.
+4. An answer that did not reach the backend is taken back: its records are held again, before all others. When a stream
+   ends, its unacknowledged records are taken back too.
+5. When a partition is revoked, the consumer forgets its held and given records: the next owner continues at the last
+   commit. A seek in a partition has the same effect; other partitions lose nothing.
+6. While the backend does not read, or an operator has paused the instance, the partitions are paused. The consumer is
+   still polled. So a quiet backend keeps its membership and does not hold up the rebalances of its group.
 """
 
 import time
@@ -53,7 +52,7 @@ from services.sidecar.formats.reading import RecordReader
 SLICE_SECONDS = 0.1
 """How long one `advance` waits for records: so late others are served, and a read sees that it was interrupted."""
 REST_AFTER_SECONDS = 1.0
-"""A backend that reads in a loop comes back sooner; resting costs it what was fetched ahead."""
+"""A backend that reads in a loop comes back sooner. A rest loses the prefetched records."""
 KEEP_ANSWER_SECONDS = 5.0
 """An answer so old has reached the backend, or was taken back. Its messages hold on to all that came with them."""
 OFFSETS_SECONDS = 10.0
@@ -113,7 +112,7 @@ class GroupConsumer:
 
     @property
     def is_joined(self) -> bool:
-        """Whether it knows which partitions it has."""
+        """Whether the consumer has its assignment."""
         return self._membership.assigned_at is not None
 
     def pause(self) -> None:
@@ -157,14 +156,14 @@ class GroupConsumer:
         return True
 
     def abandon(self, reading: Reading) -> None:
-        """Nobody waited for the end of a read; had it an answer, its records come again."""
+        """Ends a read whose caller has gone; the records of its answer, if there is one, come again."""
         if reading.answer is not None and reading.unacknowledged is None:
             self.take_back(reading.answer)
 
     # streams
 
     def open_stream(self, unacknowledged: Unacknowledged | None, starts: dict[Partition, int]) -> None:
-        """A stream begins, at these offsets; what it gives is kept until it is acknowledged."""
+        """Begins a stream at these offsets; its records are kept until they are acknowledged."""
         self._is_streaming, self._unacknowledged = True, unacknowledged
         mine = set(self.assignment())
         self._membership.starts = {place: offset for place, offset in starts.items() if place not in mine}
@@ -172,7 +171,7 @@ class GroupConsumer:
             self._move(known)
 
     def close_stream(self) -> None:
-        """What was not acknowledged comes again."""
+        """Ends the stream; its unacknowledged records are held again."""
         unacknowledged, self._unacknowledged = self._unacknowledged, None
         self._is_streaming = False
         self._membership.starts.clear()
@@ -180,7 +179,7 @@ class GroupConsumer:
             self._hold_again(unacknowledged.take_back())
 
     def acknowledge(self, asked: Iterable[Consumption]) -> list[Commit]:
-        """Commits what these acknowledge, and opens the window for it."""
+        """Commits the acknowledged records, and opens the stream's window by as many."""
         if self._unacknowledged is None:
             raise Fault(
                 FaultKind.ILLEGAL_CONSUMER_STATE,
@@ -190,7 +189,7 @@ class GroupConsumer:
         for one in asked:
             given = self._progress.given.get(one.partition)
             if given is None:
-                continue  # nothing was given of it, or it is another member's by now
+                continue  # no record of the partition was given, or another member has it by now
             next_offset = min(one.offset + 1, given)
             if next_offset > self._progress.committed.get(one.partition, 0):
                 to_commit.append(Consumption(one.partition, next_offset - 1, one.metadata))
@@ -199,7 +198,7 @@ class GroupConsumer:
     # offsets
 
     def commit(self, asked: list[Consumption] | None, *, wait: bool) -> list[Commit]:
-        """Commits what was consumed, or all that was given. Fault when Kafka refuses."""
+        """Commits the consumed records, or all given records. Fault if Kafka refuses."""
         if asked is None:
             offsets = [TopicPartition(one.topic, one.partition, at) for one, at in self._progress.given.items()]
         else:
@@ -219,7 +218,10 @@ class GroupConsumer:
         return self._progress.is_committed
 
     def seek(self, seeks: list[Seek], *, within: bool) -> list[Position]:
-        """These partitions go on there; at the latest at their end (`within`). Fault naming one that it has not."""
+        """Moves these partitions to these places; `within`: at most to their end.
+
+        Fault names a partition that is not assigned.
+        """
         mine = self.assignment()
         for asked in seeks:
             if asked.partition not in mine:
@@ -237,20 +239,20 @@ class GroupConsumer:
     # how it does
 
     def status(self) -> tuple[PartitionStatus, ...]:
-        """Where it is in each partition."""
+        """The position and lag of the consumer in each partition."""
         return self._whereabouts.look()
 
     @property
     def problem(self) -> str:
-        """What hinders it; empty if nothing does."""
+        """The reason why the consumer cannot read; empty if it can."""
         return self._membership.problem
 
     def serve(self) -> None:
-        """Serves the group for a moment, for those who wait for something of it."""
+        """Serves the group for a moment, for callers that wait for a change in the group."""
         self._serve_group(SLICE_SECONDS)
 
     def keep_alive(self) -> None:
-        """Serves the group while the backend does not read; also one that is being left."""
+        """Serves the group while the backend does not read; also a group that the consumer is leaving."""
         quiet_seconds = time.monotonic() - self._last_read
         if quiet_seconds >= REST_AFTER_SECONDS:
             if not self._membership.rests:
@@ -269,7 +271,7 @@ class GroupConsumer:
         return reading.is_satisfied_by(len(self._held), self._held.bytes)
 
     def _fetch(self, reading: Reading, timeout: float) -> None:
-        """The first message as soon as it is there, then what comes within the linger, up to what fits the answer."""
+        """Fetches the first message as it comes, then more within the linger, up to the bounds of the answer."""
         first = self._membership.poll(timeout)
         if first is None:
             return
@@ -310,7 +312,7 @@ class GroupConsumer:
         self._progress.took_back((place_of(message), message.offset() or 0) for message in messages)
 
     def _move(self, positions: list[Position]) -> None:
-        """Some of its partitions go on there; nothing of them is held any more."""
+        """Moves some partitions to these positions, and drops their held records."""
         moved = {one.partition for one in positions}
         self._membership.wake()  # a partition that rests would go on where it was
         if self._membership.has_fresh(moved):
@@ -358,7 +360,7 @@ class GroupConsumer:
             topic_metrics.consumed(topic, self._group, records=len(of_topic), size=sum(of_topic))
 
     def _forget(self, partitions: set[Partition]) -> None:
-        """They come, or are another member's now, or go on elsewhere."""
+        """Forgets the state of partitions that are new, revoked or moved."""
         self._held.drop(partitions)
         self._handed = [message for message in self._handed if place_of(message) not in partitions]
         if self._unacknowledged is not None:

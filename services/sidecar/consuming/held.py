@@ -9,7 +9,7 @@ from services.sidecar.consuming.records import Partition
 
 
 def place_of(message: Message) -> Partition:
-    """Where a message is from."""
+    """The partition of a message."""
     return Partition(message.topic() or "", message.partition() or 0)
 
 
@@ -33,7 +33,7 @@ class HeldRecords:
         self.bytes += size_of(message)
 
     def take(self, max_records: int, max_bytes: int) -> list[Message]:
-        """What fits, from the front; the first however large it is."""
+        """The messages that fit, from the front; at least the first message, however large."""
         taken: list[Message] = []
         room = max_bytes
         while self._messages and len(taken) < max_records:
@@ -46,7 +46,7 @@ class HeldRecords:
         return taken
 
     def give_back(self, messages: list[Message]) -> None:
-        """They come next again, in this order."""
+        """Puts the messages back in front, in this order."""
         self._messages.extendleft(reversed(messages))
         self.bytes += sum(map(size_of, messages))
 
@@ -55,7 +55,7 @@ class HeldRecords:
         return {place_of(message): message.offset() or 0 for message in reversed(self._messages)}
 
     def drop(self, partitions: Container[Partition]) -> None:
-        """Forgets what is held of these partitions."""
+        """Forgets the held messages of these partitions."""
         self._messages = deque(kept for kept in self._messages if place_of(kept) not in partitions)
         self.bytes = sum(map(size_of, self._messages))
 
@@ -89,7 +89,7 @@ class Unacknowledged:
             self._bytes += size_of(message)
 
     def acknowledge(self, partition: Partition, next_offset: int) -> None:
-        """All of a partition before this offset is done with."""
+        """Acknowledges all records of a partition before this offset."""
         waiting = self._given.get(partition, deque())
         while waiting and (waiting[0].offset() or 0) < next_offset:
             self._forget(waiting.popleft())
@@ -97,7 +97,7 @@ class Unacknowledged:
             self._given.pop(partition, None)
 
     def drop(self, partitions: Iterable[Partition]) -> None:
-        """These partitions are somebody else's now."""
+        """Forgets partitions that another member has now."""
         for partition in partitions:
             for message in self._given.pop(partition, ()):
                 self._forget(message)

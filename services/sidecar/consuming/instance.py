@@ -1,7 +1,7 @@
-"""One consumer instance: a consumer, the thread that it lives on, and bounds for every call.
+"""One consumer instance: a consumer, its thread, and bounds for every call.
 
-The backend reads and commits; operators pause, resume, seek and drain. All of it is served one after the other on the
-instance's thread.
+The backend reads and commits; operators pause, resume, seek and drain. The instance's thread serves all these calls one
+after the other.
 """
 
 import time
@@ -50,26 +50,26 @@ class InstanceLimits:
 
 
 class ConsumerInstance:
-    """One consumer and the thread that it lives on."""
+    """One consumer and its thread."""
 
     def __init__(self, id_: InstanceId, options: InstanceOptions, limits: InstanceLimits, reader: RecordReader) -> None:
         self.id = id_
         self.options = options
         self.interest = NOTHING
-        """What the backend asked it to read."""
+        """The topics, pattern or partitions that the backend requested."""
         self.standing = Standing.GIVING
-        """What operators made of it. Interest and standing survive a restart: see `restore`."""
+        """The state that operators ordered. Interest and standing survive a restart: see `restore`."""
         self._limits = limits
         self._reader = reader
         self._thread = ConsumerThread(id_)
         self._drain: object | None = None
-        """The last drain; one that is not the last any more has nothing to say."""
+        """The last drain. An earlier drain that finds another one here is over."""
         self._reads = Reads(id_, options, limits.read.max_records, self._thread)
         self._last_status = InstanceStatus(InstanceState.IDLE, (), time.time())
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """What it was asked to read, for control."""
+        """The requested topics or pattern, as control shows them."""
         if self.interest.pattern:
             return (f"^{self.interest.pattern}$",)
         return self.interest.topics or tuple(sorted({one.topic for one in self.interest.partitions}))
@@ -100,7 +100,7 @@ class ConsumerInstance:
         await self._follow(Interest(pattern=pattern))
 
     async def assign(self, partitions: tuple[Partition, ...]) -> None:
-        """Takes partitions without the group's say; none of them ends it."""
+        """Assigns partitions by hand, without the group; an empty list ends the assignment."""
         if self.interest.is_shared:
             raise Fault(
                 FaultKind.ILLEGAL_CONSUMER_STATE,
@@ -125,7 +125,10 @@ class ConsumerInstance:
     # reading
 
     async def read(self, request: ReadRequest) -> list[Consumed]:
-        """Records; Fault when nothing can be read. Answers in bounded time, whatever Kafka does."""
+        """The records of one read.
+
+        Fault if no record can be read. The call answers in bounded time, whatever Kafka does.
+        """
         self._refuse_if_nothing_to_read()
         return await self._reads.read(request)
 
@@ -134,31 +137,31 @@ class ConsumerInstance:
         await self._reads.give_back(records)
 
     def stream(self, request: StreamRequest) -> AbstractAsyncContextManager[RecordStream]:
-        """Records until the context ends. What is not acknowledged by then comes again."""
+        """Records until the context ends. Records that are not acknowledged by then come again."""
         self._refuse_if_nothing_to_read()
         return self._reads.stream(request)
 
     async def acknowledge(self, asked: list[Consumption]) -> list[Commit]:
-        """Commits what a stream gave, up to these offsets, and opens its window. Fault when there is no stream."""
+        """Commits the records of the stream up to these offsets, and opens its window. Fault if there is no stream."""
         return await self._committing(lambda consumer: consumer.acknowledge(asked))
 
     # offsets
 
     async def commit(self, asked: list[Consumption] | None, *, wait: bool) -> list[Commit]:
-        """Commits what was consumed, or all that was given."""
+        """Commits the consumed records, or all given records."""
         return await self._committing(lambda consumer: consumer.commit(asked, wait=wait))
 
     async def committed(self, partitions: list[Partition]) -> list[Commit]:
         return await self._thread.call(lambda consumer: consumer.committed(partitions), OFFSETS_SECONDS + GRACE_SECONDS)
 
     async def move(self, seeks: list[Seek], *, within: bool = False) -> list[Position]:
-        """These partitions go on there; waits for the group to be joined. Fault when one is not assigned."""
+        """Moves these partitions; waits for the join of the group. Fault if one of them is not assigned."""
         await self._joined()
         bound = 3 * ASK_SECONDS + SEEK_SECONDS + GRACE_SECONDS
         return await self._thread.call(lambda consumer: consumer.seek(seeks, within=within), bound)
 
     async def move_all(self, target: SeekTarget, *, within: bool = False) -> list[Position]:
-        """All partitions that it has, of those that the target names, go on there. Fault when it has none of them."""
+        """Moves all assigned partitions among those of the target. Fault if none of them is assigned."""
         await self._joined()
         mine = await self.assignment()
         chosen = [
@@ -194,17 +197,20 @@ class ConsumerInstance:
             await self._follow(self.interest)
 
     async def seek(self, target: SeekTarget) -> list[Position]:
-        """Goes on elsewhere; what was given and not committed does not matter any more.
+        """Moves to another place; given records without a commit lose their effect.
 
-        It is committed, too: otherwise a restart before the backend's next commit would undo it.
+        The new positions are committed, too: otherwise a restart before the backend's next commit would undo the seek.
         """
         positions = await self.move_all(target, within=True)
-        # a commit says what comes next
+        # a commit names the next offset
         await self.commit([Consumption(one.partition, one.offset - 1) for one in positions], wait=True)
         return positions
 
     async def drain(self, timeout: float) -> bool:
-        """Gives nothing more, waits for the commit of what it gave, and leaves its group. Whether all was committed."""
+        """Gives no more records, waits for the commit of the given records, and leaves the group.
+
+        Whether all were committed.
+        """
         if self.standing is Standing.DRAINED:
             return True
         self.standing = Standing.DRAINING
@@ -225,11 +231,11 @@ class ConsumerInstance:
 
     @property
     def last_status(self) -> InstanceStatus:
-        """How it did when somebody last asked."""
+        """The status at the last request for it."""
         return self._last_status
 
     async def status(self) -> InstanceStatus:
-        """How it does; what it said last, if its consumer is too busy to say."""
+        """The status of the instance; its last known status if its consumer is too busy to answer."""
 
         def look(consumer: GroupConsumer) -> InstanceStatus:
             state = {
@@ -252,9 +258,10 @@ class ConsumerInstance:
         self._reads.interrupt()
 
     async def close(self, timeout: float, because: Fault | None = None) -> None:
-        """Leaves the group. After `timeout` seconds goes on without waiting: the thread finishes by itself.
+        """Leaves the group.
 
-        Calls that come too late hear the reason; without one, that there is no such instance.
+        After `timeout` seconds goes on without waiting: the thread finishes by itself. Later calls get the fault
+        `because`; without it, the fault for an unknown instance.
         """
         self.interrupt()
         await self._thread.close(timeout, because)
@@ -295,7 +302,7 @@ class ConsumerInstance:
         self.interest = interest
 
     async def _joined(self) -> None:
-        """Waits until the group has said which partitions it has, as far as it has to say so."""
+        """Waits for the assignment by the group, if the instance needs one."""
         if self.interest.is_shared:
             await self._comes_true(lambda consumer: consumer.is_joined, JOIN_SECONDS)
 

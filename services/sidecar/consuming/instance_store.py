@@ -1,9 +1,9 @@
 """Consumer instances as they stand in the state file, and as a start finds them again.
 
-The file holds what an instance is, never a record and never an offset: those are Kafka's, by the group's commits.
-Beside each instance stands whether control has heard of it as it is now, and beside them all the instances that ended
-and whose end control has not heard of. So a start knows whose word is newer, the file's or control's (`found_again`):
-another machine may have borne this sidecar's name meanwhile.
+The file holds the properties of instances, never a record and never an offset: Kafka has the offsets, by the group's
+commits. For each instance the file notes whether control knows its present state. It also lists ended instances whose
+end control does not know. So a start knows whether the file or control is newer (`found_again`): another machine may
+have had this sidecar's name meanwhile.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -29,43 +29,46 @@ from services.sidecar.formats import Format
 
 VERSION = 1
 MAX_ENDED = 1_000
-"""Ended instances that control has not heard of; beyond that the oldest are forgotten."""
+"""Ended instances whose end control does not know; beyond this number the oldest are forgotten."""
 
 log = structlog.get_logger(__name__)
 
 
 class BrokenStateError(Exception):
-    """The state cannot be understood; says why."""
+    """The state cannot be read; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptInstance:
-    """What makes an instance the same one after a restart."""
+    """The properties that an instance keeps across a restart."""
 
     id: InstanceId
     options: InstanceOptions
     interest: Interest = NOTHING
     standing: Standing = Standing.GIVING
     idle_seconds: float = 0.0
-    """How long nobody had used it. While no sidecar ran nobody could, so that time does not count."""
+    """The time since the last use of the instance.
+
+    Time without a running sidecar does not count: nobody could use the instance then.
+    """
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What control has heard of this sidecar's instances."""
+    """The ledger of what control knows about this sidecar's instances."""
 
     told: set[InstanceId] = field(default_factory=set)
-    """Instances that it knows as they are now."""
+    """Instances whose present state control knows."""
     ended: dict[InstanceId, EndCause] = field(default_factory=dict)
-    """Instances whose end it does not know."""
+    """Instances whose end control does not know."""
 
     def changed(self, id_: InstanceId) -> None:
-        """It is new, or not as it was."""
+        """Notes that the instance is new or has changed."""
         self.told.discard(id_)
         self.ended.pop(id_, None)
 
     def end(self, id_: InstanceId, cause: EndCause) -> None:
-        """It is no more."""
+        """Notes the end of the instance."""
         self.told.discard(id_)
         self.ended[id_] = cause
         while len(self.ended) > MAX_ENDED:
@@ -82,28 +85,29 @@ class KeptState:
 
 @dataclass(frozen=True, slots=True)
 class KnownToControl:
-    """What control says, at a start, of the instances of this sidecar."""
+    """Control's answer, at a start, about the instances of this sidecar."""
 
     held: tuple[KeptInstance, ...] = ()
-    """Those that this sidecar holds, as it was told last."""
+    """The instances that this sidecar holds, in the state that control heard last."""
     elsewhere: frozenset[InstanceId] = frozenset()
-    """Of those that the file has: held by another sidecar that lives, to which the backend went meanwhile."""
+    """Instances of the file that another running sidecar holds: the backend went there meanwhile."""
 
 
 class Source(Enum):
-    """Who knew of an instance."""
+    """The source that knew an instance."""
 
     FILE = "file"
     CONTROL = "control"
 
 
 def found_again(file: KeptState | None, control: KnownToControl | None) -> list[tuple[KeptInstance, Source]]:
-    """The instances that a start brings back, each with who knew of it. Either witness may be missing.
+    """The instances that a start brings back, each with the source that knew it. Either source may be missing.
 
-    An instance that only the file has was made while control was away, or control has forgotten it: it is brought back,
-    unless its backend uses it through another sidecar. One that only control has was made by another process of this
-    name: it is brought back, unless the file knows that it ended. Where they differ, control is right if it had heard
-    of the instance as the file has it: then another process has changed it since.
+    If only the file has an instance, the instance was made while control was away, or control has forgotten it. The
+    start brings such an instance back, unless its backend uses it through another sidecar. If only control has an
+    instance, another process of this name made it. The start brings such an instance back, unless the file knows that
+    it ended. If file and control differ, control is right if it had heard the state that is in the file: then another
+    process has changed the instance since.
     """
     file, control = file or KeptState(), control or KnownToControl()
     by_control = {each.id: each for each in control.held}
@@ -133,8 +137,10 @@ def encoded(instances: Collection[KeptInstance], ledger: Ledger) -> bytes:
 
 
 def decoded(content: bytes) -> KeptState:
-    """The inverse. BrokenStateError if it is another thing altogether; one instance that this release does not
-    understand is named in the log, and the others come back.
+    """The inverse of `encoded`.
+
+    BrokenStateError if the content is no such state. If this release cannot read an instance, the log names it, and the
+    others come back.
     """
     try:
         state = orjson.loads(content)
@@ -172,7 +178,10 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _differ(kept: KeptInstance, told: KeptInstance) -> bool:
-    """Whether they read other things, or otherwise; control is not told all options."""
+    """Whether the two differ in interest or standing.
+
+    Control does not know all options, so options are not compared.
+    """
     return (kept.interest, kept.standing) != (told.interest, told.standing)
 
 

@@ -1,14 +1,15 @@
 """The consumer instances of this sidecar: made, found, closed when idle, never more than the bound.
 
-What survives
-1. Whatever makes an instance the same one is on disk before its backend hears that it is so (`changed`, `create`,
-   `delete`). A disk that refuses stops nobody: it is in the log, and the next change, or the next look at the clock,
-   tries again.
-2. A start brings instances back without waiting for Kafka (`restore`), before anyone can ask for them. One that cannot
-   be opened stays in the file for the next start.
+Survival of restarts
+
+1. The properties that an instance keeps are on disk before its backend gets the answer (`changed`, `create`, `delete`).
+   A failed write stops no call: the sidecar logs the failure, and writes again at the next change or the next tick of
+   `watch`.
+2. A start brings instances back without waiting for Kafka (`restore`), before anyone can ask for them. An instance that
+   cannot be opened stays in the file for the next start.
 3. The end of the process is not the end of an instance. Only its backend, its idleness or an operator ends it.
-4. A process that a younger one of its name has replaced closes its instances, writes nothing more, and tells whoever
-   calls (`give_up`).
+4. If a younger process of the same name replaces this process, this process closes its instances, writes nothing more,
+   and reports that to each caller (`give_up`).
 """
 
 import asyncio
@@ -30,17 +31,20 @@ from services.sidecar.formats.reading import RecordReader
 from services.sidecar.state_file import StateFile, StateWriter
 
 WATCH_SECONDS = 1.0
-"""How often it is looked who is idle, and how each one does."""
+"""The interval between two checks of the idleness and status of all instances."""
 STATUS_SECONDS = 1.0
-"""How long it is waited for what instances say of themselves; those that are slower are left out."""
+"""The time-out for the status of instances; slower instances are left out."""
 MOST_CLOCK_SECONDS = 30.0
-"""How rarely it is written down how long instances have been idle: a tenth of what they may be, but not more rarely."""
+"""The longest interval between two saves of idle times.
+
+The usual interval is a tenth of the time-out of idle instances.
+"""
 
 log = structlog.get_logger(__name__)
 
 
 class Instances:
-    """All instances. `on_change` is called when one is new, not as it was, or no more; `ledger` says which."""
+    """All instances. `on_change` is called if an instance is new, changed or ended; `ledger` names the instance."""
 
     def __init__(
         self,
@@ -121,13 +125,13 @@ class Instances:
         await self._end(self.get(id_), cause)
 
     async def restore(self, found: Iterable[tuple[KeptInstance, Source]]) -> None:
-        """Brings back what is not here. Needs nobody's answer."""
+        """Brings missing instances back, without waiting for Kafka or control."""
         missing = [(kept, source) for kept, source in found if kept.id not in self._instances]
         await asyncio.gather(*(self._bring_back(kept, source) for kept, source in missing))
         await self._told()
 
     async def watch(self) -> None:
-        """Closes instances that nobody uses, asks others how they do, writes down how long they are idle; for ever."""
+        """Closes idle instances, asks the others for their status, and saves their idle times; without end."""
         clock_seconds = min(self._limits.idle_seconds / 10, MOST_CLOCK_SECONDS)
         written_at = time.monotonic()
         while True:
@@ -140,7 +144,7 @@ class Instances:
                 self._writer.soon()
 
     async def statuses(self) -> dict[InstanceId, InstanceStatus]:
-        """How instances do: of those that say it in time."""
+        """The statuses of the instances that answer in time."""
         asked = {asyncio.ensure_future(each.status()): each.id for each in self}
         if not asked:
             return {}
@@ -164,7 +168,7 @@ class Instances:
         await self.close()
 
     async def close(self) -> None:
-        """Closes all of them for this process; none of them ends by it."""
+        """Closes all instances for this process; no instance ends by that."""
         if self._writer is not None:
             if not self.is_superseded:
                 await self._writer.written()
@@ -175,7 +179,7 @@ class Instances:
         await asyncio.gather(*(instance.close(GRACE_SECONDS, because) for instance in instances))
 
     def told(self, id_: InstanceId) -> None:
-        """Control knows the instance as it is now."""
+        """Notes that control knows the present state of the instance."""
         if id_ not in self.ledger.told:
             self.ledger.told.add(id_)
             if self._writer is not None:
@@ -225,7 +229,7 @@ class Instances:
         await asyncio.gather(self._told(), instance.close(GRACE_SECONDS))
 
     async def _told(self) -> None:
-        """The present state is on disk, or the log says why not; control hears of it when it can."""
+        """Saves the present state, or logs the reason of a failure; control gets the state when it is available."""
         self.on_change()
         if self._writer is not None:
             await self._writer.written()

@@ -1,7 +1,7 @@
 """One client of Kafka as a member of a group, or as a reader of partitions of its own.
 
-It knows which partitions there are, whether they rest, and what is wrong; nothing of what becomes of messages. All
-methods belong to one thread, and the two callbacks run on it, within `poll` and `consume`.
+The membership knows its partitions, whether they are paused, and its fault. It does not handle messages. All methods
+belong to one thread, and the two callbacks run on it, within `poll` and `consume`.
 """
 
 import time
@@ -22,16 +22,16 @@ METADATA_SECONDS = 2.0
 log = structlog.get_logger(__name__)
 
 ASK_AGAIN_SECONDS = 0.1
-"""How soon Kafka is asked once more where the group goes on, when it could not say; each further time twice as late,"""
+"""The first pause before Kafka is asked again for committed offsets. Each further pause is twice as long."""
 ASK_AGAIN_AT_MOST_SECONDS = 2.0
-"""up to this."""
+"""The longest pause before Kafka is asked again."""
 
 _ON_THE_WAY = {
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""A group's coordinator changes, or has just come: nothing that a backend should hear of."""
+"""Errors of a new or changed coordinator, which are not reported to a backend."""
 _NOT_YET = {KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._IN_PROGRESS}
 Changed = Callable[[set[Partition]], None]
 Committed = Callable[[list[Commit]], None]
@@ -50,23 +50,25 @@ class Membership:
         on_revoked: Changed | None = None,
         on_lost: Changed | None = None,
     ) -> None:
-        """`on_changed` hears of partitions that come, and of those that go, unless there is one for these: `on_revoked`
-        while they may still be committed, `on_lost` when they are another member's already. `on_committed` hears how
-        each commit ended that nobody waited for: which of it Kafka took.
+        """`on_changed` is called with partitions that come and go.
+
+        If they are set, two other callbacks get the partitions that go: `on_revoked` while they may still be committed,
+        `on_lost` when another member has them already. `on_committed` gets the commits that Kafka took from each
+        asynchronous commit.
         """
         self.interest = Interest()
         self.assigned_at: float | None = None
-        """When it got its partitions, on the monotonic clock; None while it waits for them."""
+        """The time of the assignment, on the monotonic clock; None while the member waits for its partitions."""
         self.rests = False
         self.starts: dict[Partition, int] = {}
-        """Where to begin in partitions that are still to be assigned."""
+        """The start offsets of partitions that are still to be assigned."""
         self._on_changed = on_changed
         self._on_revoked = on_revoked or on_changed
         self._on_lost = on_lost or on_changed
         self._on_committed = on_committed
         self._missing_topics: dict[str, str] = {}
         self._may_be_missing: set[Partition] = set()
-        """Assigned by hand, and not known to be there: the client says nothing about a partition that is not."""
+        """Partitions assigned by hand that may not exist. The client reports no error for a missing partition."""
         self._fault: Fault | None = None
         self._complaints = Complaints("consumer")
         self._ask_again_at: float | None = None
@@ -131,14 +133,17 @@ class Membership:
             self.client.resume(self.client.assignment())
 
     def has_fresh(self, partitions: Iterable[Partition]) -> bool:
-        """Whether nothing came yet from one of these since it was assigned."""
+        """Whether no record came yet from one of these partitions since its assignment."""
         asked = [TopicPartition(one.topic, one.partition) for one in partitions]
         return any(one.offset < 0 for one in self.client.position(asked))
 
     def begin(self, positions: list[Position], others: Mapping[Partition, int]) -> bool:
-        """Partitions, fresh ones among them, begin there. Whether all others had to begin again, too, at `others`.
+        """Begins partitions, also new ones, at these positions.
 
-        A seek would not do: the client may still be asking Kafka where to begin, and would go there when it is told.
+        Whether all others had to begin again, too, at `others`.
+
+        A seek does not work: the client may still wait for Kafka's answer about the start offset, and would then jump
+        to that offset.
         """
         begun = [TopicPartition(one.partition.topic, one.partition.partition, one.offset) for one in positions]
         if self._is_incremental and self.interest.is_shared:
@@ -196,7 +201,7 @@ class Membership:
         return _commits([one for one in found if one.error is None and one.offset >= 0])
 
     def fault(self) -> Fault | None:
-        """Why nothing can be read, if there is a reason that the backend should know. Said once, if it may pass."""
+        """The fault for the backend if no record can be read. A fault that may pass is reported once."""
         if self._fault is not None:
             fault = self._fault
             if not self._is_broken:
@@ -210,7 +215,7 @@ class Membership:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a read that waits should say so now."""
+        """Whether a waiting read should end with a fault now."""
         return self._fault is not None
 
     @property
@@ -220,14 +225,14 @@ class Membership:
 
     @property
     def problem(self) -> str:
-        """What hinders it; empty if nothing does."""
+        """The reason why the member cannot read; empty if it can."""
         return self._fault.description if self._fault is not None else "; ".join(self._missing_topics.values())
 
     def close(self) -> None:
         """Leaves the group; a static member stays in it for its session."""
         if self.interest.is_shared and self.assigned_at is None:
-            # a subscription that librdkafka has put off until it has left the one before would end this process
-            # (assertion in rd_kafka_cgrp_destroy_final, librdkafka 2.16)
+            # librdkafka puts a new subscription off until it has left the old one. A close before that would end this
+            # process (assertion in rd_kafka_cgrp_destroy_final, librdkafka 2.16).
             self.client.unsubscribe()
         self.client.close()
 
@@ -253,7 +258,7 @@ class Membership:
             try:
                 found = self.client.list_topics(topic, timeout=max(until - time.monotonic(), 0)).topics[topic]
             except KafkaException:
-                return  # it does not answer; the next read asks again
+                return  # Kafka does not answer; the next read asks again
             missing = {
                 one for one in self._may_be_missing if one.topic == topic and one.partition not in found.partitions
             }
@@ -265,7 +270,7 @@ class Membership:
                 )
 
     def _is_good(self, message: Message) -> bool:
-        """Whether it is a record; what else it says is kept for the next read."""
+        """Whether the message is a record; an error in its place is kept for the next read."""
         error = message.error()
         if error is None:
             return True
@@ -285,7 +290,7 @@ class Membership:
             self._ask_again_after = min(2 * self._ask_again_after, ASK_AGAIN_AT_MOST_SECONDS)
 
     def _ask_again_in_time(self) -> None:
-        """Fresh partitions are given to the client anew when Kafka could not say where the group goes on in them.
+        """Assigns new partitions to the client again if Kafka could not give their committed offsets.
 
         The client would wait for that answer without end (librdkafka 2.16: what an OffsetFetch asked for stays "being
         queried" when its answer is an error of the whole group), and never read them.
@@ -309,7 +314,7 @@ class Membership:
             self.client.pause(fresh)
 
     def _fail(self, error: KafkaError) -> None:
-        """The next read says it; after a fatal error, each one."""
+        """Keeps the error for the next read; after a fatal error, for each read."""
         self._fault = Fault(FaultKind.UNEXPECTED_CONSUMER_READ_EXCEPTION, f"Consumer read failed: {error.str()}")
         self._is_broken = self._is_broken or error.fatal() or error.code() == KafkaError._FATAL
 

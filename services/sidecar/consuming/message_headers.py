@@ -1,7 +1,7 @@
-"""The headers of a message, also where Kafka's client cannot tell them.
+"""The headers of a message, also if Kafka's client cannot decode them.
 
-To Kafka a header's name is any bytes; the client wants UTF-8, and gives no header at all of a record that has another
-name. Such a record goes on without its headers: it must not stop its partition.
+To Kafka a header's name is any bytes. The client needs UTF-8, and gives no headers of a record with any other name.
+Such a record goes on without its headers: it must not stop its partition.
 """
 
 from operator import methodcaller
@@ -13,17 +13,24 @@ from confluent_kafka import Message
 from services.sidecar import metrics
 
 _told = methodcaller("headers")
-"""Not `message.headers()`: the client fails with a result and an error at once, which a call by the interpreter itself
-does not look at once it is a frequent one, while it looks at those by others. Never to be asked twice of a message."""
+"""Replaces a direct call of `message.headers()`.
+
+The client fails by returning a result and setting an error at the same time. For a frequent direct call, the
+interpreter does not check for this error; for a call by other code, such as `methodcaller`, it does. Never call this
+function twice for one message.
+"""
 
 log = structlog.get_logger(__name__)
 
 
 def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
-    """In their order; none where they cannot be told, which is counted."""
+    """The headers of a message in their order.
+
+    If the client cannot decode them, the list is empty and a metric counts it.
+    """
     try:
         found: Any = _told(message) or []
-    except (SystemError, UnicodeDecodeError):  # the former is how the client fails at the latter
+    except (SystemError, UnicodeDecodeError):  # the client raises the SystemError when it fails to decode
         metrics.untold_headers.inc()
         log.debug(
             "a record has a header whose name is no UTF-8, and goes on without its headers",

@@ -1,8 +1,8 @@
-"""Reads partitions given by hand, as they are in Kafka, and knows where they end. For jobs and peeks: a group, if it
-has one, only keeps how far they are.
+"""Reads partitions assigned by hand, with their end offsets, for jobs and peeks.
 
-It blocks, so it lives on a thread of its own. Ends are those that a reader of committed records sees; what is missing
-from a partition (compacted, aborted, expired) is passed over.
+Records are as they are in Kafka. A group, if the reader has one, only keeps committed offsets. The reader blocks, so it
+has its own thread. The end offsets are those of a reader with read_committed. The reader skips offsets without a record
+(compacted, aborted, expired).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from services.sidecar.faults import Fault, FaultKind
 ASK_SECONDS = 10.0
 """Bound of each question to Kafka."""
 NOBODY = "kafka-mesh-nobody"
-"""librdkafka wants a group; of a reader without one nothing is ever committed."""
+"""librdkafka needs a group id. A reader without a group of its own never commits."""
 _GROUP_HAS_MEMBERS = (
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.ILLEGAL_GENERATION,
@@ -32,15 +32,15 @@ _GROUP_HAS_MEMBERS = (
 
 
 class Fetched(NamedTuple):
-    """What one read brought."""
+    """The records and ends that one read found."""
 
     records: list[RawRecord]
     ends: dict[Partition, int]
-    """Partitions that have nothing more, each with the offset that would come next."""
+    """Partitions without further records, each with the offset of the next record."""
 
 
 class PartitionReader:
-    """One client. Fault when its configuration is refused, or Kafka does not answer a question."""
+    """One Kafka client. Fault if librdkafka refuses the configuration, or if Kafka does not answer a request."""
 
     def __init__(self, properties: Mapping[str, Any], group: str = "") -> None:
         own = {
@@ -60,7 +60,7 @@ class PartitionReader:
             ) from None
 
     def partitions(self, topic: str) -> list[Partition]:
-        """All of a topic. Fault when there is no such topic."""
+        """All partitions of a topic. Fault if the topic does not exist."""
         try:
             found = self._client.list_topics(topic, timeout=ASK_SECONDS).topics.get(topic)
         except KafkaException as error:
@@ -78,7 +78,7 @@ class PartitionReader:
         return {name: [Partition(name, one) for one in sorted(topic.partitions)] for name, topic in found.items()}
 
     def bounds(self, partition: Partition) -> tuple[int, int]:
-        """Where its first record is, and where the next one would go."""
+        """The offset of the partition's first record, and the offset of its next record."""
         try:
             found = self._client.get_watermark_offsets(TopicPartition(*partition), ASK_SECONDS)
         except KafkaException as error:
@@ -92,7 +92,7 @@ class PartitionReader:
         return {one.partition: one.offset for one in positions_of(seeks, self._client)}
 
     def committed(self, partitions: Iterable[Partition]) -> dict[Partition, Commit]:
-        """What its group committed; partitions without a commit are left out."""
+        """The commits of the reader's group; partitions without a commit are left out."""
         asked = [TopicPartition(*one) for one in partitions]
         try:
             found: list[TopicPartition] = self._client.committed(asked, timeout=ASK_SECONDS)
@@ -121,21 +121,21 @@ class PartitionReader:
                 raise commit_refused(one.error)
 
     def group_metadata(self) -> Any:
-        """Of the group, for a transaction that commits its offsets."""
+        """The metadata of the group, for a transaction that commits its offsets."""
         return self._client.consumer_group_metadata()
 
     def start(self, positions: Iterable[Position]) -> None:
-        """Reads these partitions from there, and no others."""
+        """Reads these partitions from these positions, and no others."""
         self._client.assign([TopicPartition(*one.partition, one.offset) for one in positions])
 
     def stop(self, partition: Partition) -> None:
-        """Reads no more of it."""
+        """Stops reading the partition."""
         self._client.incremental_unassign([TopicPartition(*partition)])
 
     def read(self, max_records: int, max_bytes: int, timeout: float, linger: float = 0.0) -> Fetched:
-        """What is there; waits for the first of it, be it the news of an end. At least one record, however large.
+        """The records and ends that are there; waits for the first of them. At least one record, however large.
 
-        Fault when a partition cannot be read, for good or for now.
+        Fault if a partition cannot be read, for good or for now.
         """
         fetched = Fetched([], {})
         size = 0
@@ -184,7 +184,7 @@ def offsets_of(commits: Iterable[Commit]) -> list[TopicPartition]:
 
 
 def commit_refused(error: KafkaError) -> Fault:
-    """In the contract's words, with the way out where there is one."""
+    """The fault in the contract's words, with a remedy if there is one."""
     text = f"Failed to commit offsets: {error.str()}"
     if error.code() in _GROUP_HAS_MEMBERS:
         return Fault(

@@ -1,4 +1,4 @@
-"""How far a consumer is in each of its partitions: what it gave, and what of it is committed."""
+"""The progress of a consumer in each of its partitions: the given and the committed offsets."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,7 +6,7 @@ from services.sidecar.consuming.records import UNKNOWN, Commit, Consumed, Partit
 
 
 class Progress:
-    """The next offset to give and the next one by the last commit, by partition. What is not known is not there."""
+    """For each partition, the next offset to give and the offset of the last commit. Unknown offsets are left out."""
 
     def __init__(self) -> None:
         self.given: dict[Partition, int] = {}
@@ -18,7 +18,7 @@ class Progress:
             self.given[Partition(*place)] = offset + 1
 
     def took_back(self, places: Iterable[tuple[Partition, int]]) -> None:
-        """Of each partition, the smallest of these offsets is the next one again."""
+        """Makes the smallest of these offsets the next offset of its partition again."""
         for partition, offset in places:
             self.given[partition] = min(offset, self.given.get(partition, offset))
 

@@ -1,4 +1,4 @@
-"""One read while it goes on: how much it wants, and until when it waits."""
+"""The state of one open read: its size and its deadline."""
 
 import time
 from dataclasses import dataclass, field
@@ -15,23 +15,23 @@ class Reading:
     max_records: int
     max_bytes: int
     min_bytes: int
-    """It answers once so much is there; 0 or less: once anything is."""
+    """The read answers with at least so many bytes; 0 or less: with the first record."""
     patience: float
     """Seconds that it waits for records."""
     join_patience: float
-    """Seconds that it waits for the group to be joined, which may take longer than records may."""
+    """Seconds that the read waits for the join of the group; a join may take longer than records."""
     format: Format | None = None
     as_events: bool = False
     unacknowledged: Unacknowledged | None = None
-    """Where a stream keeps what it gives; None for a read, whose records the backend commits."""
+    """The stream's store of unacknowledged records; None for a read, whose records the backend commits."""
     started: float = field(default_factory=time.monotonic)
     is_given_up: bool = False
-    """Nobody waits for it any more: it must not take records."""
+    """Whether the caller has gone: the read must then take no records."""
     answer: list[Consumed] | None = None
 
     @classmethod
     def of(cls, request: ReadRequest, options: InstanceOptions, max_records: int) -> "Reading":
-        """A request can only shorten what its instance says."""
+        """The read of a request. A request can only shorten the limits of its instance."""
         patience = options.read_timeout if request.timeout is None else min(request.timeout, options.read_timeout)
         return cls(
             max_records=max_records,
@@ -56,5 +56,5 @@ class Reading:
         return min(joined_by, max(assigned_at, self.started) + self.patience)
 
     def is_satisfied_by(self, records: int, size: int) -> bool:
-        """Whether what is held is worth an answer."""
+        """Whether the held records are enough for an answer."""
         return records >= self.room or (size >= self.min_bytes if self.min_bytes > 0 else records > 0)

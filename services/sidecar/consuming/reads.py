@@ -1,6 +1,6 @@
 """Reads and streams of one instance: one at a time, each answered in bounded time, whatever Kafka does.
 
-A read is many short calls on the instance's thread, so that nothing else has to wait for it.
+A read is many short calls on the instance's thread, so no other call has to wait for the read.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class Reads:
-    """Of one instance."""
+    """The reads of one instance."""
 
     def __init__(self, id_: InstanceId, options: InstanceOptions, max_records: int, thread: ConsumerThread) -> None:
         self._id = id_
@@ -50,7 +50,7 @@ class Reads:
 
     @contextlib.asynccontextmanager
     async def stream(self, request: StreamRequest) -> AsyncIterator[RecordStream]:
-        """Records until the context ends. What is not acknowledged by then comes again."""
+        """Records until the context ends. Records that are not acknowledged by then come again."""
         stream = RecordStream(request, self._max_records, self._finish)
         async with self._alone(TAKE_OVER_SECONDS):
             self._stream = stream

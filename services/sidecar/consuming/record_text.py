@@ -15,7 +15,7 @@ _Shown = dict[str, object]
 
 
 def record_array(records: Iterable[Consumed], headers: HeaderShape) -> bytes:
-    """All of them in one array."""
+    """The records as one array."""
     new_ids = correlation_ids()
     shown = [_shown(record, headers, new_ids) for record in records]
     try:
@@ -25,7 +25,7 @@ def record_array(records: Iterable[Consumed], headers: HeaderShape) -> bytes:
 
 
 def record_lines(records: Iterable[Consumed], headers: HeaderShape) -> Iterator[bytes]:
-    """Each of them on one line, without its end."""
+    """The records as lines, without line ends."""
     new_ids = correlation_ids()
     for record in records:
         shown = _shown(record, headers, new_ids)

@@ -16,7 +16,7 @@ class InstanceId:
 
 
 class EndCause(Enum):
-    """Why an instance was closed, as control and metrics hear it."""
+    """The reason why an instance was closed, for control and metrics."""
 
     DELETED = "deleted by the backend"
     IDLE = "idle for too long"
@@ -27,7 +27,7 @@ class EndCause(Enum):
 
 
 class GroupProtocol(Enum):
-    """How a group agrees on who reads what: among its members, or by the broker (KIP-848)."""
+    """The group protocol: the members assign partitions (classic), or the broker does (KIP-848)."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -44,14 +44,14 @@ class HeaderShape(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InstanceOptions:
-    """What an instance was created with."""
+    """The options that an instance was created with."""
 
     key_format: Format
     value_format: Format
     read_timeout: float
     """Seconds that a read waits at most."""
     min_bytes: int = -1
-    """A read answers once it has so much; -1 means as soon as there is something."""
+    """A read answers when it has so many bytes; -1 means with the first record."""
     offset_reset: str = "earliest"
     auto_commit: bool = False
     headers: HeaderShape = HeaderShape.MAP
@@ -72,7 +72,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """What an instance was asked to read: topics or a pattern, shared with its group, or partitions of its own."""
+    """The requested source of an instance: topics or a pattern, shared with its group, or partitions of its own."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
@@ -105,7 +105,7 @@ class ReadRequest:
 
     max_bytes: int
     timeout: float | None = None
-    """Seconds; can only shorten what the instance says, except while the group is being joined."""
+    """Seconds; may only shorten the instance's time-out, except during the join of the group."""
     format: Format | None = None
     """Renders values in this format instead of the instance's; binary does so with keys too."""
     as_events: bool = False
@@ -145,7 +145,7 @@ class Commit:
 
 
 class Edge(Enum):
-    """An end of a partition; the values are what Kafka takes in place of a time."""
+    """An end of a partition; the values are Kafka's special timestamps in ListOffsets."""
 
     FIRST = -2
     LAST = -1
@@ -171,7 +171,7 @@ Place = Edge | AtOffset | AtTime
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """Where one partition goes on."""
+    """The place at which reading of one partition continues."""
 
     partition: Partition
     to: Place
@@ -179,7 +179,7 @@ class Seek:
 
 @dataclass(frozen=True, slots=True)
 class SeekTarget:
-    """Where an instance goes on, as an operator orders it."""
+    """The place at which an instance continues, by an operator's order."""
 
     to: Place
     topic: str = ""
@@ -197,10 +197,10 @@ class Position:
 
 
 class InstanceState(Enum):
-    """What an instance does."""
+    """The state of an instance."""
 
     IDLE = "idle"
-    """It subscribes to nothing."""
+    """The instance subscribes to nothing."""
     JOINING = "joining"
     READING = "reading"
     PAUSED = "paused"
@@ -214,11 +214,11 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """Where an instance is in one partition."""
+    """The position of an instance in one partition."""
 
     partition: Partition
     position: int
-    """The next offset that it gives; UNKNOWN if it has given none."""
+    """The offset that the instance gives next; UNKNOWN if it has given none."""
     committed: int
     """The next offset by the group's last commit; UNKNOWN without one."""
     lag: int
@@ -234,4 +234,4 @@ class InstanceStatus:
     last_used_at: float
     """Seconds since the epoch."""
     problem: str = ""
-    """What hinders it; empty if nothing does."""
+    """The reason why the instance cannot read; empty if it can."""

@@ -1,4 +1,4 @@
-"""Where places in partitions are: ends and times as offsets."""
+"""Turns places in partitions (ends and times) into offsets."""
 
 from collections.abc import Iterable
 
@@ -32,14 +32,17 @@ def positions_of(seeks: Iterable[Seek], consumer: Consumer) -> list[Position]:
 
 
 def within_ends(positions: Iterable[Position], consumer: Consumer) -> list[Position]:
-    """Those behind the end of their partition are at the end: Kafka's client would begin anew at the first."""
+    """The positions, each at most at the end of its partition.
+
+    From a position beyond the end, Kafka's client would begin again at the first record.
+    """
     wanted = list(positions)
     ends = ends_of([one.partition for one in wanted], consumer, ASK_SECONDS)
     return [Position(one.partition, min(one.offset, ends.get(one.partition, one.offset))) for one in wanted]
 
 
 def ends_of(partitions: Iterable[Partition], consumer: Consumer, timeout: float) -> dict[Partition, int]:
-    """The offset after the last record of each; those that Kafka does not tell in time are left out."""
+    """The end offset of each partition; partitions without an answer of Kafka in time are left out."""
     try:
         answers: list[TopicPartition] = consumer.offsets_for_times(
             [TopicPartition(one.topic, one.partition, Edge.LAST.value) for one in partitions], timeout=timeout

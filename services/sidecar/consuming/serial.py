@@ -1,8 +1,7 @@
-"""One thread that runs calls one after the other, and something else now and then.
+"""One thread that runs calls one after the other, and an idle task now and then.
 
-A Kafka consumer wants to be used by one thread and blocks while it works. Here each instance gets a thread of its
-own; the event loop hands calls over and awaits their results. The queue is bounded: a call that finds it full is
-refused.
+A Kafka consumer wants to be used by one thread and blocks while it works. Here each instance gets a thread of its own;
+the event loop hands calls over and awaits their results. The queue is bounded: a call that finds it full is refused.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from services.sidecar import metrics
 
 T = TypeVar("T")
 MAX_WAITING_CALLS = 16
-"""Calls to one instance; a backend that has more of them open waits for itself."""
+"""The most calls that wait for one instance. A backend with more open calls only delays itself."""
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +28,7 @@ class TooManyCallsError(Exception):
 
 
 class SerialThread:
-    """Runs calls in their order. `idle` is called every `idle_seconds`, however many of them there are."""
+    """Runs calls in their order. `idle` is called every `idle_seconds`, whatever the number of calls."""
 
     def __init__(self, name: str, idle: Callable[[], None], idle_seconds: float) -> None:
         # SimpleQueue has no bound of its own: `call` keeps it
@@ -85,7 +84,7 @@ class SerialThread:
                 continue
             try:
                 future.set_result(function())
-            except Exception as error:  # noqa: BLE001  # carried to whoever awaits the call
+            except Exception as error:  # noqa: BLE001  # carried to the caller that awaits the call
                 future.set_exception(error)
 
     def _run_idle(self) -> None:

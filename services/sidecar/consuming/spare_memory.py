@@ -1,7 +1,7 @@
 """Gives memory back to the system once it is not used any more.
 
-What consumers fetch ahead is freed in pieces all over the heap, and the C library keeps such pieces for itself: an
-instance that has read once would cost megabytes for ever after. Other C libraries than glibc have no such call, and
+Consumers free their prefetched records in pieces all over the heap, and the C library keeps such pieces for itself. So
+an instance that has read once would cost megabytes for ever after. C libraries other than glibc have no such call, and
 need none.
 """
 
@@ -11,11 +11,14 @@ import threading
 import time
 
 EVERY_SECONDS = 5.0
-"""How often at most: a look at the whole heap takes milliseconds."""
+"""The least time between two calls: a pass over the whole heap takes milliseconds."""
 
 
 class SpareMemory:
-    """One for the process. `freed` says that there may be something to give back, `tidy` does it in time."""
+    """The process has one.
+
+    `freed` reports that there may be memory to give back; `tidy` gives the memory back in time.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

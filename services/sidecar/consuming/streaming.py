@@ -1,4 +1,4 @@
-"""Records of an instance one batch after the other, never more of them unacknowledged than the stream's window."""
+"""Records of an instance in batches; the stream's window bounds the unacknowledged records."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from services.sidecar.consuming.records import Consumed, Partition
 from services.sidecar.formats import Format
 
 MAX_UNACKNOWLEDGED_BYTES = 16 * 1024 * 1024
-"""What a window may keep in memory, however many records it has room for."""
+"""The bytes that a window may keep in memory, whatever number of records it allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,14 @@ class StreamRequest:
     """One stream."""
 
     max_bytes: int
-    """Of one batch."""
+    """The bytes of one batch."""
     quiet_seconds: float
     """After so long without records, an empty batch shows that the stream lives."""
     window: int | None
     """Records that may wait for their acknowledgement; None if the stream needs none."""
     format: Format | None = None
     starts: Mapping[Partition, int] = field(default_factory=dict)
-    """Where to go on, for partitions of which the client knows."""
+    """The offsets at which to continue, for partitions whose last record the client has named."""
 
 
 class RecordStream:
@@ -75,7 +75,7 @@ class RecordStream:
         self._moved.set()
 
     def end(self) -> None:
-        """It gives what is there, and ends."""
+        """Gives the records that are there, and ends the stream."""
         self._has_ended = True
         self._moved.set()
 

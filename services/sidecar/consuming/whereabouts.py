@@ -1,4 +1,4 @@
-"""Where a consumer is in each of its partitions: Kafka is asked rarely; in between it is what Kafka said last."""
+"""The positions of a consumer in its partitions. Kafka is asked rarely; in between, Kafka's last answer holds."""
 
 import time
 
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Whereabouts:
-    """Of one consumer; belongs to its thread."""
+    """The positions of one consumer. The object belongs to the consumer's thread."""
 
     def __init__(self, membership: Membership, progress: Progress) -> None:
         self._membership = membership
@@ -51,7 +51,7 @@ class Whereabouts:
             self._ends = ends_of(partitions, self._membership.client, ASK_SECONDS)
 
     def _bounds(self, partition: Partition) -> tuple[int, int] | None:
-        """First offset and end, as far as Kafka has told them."""
+        """The first offset and the end offset, by Kafka's last answer; None if there was none."""
         low, high = self._membership.client.get_watermark_offsets(
             TopicPartition(partition.topic, partition.partition), cached=True
         )

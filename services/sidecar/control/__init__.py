@@ -1,1 +1,1 @@
-"""Control hears of this sidecar and its instances, and what operators order by way of control is carried out."""
+"""Reports this sidecar and its instances to control, and carries out the orders that operators give through control."""

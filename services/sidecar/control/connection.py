@@ -1,4 +1,4 @@
-"""The way to the control that leads: a bound for each call, who speaks, and what is counted."""
+"""The connection to the leading replica of control: the time-out, the actor and the metrics of each call."""
 
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from services.sidecar.identity import Incarnation
 ACTOR_METADATA = "x-mesh-actor"
 CALL_SECONDS = 2.0
 PLAN_SECONDS = 15.0
-"""Of a call for which control asks clusters first: a topic that was made just now has no leader yet."""
+"""The time-out of a call for which control asks clusters first: a topic that was made just now has no leader yet."""
 PAGE_SIZE = 1_000
 MAX_PAGES = 100
 _REFUSALS = {
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class Connection:
-    """What a sidecar can say to control. Each method raises grpc.aio.AioRpcError when control does not answer it."""
+    """The calls of a sidecar to control. Each method raises grpc.aio.AioRpcError if control does not answer."""
 
     def __init__(self, addresses: tuple[str, ...], sidecar: str, incarnation: Incarnation) -> None:
         self.sidecar = sidecar
@@ -53,7 +53,7 @@ class Connection:
         await self._tell("RemoveInstance", self._stub.RemoveInstance(request, **self._bounds), name)
 
     async def known_instances(self) -> list[events.ConsumerInstance]:
-        """Those that control believes are this sidecar's."""
+        """The instances that control has for this sidecar."""
         found: list[events.ConsumerInstance] = []
         page_token = ""
         for _ in range(MAX_PAGES):
@@ -67,7 +67,10 @@ class Connection:
         return found
 
     async def describe(self, name: str) -> instances.DescribedInstance | None:
-        """None when control does not know it, or is of a release that does not tell."""
+        """An instance as control describes it.
+
+        None if control does not know it, or if control's release has no such call.
+        """
         request = instances.DescribeInstanceRequest(name=name)
         try:
             return await self._call("DescribeInstance", self._stub.DescribeInstance(request, **self._bounds))
@@ -77,7 +80,7 @@ class Connection:
             raise
 
     async def orders(self) -> AsyncIterator[events.SidecarOrder]:
-        """What operators order, as it comes; ends when control ends it."""
+        """The operators' orders as they come; ends when control ends the stream."""
         request = instances.FollowOrdersRequest(sidecar=self.sidecar, incarnation=str(self.incarnation))
         async for order in self._stub.FollowOrders(request, metadata=self._who):
             yield order
@@ -88,11 +91,11 @@ class Connection:
 
     @property
     def is_up(self) -> bool:
-        """Whether control can be spoken to now, as far as anybody knows."""
+        """Whether the connection to control is ready now."""
         return self._channel.get_state() is grpc.ChannelConnectivity.READY
 
     async def open_replays(self) -> AsyncIterator[replays.Replay]:
-        """What this sidecar has to carry out, as it comes; ends when control ends it."""
+        """The replays that this sidecar has to carry out, as they come; ends when control ends the stream."""
         request = replays.FollowReplaysRequest(member=self.sidecar, incarnation=str(self.incarnation))
         async for replay in self._replays.FollowReplays(request, metadata=self._who):
             yield replay
@@ -109,7 +112,10 @@ class Connection:
         await self._channel.close(grace=None)
 
     async def _tell(self, call_name: str, call: Awaitable[object], about: str) -> None:
-        """A call about one thing. A refusal is the end of it: repeating would not help, and others wait."""
+        """Makes a call about one object.
+
+        A refusal is logged and not raised: a repetition would not help, and other calls wait.
+        """
         try:
             await self._call(call_name, call)
         except grpc.aio.AioRpcError as error:

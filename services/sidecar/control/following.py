@@ -1,11 +1,11 @@
-"""Follows what operators order by way of control, has it carried out, and says once how it went.
+"""Follows the orders that operators give through control, has them carried out, and reports each outcome once.
 
-1. Control gives each open order again whenever a sidecar begins to follow, so nothing is lost where one of both was
-   away.
-2. An outcome is on disk before control hears it, so that an order whose outcome control has not heard is not carried
-   out twice by a sidecar that was started anew. Where the process was killed in between, it is: carrying out any
-   order again leads to where it led.
-3. An outcome that control does not take is told again until it does, or has given the order up.
+1. Control sends each open order again whenever a sidecar begins to follow, so nothing is lost if control or the sidecar
+   was away.
+2. An outcome is on disk before control hears it. So a restarted sidecar does not carry out an order twice if control
+   has not heard its outcome. If the process is killed before the outcome is on disk, the order is carried out twice;
+   any order leads to the same state again.
+3. If control does not take an outcome, the sidecar reports it again until control takes it or has given the order up.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ MAX_OPEN = 200
 FIRST_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 30.0
 REPORT_ATTEMPTS = 30
-"""After which control is told when it asks again."""
+"""After so many attempts, the sidecar reports the outcome when control sends the order again."""
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +62,7 @@ class OrderFollower:
             await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
 
     async def close(self) -> None:
-        """Orders that are not done stay open: control gives them to whoever follows next."""
+        """Unfinished orders stay open: control sends them to the next process that follows."""
         tasks = list(self._open.values())
         for task in tasks:
             task.cancel()

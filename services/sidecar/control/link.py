@@ -1,12 +1,12 @@
-"""Keeps control informed of this sidecar and its instances, without ever standing in the way of the backend.
+"""Keeps control informed of this sidecar and its instances, without ever delaying the backend.
 
-It compares what is with what control has confirmed, and tells the difference; so nothing has to be queued while
-control is down, and a control that comes back is told everything again. Each call has a time-out, failures are
-repeated with growing pauses.
+The link compares the present state with the state that control has confirmed, and reports the difference. So nothing
+has to be queued while control is down, and a control that comes back gets everything again. Each call has a time-out;
+failed calls are repeated with growing pauses.
 
-The first time that a process hears control, control may know of instances that the process does not: those that
-another process of its name made, on another machine. They are brought here (`known_to_control`). From then on what
-is not here is no more.
+When a process first hears control, control may know instances that the process does not: another process of its name
+made them, on another machine. The link brings these instances here (`known_to_control`). After that, an instance that
+is not here has ended.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class ControlLink:
         listen: str,
         superseded: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`superseded` is told, with the reason, that a younger process of this sidecar's name is there."""
+        """The link calls `superseded`, with the reason, if there is a younger process of this sidecar's name."""
         self._connection = connection
         self._instances = instances_
         self._superseded = superseded
@@ -62,7 +62,7 @@ class ControlLink:
         self._wake = asyncio.Event()
 
     def take_in(self, consumer: SelfActing) -> None:
-        """One more that control hears of, for as long as this process runs."""
+        """Adds a self-acting consumer, which control sees as long as this process runs."""
         self._self_acting.append(consumer)
         consumer.on_change = self.changed
         self.changed()
@@ -74,7 +74,10 @@ class ControlLink:
     async def known_to_control(
         self, of_file: Sequence[InstanceId], patience: float, *, insist: bool
     ) -> KnownToControl | None:
-        """What control says at a start; None when it does not answer in time, or, unless `insist`, at once."""
+        """Control's answer at a start.
+
+        None if control does not answer in time, or, unless `insist`, at the first call.
+        """
         try:
             async with asyncio.timeout(patience):
                 while True:
@@ -119,7 +122,7 @@ class ControlLink:
                     await self._wake.wait()
 
     async def close(self, timeout: float) -> None:
-        """Says what is left to say, if control is there."""
+        """Reports the last changes, if control is there."""
         if self._instances.is_superseded:
             return
         try:
@@ -129,7 +132,10 @@ class ControlLink:
             log.warning("control was not told of the end of instances", instances=len(self._instances.ledger.ended))
 
     async def _ask(self, of_file: Sequence[InstanceId]) -> KnownToControl:
-        """Shows that this process is there, so that an elder one gives way, and asks what it has to know."""
+        """Registers this process, so that an elder process gives way.
+
+        Then asks control for this sidecar's instances.
+        """
         await self._beat()
         held = _kept(await self._connection.known_instances())
         missing = set(of_file) - {each.id for each in held}
@@ -154,7 +160,7 @@ class ControlLink:
         return await self._connection.beat(request)
 
     async def _statuses(self) -> dict[InstanceId, InstanceStatus]:
-        """Of those that say it in time."""
+        """The statuses of the instances that report in time."""
         found = await self._instances.statuses()
         for consumer in self._self_acting:
             with contextlib.suppress(TimeoutError):
@@ -163,7 +169,7 @@ class ControlLink:
         return found
 
     async def _compare(self) -> None:
-        """Control is here, for the first time or again: whose are the instances that it believes ours?"""
+        """After control's first answer, or its return: compares control's instances of this sidecar with those here."""
         if not self._was_heard:
             known = await self._ask([each.id for each in self._instances])
             await self._instances.restore(
@@ -178,7 +184,7 @@ class ControlLink:
                 self._instances.ledger.ended.setdefault(each.id, EndCause.NOT_HELD)
 
     async def _remove_self_acting(self) -> None:
-        """Those that this sidecar had by its settings, and has no more."""
+        """Removes self-acting consumers that the settings no longer name from control."""
         mine = {resource_name(each.id) for each in self._self_acting}
         for message in await self._connection.known_instances():
             if message.kind == events.INSTANCE_KIND_REACTIVE and message.name not in mine:
@@ -231,7 +237,7 @@ class ControlLink:
 
 
 def _kept(messages: Sequence[events.ConsumerInstance]) -> list[KeptInstance]:
-    """Those of backends, as far as this release understands them; others are there by settings."""
+    """The instances of backends, as far as this release can read them. Self-acting consumers come from settings."""
     found = []
     for message in messages:
         if message.kind not in (events.INSTANCE_KIND_UNSPECIFIED, events.INSTANCE_KIND_ACTIVE):

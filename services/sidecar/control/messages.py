@@ -34,16 +34,16 @@ _STATES = {
     InstanceState.DRAINED: instances.INSTANCE_STATE_DRAINED,
 }
 _NONE, _LIBRDKAFKAS_NONE = "none", "error"
-"""What a group does that has no commit and shall not guess where to begin: control's word, and the client's."""
+"""The offset reset of a group that must not guess a start offset without a commit: control's word, and the client's."""
 
 
 def resource_name(id_: InstanceId) -> str:
-    """The name that control knows an instance by."""
+    """Control's name of an instance."""
     return instance_name(id_.group, id_.instance)
 
 
 def instance_message(instance: ConsumerInstance, sidecar: str) -> events.ConsumerInstance:
-    """What the instance is."""
+    """The instance as control's message."""
     options, interest = instance.options, instance.interest
     return events.ConsumerInstance(
         name=resource_name(instance.id),
@@ -69,7 +69,10 @@ def instance_message(instance: ConsumerInstance, sidecar: str) -> events.Consume
 
 
 def kept_instance(message: events.ConsumerInstance) -> KeptInstance:
-    """The inverse, as far as control was told. ValueError when a part of it is not known to this release."""
+    """The inverse of `instance_message`, as far as control knows the instance.
+
+    ValueError if this release does not know a part.
+    """
     reset = message.offset_reset or "earliest"
     return KeptInstance(
         InstanceId(message.group, message.instance_id),
@@ -114,12 +117,12 @@ def status_message(id_: InstanceId, status: InstanceStatus) -> instances.Instanc
 
 
 def seek_target(order: events.SeekInstance) -> SeekTarget:
-    """Where an operator wants an instance to go on."""
+    """The place at which an operator wants an instance to continue."""
     return SeekTarget(_place(order), order.topic, order.partition if order.HasField("partition") else None)
 
 
 def change_of(order: events.ConfigureInstance) -> Change:
-    """What an operator wants a reactive consumer to do otherwise."""
+    """The changes that an operator orders for a reactive consumer."""
     delivery: dict[str, Any] = {}
     for field in order.delivery_mask.paths:
         value = getattr(order.delivery, field)

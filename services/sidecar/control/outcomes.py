@@ -1,4 +1,4 @@
-"""How the last orders went, in memory and in a file: whoever asks again gets the same answer."""
+"""The outcomes of the last orders, in memory and in a file: a repeated order gets the same outcome."""
 
 import orjson
 from google.protobuf import json_format
@@ -20,7 +20,7 @@ class Outcomes:
         self._outcomes: dict[str, events.OrderOutcome] = {}
 
     def load(self) -> None:
-        """Takes what the file has. Blocks; OSError from the disk."""
+        """Loads the file. Blocks; OSError from the disk."""
         content = None if self._file is None else self._file.load()
         if content is None:
             return
@@ -37,7 +37,7 @@ class Outcomes:
         return self._outcomes.get(order)
 
     async def remember(self, order: str, outcome: events.OrderOutcome) -> None:
-        """Returns when it is on disk, or the log says why not."""
+        """Returns when the outcome is on disk, or when a failure is logged."""
         self._outcomes[order] = outcome
         while len(self._outcomes) > KEPT:
             self._outcomes.pop(next(iter(self._outcomes)))

@@ -1,10 +1,11 @@
-"""Follows the replays that control gives this sidecar, has them carried out as jobs, and tells how far they are.
+"""Follows the replays that control gives this sidecar, has them carried out as jobs, and reports their progress.
 
-1. Control gives all open ones whenever a sidecar begins to follow, each with how far it is; so nothing is lost where
-   one of both was away, and a process that is new goes on with what the one before left.
-2. Progress is told once a second at most; an end is told at once, until control has heard it.
-3. While control is not heard, it may come to give its replays to others: they are held long before it does.
-4. What control calls another's is dropped. Whoever goes on with a job fences the one before (`jobs.ledger`).
+1. Control sends all open replays, with their progress, whenever a sidecar begins to follow. So nothing is lost if
+   control or the sidecar was away, and a new process continues the replays of the one before.
+2. The sidecar reports progress once a second at most. It reports an end at once, until control has heard it.
+3. If control is away for long, it may give the replays to other sidecars. This sidecar holds its jobs long before that.
+4. If control says that a replay belongs to another sidecar, this sidecar drops the job. A process that continues a job
+   fences the process before it (`jobs.ledger`).
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from services.sidecar.jobs.messages import NAME_PREFIX, job_of, report, spec_mes
 
 REPORT_SECONDS = 1.0
 HOLD_SECONDS = 8.0
-"""Control gives a replay to another sidecar 15 s after it has lost the one that has it."""
+"""Control gives a replay to another sidecar 15 s after it has lost the present one."""
 LOOK_SECONDS = 0.5
 GIVEN_SECONDS = 2.0
 """How long a call that starts a replay waits until control has given it."""
@@ -59,7 +60,7 @@ class ReplayFollower:
             together.create_task(self._watch())
 
     async def start(self, spec: JobSpec) -> Job:
-        """A replay of this sidecar that control knows; one of its own where control is not there. RefusedError."""
+        """Starts a replay on this sidecar that control knows; without control, a local job. RefusedError."""
         self._jobs.check(spec)
         if not self._connection.is_up:
             return await self._jobs.start(spec)
@@ -114,10 +115,10 @@ class ReplayFollower:
             task = asyncio.create_task(self._jobs.cancel(job.id), name=f"cancel {job.id}")
             self._cancelling.add(task)
             task.add_done_callback(self._cancelling.discard)
-        self._changed(job)  # one that has ended here is told again
+        self._changed(job)  # a job that has ended here is reported again
 
     def _refuse(self, replay: replays.Replay, why: str) -> None:
-        """It is nothing that can be a job here; control hears that, once: it asks again if that was lost."""
+        """Reports once that the replay cannot be a job here. If the report is lost, control sends the replay again."""
         request = replays.ReportReplayRequest(
             name=replay.name, member=self._connection.sidecar, state=replays.REPLAY_STATE_FAILED, description=why
         )
@@ -126,7 +127,7 @@ class ReplayFollower:
         task.add_done_callback(self._cancelling.discard)
 
     async def _watch(self) -> None:
-        """Holds control's jobs while it is not heard."""
+        """Holds control's jobs while control does not answer."""
         is_held = False
         while True:
             now = time.monotonic()
@@ -157,7 +158,7 @@ class ReplayFollower:
                 await asyncio.sleep(FIRST_PAUSE_SECONDS)
 
     async def _reported(self, job: Job) -> bool:
-        """False when control has not heard it."""
+        """Reports the job; False if control did not answer."""
         told = self._told.setdefault(job.id, {})
         changed = [one for one in job.partitions.values() if told.get(one.partition) != one]
         is_end = job.state.is_end

@@ -9,10 +9,10 @@ from services.sidecar.reactive.options import Delivery, ReactiveOptions
 
 
 class SelfActing(Protocol):
-    """What control hears of a reactive consumer."""
+    """A reactive consumer as control sees it."""
 
     on_change: Callable[[], None]
-    """Called when it is not as it was."""
+    """Called when the consumer has changed."""
 
     @property
     def id(self) -> InstanceId: ...
@@ -33,7 +33,7 @@ class SelfActing(Protocol):
 
 
 def self_acting_message(consumer: SelfActing, name: str, sidecar: str) -> events.ConsumerInstance:
-    """What it is."""
+    """The reactive consumer as control's message."""
     options, interest, delivery = consumer.options.instance, consumer.interest, consumer.delivery
     return events.ConsumerInstance(
         name=name,

@@ -1,1 +1,4 @@
-"""Records that a backend could not process, kept with the reason: written, looked at, given back."""
+"""Dead letters: records that a backend could not process, with the reason.
+
+The package writes, lists and redelivers them.
+"""

@@ -1,4 +1,4 @@
-"""Looks at dead letters, and changes nothing: no group, no commit."""
+"""Reads dead letters and changes nothing: no group, no commit."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -24,17 +24,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PeekedRecord:
-    """A dead letter, and what it says of itself."""
+    """A dead letter, with the origin in its headers."""
 
     record: RawRecord
     origin: Origin
     shown: Deliverable | None
-    """In the formats of the reactive consumer; None if it does not fit them, or their schemas cannot be had now."""
+    """The record in the formats of the reactive consumer.
+
+    None if it does not fit them, or if a schema is not available now.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionCount:
-    """What is in one partition of dead letters."""
+    """The first and the next offset of one partition of dead letters."""
 
     partition: int
     first: int
@@ -42,7 +45,7 @@ class PartitionCount:
 
 
 class Peek:
-    """One for a sidecar."""
+    """The reader of dead letters of one sidecar."""
 
     def __init__(self, properties: Mapping[str, Any], shower: RecordShower) -> None:
         self._properties = properties
@@ -50,7 +53,7 @@ class Peek:
         self._turns = asyncio.Semaphore(MAX_PEEKS)
 
     async def counts(self, is_wanted: Callable[[str], bool]) -> dict[str, list[PartitionCount]]:
-        """Of each such topic that is there. Fault when Kafka does not say."""
+        """The counts of each wanted topic that exists. Fault if Kafka does not answer."""
 
         def count(reader: PartitionReader) -> dict[str, list[PartitionCount]]:
             there = reader.topics()

@@ -1,7 +1,8 @@
-"""One batch of dead letters goes to the backend again, as a caller asks for it.
+"""Gives one batch of dead letters to the backend again, at a caller's request.
 
-The group only keeps how far that is: nobody joins it. What fails again is a dead letter again, behind the others; or is
-left, when it was its last chance. What the backend could not be asked about in time stays where it is.
+The group only keeps the committed offsets: nobody joins the group. A record that fails again becomes a dead letter
+again, behind the others; on its last retry it is not written again. If the backend does not answer in time, the batch
+stays in place.
 """
 
 import asyncio
@@ -34,16 +35,16 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What became of it."""
+    """The result of one batch."""
 
     records: int
     rolled_back: bool = False
     last: Position | None = None
-    """Its last record; of one that was rolled back, the first of that partition."""
+    """The position of the batch's last record; after a rollback, of the first record of that partition."""
 
 
 class ReactiveReplay:
-    """One for a sidecar; a batch at a time."""
+    """The replay of dead letters of one sidecar, a batch at a time."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class ReactiveReplay:
                 thread.shutdown(wait=False)
 
     def _next(self, reader: PartitionReader, topics: Sequence[str], wait: float) -> list[RawRecord]:
-        """What comes after the group's last commit. Blocks."""
+        """The records after the group's last commit. Blocks."""
         there: list[Partition] = []
         for topic in topics:
             try:

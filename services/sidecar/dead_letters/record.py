@@ -23,7 +23,7 @@ SHORT_STACK_TRACE_BYTES = 256
 
 
 class Form(IntEnum):
-    """How much of a record its dead letter holds. Each form is smaller than the one before."""
+    """The parts of a record that its dead letter holds. Each form is smaller than the form before."""
 
     WHOLE = 0
     SHORT_TRACE = 1
@@ -38,14 +38,17 @@ _ADDED = frozenset({*ORIGIN_HEADERS, STACK_TRACE_HEADER})
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a dead letter says of itself. Those that others wrote may say nothing: None, or empty."""
+    """The origin that the headers of a dead letter name.
+
+    Dead letters of other writers may name none: None, or empty.
+    """
 
     topic: str = ""
     partition: int | None = None
     offset: int | None = None
     timestamp: int | None = None
     group: str = ""
-    """Whose consumer gave it up."""
+    """The group of the consumer that gave the record up."""
     reason: str = ""
     attempts: int | None = None
     first_failure: int | None = None
@@ -77,8 +80,10 @@ def dead_letter_topic(topic: str, extension: str) -> str:
 
 
 def dead_letter(verdict: Verdict, group: str, extension: str, form: Form = Form.WHOLE) -> ReplyRecord:
-    """Partitioned by its key, like all of that topic; its time is that of the failure, so that it is kept as long as
-    any other. A dead letter that fails again keeps its first origin.
+    """The dead letter of a record, partitioned by its key, like all of that topic.
+
+    Its time is that of the failure, so Kafka keeps the dead letter as long as any other. A dead letter that fails again
+    keeps its first origin.
     """
     record = verdict.record
     origin = {name: value for name, value in record.headers if name in ORIGIN_HEADERS and value}
@@ -117,17 +122,17 @@ def dead_letter(verdict: Verdict, group: str, extension: str, form: Form = Form.
 
 
 def has_lost_its_value(record: RawRecord) -> bool:
-    """It is a dead letter whose value was too large for Kafka: nobody can be given the record that it was."""
+    """Whether the value of the dead letter was too large for Kafka: then the original record is not available."""
     return any(name == "dlq.value.bytes" for name, _ in record.headers)
 
 
 def source_topic(record: RawRecord, extension: str) -> str:
-    """Where a dead letter came from: as it says, else by its topic's name."""
+    """The source topic of a dead letter, by its headers, else by its topic's name."""
     return Origin.of(record.headers).topic or record.topic.removesuffix(extension)
 
 
 def original(record: RawRecord, topic: str) -> ReplyRecord:
-    """What a dead letter was, for this topic: its bytes, its time, and its headers without those that were added."""
+    """The original record for this topic: the dead letter's bytes, its time, and its headers without the added ones."""
     timestamp = Origin.of(record.headers).timestamp
     if timestamp is None:
         timestamp = record.timestamp

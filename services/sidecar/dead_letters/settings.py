@@ -11,7 +11,7 @@ class DeadLetterSettings(BaseModel):
     dead_letter_enabled: bool = True
     """Whether records that the backend could not process are kept; otherwise they are counted and audited only."""
     dead_letter_extension: str = Field(default=".dlq", pattern=r"^[A-Za-z0-9._-]{1,100}$")
-    """What is added to a topic's name for the topic of its dead letters."""
+    """The suffix that turns a topic's name into the name of its topic of dead letters."""
     dead_letter_create_topics: bool = True
     """Whether the reactive consumer makes the topics of its dead letters when it starts, if they are missing."""
     max_running_jobs: PositiveInt = 4
@@ -19,10 +19,15 @@ class DeadLetterSettings(BaseModel):
     max_job_round_bytes: PositiveInt = 1_048_576
     """Keys and values that a job that writes to topics moves in one transaction."""
     dead_letter_controller_topic: str = Field(default="", max_length=249)
-    """Where the original's sidecars tell each other what to replay: commands that are written there are jobs here, and
-    calls in the original's shape write there; empty: nowhere."""
+    """The topic in which the original's sidecars exchange commands for replays; empty for none.
+
+    This sidecar runs its commands as jobs, and writes a command for each call in the original's shape.
+    """
     dead_letter_controller_group: str = Field(default="", pattern=r"^([A-Za-z0-9._-]{1,200})?$")
-    """Of those who read that topic, one of whom carries out each command; empty for `<reactive_group>-replaystream`."""
+    """The group that reads that topic; one member carries out each command.
+
+    Empty for `<reactive_group>-replaystream`.
+    """
 
     @model_validator(mode="after")
     def _controller_is_a_topic(self) -> "DeadLetterSettings":

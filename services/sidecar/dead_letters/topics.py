@@ -18,16 +18,18 @@ log = structlog.get_logger(__name__)
 
 
 class LetterTopics:
-    """Of one consumer."""
+    """The topics for the dead letters of one consumer."""
 
     def __init__(self, properties: dict[str, Any], extension: str) -> None:
-        """`properties`: of a plain client."""
+        """`properties`: those of a plain Kafka client."""
         self._properties = {**properties, "allow.auto.create.topics": False}
         self._extension = extension
 
     async def make_missing(self, sources: Iterable[str]) -> None:
-        """For these topics. If Kafka refuses, the log names the topic and the way out, and the consumer goes on: it
-        needs the topic only when there is a dead letter.
+        """Makes the missing topics for the dead letters of these topics.
+
+        If Kafka refuses, the log names the topic and the remedy, and the consumer goes on: it needs the topic only for
+        a dead letter.
         """
         try:
             await asyncio.to_thread(self._make_missing, sorted(set(sources)))

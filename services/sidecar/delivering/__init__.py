@@ -1,4 +1,4 @@
-"""Records to the backend: batches, what the backend says of them, and what follows from it.
+"""Delivers batches of records to the backend, and acts on its answers.
 
-One engine for all that is pushed: the reactive consumer, dead letters, replays, streams.
+One engine serves the reactive consumer, dead letters, replays and streams.
 """

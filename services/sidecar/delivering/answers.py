@@ -1,9 +1,11 @@
-"""What a backend answers about the records that it got, read strictly: a result for each of them, in their order.
+"""Reads a backend's answer about its records strictly: one result for each record, in their order.
 
-[{"record": {…}, "processed": true}, …]                     the original's; also with `consumerRecord`
-[{"status": "RETRY", "stacktrace": "…"}, …]                 ours: SUCCESS, RETRY, DROP, DEAD_LETTER
-{"results": […], "produce": [{"topic": …, "records": […]}]}  records to be written; also within each result
-[{"status": "SUCCESS", "records": [{"key": …, "value": …}]}]  what goes on in the record's place, in streams
+The forms of an answer:
+
+- `[{"record": {…}, "processed": true}, …]`: the original's form; also with `consumerRecord`.
+- `[{"status": "RETRY", "stacktrace": "…"}, …]`: this mesh's form; SUCCESS, RETRY, DROP, DEAD_LETTER.
+- `{"results": […], "produce": [{"topic": …, "records": […]}]}`: with records to write; also within each result.
+- `[{"status": "SUCCESS", "records": [{"key": …, "value": …}]}]`: with records that replace the record, in streams.
 """
 
 from collections.abc import Sequence
@@ -20,15 +22,15 @@ LONGEST_ID = 256
 
 
 class AnswerError(ValueError):
-    """An answer that says nothing about the records: what is wrong, where, and what was expected."""
+    """An answer that is not valid for the records. The text says what is wrong, where, and what was expected."""
 
 
 class Said(Enum):
-    """What a result says of its record."""
+    """The outcome that a result reports for its record."""
 
     PROCESSED = "processed"
     NOT_PROCESSED = "not processed"
-    """The original's words: what follows depends on the other records of the call."""
+    """The original's words. The consequence depends on the other records of the call."""
     SUCCESS = "SUCCESS"
     RETRY = "RETRY"
     DROP = "DROP"
@@ -43,29 +45,29 @@ STATUSES = {said.value: said for said in (Said.SUCCESS, Said.RETRY, Said.DROP, S
 
 
 class Result(NamedTuple):
-    """Of one record. A tuple: there is one for each."""
+    """The result of one record. There is one for each record, so it is a tuple."""
 
     said: Said
     stacktrace: str = ""
     correlation_id: str = ""
     traceability_id: str = ""
     produce: Sequence[object] = ()
-    """What is to be written for it, as it came."""
+    """Records to write for this record, as the answer holds them."""
     becomes: Sequence[dict[str, object]] | None = None
-    """What goes on in its place, where it goes on; None: it does."""
+    """The records that continue in a stream in place of this record; None: the record itself continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of one call."""
+    """The answer to one call."""
 
     results: Sequence[Result]
     produce: Sequence[object] = ()
-    """What is to be written for all of it."""
+    """Records to write for the call as a whole."""
 
 
 def read_answer(body: bytes, records: int) -> Answer:
-    """The answer to a call with so many records. AnswerError when it is none."""
+    """The answer to a call with so many records. AnswerError if the body is no such answer."""
     if not body.strip():
         raise AnswerError(f"the answer is empty; expected a list of {_results(records)}")
     try:
@@ -148,4 +150,4 @@ def _results(count: int) -> str:
 
 
 _PROCESSED = Result(Said.PROCESSED)
-"""What nearly all results are. The ids of a record that is done are in its headers."""
+"""Nearly all results are this one. The ids of a processed record are in its headers."""

@@ -17,12 +17,12 @@ ATTEMPT = "Delivery-Attempt"
 
 
 class Content(Enum):
-    """What a body is."""
+    """The content of a body."""
 
     RECORDS = "records"
     """The original's: an array of records, as reads of an instance have it."""
     CLOUD_EVENTS = "cloudevents"
-    """A batch of CloudEvents: records that are events as they are, any other within one."""
+    """A batch of CloudEvents: records that are events go unchanged, any other record goes within an event."""
 
     @property
     def media_type(self) -> str:
@@ -43,7 +43,7 @@ class CallWriter:
         return record_text.event_batch([self._event(record) for record in ask.records])
 
     def headers(self, ask: Ask) -> dict[str, str]:
-        """What this call alone says of itself."""
+        """The headers of this call alone."""
         headers = {
             "Content-Type": self._content.media_type,
             IDEMPOTENCY_KEY: idempotency_key(ask),
@@ -62,10 +62,13 @@ class CallWriter:
 
 
 def idempotency_key(ask: Ask) -> str:
-    """topic-partition-first-last: the same for the same records, however often they come; on another occasion, another.
+    """topic-partition-first-last: the same key for the same records, however often they come.
 
-    Where offsets between these are not among them (settled, filtered, in another lane, or not there at all), a word
-    more tells it from a call that has them all: a backend that knows the one must not think that it knows the other.
+    Another occasion has another key.
+
+    If the call lacks offsets between first and last (settled, filtered, in another lane, or without a record), the key
+    has one more word. This word separates the key from that of a call with all offsets: a backend must not mistake one
+    call for the other.
     """
     first, last = ask.records[0].raw, ask.records[-1].raw
     key = f"{first.topic}-{first.partition}-{first.offset}-{last.offset}"

@@ -1,8 +1,7 @@
-"""The backend over HTTP: one call within its bounds, and what went wrong with it. Decides nothing.
+"""The backend over HTTP: makes one call within its bounds, and reports its failure. Decides nothing.
 
-Connections are kept and shared by all who deliver. The answer is read as far as it may be large, an answer of another
-status as far as it explains itself. What is secret (headers, tokens, keys, logins and queries of addresses) is in no
-message.
+All deliverers share the open connections. An answer is read up to its bound; an answer with an error status is read
+only for its explanation. No message holds a secret (headers, tokens, keys, logins and queries of addresses).
 """
 
 import asyncio
@@ -30,13 +29,13 @@ UNAUTHORIZED = 401
 _ALWAYS = {
     "User-Agent": f"kafka-mesh-sidecar/{version('kafka-mesh')}",
     "Accept": "application/json",
-    "Accept-Encoding": "identity",  # it is beside us
+    "Accept-Encoding": "identity",  # the backend is beside the sidecar
 }
 _parsed = lru_cache(maxsize=128)(httpx.URL)
 
 
 class BackendSettingsError(ValueError):
-    """The backend cannot be called with these settings: says which, never a content."""
+    """The backend cannot be called with these settings. The text names the setting, never a content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +45,16 @@ class BackendAccess:
     url: str
     """Scheme, host and port."""
     path: str = "/kafka/records"
-    """Where records go whose batch names no other."""
+    """The path for batches that name no other path."""
     health_path: str = "/health"
     timeout: float = 300.0
-    """Of one call, from its beginning to the last byte of its answer."""
+    """The time-out of one call, from its beginning to the last byte of its answer."""
     connect_timeout: float = 5.0
     health_timeout: float = 2.0
     max_answer_bytes: int = 4 * 1024 * 1024
     max_connections: int = 100
     closes_connections: bool = False
-    """Whether each call has a connection of its own, and says so."""
+    """Whether each call has a connection of its own, and sends `Connection: close`."""
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Sent with each call."""
     token: TokenGrant | None = None
@@ -67,19 +66,20 @@ class BackendAccess:
 
 
 class Backend:
-    """One backend. Reads certificates when it is made: BackendSettingsError."""
+    """One backend. The constructor reads certificates: BackendSettingsError."""
 
     def __init__(self, access: BackendAccess, slots: Slots | None = None) -> None:
-        """`slots`: how many calls there are at a time; as many as connections, unless it is said."""
+        """`slots`: the number of calls at a time; by default, the number of connections."""
         self._access = access
         self.slots = slots or Slots(access.max_connections)
-        """May be resized at any time. Who waits for one is not on the way yet: no time-out runs."""
+        """May be resized at any time. While a call waits for a slot, no time-out runs."""
         self.url = access.url.rstrip("/")
-        """May be changed at any time; calls that are on their way end where they began."""
+        """May be changed at any time; open calls end at the old address."""
         self.path = access.path
         trusted = _trusted(access)
         kept = 0 if access.closes_connections else access.max_connections
-        # beneath httpx's client, whose cookies and redirects nobody wants here: it takes a fifth of the time
+        # the transport beneath httpx's client takes a fifth of the client's time; cookies and redirects are not wanted
+        # here
         self._transport = httpx.AsyncHTTPTransport(
             verify=trusted,
             limits=httpx.Limits(
@@ -135,14 +135,14 @@ class Backend:
             await self._credentials.close()
 
     async def _posted(self, url: str, body: bytes, headers: dict[str, str]) -> bytes:
-        """Once more with a new token, if it does not take the one that we had."""
+        """Posts the body; posts it once more with a new token if the backend refuses the old token."""
         token = await self._token()
         try:
             return await self._post(url, body, headers, token)
         except CallFailedError as failure:
             if failure.outcome != str(UNAUTHORIZED):
                 raise
-            self._headers = None  # what a reference refers to may have changed
+            self._headers = None  # the target of a reference may have changed
             if self._credentials is None:
                 raise
             self._credentials.refused(token)
@@ -184,7 +184,7 @@ class Backend:
         return await self._transport.handle_async_request(request)
 
     async def _content(self, answer: httpx.Response) -> bytes:
-        """All of it, as far as it is small enough; the rest of one that is not is never read."""
+        """The whole content within the bound; the rest of a larger content is never read."""
         most = self._access.max_answer_bytes
         announced = answer.headers.get("Content-Length", "")
         parts: list[bytes] = []
@@ -209,7 +209,7 @@ class Backend:
                 if len(said) >= LARGEST_EXPLANATION:
                     break
         except httpx.HTTPError:
-            pass  # the status has arrived, and says more than that its explanation has not
+            pass  # the status has arrived, and is more useful than a failure to read its explanation
         failure = CallFailedError(
             f"the backend at {self._place} answers {status}",
             blame_for(status),
@@ -264,7 +264,7 @@ def _trusted(access: BackendAccess) -> ssl.SSLContext:
         return context
     try:
         password = resolve_property("backend_key_password", access.key_password)
-        # a function, for OpenSSL asks at the terminal for what is None
+        # a function, because OpenSSL asks at the terminal for a password that is None
         context.load_cert_chain(access.certificate, access.key, password=lambda: password)
     except UnresolvedReferenceError as error:
         raise BackendSettingsError(str(error)) from None

@@ -1,16 +1,17 @@
-"""The circuit breaker of a backend: who may call it, and whether a record that fails may be blamed for it.
+"""The circuit breaker of a backend: it permits calls, and decides whether a failing record may be blamed.
 
 Theory of operation
-1. CLOSED: all may call. So many failures of the backend in a row open it.
-2. OPEN: nobody calls for a pause that doubles each time, up to a bound. Then it is HALF_OPEN: one call at a time is let
-   through; one that gets an answer closes it, one that does not opens it again.
-3. Some failures may be a record's as well as the backend's. They are held against the record while its backend is
-   known to be well otherwise, and then do not count here. But several records in a row that were given up so, and
-   none between them that passed, are not believed: from then on it is the backend that fails, until a record passes.
-   A failure that is heard after such a turn may be of before it: it is nobody's (`turns`).
-4. Records that the backend refuses (400) are believed. But many in a row and none between them that passed may be the
-   backend's own fault: then the circuit opens after each, so that a topic does not drain into dead letters.
-5. Whoever is told to come later (Retry-After) speaks for the backend: all wait.
+1. CLOSED: all may call. A set number of failures of the backend in a row opens the circuit.
+2. OPEN: nobody calls for a pause that doubles each time, up to a bound. Then the circuit is HALF_OPEN: it permits one
+   call at a time. A call that gets an answer closes the circuit; a call without an answer opens the circuit again.
+3. Some failures may be the record's fault or the backend's. While other calls show that the backend is well, such a
+   failure counts against the record and not here. But if several records in a row are given up for such failures, with
+   no success between them, the circuit blames the backend until a record passes. A failure that is reported after such
+   a turn may have begun before the turn: it counts against neither (`turns`).
+4. If the backend refuses a record (400), the record is at fault. But many refusals in a row with no success between
+   them may be the backend's own fault: then the circuit opens after each refusal, so that a topic does not drain into
+   dead letters.
+5. If one call gets a Retry-After, all callers of the backend wait.
 
 No I/O and no waiting here; the clock comes from outside.
 """
@@ -53,7 +54,7 @@ class Permit:
 
 
 class Circuit:
-    """Of one backend."""
+    """The circuit of one backend."""
 
     def __init__(
         self,
@@ -72,11 +73,11 @@ class Circuit:
         self._not_before = -math.inf
         self._probe: Permit | None = None
         self.reason = ""
-        """What the last failure was; empty while all is well."""
+        """The reason of the last failure; empty while all is well."""
         self.turns = 0
-        """How often it began, or ceased, to be the backend that fails."""
+        """How often the circuit began, or ceased, to blame the backend."""
         self.passes = 0
-        """Calls that passed so far: whoever sees it grow knows that the backend takes others."""
+        """The number of successful calls. If the number grows, the backend takes other records."""
 
     @property
     def state(self) -> CircuitState:
@@ -105,7 +106,7 @@ class Circuit:
         return permit
 
     def passed(self, permit: Permit) -> None:
-        """The backend did what it is there for."""
+        """The backend processed the call."""
         self._close(permit)
         if not self.believes_in_poison:
             self.turns += 1
@@ -113,11 +114,11 @@ class Circuit:
         self.passes += 1
 
     def answered(self, permit: Permit) -> None:
-        """It is well as far as anybody can tell, though it did not take what it got."""
+        """The backend seems to be well, although it did not take the records."""
         self._close(permit)
 
     def failed(self, permit: Permit, reason: str) -> None:
-        """It is not well."""
+        """The backend failed."""
         self._return(permit)
         self.reason = reason
         if self._state is CircuitState.OPEN:
@@ -127,13 +128,13 @@ class Circuit:
             self._open()
 
     def busy(self, permit: Permit, seconds: float, reason: str) -> None:
-        """It wants to be left in peace for a time, which is no failure."""
+        """The backend asks for a pause, which is no failure."""
         self._return(permit)
         self.reason = reason
         self._not_before = max(self._not_before, self._clock() + seconds)
 
     def abandoned(self, permit: Permit) -> None:
-        """Nobody knows how it went. Does nothing for a permit that was given back."""
+        """The outcome of the call is unknown. Does nothing for a permit that was given back."""
         self._return(permit)
 
     def gave_up(self, records: int) -> None:

@@ -1,4 +1,4 @@
-"""From settings to the backend and to those who deliver to it."""
+"""Makes the backend and the delivery policy from settings."""
 
 from dataclasses import replace
 
@@ -15,11 +15,11 @@ from services.sidecar.delivering.token import TokenGrant
 from services.sidecar.formats import Format
 
 MOST_CONNECTIONS = 1_000
-"""Calls are bounded by slots, whose number operators may raise; the pool must not be what refuses them."""
+"""Slots bound the calls, and operators may raise the number of slots; the pool must not refuse calls first."""
 
 
 def target(settings: BackendSettings, value_format: Format, max_concurrency: int) -> Target:
-    """The backend of this sidecar, one for all who deliver. BackendSettingsError when it cannot be called so."""
+    """The backend of this sidecar, shared by all deliverers. BackendSettingsError if the settings are not usable."""
     access = backend_access(settings)
     access = replace(access, max_connections=max(access.max_connections, MOST_CONNECTIONS))
     shape = HeaderShape(settings.backend_headers_as)
@@ -37,7 +37,7 @@ def target(settings: BackendSettings, value_format: Format, max_concurrency: int
 
 
 def delivery_policy(settings: BackendSettings, *, has_dead_letters: bool) -> DeliveryPolicy:
-    """That of the reactive consumer."""
+    """The delivery policy of the reactive consumer."""
     usual = WhenExhausted.DEAD_LETTER if has_dead_letters else WhenExhausted.RETRY
     return DeliveryPolicy(
         max_retries=settings.backend_max_retries,

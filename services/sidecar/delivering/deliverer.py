@@ -1,7 +1,7 @@
 """Has batches processed by the backend: calls, waits, calls again, until each record has its verdict.
 
-What is asked next and what follows from an answer is `progress`, whether the backend may be called is `circuit`; here
-they meet HTTP. Several may deliver to one backend, each by its own policy: they share its circuit.
+`progress` decides on the next call and on the effect of an answer; `circuit` decides whether the backend may be called;
+this module connects both with HTTP. Several deliverers may share one backend and its circuit, each with its own policy.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from services.sidecar.delivering.routing import ContentRouting
 from services.sidecar.schemas.schema import RegistryUnavailableError
 
 REGISTRY_PAUSE_SECONDS = 1.0
-"""Between attempts to write replies whose schema nobody can look up now; the backend is not asked again for it."""
+"""The pause between attempts to write replies while the registry is away. The backend is not called again for that."""
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +36,7 @@ class UndeliveredError(Exception):
 
 
 class Target:
-    """One backend, and whether it may be called; shared by all who deliver to it."""
+    """One backend with its circuit, shared by all deliverers."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class Target:
         self.circuit = Circuit(circuit, clock)
         self.gate = Gate(self.circuit)
         self.routing = routing
-        """Which path records take; may be changed at any time."""
+        """The rules that choose each record's path; may be changed at any time."""
 
     def path(self, record: Deliverable) -> str | None:
-        """Where a record goes, empty for the usual path; None where it does not concern the backend."""
+        """The path of a record; empty for the usual path; None if the record does not concern the backend."""
         return self.routing(record)
 
     async def fault(self) -> str | None:
@@ -64,28 +64,31 @@ class Target:
         return f"the backend is not called for now: {self.circuit.reason}"
 
     def look(self) -> None:
-        """Whatever happened to the circuit: who waits for it goes on, and metrics know."""
+        """Publishes the circuit's state: waiting callers check it again, and the metric shows it."""
         metrics.backend_circuit.set(self.circuit.state.value)
         self.gate.look()
 
 
 class Deliverer:
-    """Of one who delivers. Any number of batches at once; bounding them is up to the caller."""
+    """Delivers batches by one policy. Any number of batches at once; the caller bounds the number."""
 
     def __init__(self, target: Target, policy: DeliveryPolicy, replies: ReplyWriter) -> None:
         self.target = target
         self.policy = policy
-        """May be changed at any time; for batches that begin from then on."""
+        """May be changed at any time; the change holds for batches that begin later."""
         self._replies = replies
         self._stop_at: float | None = None
         self._open: dict[asyncio.Timeout, bool] = {}
-        """What is waited for; whether it may end after a stop."""
+        """The open waits, each with whether a stop may end the wait."""
 
     async def deliver(self, batch: Batch) -> Settlement:
-        """Returns when each record has its verdict, however long that takes. UndeliveredError when it is stopped."""
+        """Returns when each record has its verdict, however long that takes.
+
+        UndeliveredError if the deliverer is stopped.
+        """
         progress = Progress(batch, self.policy)
         mark: int | None = None
-        """How many calls had passed when the last one of ours failed; None when it did not."""
+        """The number of calls that had passed when this batch's last call failed; None if that call did not fail."""
         while (ask := progress.ask) is not None:
             if self._stop_at is not None:
                 raise UndeliveredError("the deliverer was stopped")
@@ -112,7 +115,7 @@ class Deliverer:
     async def _attempt(
         self, batch: Batch, ask: Ask, progress: Progress, permit: Permit, mark: int | None
     ) -> tuple[float, int | None]:
-        """One call, and what follows from it: seconds to wait, and the mark for the next one."""
+        """Makes one call; the seconds to wait, and the mark for the next call."""
         circuit = self.target.circuit
         turns = circuit.turns
         try:
@@ -138,13 +141,13 @@ class Deliverer:
     async def _called(
         self, batch: Batch, ask: Ask, permit: Permit
     ) -> tuple[Answer, list[Sequence[ReplyRecord]], Sequence[ReplyRecord]]:
-        """The answer, with what it wants written as Kafka gets it. CallFailedError."""
+        """The answer, with its replies in the form for Kafka. CallFailedError."""
         writer = self.target.writer
         async with self._until_stopped(finishes=True):
             content = await self.target.backend.call(batch.path, writer.body(ask), writer.headers(ask))
         try:
             answer = read_answer(content, len(ask.records))
-            self.target.circuit.answered(permit)  # it is done with us, whatever it takes to write its replies
+            self.target.circuit.answered(permit)  # the backend has finished; its replies may still be unwritten
             self.target.look()
             replies: list[Sequence[ReplyRecord]] = [()] * len(ask.records)
             for place, result in enumerate(answer.results):
@@ -172,8 +175,11 @@ class Deliverer:
                 await asyncio.sleep(REGISTRY_PAUSE_SECONDS)
 
     async def _counts(self, failure: CallFailedError, turns: int, *, others_passed: bool) -> bool:
-        """Whether it may be the records' fault: the backend refuses them, or is well as far as can be known. `turns`:
-        of the circuit when the call began."""
+        """Whether the failure may be the records' fault.
+
+        That is so if the backend refuses the records, or seems to be well. `turns`: the circuit's number when the call
+        began.
+        """
         circuit = self.target.circuit
         match failure.blame:
             case Blame.RECORDS:
@@ -205,7 +211,7 @@ class Deliverer:
                 circuit.busy(permit, seconds, failure.reason)
 
     def _log(self, batch: Batch, ask: Ask, failure: CallFailedError, *, counts: bool) -> None:
-        """Loudly what is new; a backend that is away for a day does not fill the disk."""
+        """Logs new failures as warnings, and repeated ones quietly: an outage of a day must not fill the disk."""
         say = log.warning if ask.attempt == 1 else log.debug
         say(
             "a call to the backend failed, and is repeated", partition=str(batch.partition),

@@ -1,4 +1,4 @@
-"""Calls that brought no answer about the records: what happened, and who may be to blame for it."""
+"""Calls without an answer about the records: the failure, and the party that may be to blame."""
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -9,15 +9,15 @@ class Blame(Enum):
     """Whose fault a failed call can be."""
 
     BACKEND = "backend"
-    """It is away or busy; no record has to do with it."""
+    """The backend is away or busy; no record is at fault."""
     UNCLEAR = "unclear"
-    """A record that it stumbles over looks like that, and so does a backend that is not well."""
+    """A record that breaks the backend has this effect, and so has a backend that is not well."""
     RECORDS = "records"
-    """It looked at what it got, and refuses that."""
+    """The backend has read the records and refuses them."""
 
 
 class CallFailedError(Exception):
-    """Says what happened, never a secret."""
+    """A failed call. The text says what happened, and never holds a secret."""
 
     def __init__(
         self, reason: str, blame: Blame, *, outcome: str, is_too_large: bool = False, retry_after: float | None = None
@@ -29,7 +29,7 @@ class CallFailedError(Exception):
         """In a word or a number, for metrics."""
         self.is_too_large = is_too_large
         self.retry_after = retry_after
-        """Seconds that the backend wants to be left in peace; None if it does not say."""
+        """Seconds of the pause that the backend asks for; None if it asks for none."""
         self.stacktrace = reason
 
 
@@ -46,11 +46,11 @@ _BY_STATUS = {
     TOO_MANY_REQUESTS: Blame.BACKEND,
     UNAVAILABLE: Blame.BACKEND,
 }
-"""What differs from: 4xx is what the backend got, 5xx can be either, anything else is a backend set up wrong."""
+"""The exceptions to the rule of `blame_for`: 4xx blames the records, 5xx is unclear, all others blame the backend."""
 
 
 def blame_for(status: int) -> Blame:
-    """Who may be to blame for a status that is no success."""
+    """The party to blame for a status that is no success."""
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     if status < 400:
@@ -59,13 +59,13 @@ def blame_for(status: int) -> Blame:
 
 
 def retry_after(text: str, now: float) -> float | None:
-    """Seconds, from either form of the header (a number or a date); None for what is neither. `now` since the epoch."""
+    """Seconds, from either form of the header (a number or a date); None for any other text. `now` since the epoch."""
     text = text.strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])
     try:
         then = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):  # the latter: a zone that is no zone
+    except (ValueError, OverflowError):  # OverflowError: an invalid time zone
         return None
     if then.tzinfo is None:
         then = then.replace(tzinfo=UTC)

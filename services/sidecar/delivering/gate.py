@@ -1,4 +1,4 @@
-"""Those who wait for a circuit to close: in their order, so that one whose calls fail lets the others try."""
+"""The queue of callers that wait for a circuit to close. After a failed call, the next caller in the queue tries."""
 
 import asyncio
 import math
@@ -8,7 +8,7 @@ from services.sidecar.delivering.circuit import Circuit, Permit
 
 
 class Gate:
-    """In front of one backend. `look` after whatever happened to the circuit."""
+    """The gate in front of one backend. Call `look` after each change of the circuit."""
 
     def __init__(self, circuit: Circuit) -> None:
         self._circuit = circuit
@@ -38,7 +38,7 @@ class Gate:
         return len(self._waiting)
 
     def look(self) -> None:
-        """Lets in who may go now, and looks again when the next one may."""
+        """Admits the callers that may call now, and runs again when the next caller may."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

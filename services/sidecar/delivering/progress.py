@@ -1,15 +1,15 @@
-"""How far a batch is: what is asked of the backend next, and what follows from what it says. No I/O, no waiting.
+"""The progress of a batch: the next call to the backend, and the effect of its answer. No I/O, no waiting.
 
 Theory of operation
-1. A batch begins as one part. The first part is asked about until each of its records has a verdict; then the next.
-   So order is kept: nothing is sent before all that stands in front of it is settled.
-2. An answer says what became of each record. A status of ours settles its record, or has it come again (RETRY). Of
-   records that are only `processed` or not, too many failures have the whole call repeated, as in the original; else
-   those that failed are given up at once, and the others are done.
+1. A batch begins as one part. The backend gets the first part until each of its records has a verdict; then it gets the
+   next part. So order is kept: no record is sent before all records in front of it are settled.
+2. An answer says what became of each record. A status of this mesh settles its record, or has the record come again
+   (RETRY). For answers with only `processed` or not, too many failures cause a repetition of the whole call, as in the
+   original. Otherwise the failed records are given up at once, and the others are done.
 3. A call that fails as a whole is repeated. When that may be a record's fault, the part is split in two after some
    failures, until the records at fault are alone.
-4. A record that failed more often than it may be repeated is given up. Failures of a backend that is not well do not
-   count (`counts`): whoever makes the calls knows that.
+4. A record that failed more often than the policy allows is given up. Failures of a backend that is not well do not
+   count (`counts`): the caller of the backend decides that.
 5. Between attempts at one part there is a pause, random up to a bound that doubles each time.
 """
 
@@ -33,9 +33,9 @@ class Ask:
 
     records: Sequence[Deliverable]
     attempt: int
-    """1 for the first; how often the one of these records that was sent most often was sent before, plus 1."""
+    """1 for the first attempt; otherwise 1 plus the highest number of earlier sends of any of these records."""
     occasion: str = ""
-    """Of the batch."""
+    """The occasion of the batch."""
 
 
 @dataclass(slots=True)
@@ -45,12 +45,12 @@ class _Part:
     places: list[int]
     failures: int = 0
     is_suspect: bool = False
-    """Split off a part that failed: split again as soon as it fails."""
+    """Whether the part was split off a failed part: it is split again at its first failure."""
 
 
 @dataclass(slots=True)
 class _Standing:
-    """Of one record."""
+    """The state of one record."""
 
     asked: int = 0
     failures: int = 0
@@ -59,7 +59,7 @@ class _Standing:
 
 
 class Progress:
-    """Of one batch."""
+    """The progress of one batch."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class Progress:
         return True
 
     def _is_exhausted(self, place: int) -> bool:
-        """One more failure of this record: whether it was the last that it may have."""
+        """Counts one more failure of this record; whether the record has used its attempts."""
         self._standings[place].failures += 1
         if self._policy.when_exhausted is WhenExhausted.RETRY:
             return False

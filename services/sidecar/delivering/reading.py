@@ -1,4 +1,4 @@
-"""Records as their backend sees them, and what becomes of those that nobody can show it."""
+"""Turns records into the backend's form, and gives verdicts to records without such a form."""
 
 import asyncio
 import time
@@ -26,13 +26,13 @@ class RecordShower:
         self._threads = ThreadPoolExecutor(MAX_WAITING, "records")
 
     async def shown_aside(self, records: Sequence[RawRecord]) -> list[Deliverable | Verdict]:
-        """As `shown`, on a thread: whoever waits for the registry keeps nothing else from its work."""
+        """Like `shown`, on a thread: a wait for the registry must not block other work."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self.shown, records)
 
     def shown(self, records: Iterable[RawRecord]) -> list[Deliverable | Verdict]:
-        """One for each, in their order; a verdict for one that does not fit its format.
+        """One result for each record, in their order; a verdict for a record that does not fit its format.
 
-        RegistryUnavailableError when that cannot be said now.
+        RegistryUnavailableError if the registry is needed and away.
         """
         return [self._shown(record) for record in records]
 

@@ -1,4 +1,4 @@
-"""The words of delivery: what is given to the backend, and what became of each record."""
+"""The values of delivery: the records for the backend, and the outcome of each record."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -36,20 +36,22 @@ class Batch:
     partition: Partition
     records: tuple[Deliverable, ...]
     path: str = ""
-    """Where the backend takes it, if rules of content say so; empty for its usual path."""
+    """The path at the backend, if rules of content name one; empty for the usual path."""
     occasion: str = ""
-    """Why the backend is given records that it has had before, by a name: a replay. It must not take them for a mere
-    repetition."""
+    """The name of the replay if the backend gets records that it has had before.
+
+    The backend must not take them for a mere repetition.
+    """
 
 
 class Outcome(Enum):
-    """What becomes of a record."""
+    """The outcome of a record."""
 
     SUCCESS = "SUCCESS"
     RETRY = "RETRY"
-    """Again, later: never an end."""
+    """The record comes again later: never a final outcome."""
     DROP = "DROP"
-    """The backend does not want it; that is recorded, and nothing else."""
+    """The backend does not want the record. That is recorded, and has no other effect."""
     DEAD_LETTER = "DEAD_LETTER"
 
 
@@ -59,7 +61,7 @@ class Reason(Enum):
     BACKEND = "backend"
     """The backend said so."""
     RETRIES = "retries"
-    """It failed as often as it may."""
+    """The record has used all its attempts."""
     DESERIALIZATION = "deserialization"
     OVERSIZE = "oversize"
 
@@ -73,33 +75,33 @@ class ReplyRecord:
     of: RawRecord | None = None
     """The record that a reply belongs to."""
     smaller: "Callable[[], ReplyRecord] | None" = None
-    """What is written in its place when it is too large for Kafka; None: nothing can be."""
+    """Makes the smaller record that replaces one too large for Kafka; None: there is no replacement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one record, for good."""
+    """The final outcome of one record."""
 
     record: RawRecord
     outcome: Outcome
     """Never RETRY."""
     reason: Reason | None = None
-    """Of a dead letter."""
+    """The reason of a dead letter."""
     stacktrace: str = ""
-    """What the backend, or the reader, says of the failure."""
+    """The text of the backend, or of the reader, about the failure."""
     correlation_id: str = ""
     traceability_id: str = ""
     attempts: int = 1
     """How often the backend was asked."""
     first_failure: int = 0
-    """When it failed first, in milliseconds since the epoch; 0 if it never did."""
+    """The time of the first failure, in milliseconds since the epoch; 0 if the record never failed."""
     becomes: Sequence[dict[str, object]] | None = None
-    """Keys and values that go on in its place, where it goes on (streams); None: the record itself."""
+    """Keys and values that continue in a stream in place of the record; None: the record itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What became of a batch. Its records may be committed once dead letters and replies are in Kafka."""
+    """The verdicts and replies of a batch. Its records may be committed once dead letters and replies are in Kafka."""
 
     partition: Partition
     verdicts: tuple[Verdict, ...]

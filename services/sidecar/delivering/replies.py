@@ -1,4 +1,4 @@
-"""Records that a backend wants written, from its answer's JSON to what Kafka gets: the members of a produce request."""
+"""Turns the records in a backend's answer into records for Kafka; their JSON has the members of a produce request."""
 
 import base64
 import binascii
@@ -20,7 +20,7 @@ from services.sidecar.schemas.schema import Reference, RegistryUnavailableError
 
 
 class Serializes(Protocol):
-    """Makes Kafka's bytes of what a request says."""
+    """Serializes the records of a request to bytes for Kafka."""
 
     async def serialize(self, request: ProduceRequest, headers: HeaderWriter) -> Serialized: ...
 
@@ -127,9 +127,9 @@ class ReplyWriter:
         self._serializer = serializer
 
     async def written(self, produce: Sequence[object], where: str, to: RawRecord | None = None) -> list[ReplyRecord]:
-        """What a result (of the record `to`), or an answer as a whole, wants written.
+        """The records that a result (of the record `to`), or an answer as a whole, asks to write.
 
-        AnswerError when that cannot be; RegistryUnavailableError when nobody can say now.
+        AnswerError if they cannot be written; RegistryUnavailableError if the schema registry does not answer now.
         """
         replies: list[ReplyRecord] = []
         for place, given in enumerate(produce):
@@ -152,7 +152,7 @@ class ReplyWriter:
 
 
 def _said_by(record: RawRecord | None) -> RequestHeaders:
-    """A reply belongs to what it replies to, unless it says something else."""
+    """The ids of a reply by default: those of the record that it answers."""
     if record is None:
         return RequestHeaders()
     ids = ids_in(record.headers)

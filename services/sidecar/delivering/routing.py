@@ -1,8 +1,8 @@
-"""Which records concern the backend, and which path takes them: rules about their content, in CEL.
+"""Rules in CEL about the content of records: they select the backend's records and the path of each.
 
-The filter is asked first, then the routes in their order; the first that is true decides. Where nobody can say whether
-a rule is true, the record is delivered, and goes where it would go without that rule; it is counted, and the first of
-each rule is named in the log.
+The filter is evaluated first, then the routes in their order; the first true route decides. If a rule cannot be
+evaluated for a record, the record is delivered as if that rule did not exist. A metric counts such records, and the log
+names the first record of each rule.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from services.sidecar.delivering.records import Deliverable
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EARLIEST_MS = (datetime(1, 1, 2, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
 _LATEST_MS = (datetime(9999, 12, 31, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
-"""What CEL has timestamps for; Kafka takes any 64 bits."""
+"""The latest timestamp of CEL; Kafka takes any 64 bits."""
 USUAL_PATH = ""
 
 log = structlog.get_logger(__name__)
@@ -37,7 +37,10 @@ class ContentRouting:
     """Called with a record: its path, empty for the usual one; None where the record does not concern the backend."""
 
     def __init__(self, only: str = "", routes: Sequence[Route] = ()) -> None:
-        """`only`: the filter, empty for all. InvalidExpressionError, naming the rule, for what is no expression."""
+        """`only`: the filter, empty for all.
+
+        InvalidExpressionError, with the name of the rule, for an invalid expression.
+        """
         self._filter = _expression("filter", only) if only else None
         self._routes = [
             (_expression(f"route {number}", route.when), route.path) for number, route in enumerate(routes, start=1)
@@ -95,7 +98,7 @@ def _timestamp(record: Deliverable) -> datetime:
 
 
 def _tree(shown: object) -> object:
-    """JSON that is passed on as it stands is read here, when a rule speaks of it."""
+    """Parses JSON that is otherwise passed on unchanged, for a rule that uses it."""
     return json_text.loads(orjson.dumps(shown)) if isinstance(shown, orjson.Fragment) else shown
 
 

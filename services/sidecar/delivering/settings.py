@@ -1,4 +1,4 @@
-"""Settings of the backend that records are given to, and of what follows when it fails."""
+"""Settings of the backend that gets records, and of its failures."""
 
 from pathlib import Path
 from typing import Literal
@@ -26,23 +26,28 @@ class BackendSettings(BaseModel):
 
     backend_url: str = Field(default="http://localhost:8081", pattern=BACKEND_ADDRESS)
     backend_hosts: WordList = ()
-    """Hosts to which an operator's order may send records, besides this machine and the host of backend_url: an order
-    must not send records, and the backend's token with them, anywhere."""
+    """Hosts to which an operator's order may send records, besides this machine and the host of backend_url.
+
+    An order must not send records, and the backend's token with them, to any other host.
+    """
     backend_path: str = Field(default="/kafka/records", pattern=BACKEND_PATH)
     backend_health_path: str = Field(default="/health", pattern=BACKEND_PATH)
-    """The backend beside this sidecar: who takes records, and what is asked when a call fails: as long as that answers,
-    be it that there is no such page, a failure can be a record's."""
+    """The backend beside this sidecar, its path for records, and its path for health.
+
+    The sidecar requests the health path when a call fails. While the health path answers, even with 404, a failure may
+    be a record's fault.
+    """
     backend_routes: tuple[BackendRoute, ...] = Field(default=(), max_length=100)
     """Rules of content (JSON or YAML): the first that is true of a record decides its path; backend_path otherwise."""
     backend_content: Literal["records", "cloudevents"] = "records"
-    """What the backend gets: the original's array of records, or a batch of CloudEvents."""
+    """The body that the backend gets: the original's array of records, or a batch of CloudEvents."""
     backend_headers_as: Literal["map", "list"] = "map"
     """How a record's headers look: names and texts, or a list of {key, value} with values in base64."""
     backend_timeout_ms: PositiveInt = 300_000
     backend_connect_timeout_ms: PositiveInt = 5_000
-    """Of one call, to the last byte of its answer; and how long it may take to be connected."""
+    """The time-out of one call, to the last byte of its answer; and the time-out of its connection."""
     backend_max_answer_bytes: PositiveInt = 4 * 1024 * 1024
-    """Of an answer; the rest of a larger one is not read."""
+    """The bound of an answer; the rest of a larger answer is not read."""
     backend_max_record_bytes: PositiveInt | None = None
     """Key and value of a record that the backend is given; a larger one is given up at once. No bound unless set."""
     backend_max_connections: PositiveInt = 100
@@ -56,33 +61,46 @@ class BackendSettings(BaseModel):
     backend_token_scope: str = ""
     backend_token_audience: str = ""
     backend_token_timeout_ms: PositiveInt = 5_000
-    """A bearer token for each call, by the client-credentials grant; the id and the secret may be ${env:NAME} or
-    ${file:/path}."""
+    """A bearer token for each call, by the client-credentials grant.
+
+    The id and the secret may be ${env:NAME} or ${file:/path}.
+    """
     backend_ca: Path | None = None
     backend_certificate: Path | None = None
     backend_key: Path | None = None
     backend_key_password: SecretStr = SecretStr("")
-    """TLS to the backend, in PEM: authorities that it (and the issuer of tokens) is trusted by, those of the system
-    otherwise; what the sidecar shows for itself, and its key's password, which may be a reference as above."""
+    """TLS to the backend, in PEM.
+
+    `backend_ca`: the authorities that may sign for the backend and for the issuer of tokens; unset: the system's. The
+    others: the sidecar's own certificate, its key, and the key's password, which may be a reference as above.
+    """
     backend_max_retries: int = Field(default=3, ge=0, le=1_000_000)
     backend_retry_delay_ms: int = Field(default=1_000, ge=0)
     backend_max_retry_delay_ms: int = Field(default=60_000, ge=0)
     backend_max_retry_after_ms: int = Field(default=300_000, ge=0)
-    """How often a record is tried again after it failed; pauses are random, up to the delay, which doubles each time up
-    to its bound; and what is believed of a Retry-After."""
+    """How often a record is tried again after it failed.
+
+    Pauses are random, up to the delay, which doubles each time up to its bound. The last setting bounds a Retry-After.
+    """
     backend_rollback_threshold: int = Field(default=30, ge=0, le=100)
     """Percent: if more records of a call are not processed, the whole call is repeated; 0: if any, 100: never."""
     backend_when_exhausted: WhenExhausted | None = None
-    """What becomes of a record that failed as often as it may: dead_letter, drop, or retry (for ever). Unless it is
-    said: a dead letter, or where there are none (dead_letter_enabled), for ever."""
+    """The end of a record that has used all its attempts: dead_letter, drop, or retry (for ever).
+
+    Default: dead_letter; if dead letters are off (dead_letter_enabled), retry.
+    """
     backend_circuit_refused: PositiveInt = 100
-    """Records in a row that the backend may refuse (4xx) before the circuit opens after each: a backend that refuses
-    everything would drain its topic into dead letters."""
+    """Records in a row that the backend may refuse (4xx) before the circuit opens after each refusal.
+
+    Otherwise a backend that refuses all records would drain its topic into dead letters.
+    """
     backend_circuit_failures: PositiveInt = 5
     backend_circuit_pause_ms: PositiveInt = 1_000
     backend_circuit_max_pause_ms: PositiveInt = 30_000
-    """After so many failures in a row the backend is left in peace, for a pause that doubles each time up to its bound;
-    then one call at a time finds out whether it is back."""
+    """Failures in a row that open the circuit, and the pause without calls.
+
+    The pause doubles each time up to its bound. Then one call at a time tests whether the backend is back.
+    """
 
     @model_validator(mode="after")
     def _backend_can_be_called(self) -> "BackendSettings":

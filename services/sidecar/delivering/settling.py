@@ -1,8 +1,8 @@
-"""What became of a batch is made durable: dead letters and replies are written, and only then may it be committed.
+"""Makes the outcome of a batch durable: dead letters and replies are written before the batch may be committed.
 
-There are two ways. `PlainSettler` writes, awaits every acknowledgement, and goes on trying for as long as it takes: a
-batch may be delivered twice after a crash, and never lost. `TransactionalSettler` (a module of its own) writes in one
-transaction with the group's offsets.
+There are two ways. `PlainSettler` writes, awaits every acknowledgement, and retries without end: after a crash a batch
+may be delivered twice, but is never lost. `TransactionalSettler` (a module of its own) writes in one transaction with
+the group's offsets.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,18 +22,18 @@ log = structlog.get_logger(__name__)
 
 
 class NotSettledError(Exception):
-    """What came of a batch could not be written, and none of it was: the batch has to be delivered again."""
+    """None of a batch's dead letters and replies could be written: the batch has to be delivered again."""
 
 
 class DeadLetters:
-    """Whose dead letters go where; an empty extension: nowhere, they are only counted and told."""
+    """The topics for a group's dead letters. With an empty extension they are not written, only counted and logged."""
 
     def __init__(self, group: str, extension: str) -> None:
         self._group = group
         self._extension = extension
 
     def of(self, verdicts: Iterable[Verdict]) -> Iterator[ReplyRecord]:
-        """Those among them."""
+        """The dead letters among the verdicts."""
         for verdict in verdicts:
             if verdict.outcome is not Outcome.DEAD_LETTER:
                 continue
@@ -74,11 +74,11 @@ class PlainSettler:
 
     @property
     def problem(self) -> str:
-        """Why something is not written yet; empty when nothing waits."""
+        """The reason why records are not written yet; empty if none waits."""
         return "; ".join(f"records for {topic} are not written yet: {why}" for topic, why in self._refused.items())
 
     async def settle(self, settlement: Settlement, next_offset: int = 0) -> None:
-        """Whoever calls commits."""
+        """Writes the batch's dead letters and replies. The caller commits."""
         told: set[str] = set()
 
         def refused(topic: str, why: Sequence[Failed]) -> None:

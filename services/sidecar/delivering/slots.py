@@ -6,7 +6,7 @@ from types import TracebackType
 
 
 class Slots:
-    """An asynchronous context: who is in it has a slot."""
+    """An asynchronous context: a call within it has a slot."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -18,7 +18,7 @@ class Slots:
         return self._taken
 
     def resize(self, limit: int) -> None:
-        """Those that are in stay; fewer come in until they are as few as that."""
+        """Changes the number of slots. Open calls keep theirs; no call enters until their number is below the limit."""
         self._limit = limit
         self._let_in()
 

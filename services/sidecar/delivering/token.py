@@ -22,18 +22,18 @@ EARLY = 0.2
 """The part of a token's life before whose end the next one is fetched; at most EARLY_SECONDS."""
 EARLY_SECONDS = 60.0
 USUAL_LIFE_SECONDS = 300.0
-"""Of a token whose issuer does not say."""
+"""The life of a token whose issuer names none."""
 PAUSE_SECONDS = 1.0
-"""Between two questions to an issuer that fails."""
+"""The pause between two requests to an issuer that fails."""
 
 
 class NoTokenError(Exception):
-    """The issuer gives no token; says why, and nothing that is secret."""
+    """The issuer gives no token. The text gives the reason, and no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenGrant:
-    """Where a token is to be had, and for whom. Secrets may be references."""
+    """The address of a token's issuer, and the client for whom it is issued. Secrets may be references."""
 
     url: str
     client_id: str
@@ -59,7 +59,7 @@ class ClientCredentials:
         self._asking: asyncio.Task[None] | None = None
 
     async def token(self) -> str:
-        """One that is valid now. NoTokenError when none can be had."""
+        """A token that is valid now. NoTokenError if the issuer gives none."""
         if self._clock() >= self._fresh_until:
             await self._ask()
         if self._clock() >= self._valid_until:
@@ -126,12 +126,15 @@ class ClientCredentials:
             secret = resolve_property("backend_token_client_secret", self._grant.client_secret)
         except UnresolvedReferenceError as error:
             raise NoTokenError(str(error)) from None
-        pair = f"{client_id}:{secret}"  # as they are, like librdkafka and nearly everybody else sends them
+        pair = f"{client_id}:{secret}"  # not encoded: librdkafka and nearly all clients send them so
         return f"Basic {base64.b64encode(pair.encode()).decode('ascii')}"
 
 
 def _token_in(status: int, content: bytes) -> tuple[str, float]:
-    """The token, and how many seconds it lives. What issuers say of a refusal may repeat the secret: only its code."""
+    """The token and its life in seconds.
+
+    An issuer's text of a refusal may repeat the secret, so only its code is shown.
+    """
     try:
         told = json.loads(content)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Dead letters and replies on their way to Kafka. One that is too large for Kafka goes on in a smaller form.
+"""Dead letters and replies on their way to Kafka. A record that is too large for Kafka is replaced by a smaller form.
 
 A broker refuses a batch of records as a whole, though one of them may be too large alone. So the largest of the refused
 ones become smaller first, and the others are written again as they are.
@@ -24,13 +24,13 @@ MAX_PAUSE_SECONDS = 10.0
 Send = Callable[[str, list[Outgoing]], Awaitable[list[Delivery]]]
 """Writes to a topic, outside of transactions: one outcome per record."""
 Refused = Callable[[str, Sequence[Failed]], None]
-"""Is told why records for a topic are not written yet; they are tried again unless it raises."""
+"""Called with the reason why records for a topic are not written yet. They are tried again unless the call raises."""
 
 log = structlog.get_logger(__name__)
 
 
 class Writes:
-    """What is written together, topic by topic, in its order."""
+    """Records that are written together, topic by topic, in their order."""
 
     def __init__(self, writes: Iterable[ReplyRecord]) -> None:
         self._writes = sorted(writes, key=lambda one: one.topic)
@@ -43,8 +43,10 @@ class Writes:
         ]
 
     def smaller(self, outcomes: Iterable[Sequence[Delivery]]) -> Writes | None:
-        """The same with smaller forms, where records were too large; None where that is not why they were refused, or
-        nothing smaller is left. `outcomes`: of each record of `entries`.
+        """The same writes, with smaller forms of the records that were too large.
+
+        None if Kafka refused them for another reason, or if no smaller form is left. `outcomes`: one for each record of
+        `entries`.
         """
         flat = [one for outcome in outcomes for one in outcome]
         made = smaller([(write, one) for write, one in zip(self._writes, flat, strict=True) if isinstance(one, Failed)])
@@ -55,7 +57,7 @@ class Writes:
 
 
 def smaller(refused: Sequence[tuple[ReplyRecord, Failed]]) -> list[ReplyRecord] | None:
-    """These records, the largest of those that were too large in their next form; None when none has one."""
+    """These records, with the largest of the too large records in their next form; None if none has such a form."""
     sizes = [size_of(write.record) if why.too_large and write.smaller is not None else 0 for write, why in refused]
     largest = max(sizes, default=0)
     if not largest:
@@ -73,8 +75,9 @@ def smaller(refused: Sequence[tuple[ReplyRecord, Failed]]) -> list[ReplyRecord] 
 
 
 async def write_all(send: Send, writes: Iterable[ReplyRecord], refused: Refused) -> None:
-    """Returns when Kafka has all of them; what it has is not written again. Those that are written again may come to
-    stand behind later ones.
+    """Returns when Kafka has all records.
+
+    Written records are not written again. Retried records may end up behind later ones.
     """
     topics: dict[str, list[ReplyRecord]] = {}
     for one in writes:
@@ -101,6 +104,6 @@ async def _write(send: Send, topic: str, writes: list[ReplyRecord], refused: Ref
 
 
 def size_of(record: Outgoing) -> int:
-    """In bytes, about: without what Kafka adds to each record."""
+    """The size in bytes, approximately: without Kafka's overhead for each record."""
     headers = sum(len(name) + len(value or b"") for name, value in record.headers)
     return max(len(record.key or b"") + len(record.value or b"") + headers, 1)
