@@ -1,4 +1,4 @@
-"""How a key or a value looks in JSON, and how it looks in Kafka.
+"""The formats of keys and values: each converts between JSON and Kafka's bytes.
 
 A format is one class here and one entry in `Format`.
 """

@@ -1,16 +1,21 @@
 """Avro: JSON values on the HTTP side, Avro binary in Kafka.
 
-fastavro writes and reads the bytes, in C. It does not know Avro's JSON: unions whose values are tagged by their type
-(`{"int": 5}`), bytes as text, or where in a value something does not fit; confluent-kafka's serializer is fastavro with
-a look-up and a walk over the schema around each record. So a schema is compiled once into small functions that turn
-JSON into what fastavro writes, and back, where there is anything to be done at all.
+fastavro writes and reads the bytes, in C. fastavro does not know Avro's JSON: unions whose values are tagged by their
+type (`{"int": 5}`), and bytes as text. Its errors do not name the place in a value that does not fit. confluent-kafka's
+serializer is fastavro with a look-up and a walk over the schema around each record. So this module compiles a schema
+once into small functions. They turn JSON into the values that fastavro writes, and back, if the two differ at all.
 
-Unions cost nothing that way. A record with one field is written as that field alone, so `["null", "string"]` is given
-to fastavro as a union of null and a record with one field called `string`: it then reads `{"string": "x"}` by itself.
+Unions cost nothing that way. Avro writes a record with one field as that field alone. So fastavro gets
+`["null", "string"]` as a union of null and a record with one field called `string`. fastavro then reads
+`{"string": "x"}` without help.
 
-Written may be: tagged values, by the name of their type; or plain ones, which become the first type of the union that
-is for such JSON (a number without a fraction an int before a double, text a string before bytes), else the first that
-takes it. Members that the schema does not have are refused, those that are missing get their defaults.
+A caller may write a value of a union in two ways:
+
+- a tagged value, with the name of its type;
+- a plain value, which gets the first type of the union that is for such JSON, else the first type that accepts it.
+  A number without a fraction is an int before it is a double; text is a string before it is bytes.
+
+A member that the schema does not have is refused. A missing member gets its default.
 """
 
 import io
@@ -40,7 +45,7 @@ from services.sidecar.formats.misfit import MisfitError
 from services.sidecar.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
 
 _UNREADABLE = (EOFError, IndexError, KeyError, ValueError, TypeError, OverflowError, MemoryError, struct.error)
-"""What fastavro says to bytes that are not of the schema."""
+"""The exceptions that fastavro raises for bytes that do not fit the schema."""
 
 
 def codec_of(schema: RegisteredSchema, message: str | None = None, *, tagged_unions: bool = True) -> "AvroCodec":
@@ -102,19 +107,19 @@ class AvroCodec:
 
 
 class _Compiler:
-    """From schemas to types. It remembers the named ones, for those that come after."""
+    """Makes types of schemas. The compiler remembers named types, because later schemas may refer to them."""
 
     def __init__(self, *, tagged_unions: bool) -> None:
         self._tagged_unions = tagged_unions
         self._types: dict[str, AvroType] = {}
         self._definitions: dict[str, Any] = {}
-        """What fastavro is given where a name is used first; later, the name alone."""
+        """The definitions that fastavro gets at the first use of a name; later uses give the name alone."""
         self._defined: set[str] = set()
         self._defaults: list[Field] = []
         self._wrappers = 0
 
     def compiled(self, schema: Any) -> AvroType:
-        """One schema with all that it takes in."""
+        """The type of one schema, with all types inside it."""
         root = self._type(schema, "")
         for one in self._defaults:
             one.written_default = _written_default(one)
@@ -196,14 +201,14 @@ class _Compiler:
         return self._keep(name, AvroType(name, None, value, weighs=any(one.type.weighs for one in fields)), wire)
 
     def _keep(self, name: str, made: AvroType, definition: dict[str, Any]) -> AvroType:
-        """Wherever the type is meant, its name of ours stands; `_with_definitions` puts the definition at the first."""
+        """Every use of the type has our name for it; `_with_definitions` puts the definition at the first use."""
         kept = AvroType(made.name, definition["name"], made.value, made.weighs)
         self._types[name] = kept
         self._definitions[definition["name"]] = definition
         return kept
 
     def _our_name(self, name: str) -> str:
-        """Names without namespaces, which fastavro need not resolve; a full name has another one each time."""
+        """A name without a namespace, so fastavro need not resolve it. Different full names get different names."""
         return "n_" + name.replace("_", "__").replace(".", "_d_")
 
     def _logical(self, schema: Mapping[str, Any], base: str) -> Value | None:
@@ -237,7 +242,7 @@ def _full_name(schema: Mapping[str, Any], namespace: str) -> str:
 
 
 def _written_default(one: Field) -> Any:
-    """A default is written plain; of a union, it is one of the first type."""
+    """The default in fastavro's form. Avro writes a default plain; the default of a union is of its first type."""
     try:
         return one.type.value.write(one.default)
     except MisfitError as error:

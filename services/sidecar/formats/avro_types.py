@@ -1,4 +1,4 @@
-"""Avro's types that are made of others: how their JSON becomes what fastavro writes, and back."""
+"""Avro's types that are made of other types: their JSON becomes values that fastavro writes, and back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from services.sidecar.formats.misfit import MisfitError, expected, shown
 
 NO_DEFAULT: Any = object()
 NULL = ("null", None)
-"""What fastavro writes as the null of a union: tuples name the type, so that it need not look for one."""
+"""The null of a union, for fastavro: the tuple names the type, so fastavro need not search the union for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class AvroType:
     """A type, ready for use."""
 
     name: str
-    """What a union tags its values with: the full name, or that of a primitive type."""
+    """The tag of this type's values in a union: the full name, or the name of the primitive type."""
     wire: Any
-    """The schema that fastavro works with: our names, no logical types, unions as the codec's module says."""
+    """The schema that fastavro uses: our names, no logical types, unions as the module `avro` describes them."""
     value: Value
     weighs: bool = True
     """Whether each value takes at least a byte."""
@@ -32,14 +32,14 @@ class Field:
     name: str
     type: AvroType
     default: Any = NO_DEFAULT
-    """As the schema has it."""
+    """The default in the schema."""
     written_default: Any = NO_DEFAULT
-    """The same, as fastavro takes it; a MisfitError where it does not fit its own type, which registries let pass."""
+    """The default in fastavro's form. A MisfitError if the default does not fit its type: registries accept that."""
 
 
 @dataclass(slots=True)
 class Record:
-    """A record; its fields may be of its own type, so they come after it."""
+    """A record. Its fields may have its own type, so `complete` adds them after the record is made."""
 
     name: str
     fields: list[Field] = field(default_factory=list)
@@ -150,7 +150,7 @@ class Branch:
 
     type: AvroType
     wrapper: str
-    """Name of the record that fastavro knows it by."""
+    """The name of the record that stands for this branch in fastavro's schema."""
 
     def written(self, value: Any) -> tuple[str, dict[str, Any]]:
         return self.wrapper, {self.type.name: self.type.value.write(value)}
@@ -199,7 +199,7 @@ class Union:
                 found = branch.written_or_misfit(content)
                 if not isinstance(found, MisfitError):
                     return found
-                misfit = found.at(tag)  # or is it a plain record, or map, with this one member?
+                misfit = found.at(tag)  # the value may still be a plain record, or map, with this one member
         return self._written_plain(value, misfit)
 
     def _written_plain(self, value: Any, misfit: MisfitError | None) -> tuple[str, Any]:
@@ -233,5 +233,5 @@ class Union:
 
 
 def in_progress(record: Record) -> Value:
-    """A record within itself: whether anything has to be done to read it is not known yet."""
+    """The value of a record inside itself: nobody knows yet whether reading the record needs a conversion."""
     return Value(record.write, record.read, record.suits)

@@ -1,18 +1,19 @@
-"""Avro's primitive and logical types: a JSON value in, what Avro writes out, and back.
+"""Avro's primitive and logical types: from a JSON value to the value that Avro writes, and back.
 
-| type | written from JSON | read as JSON |
-| --- | --- | --- |
-| int, long | a whole number within 32 or 64 bits | number |
-| float, double | a number, or "NaN", "Infinity", "-Infinity" | the same |
-| bytes, fixed | text with one character (U+0000 to U+00FF) per byte, as Avro's own JSON has it | the same |
-| decimal | text "12.50", or a number, with no more digits than the schema has | text, with all digits of the scale |
-| date | text "2026-01-31", or days since 1970 | number |
-| time-millis, -micros | text "10:30:00.5", or the number since midnight | number |
-| timestamp-millis, -micros, -nanos | text "2026-01-31T10:30:00Z" with its offset, or the number since 1970 | number |
-| local-timestamp-... | the same text without an offset, or the number | number |
-| uuid | text | text |
+- int, long: written from a whole number within 32 or 64 bits; read as a number.
+- float, double: written from a number, or "NaN", "Infinity", "-Infinity"; read as the same.
+- bytes, fixed: written from text with one character (U+0000 to U+00FF) per byte, as in Avro's own JSON; read as the
+  same.
+- decimal: written from text "12.50", or a number, with no more digits than the schema has; read as text, with all
+  digits of the scale.
+- date: written from text "2026-01-31", or days since 1970; read as a number.
+- time-millis, -micros: written from text "10:30:00.5", or the number since midnight; read as a number.
+- timestamp-millis, -micros, -nanos: written from text "2026-01-31T10:30:00Z" with its offset, or the number since 1970;
+  read as a number.
+- local-timestamp-...: written from the same text without an offset, or the number; read as a number.
+- uuid: written from text; read as text.
 
-What is read can be written again and gives the same bytes. Other logical types count as what they are made of.
+A value that was read can be written again, and gives the same bytes. Any other logical type counts as its base type.
 """
 
 import math
@@ -41,23 +42,23 @@ _DIGITS = {"millis": 3, "micros": 6, "nanos": 9}
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """How values of one type are converted."""
+    """The conversions of one type's values."""
 
     write: Convert
-    """From JSON; MisfitError when it does not fit."""
+    """Converts from JSON. MisfitError when the value does not fit."""
     read: Convert | None = None
-    """Into JSON; None when nothing has to be done."""
+    """Converts into JSON; None when the value needs no conversion."""
     suits: Suits = lambda value: False
-    """Whether this is the kind of JSON that the type is for: decides among the types of a union."""
+    """Whether the type is for this kind of JSON. This decides among the types of a union."""
 
 
 def primitive(name: str) -> Value | None:
-    """A primitive type by its name; None when it is none."""
+    """The primitive type of this name; None when no primitive type has the name."""
     return _PRIMITIVES.get(name)
 
 
 def logical(name: str, base: str, schema: dict[str, Any]) -> Value | None:
-    """A logical type of a base type; None when it does not go with it, or is not known: then the base type counts."""
+    """A logical type of a base type. None when the type is unknown or does not fit the base: then the base counts."""
     match name, base:
         case "date", "int":
             return _number_or_text(_INT, _days)
@@ -213,7 +214,7 @@ def _scaled(seconds: int, fraction: str | None, digits: int, text: str) -> int:
 def _decimal(schema: dict[str, Any]) -> Value | None:
     precision, scale, size = schema.get("precision"), schema.get("scale", 0), schema.get("size")
     if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision or not precision:
-        return None  # as Avro wants it: a logical type that is not valid is none
+        return None  # Avro's rule: a logical type that is not valid is ignored
 
     def write(value: object) -> bytes:
         unscaled = _unscaled(_number(value), precision, scale)
@@ -247,7 +248,7 @@ def _unscaled(number: Decimal, precision: int, scale: int) -> int:
 
 
 def _number(value: object) -> Decimal:
-    """All digits as they were written; a float has those that it is printed with."""
+    """All digits as the caller wrote them; a float has the digits that Python prints."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise expected("decimal", value)
     try:

@@ -1,8 +1,9 @@
-"""A CloudEvent of version 1.0, whatever carries it: attributes, data, and the JSON format.
+"""A CloudEvent of version 1.0, in any transport: attributes, data, and the JSON format.
 
-The rules are those of the specification: which attributes there must be, what they are called, what each may hold. They
-are checked here and not by the SDK of the project, which makes up what is missing (id, time), cuts times to
-microseconds, writes `True` for true, a list as Python shows it, and takes data apart that should pass untouched.
+The specification has rules for the attributes: the required ones, their names, and their values. This module checks the
+rules itself, without the CloudEvents project's SDK. That SDK makes up a missing id or time, and cuts times to
+microseconds. The SDK also writes `True` for true, writes a list in Python's form, and parses data that should pass
+untouched.
 """
 
 import base64
@@ -25,7 +26,7 @@ REQUIRED = ("specversion", "id", "source", "type")
 
 Attribute = str | int | bool
 Place = Callable[[str], str]
-"""Where an attribute stands in what a caller sent, as a JSON pointer."""
+"""From an attribute's name to its place in the caller's request, as a JSON pointer."""
 
 _NAME = re.compile(r"[a-z0-9]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
@@ -42,18 +43,18 @@ _CHARSETS = {
     *(f"iso8859_{part}" for part in (*range(2, 12), *range(13, 17))),
     *(f"cp{page}" for page in range(1250, 1259)),
 }
-"""As Python calls those that texts are written in. It knows others that are none (escapes, domain names, one that
-always fails), and remembers for ever each name that it was asked for in vain."""
+"""Python's names of character sets. Python also has codecs that are no character sets (escapes, domain names, a codec
+that always fails). Python remembers for ever each unknown name that it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloudEvent:
-    """One event. Valid when made by the functions here."""
+    """One event. An event from the functions of this module is valid."""
 
     attributes: Mapping[str, Attribute]
-    """By name, in the order given; `datacontenttype` is one of them."""
+    """The attributes by name, in the caller's order; `datacontenttype` is among them."""
     data: bytes | None = None
-    """As `datacontenttype` says; None when there is none."""
+    """The data, in the type that `datacontenttype` names; None when the event has no data."""
 
     def text(self, name: str) -> str | None:
         """An attribute as the specification writes it as text."""
@@ -103,7 +104,7 @@ def from_json(value: Any, pointer: str = "") -> CloudEvent | list[Violation]:
 
 
 def to_json(event: CloudEvent) -> dict[str, object]:
-    """The JSON format of an event, for `json_text.dumps`. Data that is JSON is in it as it stands."""
+    """The JSON format of an event, for `json_text.dumps`. Data in JSON is included unchanged."""
     shown: dict[str, object] = dict(event.attributes)
     if event.data is None:
         return shown
@@ -114,7 +115,7 @@ def to_json(event: CloudEvent) -> dict[str, object]:
         if _is_text(content_type):
             return {**shown, "data": event.data.decode(_charset(content_type))}
     except (json_text.JsonError, UnicodeError, LookupError):
-        pass  # not what its type says: then its bytes
+        pass  # the data does not fit its type, so the event shows its bytes
     return {**shown, "data_base64": base64.b64encode(event.data).decode("ascii")}
 
 
@@ -125,7 +126,7 @@ def is_json(content_type: str) -> bool:
 
 
 def complaint(name: str, value: Any) -> str:
-    """What is wrong with an attribute; empty when nothing is."""
+    """The fault of an attribute, as text; empty when the attribute is valid."""
     if not _NAME.fullmatch(name) or name == "data":
         return "not the name of an attribute: only a-z and 0-9, and not 'data'"
     check = _CHECKS.get(name)
@@ -189,7 +190,7 @@ _CHECKS: Mapping[str, Callable[[str], str]] = {
     "time": _time,
     "partitionkey": _text,
 }
-"""Attributes that are text and not empty, each with what else it has to be."""
+"""Attributes that are text and not empty, each with the check of its further rules."""
 
 
 def _from_base64(value: Any) -> bytes:
@@ -202,7 +203,7 @@ def _from_base64(value: Any) -> bytes:
 
 
 def _encoded(value: Any, content_type: Any) -> bytes:
-    """The member `data` in the bytes of its type."""
+    """The member `data` as bytes of the event's content type."""
     if not isinstance(content_type, str) or is_json(content_type):
         try:
             return json_text.dumps(value)
@@ -222,7 +223,7 @@ def _is_text(content_type: str) -> bool:
 
 
 def _charset(content_type: str) -> str:
-    """LookupError when nobody knows it."""
+    """The character set that the content type names. LookupError when the set is unknown."""
     found = _CHARSET.search(content_type)
     if found is None:
         return "utf_8"

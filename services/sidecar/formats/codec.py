@@ -1,4 +1,4 @@
-"""What a format has to do. Nulls never reach it: a null key or value is a Kafka null in every format."""
+"""The interface of a format. A null never reaches a format: a null key or value is a Kafka null in every format."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ class FormatError(ValueError):
 
 
 class Codec(Protocol):
-    """One format. Stateless, so one object serves all threads."""
+    """One format. A codec has no state, so one object serves all threads."""
 
     def encode(self, value: object) -> bytes:
         """A JSON value as Kafka bytes. FormatError when it does not fit."""

@@ -12,7 +12,7 @@ from services.sidecar.schemas.schema import SchemaKind
 
 
 class Format(Enum):
-    """Number, codec, and the language of its schemas, where it has some."""
+    """Each format has a number, a codec, and the language of its schemas, if the format has schemas."""
 
     BINARY = 0, Binary(), None
     JSON = 1, Json(), None
@@ -22,7 +22,8 @@ class Format(Enum):
     STRING = 5, String(), None
 
     codec: Codec
-    """Of a format with schemas: one that says that there is no registry. What values are is up to their schemas."""
+    """The codec of the format. The codec of a format with schemas refuses all values, and names the missing registry.
+    With a registry, the codec of each schema converts its values."""
     kind: SchemaKind | None
 
     def __new__(cls, number: int, codec: Codec, kind: SchemaKind | None) -> Self:

@@ -1,11 +1,11 @@
-"""How a record says which schema its key or value has: before it, or in a header.
+"""A record names the schema of its key or value in a prefix, or in a header.
 
-    0x00, id (4 bytes, big endian), payload        what everybody writes, this sidecar too
-    0x01, GUID (16 bytes), payload                 newer
-    header `__value_schema_id`, payload alone      newer; the header has one of the two prefixes above
+- 0x00, id (4 bytes, big endian), payload: the usual form, which this sidecar writes.
+- 0x01, GUID (16 bytes), payload: a newer form.
+- The header `__value_schema_id`, and the payload alone: a newer form. The header has one of the two prefixes above.
 
-Readers look at headers first. With a Protobuf schema the path of message indexes stands before the payload; where the
-prefix is in a header, the path is there too, after it, and is moved to where the codec looks for it.
+Readers check headers first. With a Protobuf schema, the path of message indexes is before the payload. If the prefix is
+in a header, the path is in that header too, after the prefix; this module moves the path in front of the payload.
 """
 
 import struct
@@ -25,7 +25,7 @@ GUID_LENGTH = 17
 
 
 def prefix_of(schema_id: int) -> bytes:
-    """What stands before each value of a schema."""
+    """The bytes before each value of a schema."""
     return struct.pack(">bI", 0, schema_id)
 
 
@@ -41,7 +41,7 @@ def framed(part: Part, content: bytes, headers: HeaderPairs | None) -> tuple[byt
 
 
 def question_of(prefix: bytes) -> ById | ByGuid:
-    """Which schema a prefix means."""
+    """The schema that a prefix means, as a question for the registry."""
     if len(prefix) == ID_LENGTH:
         return ById(struct.unpack(">I", prefix[1:])[0])
     return ByGuid(str(uuid.UUID(bytes=prefix[1:])))

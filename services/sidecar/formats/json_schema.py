@@ -1,10 +1,10 @@
 """JSON with a JSON Schema: checked when it is written, JSON text in Kafka.
 
-The check is `jsonschema`'s, of the draft that the schema names (7 where it names none), by a validator made once per
-schema; confluent-kafka's serializer wraps the same library in look-ups, rules and contexts for each record. What a
-`$ref` names is found among the schemas that this one refers to in the registry, never on the net.
+The library `jsonschema` checks values by the draft that the schema names (7 if the schema names none). The validator is
+made once per schema; confluent-kafka's serializer wraps the same library in look-ups, rules and contexts for each
+record. A `$ref` names one of the schemas that this schema refers to in the registry; nothing is loaded from the net.
 
-What was read from Kafka is not checked again: who wrote it did, and the text goes into the answer as it stands.
+A value from Kafka is not checked again: its producer did that, and the text goes into the answer unchanged.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ _JAVA_TYPES: dict[type, str] = {
     dict: "JSONObject",
     list: "JSONArray",
 }
-"""How the original's validator calls what it finds."""
+"""The original's validator's names for the types of values that it finds."""
 _EXPECTED_TYPES = {"object": "JSONObject", "array": "JSONArray"}
 
 
@@ -52,7 +52,7 @@ def codec_of(schema: RegisteredSchema, message: str | None = None) -> "JsonSchem
             name,
             urljoin(base, name),
             resource.id() or name,
-        }  # as it stands, from where it stands, as it says itself
+        }  # the reference's name, the same name relative to the schema, and the `$id` of the referenced schema
         registry = registry.with_resources((one, resource) for one in names)
     draft = jsonschema.validators.validator_for(content, default=jsonschema.Draft7Validator)
     try:
@@ -88,7 +88,7 @@ class JsonSchemaCodec:
     def encode(self, value: Any) -> bytes:
         try:
             misfit = next(self._validator.iter_errors(value), None)
-            if misfit is not None:  # now the time may be taken to look for what says most: within an anyOf, for example
+            if misfit is not None:  # only now is the search for the most telling error worth its time, as in an anyOf
                 misfit = best_match(self._validator.iter_errors(value))
         except Unresolvable as error:
             raise FormatError(f"the schema refers to {error.ref}, which is not among its references") from None
@@ -103,7 +103,7 @@ class JsonSchemaCodec:
 
 
 def _reason(error: ValidationError) -> str:
-    """A wrong type in the words of the original; anything else in those of the library, which name the rule."""
+    """The reason: the original's text for a wrong type, else the library's text, which names the rule."""
     if error.validator == "type" and isinstance(error.validator_value, str):
         wanted = error.validator_value
         expected = _EXPECTED_TYPES.get(wanted, wanted.capitalize())

@@ -1,8 +1,8 @@
 """JSON Schema's `pattern` and `patternProperties` in time that grows with the text alone.
 
-Python's `re` goes back and forth: `^(a+)+$` takes seconds for 26 characters, and nobody else is served meanwhile. Here
-the engine is the one of `jsonschema-rs` that never goes back. It knows no look-around and no back-references: a schema
-that needs them is refused by name.
+Python's `re` backtracks: `^(a+)+$` takes seconds for 26 characters, and no other request is served meanwhile. This
+module uses the engine of `jsonschema-rs`, which never backtracks. That engine has no look-around and no
+back-references: a schema with such a pattern is refused, and the error names the pattern.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 
 MAX_PATTERNS = 4_096
-"""That are kept compiled."""
+"""The number of patterns that stay compiled."""
 
 
 class PatternError(ValueError):
-    """A pattern that this engine does not take."""
+    """The engine does not accept a pattern."""
 
 
 def with_linear_patterns(validator: type[Validator]) -> type[Validator]:
@@ -36,7 +36,7 @@ def with_linear_patterns(validator: type[Validator]) -> type[Validator]:
 
 
 def check_patterns(content: Any) -> None:
-    """PatternError for the first pattern of a schema, or of a part of it, that this engine does not take."""
+    """PatternError for the first pattern of a schema, or of a part of it, that this engine does not accept."""
     if isinstance(content, list):
         for part in content:
             check_patterns(part)

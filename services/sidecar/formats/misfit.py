@@ -1,4 +1,7 @@
-"""Where in a JSON value something does not fit: the place is found on the way out, so that what fits pays nothing."""
+"""The place in a JSON value that does not fit. Only the rising error collects the path; fitting values cost nothing.
+
+The path is built from the innermost part outwards.
+"""
 
 from collections.abc import Iterable
 
@@ -17,12 +20,12 @@ _TOKENS: dict[type, str] = {
 
 
 class MisfitError(Exception):
-    """Something does not fit; whoever looked at a part of a value says which part when it passes by."""
+    """A part of a value does not fit. Each function that the error passes adds the part that it was converting."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.path: list[str | int] = []
-        """From the innermost part outwards."""
+        """The parts, from the innermost outwards."""
 
     def at(self, part: str | int) -> "MisfitError":
         self.path.append(part)
@@ -33,7 +36,7 @@ class MisfitError(Exception):
 
 
 def expected(name: str, value: object) -> MisfitError:
-    """In the words of the original: what was expected, and what kind of JSON was found."""
+    """An error with the original's text: the expected type, and the kind of JSON that was found."""
     return MisfitError(f"Expected {name}. Got {token(value)}")
 
 

@@ -7,7 +7,7 @@ from services.sidecar.formats.codec import FormatError
 
 
 class Json:
-    """JSON on both sides. What was read from Kafka goes into the answer as it stands, so numbers keep their digits."""
+    """JSON on both sides. JSON from Kafka goes into the answer unchanged, so numbers keep their digits."""
 
     def encode(self, value: object) -> bytes:
         try:

@@ -1,4 +1,4 @@
-"""Formats whose schemas are in a schema registry, where no registry is configured: refused with a sentence."""
+"""Formats whose schemas are in a schema registry: if no registry is configured, values are refused with a reason."""
 
 from typing import NoReturn
 
@@ -8,7 +8,7 @@ WHAT_TO_SET = "needs a schema registry: set schema_registry_url (KAFKA_MESH_SIDE
 
 
 class NeedsRegistry:
-    """Stands for a format whose schemas live in a schema registry."""
+    """The codec of a format that needs a schema registry, in a sidecar that has none."""
 
     def encode(self, value: object) -> NoReturn:
         raise FormatError(WHAT_TO_SET)

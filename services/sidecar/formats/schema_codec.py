@@ -1,4 +1,4 @@
-"""What a schema's codec has to do. It is made once per schema, so whatever can be prepared is prepared then.
+"""The interface of a schema's codec. A codec is made once per schema, and prepares at that time all that it can.
 
 One module per schema language has a factory:
 
@@ -6,9 +6,9 @@ One module per schema language has a factory:
     formats/json_schema.py  codec_of(schema: RegisteredSchema) -> SchemaCodec
     formats/protobuf.py     codec_of(schema: RegisteredSchema, message: str | None) -> SchemaCodec
 
-It raises SchemaError when the schema itself cannot be used. Making a codec may take long (a compiler runs), but asks
-nobody: everything that it needs is in the `RegisteredSchema`. Neither it nor its codec ever runs on the event loop
-for the first time of a schema.
+A factory raises SchemaError when the schema itself cannot be used. Making a codec may take long (a compiler runs), but
+needs no network: the `RegisteredSchema` has all data. The factory never runs on the event loop, and nor does the first
+use of a codec.
 """
 
 from typing import Protocol
@@ -17,8 +17,8 @@ from typing import Protocol
 class SchemaCodec(Protocol):
     """Values of one schema. It is used by several threads at once.
 
-    Magic byte and schema id are not its business (`framing` has them); the path of message indexes that Protobuf puts
-    before its message is.
+    A codec does not handle the magic byte and the schema id (`framing` does). A codec does handle the path of message
+    indexes that Protobuf puts before its message.
     """
 
     def encode(self, value: object) -> bytes:

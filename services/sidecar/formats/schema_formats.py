@@ -1,7 +1,7 @@
-"""Formats with schemas: from the schema that is meant to what writes and reads its values.
+"""Formats with schemas: finds the schema of a value, and the codec that writes and reads values of that schema.
 
-What was prepared for a schema is kept as long as there is room. Whatever may take long (a question to the registry, a
-compiler) is behind a name that says so; the others never wait.
+The codec of a schema is kept as long as there is room. Only methods named find, make or read may take long (a question
+to the registry, a compiler); the other methods never wait.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,17 +23,17 @@ from services.sidecar.schemas.schema import (
 )
 
 COMPILE_SECONDS = 30.0
-"""How long to wait for a codec that another thread makes."""
+"""The longest wait for a codec that another thread makes."""
 BROKEN_SECONDS = 10.0
-"""How long a schema that cannot be used is not tried again."""
+"""The pause before a schema that could not be used is tried again."""
 
 CodecFactory = Callable[[RegisteredSchema, str | None], SchemaCodec]
-"""Makes a codec of a schema and, for Protobuf, the full name of a message. SchemaError when the schema is no good."""
+"""Makes a codec of a schema and, for Protobuf, of a message's full name. SchemaError when the schema cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaWriter:
-    """Writes values of one schema as Kafka gets them."""
+    """Writes values of one schema as bytes for Kafka."""
 
     schema: RegisteredSchema
     codec: SchemaCodec
@@ -49,7 +49,7 @@ class SchemaWriter:
 
 
 class SchemaFormats:
-    """One for the whole sidecar; used by all its threads."""
+    """The one object of the sidecar for formats with schemas; all threads use it."""
 
     def __init__(self, schemas: KnownSchemas, factories: Mapping[SchemaKind, CodecFactory], *, most: int) -> None:
         self._schemas = schemas
@@ -61,7 +61,7 @@ class SchemaFormats:
         self._readers: dict[bytes, tuple[SchemaKind, SchemaCodec]] = {}
 
     def known_writer(self, question: Question, message: str | None) -> SchemaWriter | None:
-        """The writer, if nothing has to be asked or made for it. Never waits."""
+        """The writer, if its schema and codec are already here; else None. Never waits."""
         schema = self._schemas.known(question)
         if schema is None:
             return None
@@ -69,15 +69,15 @@ class SchemaFormats:
         return None if codec is None else SchemaWriter(schema, codec)
 
     def find_writer(self, question: Question, message: str | None) -> SchemaWriter:
-        """The writer; may wait, within bounds. SchemaError or RegistryUnavailableError when there is none."""
+        """The writer. The call may wait, within bounds. SchemaError or RegistryUnavailableError when it finds none."""
         schema = self._schemas.find(question)
         return SchemaWriter(schema, self._make_codec(schema, message))
 
     def read(self, format_: Format, part: Part, content: bytes, headers: HeaderPairs | None) -> object:
-        """A record's key or value as a JSON value; may wait, within bounds, for a schema that is new.
+        """A record's key or value as a JSON value. The call may wait, within bounds, for a schema that is new.
 
-        FormatError when it does not fit the format, or no registry knows its schema; RegistryUnavailableError when
-        nobody can tell.
+        FormatError when the content does not fit the format, or the registry does not know its schema.
+        RegistryUnavailableError when the registry cannot be asked.
         """
         prefix, payload = framed(part, content, headers)
         found = self._readers.get(prefix)
@@ -89,13 +89,13 @@ class SchemaFormats:
         return codec.decode(payload)
 
     async def reload(self) -> None:
-        """The registry is asked again for each schema, and what cannot be used is tried again."""
+        """Forgets all schemas and codecs: the registry is asked for each schema again, also for unusable ones."""
         self._schemas.forget()
         self._codecs.clear()
         self._readers.clear()
 
     def close(self) -> None:
-        """The registry is not asked any more; what is known works on."""
+        """The registry is not asked any more; schemas that are known work on."""
         self._schemas.close()
 
     def _find_reader(self, prefix: bytes) -> tuple[SchemaKind, SchemaCodec]:
@@ -108,7 +108,7 @@ class SchemaFormats:
         except SchemaError as error:
             raise FormatError(f"of {question}, which cannot be used: {error}") from None
         if len(self._readers) >= self._most:
-            self._readers.clear()  # rare; they are found again
+            self._readers.clear()  # rare; the next records bring the readers back
         self._readers[prefix] = found
         return found
 

@@ -1,7 +1,8 @@
 """The original's topic of commands: sidecars of one application share it, and one of them carries out each command.
 
-A command becomes a job named after its place in the topic, and is committed once that is in the state file; so it is
-carried out once, however often it is read. Commands that were written before anybody listened are not carried out.
+A command becomes a job that is named after the command's partition and offset. The command's offset is committed when
+the job is in the state file. So a command is carried out once, however often a sidecar reads it. Commands from before
+the group's first start are not carried out.
 """
 
 import asyncio
@@ -27,14 +28,14 @@ RETRY_SECONDS = 5.0
 _FRAME_BYTES = 5
 """Magic byte and schema id, before the JSON of a value that was written with a schema."""
 _OF_OTHER_GROUPS = frozenset({"group.instance.id", "partition.assignment.strategy", "group.protocol"})
-"""Properties that sidecars may have for their consumers: this one assigns all that it is given at once."""
+"""Consumer properties of the sidecar that this consumer must not have: it takes its whole assignment at once."""
 
 Start = Callable[[JobSpec, str], Awaitable[Job]]
 log = structlog.get_logger(__name__)
 
 
 class Commands:
-    """Listens for commands. `start` has a job begun, under the id that is given."""
+    """Reads commands from the topic. `start` begins a job with the given id."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class Commands:
         self._audit = audit
 
     async def run(self) -> None:
-        """For ever, whatever Kafka does."""
+        """Reads commands for ever, also after errors of Kafka."""
         while True:
             try:
                 await self._listen()
@@ -69,7 +70,7 @@ class Commands:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _listen(self) -> None:
-        """KafkaException when it cannot go on."""
+        """Joins the group and reads commands. KafkaException when the consumer cannot go on."""
         loop = asyncio.get_running_loop()
         thread = ThreadPoolExecutor(1, thread_name_prefix="replay-commands")
         client = Consumer(self._properties)
@@ -123,7 +124,7 @@ class Commands:
 
 
 def _command(value: bytes | None) -> Mapping[str, Any]:
-    """Plain JSON, or JSON in a schema's frame."""
+    """The command in a value: plain JSON, or JSON behind a schema id."""
     text = value or b""
     try:
         command = json_text.loads(text[_FRAME_BYTES:] if text[:1] == b"\0" else text)
@@ -135,10 +136,10 @@ def _command(value: bytes | None) -> Mapping[str, Any]:
 
 
 def _pinned(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
-    """Where nothing is committed, the end as it is now is: a group that comes back later misses nothing.
+    """Commits the present end of each partition that has no committed offset: a group that returns misses nothing.
 
-    KafkaException when Kafka does not say. Each partition has an offset then: the client would ask for those that have
-    none, and wait without end where the answer is an error (see `Membership`).
+    The result has an offset for each partition. Without an offset, the client would ask Kafka itself, and would wait
+    without end if the answer is an error (see `Membership`). KafkaException when Kafka does not answer.
     """
     found: list[TopicPartition] = consumer.committed(partitions, timeout=POLL_SECONDS * 10)
     for one in found:

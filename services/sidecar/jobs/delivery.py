@@ -22,26 +22,26 @@ from services.sidecar.schemas.schema import RegistryUnavailableError
 
 
 class Delivers(Protocol):
-    """Has a batch processed, whatever that takes."""
+    """Has the backend process a batch, with all attempts that this takes."""
 
     async def deliver(self, batch: Batch) -> Settlement: ...
 
 
 class ShownDelivery:
-    """Delivers records as they are in Kafka; see `destinations.Deliver`."""
+    """Decodes records from Kafka and delivers them; see `destinations.Deliver`."""
 
     def __init__(
         self, shower: RecordShower, deliverer: Delivers, paths: Callable[[Deliverable], str | None] = lambda _: ""
     ) -> None:
-        """`paths`: where a record goes, if nobody says it; empty for the usual path."""
+        """`paths`: the path of a record, if the job names none; empty for the usual path."""
         self._shower = shower
         self._deliverer = deliverer
         self._paths = paths
 
     async def __call__(self, records: Sequence[RawRecord], path: str, occasion: str = "") -> Settlement:
-        """One verdict for each; one that does not fit its format never reaches the backend.
+        """One verdict for each record. A record that does not fit its format never reaches the backend.
 
-        Fault while the schema registry cannot be asked.
+        Fault if the schema registry cannot be asked.
         """
         partition = Partition(records[0].topic, records[0].partition)
         whole = [one for one in records if not has_lost_its_value(one)]

@@ -1,4 +1,4 @@
-"""Who gets the records of a job, and what has to be written before they count as done."""
+"""The destinations of a job's records, and the writes that each of them needs before its records count as done."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ Deliver = Callable[[Sequence[RawRecord], str, str], Awaitable[Settlement]]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Records were given to their destination. They are done once these are written."""
+    """The result for records that were given to their destination. The records are done once `writes` are written."""
 
     writes: Sequence[ReplyRecord] = ()
     failed: int = 0
     verdicts: Sequence[Verdict] = ()
-    """What is to be audited of them."""
+    """The verdicts on the records, for the audit trail."""
 
 
 class Destination(Protocol):
-    """Takes records of one partition, in their order. Returns when nothing but the writes is left to do."""
+    """Takes records of one partition, in their order. `take` returns when only the writes are left to do."""
 
     async def take(self, records: Sequence[RawRecord]) -> Taken: ...
 
 
 class Backend:
-    """The backend of this sidecar; what fails again becomes a dead letter, if that is wanted."""
+    """The backend of this sidecar. A record that fails again becomes a dead letter, if the job wants dead letters."""
 
     def __init__(
         self, deliver: Deliver, path: str, occasion: str, group: str, extension: str, *, keeps_failures: bool
@@ -47,7 +47,7 @@ class Backend:
 
 
 class Topic:
-    """A topic; or, of dead letters, the one that each of them came from."""
+    """A topic; for dead letters without a named topic, the topic that each dead letter came from."""
 
     def __init__(self, topic: str, extension: str) -> None:
         self._topic = topic

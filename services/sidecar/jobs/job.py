@@ -1,4 +1,4 @@
-"""The words of jobs: what shall be consumed again, by whom, and how far that is. No I/O."""
+"""The terms of jobs: the records to consume again, their destination, and the progress. No I/O."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from services.sidecar.delivering.records import RawRecord
 
 
 class RefusedError(Exception):
-    """What was asked for cannot be a job; says why, in a sentence."""
+    """The request cannot become a job; the text is a sentence with the reason."""
 
 
 class JobState(Enum):
-    """Where a job stands."""
+    """The state of a job."""
 
     PENDING = "pending"
-    """Others have to end first, or it is held."""
+    """Other jobs have to end first, or the job is held."""
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
@@ -36,15 +36,15 @@ class Range:
     partition: int | None = None
     start: AtOffset | AtTime | Edge = Edge.FIRST
     end: AtOffset | AtTime | Edge = Edge.LAST
-    """Exclusive; the last edge is the end as it is when the job is planned."""
+    """Exclusive; the last edge is the log's end at the time of planning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which records; what is empty says nothing."""
+    """The conditions that a record must fit; an empty condition fits every record."""
 
     reasons: frozenset[str] = frozenset()
-    """dlq.reason is one of these."""
+    """The allowed values of the header dlq.reason."""
     keys: frozenset[bytes] = frozenset()
     offsets: frozenset[int] = frozenset()
 
@@ -64,59 +64,59 @@ EVERYTHING = Filter()
 
 @dataclass(frozen=True, slots=True)
 class ToBackend:
-    """The backend gets them, in batches as its reactive consumer has them."""
+    """The backend gets the records, in batches like those of its reactive consumer."""
 
     path: str = ""
-    """Of the backend; empty for its usual one."""
+    """The path of the backend; empty for its usual path."""
     last_retry: bool = False
-    """What fails again is left, and not put among the dead letters."""
+    """A record that fails again does not become a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToTopic:
-    """They are written to a topic."""
+    """The records are written to a topic."""
 
     topic: str = ""
-    """Empty, of dead letters: to the one that each came from."""
+    """The name of the topic. If it is empty, each dead letter goes to the topic that it came from."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What was asked for."""
+    """The request that a job carries out."""
 
     ranges: tuple[Range, ...]
     destination: ToBackend | ToTopic
     group: str = ""
-    """Keeps how far it is; empty for one of the job's own."""
+    """The group that keeps the job's offsets; empty for a group of the job's own."""
     rate: float = 0.0
     """Records a second, at most; 0 for as fast as the destination takes them."""
     dry_run: bool = False
-    """Only counts."""
+    """The job only counts records."""
     dead_letters: bool = False
     """The ranges are of the topics' dead letters."""
     filter: Filter = EVERYTHING
 
     def topic_of(self, range_: Range, extension: str) -> str:
-        """Where a range's records are."""
+        """The topic that has the records of a range."""
         return dead_letter_topic(range_.topic, extension) if self.dead_letters else range_.topic
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """One partition of a job."""
+    """The progress of a job in one partition."""
 
     partition: Partition
     start: int
     end: int
     """Exclusive."""
     position: int
-    """Next offset: all before it was acknowledged, or does not count."""
+    """The next offset: each record before it was acknowledged, or does not count."""
     records: int = 0
-    """Those that were acknowledged."""
+    """The number of acknowledged records."""
     failed: int = 0
-    """Of these, those that failed: dead letters now, or left."""
+    """The number of acknowledged records that failed: each became a dead letter, or was skipped."""
     planned: int | None = None
-    """Records that are to come, where they were counted."""
+    """The number of records to come, if the job has counted them."""
 
     @property
     def is_done(self) -> bool:
@@ -125,19 +125,19 @@ class PartitionProgress:
 
 @dataclass(slots=True)
 class Job:
-    """A job, and where it stands."""
+    """A job and its state."""
 
     id: str
     spec: JobSpec
     created: int
     """Milliseconds since the epoch."""
     by_control: bool = False
-    """Control knows of it, and keeps what it is."""
+    """Whether control owns the job and keeps its state."""
     state: JobState = JobState.PENDING
     partitions: dict[Partition, PartitionProgress] = field(default_factory=dict)
-    """The plan, and how far it is; empty until it is planned."""
+    """The plan with its progress; empty until the job is planned."""
     description: str = ""
-    """What was done, or why not; while it is open, what it waits for, if it does."""
+    """The result of an ended job, or the reason for its failure. For an open job, the reason for a wait, if any."""
     ended: int | None = None
 
     @property
@@ -154,7 +154,7 @@ class Job:
 
 
 def check(spec: JobSpec, *, serves: Callable[[str], bool]) -> None:
-    """RefusedError when it makes no sense. `serves`: whether the backend gets records of a topic anyway."""
+    """Checks a request. RefusedError if the request makes no sense. `serves`: whether the backend gets a topic."""
     if not spec.ranges:
         raise RefusedError("name at least one topic")
     for one in spec.ranges:

@@ -1,4 +1,4 @@
-"""Jobs as they stand in the state file: JSON that people can read, in the words of the contract."""
+"""Jobs in the state file: JSON that people can read, with the names of the contract."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -22,8 +22,8 @@ def encoded(jobs: Iterable[Job]) -> bytes:
 
 
 def decoded(content: bytes) -> list[Job]:
-    """The inverse. ValueError if it is another thing altogether; one job that this release does not understand is named
-    in the log, and the others come back."""
+    """The jobs in the state file. ValueError if the content is no list of jobs. A job that this release does not
+    understand is named in the log, and is left out."""
     try:
         state: Any = orjson.loads(content)
         version, given = state["version"], list(state["jobs"])

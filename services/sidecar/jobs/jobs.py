@@ -1,9 +1,9 @@
-"""All jobs of this sidecar: some run, others wait for their turn, the last ones that ended are remembered.
+"""All jobs of this sidecar: some run, others wait for their turn, and the last jobs that ended are remembered.
 
-1. A job that control knows is control's, which gives it to whoever shall carry it out, again to each process that
-   begins. Any other stands in the state file, and goes on with the next process.
-2. A job runs alone in its group: two that kept their place in one group would take it from each other.
-3. The end of the process is no end of a job. What is held (`hold`) goes on when it is given again.
+1. If control knows a job, control owns it. Control gives the job to the sidecar that shall carry it out, and gives it
+   again to each new process. Any other job is in the state file, and the next process continues it.
+2. A job runs alone in its group: two jobs in one group would overwrite each other's offsets.
+3. The end of the process is no end of a job. A held job (`hold`) goes on when control gives the job again.
 """
 
 import asyncio
@@ -21,18 +21,18 @@ from services.sidecar.jobs.run import JobRun, JobTools
 from services.sidecar.state_file import StateFile, StateWriter
 
 MAX_OPEN = 100
-"""Jobs that run or wait; one more is refused."""
+"""The number of jobs that run or wait, at most; a further job is refused."""
 KEPT_ENDS = 100
-"""Jobs that ended are remembered up to so many."""
+"""The number of ended jobs that are remembered, at most."""
 STOP_SECONDS = 10.0
 SAVE_SECONDS = 1.0
-"""How often progress is written to the state file, at most. Kafka has it in any case."""
+"""The shortest time between two writes of progress to the state file. Kafka has the progress in any case."""
 
 log = structlog.get_logger(__name__)
 
 
 class TooManyJobsError(Exception):
-    """No more jobs are taken in now; says how many there are."""
+    """The sidecar accepts no more jobs now; the text has the number of open jobs."""
 
 
 @dataclass(slots=True)
@@ -44,12 +44,13 @@ class _Entry:
 
 
 class Jobs:
-    """One for a sidecar, within a running loop. `on_change` is called with each job that is not as it was."""
+    """The jobs of one sidecar, made within a running event loop. `on_change` is called with each changed job."""
 
     def __init__(
         self, tools: JobTools, serves: Callable[[str], bool], *, max_running: int, file: StateFile | None = None
     ) -> None:
-        """`serves`: whether the backend gets records of a topic anyway. `file`: where jobs outlive the process."""
+        """`serves`: whether the backend gets a topic's records or dead letters anyway. `file`: the state file, in which
+        jobs outlive the process."""
         self._tools = tools
         self._serves = serves
         self._turns = asyncio.Semaphore(max_running)
@@ -68,11 +69,11 @@ class Jobs:
         return None if entry is None else entry.job
 
     def check(self, spec: JobSpec) -> None:
-        """RefusedError when it cannot be a job here."""
+        """Checks a request. RefusedError when the request cannot become a job of this sidecar."""
         check(spec, serves=self._serves)
 
     async def start(self, spec: JobSpec, id_: str = "") -> Job:
-        """A job of this sidecar's own; it is on disk when this returns. RefusedError, TooManyJobsError.
+        """Starts a job that this sidecar owns. The job is on disk when this returns. RefusedError, TooManyJobsError.
 
         `id_` makes the call idempotent, as long as the job is remembered.
         """
@@ -85,7 +86,7 @@ class Jobs:
         return job
 
     def take(self, job: Job) -> Job:
-        """One that control has given, with how far it is. If it is here already, it goes on, or stays as it ended."""
+        """Takes a job from control, with its progress. If the sidecar has the job, it goes on, or stays ended."""
         entry = self._entries.get(job.id)
         if entry is None:
             try:
@@ -101,7 +102,7 @@ class Jobs:
         return entry.job
 
     async def cancel(self, id_: str) -> Job | None:
-        """Ends it where it is: what was acknowledged stays so. None when there is no such job."""
+        """Ends the job at its present offsets; acknowledged records stay acknowledged. None if the job is unknown."""
         entry = self._entries.get(id_)
         if entry is None:
             return None
@@ -114,7 +115,7 @@ class Jobs:
         return entry.job
 
     async def hold(self) -> None:
-        """Control is not heard, and may give its jobs to others: they stop until they are given again."""
+        """Stops control's jobs until control gives them again: silent control may give them to other sidecars."""
         held = [one for one in self._entries.values() if one.job.by_control and one.running is not None]
         await asyncio.gather(*(self._stopped(one) for one in held))
         for one in held:
@@ -122,14 +123,14 @@ class Jobs:
                 self._stands(one.job, JobState.PENDING, "waits for control")
 
     def drop(self, id_: str) -> None:
-        """It is another's by now: nothing is to be told of it any more."""
+        """Forgets a job that another sidecar has now; this sidecar reports nothing more of it."""
         entry = self._entries.pop(id_, None)
         if entry is not None and entry.running is not None:
             entry.running.cancel()
         self._count()
 
     async def restore(self) -> None:
-        """Jobs that the process before this one did not end go on. OSError from the disk."""
+        """Continues the jobs that the process before this one did not end. OSError from the disk."""
         content = None if self._file is None else await asyncio.to_thread(self._file.load)
         if content is None:
             return
@@ -147,7 +148,7 @@ class Jobs:
         self._count()
 
     async def close(self) -> None:
-        """Jobs stop for this process; none of them ends by it."""
+        """Stops the jobs in this process; no job ends thereby."""
         entries = list(self._entries.values())
         await asyncio.gather(*(self._stopped(one) for one in entries))
         await self._saved()

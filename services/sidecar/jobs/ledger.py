@@ -1,11 +1,11 @@
-"""How far a job is, kept by Kafka: offsets of the job's group, committed with the records that the job writes.
+"""The progress of a job, kept by Kafka: offsets of the job's group, committed with the records that the job writes.
 
-1. Each commit carries a note: whose it is, and what was counted. So a job goes on only where itself has been, though
-   its group was used before, and its counts outlive whoever carried it out.
-2. Records and offsets are one transaction: a process that dies between two of them leaves both or none. Whoever goes
-   on with the job fences the one before.
-3. Where one cluster does not have the group and all topics (as in a mesh), there is no such transaction. Then records
-   are acknowledged before offsets are committed, and what was being written when a process died is written again.
+1. Each commit carries metadata: the job's id and its counts. So a job resumes only from its own commits, though its
+   group was used before. The counts outlive the process that carried out the job.
+2. Records and offsets are one transaction: a process that dies leaves both or none. A process that continues the job
+   fences the process before it.
+3. In a mesh, the group and the topics may be on different clusters. Then there is no such transaction: offsets are
+   committed after the records are acknowledged. If the process dies in between, the records are written again.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 class Ledger:
-    """Of one job. What blocks is done by `on_thread`, the thread that the reader belongs to."""
+    """The ledger of one job. Blocking calls go through `on_thread`, to the thread that owns the reader."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Ledger:
         *,
         seconds: float,
     ) -> None:
-        """`transactional`: properties of a producer of transactions. `seconds`: bound of one of them."""
+        """`transactional`: properties of a transactional producer. `seconds`: the bound of one transaction."""
         self._job = job
         self._reader = reader
         self._properties = transactional
@@ -64,9 +64,9 @@ class Ledger:
         self._client: TransactionalClient | None = None
 
     async def open(self, plan: Iterable[PartitionProgress]) -> list[PartitionProgress]:
-        """Where the job goes on. Whoever carried it out before cannot go on from now on.
+        """The plan with the positions at which the job resumes. A process that carried out the job before is fenced.
 
-        Fault when the group has members, who would be in its way.
+        Fault when the group has members: their commits would conflict with the job's.
         """
         await self._take_over()
         plan = list(plan)
@@ -76,7 +76,7 @@ class Ledger:
         return places
 
     async def settle(self, writes: Collection[ReplyRecord], places: Sequence[PartitionProgress]) -> None:
-        """Writes these, and commits that these places are reached. RefusedError when that can never be."""
+        """Writes the records, and commits the places. RefusedError when the records can never be written."""
         commits = [self._commit(one) for one in places]
         if self._client is None or not await self._in_transaction(writes, commits):
             await self._one_after_the_other(writes, commits)
@@ -98,7 +98,7 @@ class Ledger:
             await self._without_transactions(str(lost))
 
     async def _in_transaction(self, writes: Collection[ReplyRecord], commits: list[Commit]) -> bool:
-        """False when there can be no such transaction."""
+        """Writes records and offsets in one transaction; False when the cluster cannot have such a transaction."""
         together = Writes(writes)
         failures = 0
         while (client := self._client) is not None:
@@ -114,7 +114,7 @@ class Ledger:
             except NotWritten as refused:
                 if (smaller := together.smaller(refused.outcomes)) is not None:
                     together = smaller
-                    await self._take_over()  # librdkafka's next transaction would fail: a gap of numbers is left
+                    await self._take_over()  # librdkafka's next transaction would fail: the sequence numbers have a gap
                     continue
                 refuse_if_final(", ".join(entry.topic for entry in entries), [refused.cause])
                 log.info("a job's transaction is tried again", job=self._job, reason=str(refused))
@@ -143,7 +143,7 @@ class Ledger:
         await self.close()
 
     async def _are_committed(self, commits: list[Commit]) -> bool:
-        """Whether a commit about which nobody could tell has happened."""
+        """Whether a commit with an unknown outcome has happened."""
         found = await self._on_thread(lambda: self._reader.committed(one.partition for one in commits))
         return all(found.get(one.partition) == one for one in commits)
 
@@ -158,7 +158,7 @@ class Ledger:
 
 
 def refuse_if_final(topics: str, why: Sequence[Failed]) -> None:
-    """RefusedError when records can never be written."""
+    """Raises RefusedError when the records can never be written."""
     for one in why:
         if one.error not in (DeliveryError.RETRIABLE, DeliveryError.AUTHENTICATION):
             raise RefusedError(f"its records cannot be written to {topics or 'Kafka'}: {one.text}")

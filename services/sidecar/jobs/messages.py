@@ -1,4 +1,4 @@
-"""Jobs in the words of the contract between services: as control gives them, and as the state file has them."""
+"""Jobs as messages of the contract between services: control sends these, and the state file has them."""
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -28,7 +28,7 @@ _OF_STATE = {message: state for state, message in _STATES.items()}
 
 
 def spec_message(spec: JobSpec, sidecar: str) -> replays.ReplaySpec:
-    """For this sidecar, and no other."""
+    """The message of a request that only this sidecar may carry out."""
     message = replays.ReplaySpec(
         ranges=map(_range_message, spec.ranges),
         rate=spec.rate,
@@ -51,7 +51,7 @@ def spec_message(spec: JobSpec, sidecar: str) -> replays.ReplaySpec:
 
 
 def spec_of(message: replays.ReplaySpec) -> JobSpec:
-    """The inverse. RefusedError when it is nothing that a sidecar carries out."""
+    """The request in a message. RefusedError when a sidecar cannot carry out the request."""
     destination: ToBackend | ToTopic
     match message.WhichOneof("destination"):
         case "backend":
@@ -92,7 +92,7 @@ def replay_message(job: Job, sidecar: str) -> replays.Replay:
 
 
 def job_of(message: replays.Replay, *, by_control: bool) -> Job:
-    """The inverse. RefusedError when it is nothing that a sidecar carries out."""
+    """The job in a message. RefusedError when a sidecar cannot carry out the job."""
     progress = map(_progress_of, message.partitions)
     return Job(
         message.name.removeprefix(NAME_PREFIX),
@@ -107,7 +107,7 @@ def job_of(message: replays.Replay, *, by_control: bool) -> Job:
 
 
 def report(job: Job, member: str, changed: list[PartitionProgress]) -> replays.ReportReplayRequest:
-    """What control hears of a job: where it stands, and partitions that are further than it knows."""
+    """The report of a job to control: its state, and the partitions whose progress control does not know yet."""
     return replays.ReportReplayRequest(
         name=NAME_PREFIX + job.id,
         member=member,

@@ -1,4 +1,4 @@
-"""The original's command to replay, `TopicReplayMetadata`: as a job, and as its topic of commands has it."""
+"""The original's command to replay, `TopicReplayMetadata`: as a job, and as a record of the topic of commands."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,11 +32,11 @@ SCHEMA = json_text.dumps(
         },
     }
 ).decode()
-"""Of commands in the topic, where there is a schema registry."""
+"""The JSON schema of commands in the topic, used if there is a schema registry."""
 
 
 def job_spec(command: Mapping[str, Any], extension: str) -> JobSpec:
-    """What a command asks for. RefusedError, in the original's words, when it makes no sense."""
+    """The job that a command asks for. RefusedError, with the original's text, when the command makes no sense."""
     topic, group = command.get("topicName"), command.get("consumerGroup")
     destination = command.get("destinationTopic")
     if not topic or not isinstance(topic, str):
@@ -69,7 +69,7 @@ def job_spec(command: Mapping[str, Any], extension: str) -> JobSpec:
 
 
 def command_record(command: Mapping[str, Any], extension: str) -> tuple[str, dict[str, Any]]:
-    """Key and value as the original writes them: the topic is that of the dead letters, if these are meant."""
+    """Key and value in the original's form. A command for dead letters names the topic of the dead letters."""
     topic = str(command["topicName"])
     if command.get("dlqIndicator"):
         topic = dead_letter_topic(topic, extension)
@@ -78,7 +78,7 @@ def command_record(command: Mapping[str, Any], extension: str) -> tuple[str, dic
 
 
 def _number(command: Mapping[str, Any], name: str) -> int:
-    value = command.get(name) or 0  # Java's
+    value = command.get(name) or 0  # the default of Java's numbers
     if isinstance(value, bool) or not isinstance(value, int):
         raise RefusedError(f"{name} is no whole number")
     if abs(value) > (_LARGEST_PARTITION if name == "partition" else _LARGEST_OFFSET):

@@ -1,8 +1,8 @@
-"""How fast a job may go: a token bucket. Tells how many records may go now, and when the next one may. No clock."""
+"""The rate limit of a job: a token bucket gives the number of records that may go now, or the wait. No clock."""
 
 
 class Pace:
-    """At most `rate` records a second, and a tenth of a second's worth at once; 0 is no bound."""
+    """Allows `rate` records a second, and at most a tenth of a second's worth at once; a rate of 0 is no bound."""
 
     def __init__(self, rate: float, now: float) -> None:
         self._rate = rate
@@ -11,7 +11,7 @@ class Pace:
         self._at = now
 
     def take(self, wanted: int, now: float) -> int:
-        """How many of these may go now; they count as gone."""
+        """The number of the wanted records that may go now; the bucket counts them as gone."""
         if not self._rate:
             return wanted
         self._refill(now)
@@ -20,7 +20,7 @@ class Pace:
         return taken
 
     def pause(self, now: float) -> float:
-        """Seconds until one may go."""
+        """Seconds until one record may go."""
         if not self._rate:
             return 0.0
         self._refill(now)

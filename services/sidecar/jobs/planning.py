@@ -1,4 +1,4 @@
-"""Which offsets a job is about: its ranges as they are now, partition by partition. Blocks: it asks Kafka."""
+"""The offsets of a job: its ranges as they are now, partition by partition. Planning asks Kafka, so it blocks."""
 
 from services.sidecar.consuming.partition_reader import PartitionReader
 from services.sidecar.consuming.records import AtOffset, AtTime, Edge, Partition, Seek
@@ -6,7 +6,8 @@ from services.sidecar.jobs.job import JobSpec, PartitionProgress, Range, Refused
 
 
 def plan(spec: JobSpec, extension: str, reader: PartitionReader) -> list[PartitionProgress]:
-    """Fault when Kafka does not say, or there is no such topic; RefusedError when there is no such partition."""
+    """The job's partitions. Fault when Kafka does not answer, or the topic is missing; RefusedError when a partition is
+    missing."""
     return [
         _planned(partition, range_, spec, reader)
         for range_ in spec.ranges

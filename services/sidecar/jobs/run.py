@@ -1,10 +1,11 @@
-"""Carries out one job: reads its partitions, gives what was asked for to the destination, and keeps how far it is.
+"""Carries out one job: reads its partitions, gives the wanted records to the destination, and commits the progress.
 
-1. A round is what is there of all partitions, within bounds. Its partitions are given side by side, each in its order;
-   what follows from them is written, and their offsets are committed, before the next round.
-2. A partition ends where the plan says, or where it has nothing more: offsets that are missing are passed over.
-3. What Kafka cannot do now is tried again, from what is committed. What can never be done ends the job, and says why.
-4. Whoever is told to stop finishes what is being written, for a moment; the rest stays for whoever goes on.
+1. A round has the records that all partitions have now, within bounds. The partitions of a round are given side by
+   side, each in its order. Their resulting records are written, and their offsets committed, before the next round.
+2. A partition ends at the plan's end offset, or at the end of the log; missing offsets are skipped.
+3. If Kafka cannot do a step now, the job is tried again from the committed offsets. If a step can never succeed, the
+   job ends, and its description has the reason.
+4. A job that shall stop finishes its present writes, for a bounded time. The next process does the rest.
 """
 
 import asyncio
@@ -36,9 +37,9 @@ from services.sidecar.jobs.planning import plan
 from services.sidecar.side_by_side import side_by_side
 
 READ_SECONDS = 0.5
-"""How long one read waits: so late it is seen that a job shall stop."""
+"""The wait of one read, and so the longest time until the run notices that the job shall stop."""
 SETTLE_SECONDS = 5.0
-"""How long a job that shall stop is given for what it is writing."""
+"""The time that a job which shall stop has for its present writes."""
 FIRST_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 30.0
 _FINAL = frozenset({FaultKind.TOPIC_NOT_FOUND, FaultKind.ILLEGAL_CONSUMER_STATE, FaultKind.CONSUMER_CONFIG_EXCEPTION})
@@ -53,17 +54,17 @@ class JobLimits:
 
     max_batch_records: int = 100
     max_batch_bytes: int = 102_400
-    """Of a round for the backend."""
+    """The size of a round for the backend."""
     max_round_records: int = 1_000
     max_round_bytes: int = 1_048_576
-    """Of a round for topics."""
+    """The size of a round for topics."""
     linger_seconds: float = 0.01
     transaction_seconds: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class JobTools:
-    """What jobs are carried out with."""
+    """The clients, functions and bounds that jobs use."""
 
     consumer: dict[str, Any]
     """Properties of consumers."""
@@ -71,16 +72,16 @@ class JobTools:
     """Properties of a producer with a transactional id."""
     send: Send
     deliver: Deliver | None
-    """None where there is no backend."""
+    """None if the sidecar has no backend."""
     extension: str
     dead_letters: bool
-    """Whether what fails becomes a dead letter."""
+    """Whether a record that fails becomes a dead letter."""
     audit: AuditTrail = OFF
     limits: JobLimits = JobLimits()
 
 
 class JobRun:
-    """One job, as long as this process carries it out. `changed` is called when it is further than before."""
+    """One job, as long as this process carries it out. `changed` is called at each progress of the job."""
 
     def __init__(self, job: Job, tools: JobTools, changed: Callable[[], None]) -> None:
         self._job = job
@@ -90,7 +91,7 @@ class JobRun:
         self._pace = Pace(job.spec.rate, time.monotonic())
 
     async def carry_out(self) -> str:
-        """Returns when all is done, with a sentence. RefusedError when that can never be."""
+        """Returns a sentence when the job is done. RefusedError when the job can never be done."""
         failures = 0
         while True:
             try:
@@ -132,7 +133,7 @@ class JobRun:
                 await ledger.close()
 
     async def _count(self, reader: PartitionReader) -> None:
-        """How many records there are. Only a filter needs them to be read."""
+        """Counts the records. Only a job with a filter has to read them for that."""
         if not self._job.spec.filter:
             return
         self._reached([replace(one, position=one.start, planned=0) for one in self._job.partitions.values()])
@@ -150,7 +151,7 @@ class JobRun:
     async def _read(
         self, reader: PartitionReader, use: Callable[[Sequence[RawRecord], Sequence[Partition]], Awaitable[None]]
     ) -> None:
-        """All that is left of all partitions, round by round: records, and partitions that end with them."""
+        """Reads the rest of all partitions, round by round: the records, and the partitions that end with them."""
         limits = self._tools.limits
         left = {one.partition: one for one in self._job.partitions.values() if not one.is_done}
         await self._on_thread(lambda: reader.start(Position(one.partition, one.position) for one in left.values()))
@@ -204,7 +205,7 @@ class JobRun:
         return await destination.take(records) if records else Taken()
 
     async def _allowed(self, records: Sequence[RawRecord]) -> Sequence[RawRecord]:
-        """As many as may go now, with those that the filter leaves out; waits until one may."""
+        """The records that may go now, with those that the filter leaves out; waits until one record may go."""
         wanted = self._matching(records)
         if not wanted:
             return records
@@ -220,7 +221,7 @@ class JobRun:
         return records
 
     async def _settle(self, ledger: Ledger, writes: Sequence[Any], places: Sequence[PartitionProgress]) -> None:
-        """To its end, even if the job shall stop meanwhile: what is counted is what is committed."""
+        """Settles to the end, even if the job shall stop meanwhile: the counts must match the commits."""
         settling = asyncio.create_task(ledger.settle(writes, places), name=f"settle job {self._job.id}")
         try:
             await asyncio.shield(settling)
@@ -289,11 +290,11 @@ class JobRun:
             self._thread.submit(reader.close)
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
-        """The clients block, and each belongs to one thread."""
+        """Runs work on the job's thread: the clients block, and each client belongs to one thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def close(self) -> None:
-        """The thread ends after what it does now."""
+        """The thread ends after its present work."""
         self._thread.shutdown(wait=False)
 
 

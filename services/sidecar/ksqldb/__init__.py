@@ -1,1 +1,1 @@
-"""ksqlDB for the backend: queries that are asked once, and one that is followed for ever."""
+"""ksqlDB for the backend: queries that are asked once, and one query that is followed for ever."""

@@ -16,24 +16,24 @@ class QueryType(Enum):
 
     PULL = "pull"
     PUSH = "push"
-    """It is ended as soon as it has begun; what had come by then is the answer."""
+    """The sidecar ends a push query as soon as the query has begun; the rows that came by then are the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveQuery:
-    """What a backend asks."""
+    """A backend's query."""
 
     sql: str
     type: QueryType = QueryType.PULL
     offset: str | None = None
-    """Where a push query begins: earliest or latest."""
+    """The start of a push query: earliest or latest."""
     scans_tables: bool | None = None
     """Whether a pull query may look through a whole table."""
     fails_on_deserialization: bool | None = None
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     def to_send(self) -> tuple[str, Properties]:
-        """The statement and its properties as the server takes them; quotes may come escaped, as in the original."""
+        """The statement and its properties for the server; quotes may come escaped, as in the original."""
         named = {
             "auto.offset.reset": self.offset,
             "ksql.query.pull.table.scan.enabled": self.scans_tables,

@@ -1,7 +1,7 @@
-"""The client of a ksqlDB server: HTTP/2, as its query streams want it.
+"""The client of a ksqlDB server, over HTTP/2, which ksqlDB's query streams require.
 
-All requests go over one connection, and that one is asked for a sign of life now and then (`ping`): an idle query
-stream and a dead server look alike otherwise. A slow reader is felt by the server through HTTP/2's flow control.
+All requests go over one connection. A `ping` over the same connection tells a dead server from an idle query stream. If
+the reader is slow, HTTP/2's flow control slows the server down.
 """
 
 import asyncio
@@ -27,31 +27,31 @@ from services.sidecar.ksqldb.frames import (
 
 STATEMENT_MEDIA_TYPE = "application/vnd.ksql.v1+json"
 MAX_ANSWER_BYTES = 1024 * 1024
-"""Of answers that are no stream of rows."""
+"""The size of an answer that is no stream of rows, at most."""
 TOKENS_ENABLED = "ksql.query.push.v2.continuation.tokens.enabled"
-"""Property of a query that shall send continuation tokens."""
+"""The property of a query that asks for continuation tokens."""
 TOKEN = "request.ksql.query.push.continuation.token"
-"""Property of a request that goes on where a token says."""
+"""The property of a request that resumes behind a token."""
 
 Properties = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class KsqldbOptions:
-    """Where the server is, who we are, and how long it may take."""
+    """The server's address, the sidecar's identity, and the bounds in time and size."""
 
     url: str
     user: str = ""
     password: str = ""
     tls: ssl.SSLContext | None = None
-    """None for cleartext, or what the system trusts."""
+    """None for cleartext, or for TLS with the authorities that the system trusts."""
     timeout: float = 10.0
     """Seconds: to connect, to write, and until a query begins."""
     max_line_bytes: int = 1024 * 1024
 
 
 class KsqldbUnavailableError(Exception):
-    """The server is not there, does not answer in time, or breaks off."""
+    """The server is unreachable, does not answer in time, or breaks off."""
 
 
 class QueryStream:
@@ -62,7 +62,7 @@ class QueryStream:
         self._arrivals = arrivals
 
     def __aiter__(self) -> AsyncIterator[Sequence[Frame]]:
-        """What comes after the header, as much at a time as there is. Ends with the query.
+        """The frames after the header, as many at a time as have come. The iterator ends with the query.
 
         KsqldbError when the server ends it by an error, KsqldbUnavailableError, BrokenStreamError.
         """
@@ -87,9 +87,10 @@ class KsqldbClient:
 
     @contextlib.asynccontextmanager
     async def query(self, sql: str, properties: Properties, token: str = "") -> AsyncIterator[QueryStream]:
-        """A query that has begun; ends with the context. `token`: where to go on, from an earlier stream.
+        """A query that has begun; the query ends with the context. `token`: resumes behind this token of an earlier
+        stream.
 
-        KsqldbError when it is refused, KsqldbUnavailableError, BrokenStreamError.
+        KsqldbError when the server refuses the query, KsqldbUnavailableError, BrokenStreamError.
         """
         body: dict[str, Any] = {"sql": sql, "properties": dict(properties), "sessionVariables": {}}
         if token:
@@ -99,7 +100,7 @@ class KsqldbClient:
             "/query-stream",
             content=orjson.dumps(body),
             headers={"Accept": MEDIA_TYPE, "Content-Type": "application/json"},
-            timeout=httpx.Timeout(self._options.timeout, read=None),  # rows come when they come
+            timeout=httpx.Timeout(self._options.timeout, read=None),  # a query may have no rows for any time
         )
         async with contextlib.AsyncExitStack() as stack:
             try:
@@ -119,7 +120,7 @@ class KsqldbClient:
             yield QueryStream(header, rows)
 
     async def close_query(self, query_id: str) -> bool:
-        """Has a push query end. False when the server knows it no more."""
+        """Ends a push query. False when the server does not know the query any more."""
         try:
             await self._ask("POST", "/close-query", {"queryId": query_id})
         except KsqldbError as error:
@@ -129,13 +130,13 @@ class KsqldbClient:
         return True
 
     async def execute(self, statement: str, properties: Properties) -> Sequence[Mapping[str, Any]]:
-        """Runs a statement that is no query; what the server says of it. KsqldbError, KsqldbUnavailableError."""
+        """Runs a statement that is no query; returns the server's answer. KsqldbError, KsqldbUnavailableError."""
         said = await self._ask("POST", "/ksql", {"ksql": statement, "streamsProperties": dict(properties)})
         return [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
 
     async def ping(self) -> None:
-        """A sign of life, over the connection that the queries have. KsqldbUnavailableError."""
-        with contextlib.suppress(KsqldbError):  # it refuses us, so it lives
+        """Asks for a sign of life, over the connection of the queries. KsqldbUnavailableError."""
+        with contextlib.suppress(KsqldbError):  # a server that refuses the request is alive
             await self._ask("GET", "/info", None)
 
     async def close(self) -> None:
@@ -187,11 +188,11 @@ async def _arrivals(answer: httpx.Response, max_line_bytes: int) -> AsyncGenerat
 
 
 def _fed(reader: FrameReader, chunk: bytes) -> tuple[list[Frame], Exception | None]:
-    """Rows that came before an error are rows."""
+    """The frames of a chunk, and the error that ended them, if any: rows before an error count."""
     frames: list[Frame] = []
     try:
         for frame in reader.feed(chunk):
-            frames.append(frame)  # noqa: PERF402  # one by one: what came before an error stays
+            frames.append(frame)  # noqa: PERF402  # one by one, so that frames before an error stay
     except (KsqldbError, BrokenStreamError) as error:
         return frames, error
     return frames, None
@@ -200,7 +201,7 @@ def _fed(reader: FrameReader, chunk: bytes) -> tuple[list[Frame], Exception | No
 async def _after(
     rest: Sequence[Frame], arrivals: AsyncIterator[Sequence[Frame]]
 ) -> AsyncGenerator[Sequence[Frame], None]:
-    """What came with the header, and all that comes."""
+    """The frames that came with the header, then all further frames."""
     if rest:
         yield rest
     async for frames in arrivals:
@@ -208,7 +209,7 @@ async def _after(
 
 
 async def _raise_for(answer: httpx.Response) -> None:
-    """KsqldbError, in the server's words where it has some."""
+    """KsqldbError for an error answer, with the server's text if the answer has text."""
     if answer.status_code < httpx.codes.BAD_REQUEST:
         return
     text = await _read(answer)
@@ -222,7 +223,7 @@ async def _raise_for(answer: httpx.Response) -> None:
 
 
 async def _read(answer: httpx.Response) -> bytes:
-    """The whole answer, which is no stream. KsqldbUnavailableError when it is too long."""
+    """The whole of an answer that is no stream. KsqldbUnavailableError when the answer is too long."""
     text = bytearray()
     async for chunk in answer.aiter_bytes():
         text += chunk

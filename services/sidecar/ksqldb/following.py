@@ -1,11 +1,11 @@
 """Follows one push query for ever, and gives its rows to the backend, one after the other.
 
-1. The next row is asked for only when the backend has taken the one before: HTTP/2's flow control tells the server.
-2. What the backend does not take is given again, later and later; nothing is skipped but what it refuses for good, as
-   often as it may be asked.
-3. A stream that ends, breaks off, or whose server gives no sign of life is begun again. Where the server sends
-   continuation tokens, it goes on behind the last row that the backend took (what came after that token comes again);
-   otherwise it begins where `auto.offset.reset` says: `earliest` gives every row again, `latest` loses those between.
+1. The next row is read only when the backend has taken the row before: HTTP/2's flow control slows the server down.
+2. If the backend does not take a row, the row is given again, after longer and longer pauses. A row is skipped only if
+   the backend refuses it in every attempt that `max_retries` allows.
+3. A stream that ends, breaks off, or whose server gives no sign of life is restarted. If the server sends continuation
+   tokens, the query resumes behind the last token whose rows the backend took, so rows after that token come again.
+   Otherwise `auto.offset.reset` decides: `earliest` gives every row again, `latest` loses the rows in between.
 """
 
 import asyncio
@@ -29,29 +29,29 @@ from services.sidecar.ksqldb.frames import BrokenStreamError, ContinuationToken,
 from services.sidecar.ksqldb.rows import RowFormat, body_of
 
 LONGEST_ASKED_PAUSE = 300.0
-"""Seconds that a backend may ask to be left in peace."""
+"""The longest pause, in seconds, that a backend may ask for."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedQuery:
-    """What is followed, and how rows are given."""
+    """The query to follow, and the form in which the backend gets its rows."""
 
     sql: str
     properties: Mapping[str, Any] = field(default_factory=dict)
     initial_statements: Sequence[str] = ()
-    """Run before the query: the streams and tables that it rests on."""
+    """Statements to run before the query: they make the streams and tables that the query needs."""
     row_format: RowFormat = RowFormat.ARRAY
     batch_rows: int = 1
-    """Rows that are given together, at most; 1: each by itself, and not within an array."""
+    """Rows of one post, at most. With 1, each row is posted by itself, not within an array."""
     continuation: bool = True
     """Whether the server is asked for continuation tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowLimits:
-    """Waits in seconds, and how often the backend is asked about a row that it refuses."""
+    """Waits in seconds, and the number of retries for a row that the backend refuses."""
 
     first_pause: float = 1.0
     longest_pause: float = 30.0
@@ -59,27 +59,27 @@ class FollowLimits:
     max_retries: int = 3
 
     def pause(self, failures: int) -> float:
-        """Before the next attempt, after so many that failed in a row."""
+        """Seconds before the next attempt, after this many failures in a row."""
         return pause(failures, self.first_pause, self.longest_pause)
 
 
-class NotTaken(Exception):  # noqa: N818  # what the backend says, not an error of ours
+class NotTaken(Exception):  # noqa: N818  # the backend's answer, not an error of ours
     """The backend did not take rows."""
 
     def __init__(self, why: str, *, refused: bool, pause: float | None = None) -> None:
         super().__init__(why)
         self.refused = refused
-        """Because of the rows: they may be given up at last."""
+        """Whether the backend refused the rows themselves: such rows may be skipped in the end."""
         self.pause = pause
-        """Seconds that the backend wants to be left in peace."""
+        """The pause, in seconds, that the backend asked for."""
 
 
 Give = Callable[[bytes], Awaitable[None]]
-"""Posts a body to the backend; NotTaken."""
+"""Posts a body to the backend. NotTaken when the backend does not take the body."""
 
 
 class FollowState(Enum):
-    """Where following stands."""
+    """The state of a followed query."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -88,18 +88,18 @@ class FollowState(Enum):
 
 @dataclass(slots=True)
 class Following:
-    """How it goes, for health."""
+    """The progress of a followed query, for health."""
 
     state: FollowState = FollowState.STARTING
     query_id: str = ""
     rows: int = 0
-    """That the backend took."""
+    """The number of rows that the backend took."""
     skipped: int = 0
     problem: str = ""
 
 
 class RowFollower:
-    """The background task."""
+    """The background task that follows the query."""
 
     def __init__(self, client: KsqldbClient, query: FollowedQuery, limits: FollowLimits, give: Give) -> None:
         self._client = client
@@ -111,7 +111,7 @@ class RowFollower:
         self.following = Following()
 
     async def run(self) -> None:
-        """For ever."""
+        """Follows the query for ever."""
         failures = 0
         while True:
             rows_before = self.following.rows
@@ -126,14 +126,14 @@ class RowFollower:
             await asyncio.sleep(self._limits.pause(failures))
 
     async def fault(self) -> str | None:
-        """Why rows do not come, for readiness; None while they do."""
+        """The reason why rows do not come, for readiness; None while rows come."""
         one = self.following
         if one.state is FollowState.RUNNING:
             return one.problem or None
         return f"the ksqlDB query is not followed: {one.problem or 'it has not begun yet'}"
 
     def details(self) -> dict[str, object]:
-        """For health, in words."""
+        """The details for health."""
         one = self.following
         return {
             "queryId": one.query_id,
@@ -144,7 +144,7 @@ class RowFollower:
         }
 
     async def _prepare(self) -> None:
-        """Streams and tables are there. What exists already is no error."""
+        """Makes the streams and tables. A stream or table that exists already is no error."""
         if self._are_statements_run:
             return
         for statement in self._query.initial_statements:
@@ -167,7 +167,7 @@ class RowFollower:
                     await self._take_all(stream)
         except KsqldbError as error:
             if not error.may_pass:
-                self._token = ""  # it may be the token that the server does not know any more
+                self._token = ""  # the server may have refused the query because it forgot the token
             raise
 
     async def _take_all(self, stream: QueryStream) -> None:
@@ -215,7 +215,7 @@ class RowFollower:
                 return
 
     def _skip(self, rows: Sequence[Row], reason: str) -> None:
-        """There is no topic of dead letters for rows: their query can be asked again."""
+        """Skips rows. Rows have no topic of dead letters, because their query can be asked again."""
         self.following.skipped += len(rows)
         self.following.problem = ""
         metrics.ksqldb_rows.labels("skipped").inc(len(rows))

@@ -1,7 +1,7 @@
-"""What a ksqlDB server says on a query stream, in its delimited form: JSON values on lines of their own. No I/O.
+"""The frames of a ksqlDB query stream in its delimited form: JSON values on lines of their own. No I/O.
 
-The first line tells the query and its columns, each array is a row. Between them come blank lines (a server that keeps
-an idle connection alive), continuation tokens, and at last, when something went wrong, an error. There is no end mark:
+The first line names the query and its columns; each array is a row. Between rows come blank lines (the server keeps an
+idle connection alive) and continuation tokens. If the query failed, the last line is an error. There is no end mark:
 the stream ends. Source: ksqlDB reference, "Run push and pull queries", `application/vnd.ksqlapi.delimited.v1`.
 """
 
@@ -22,7 +22,7 @@ class Header:
     """The query has begun."""
 
     query_id: str
-    """Empty where the server gives none: pull queries of old ones."""
+    """Empty if the server gives no id, as old servers do for pull queries."""
     columns: tuple[str, ...]
     types: tuple[str, ...]
 
@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class ContinuationToken:
-    """From here a later query can go on; all rows before it came."""
+    """A later query can resume behind this token; all rows before the token have come."""
 
     token: str
 
@@ -49,26 +49,26 @@ Frame = Header | Row | ContinuationToken
 
 
 class KsqldbError(Exception):
-    """The server refuses a statement, or ends a query: `code` is its own number, 0 if it gave none."""
+    """The server refuses a statement, or ends a query. `code` is the server's error code, or 0."""
 
     def __init__(self, text: str, code: int = 0, status: int = 0) -> None:
         super().__init__(text)
         self.code = code
         self.status = status
-        """HTTP's; 0 for an error within a stream."""
+        """The HTTP status; 0 for an error within a stream."""
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same statement may be taken later: the server is busy, not ready, or has failed by itself."""
+        """Whether the server may accept the same statement later: it is busy, not ready, or has failed."""
         return self.status in (0, 408, 429) or self.status >= 500
 
 
 class BrokenStreamError(Exception):
-    """What came is not the protocol: half a line, a line that is too long, no JSON."""
+    """The stream breaks the protocol: half a line, a line that is too long, or no JSON."""
 
 
 class FrameReader:
-    """Takes bytes as they come, gives frames."""
+    """Makes frames of the bytes of a stream."""
 
     def __init__(self, max_line_bytes: int) -> None:
         self._max_line_bytes = max_line_bytes
@@ -76,7 +76,7 @@ class FrameReader:
         self._has_header = False
 
     def feed(self, chunk: bytes) -> Iterator[Frame]:
-        """What is whole by now. KsqldbError when the server ends the query by one; BrokenStreamError."""
+        """The frames that are complete. KsqldbError when the server ends the query by an error; BrokenStreamError."""
         self._rest += chunk
         *lines, rest = self._rest.split(b"\n")
         self._rest = rest
@@ -88,7 +88,7 @@ class FrameReader:
                 yield self._frame(text)
 
     def end(self) -> Iterator[Frame]:
-        """The stream has ended: the last line needs no line break. BrokenStreamError when only half of it is there."""
+        """The last frame of an ended stream; its line needs no line break. BrokenStreamError for half a line."""
         text = bytes(self._rest.strip())
         self._rest.clear()
         if text:
@@ -117,7 +117,7 @@ class FrameReader:
 
 
 def error_of(value: Mapping[str, Any], status: int = 0) -> KsqldbError:
-    """From the server's own words; a statement is not repeated, it may hold what must not be written down."""
+    """An error with the server's message. The message must not quote the statement, which may hold secrets."""
     code = value.get("error_code")
     return KsqldbError(str(value.get("message", "no reason given")), code if isinstance(code, int) else 0, status)
 

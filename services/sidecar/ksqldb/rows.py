@@ -1,4 +1,4 @@
-"""Rows as the backend gets them: one, or a batch, as arrays or as objects. No I/O."""
+"""Rows in the backend's form: one row or a batch, as arrays or as objects. No I/O."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -10,7 +10,7 @@ from services.sidecar.ksqldb.frames import Header, Row
 
 
 class RowFormat(Enum):
-    """What a row looks like."""
+    """The form of a row."""
 
     ARRAY = "array"
     """The original's: the values of the columns, without their names."""
@@ -19,7 +19,7 @@ class RowFormat(Enum):
 
 
 def body_of(header: Header, rows: Sequence[Row], format_: RowFormat, *, batched: bool) -> bytes:
-    """What is posted: the row itself, or where `batched`, an array of rows."""
+    """The body of a post: the row itself, or if `batched`, an array of rows."""
     shown = [_shown(header, row, format_) for row in rows]
     if batched:
         return b"[" + b",".join(shown) + b"]"
@@ -28,7 +28,7 @@ def body_of(header: Header, rows: Sequence[Row], format_: RowFormat, *, batched:
 
 
 def _shown(header: Header, row: Row, format_: RowFormat) -> bytes:
-    """Numbers are passed on as the server wrote them, as far as they stand in an array."""
+    """A row as JSON. In an array, numbers stay as the server wrote them."""
     if format_ is RowFormat.ARRAY:
         return orjson.dumps(orjson.Fragment(row.text))
     return json_text.dumps(dict(zip(header.columns, row.values(), strict=False)))

@@ -1,4 +1,4 @@
-"""What a sidecar's settings say about ksqlDB."""
+"""The settings of a sidecar about ksqlDB."""
 
 import ssl
 from pathlib import Path
@@ -17,45 +17,45 @@ class KsqldbSettings(BaseModel):
     """A part of SidecarSettings."""
 
     ksqldb_url: str = Field(default="", pattern=r"^(https?://(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:\d{1,5})?/?)?$")
-    """The ksqlDB server, which is spoken to over HTTP/2; empty for none."""
+    """The address of the ksqlDB server, which must speak HTTP/2; empty for no server."""
     ksqldb_user_info: SecretStr = SecretStr("")
-    """Who the sidecar is for the server: `user:password`; may be ${env:NAME} or ${file:/path}."""
+    """The sidecar's login at the server: `user:password`; may be ${env:NAME} or ${file:/path}."""
     ksqldb_ca_location: Path | None = None
     ksqldb_certificate_location: Path | None = None
     ksqldb_key_location: Path | None = None
     ksqldb_key_password: SecretStr = SecretStr("")
-    """Of TLS to the server, in PEM: who signs its certificate, and what the sidecar shows for itself."""
+    """The TLS files, in PEM: the authorities that sign the server's certificate, and the sidecar's own certificate."""
     ksqldb_timeout_ms: PositiveInt = 10_000
-    """How long it takes at most to connect, and until a query begins."""
+    """The longest time to connect, and the longest time until a query begins."""
     ksqldb_active_enabled: bool = True
-    """Whether the backend may ask (`POST /ksqldb/active`), where there is a server."""
+    """Whether the backend may ask queries (`POST /ksqldb/active`), if there is a server."""
     ksqldb_answer_timeout_ms: PositiveInt = 30_000
     ksqldb_answer_max_rows: PositiveInt = 10_000
     ksqldb_answer_max_bytes: PositiveInt = 8 * 1024 * 1024
     """Bounds of the answer to a query that is asked once."""
     ksqldb_query: str = ""
-    """A push query, whose rows are posted to the backend as they come; empty for none."""
+    """A push query; the sidecar posts each of its rows to the backend. Empty for no query."""
     ksqldb_query_properties: dict[str, Any] = Field(default_factory=lambda: {"auto.offset.reset": "earliest"})
     ksqldb_initial_streams: tuple[str, ...] = ()
     ksqldb_initial_tables: tuple[str, ...] = ()
-    """Statements that are run before the query; what exists already is no error."""
+    """Statements that are run before the query. A stream or table that exists already is no error."""
     ksqldb_backend_url: str = ""
-    """Whom rows are posted to; empty for the backend of all else."""
+    """The address that rows are posted to; empty for the sidecar's usual backend."""
     ksqldb_backend_path: str = Field(default="/kafka/ksqldb", pattern=r"^/[!-~]*$")
     ksqldb_row_format: RowFormat = RowFormat.ARRAY
     """`array`: the values; `object`: values by their columns' names."""
     ksqldb_batch_rows: int = Field(default=1, ge=1, le=10_000)
-    """Rows of one post, at most, as an array of rows; 1: each row by itself."""
+    """Rows of one post, at most, as an array of rows. With 1, each row is posted by itself."""
     ksqldb_continuation: bool = True
-    """Whether the server is asked for continuation tokens, to go on behind the last row after a break."""
+    """Whether the server is asked for continuation tokens, to resume behind the last row after a break."""
     ksqldb_retry_ms: PositiveInt = 1_000
     ksqldb_max_retry_ms: PositiveInt = 30_000
-    """How long the first, and the longest pause is before a broken query, or a post, is tried again."""
+    """The first and the longest pause before a broken query, or a failed post, is tried again."""
     ksqldb_max_retries: int = Field(default=3, ge=0)
-    """How often a row comes again that the backend refuses (4xx), before it is skipped. One that the backend cannot
-    take now comes again until it can."""
+    """Retries for a row that the backend refuses (4xx), before the row is skipped. A row that the backend cannot take
+    now comes again until the backend takes it."""
     ksqldb_heartbeat_ms: PositiveInt = 15_000
-    """How often the server is asked for a sign of life while it is followed."""
+    """The time between two requests for a sign of life, while a query is followed."""
 
     @model_validator(mode="after")
     def _ksqldb_is_whole(self) -> "KsqldbSettings":
@@ -66,11 +66,11 @@ class KsqldbSettings(BaseModel):
         if self.ksqldb_url.startswith("http://") and (self.ksqldb_ca_location or self.ksqldb_certificate_location):
             raise ValueError("ksqldb_ca_location and ksqldb_certificate_location are for TLS: ksqldb_url is http://")
         if self.ksqldb_url:
-            self.ksqldb_options()  # what cannot be used is said before anything else begins
+            self.ksqldb_options()  # options that cannot be used are reported before anything else begins
         return self
 
     def ksqldb_options(self) -> KsqldbOptions:
-        """Where and as whom. Reads files; ValueError."""
+        """The client's options: address and login. Reads files; ValueError."""
         try:
             user_info = resolve_property("ksqldb_user_info", self.ksqldb_user_info.get_secret_value())
             key_password = resolve_property("ksqldb_key_password", self.ksqldb_key_password.get_secret_value())
@@ -84,7 +84,7 @@ class KsqldbSettings(BaseModel):
         )
 
     def followed_query(self) -> FollowedQuery:
-        """What is followed; of use where ksqldb_query is set."""
+        """The query to follow; only valid if ksqldb_query is set."""
         return FollowedQuery(
             self.ksqldb_query,
             self.ksqldb_query_properties,

@@ -1,4 +1,4 @@
-"""What the original's files say about audit: twice, for producers and for consumers. Here it is said once."""
+"""The audit settings of the original's files. The original has them twice, for producers and for consumers; we once."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ TYPES = {
     "kafka-producer": ("PRODUCER",),
     "kafka-consumer": ("REACTIVE_CONSUMER", "ACTIVE_CONSUMER"),
 }
-"""Whose records each file is about."""
+"""The types of audit records that each file is about."""
 STREAMING = ("STREAMING_CONSUMER", "STREAMING_PRODUCER")
 MEMBERS = frozenset({"auditEnabled", "auditTarget", "auditTopic"})
 
 
 @dataclass(frozen=True, slots=True)
 class AuditTranslation:
-    """Our settings, and what cannot be said by them, by file."""
+    """Our settings, and by file, the original's settings that ours cannot express."""
 
     settings: Mapping[str, Any]
     warnings: tuple[tuple[str, str], ...]
 
 
 def audit_settings(files: Mapping[str, Mapping[str, Any]]) -> AuditTranslation:
-    """Of kafka-producer.yml and kafka-consumer.yml."""
+    """The audit settings of kafka-producer.yml and kafka-consumer.yml."""
     switched_on = [file for file in TYPES if _is_on(files[file].get("auditEnabled", True))]
     if not switched_on:
         return AuditTranslation({"audit_target": "off"}, ())
@@ -48,7 +48,7 @@ def audit_settings(files: Mapping[str, Mapping[str, Any]]) -> AuditTranslation:
 
 
 def _target(file: Mapping[str, Any]) -> str:
-    """Anything but a topic is the log file, as there."""
+    """The target of a file. Any target but a topic means the log file, as in the original."""
     return TOPIC if str(file.get("auditTarget") or "").strip().lower() == TOPIC else LOGFILE
 
 

@@ -1,5 +1,5 @@
-"""A folder of the original's configuration: its files with their placeholders filled, and the shipped ones in place of
-those that it lacks.
+"""A folder of the original's configuration: its files with their placeholders filled. A shipped file stands in for each
+file that the folder lacks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import yaml
 from services.sidecar.original.placeholders import PlaceholderError, Values
 
 ENDINGS = (".yml", ".yaml", ".json")
-"""In the original's order; JSON is YAML too."""
+"""The endings of files, in the original's order; JSON is YAML too."""
 LARGEST_FILE = 1024 * 1024
 SHIPPED = Path(__file__).with_name("shipped")
 
@@ -33,12 +33,12 @@ SERVED = (
     "logging",
     "chaos-monkey",
 )
-"""Files that say something to this sidecar."""
+"""Files that have settings for this sidecar."""
 BEFORE = "openapi-security"
 NOT_USED = {
     "kafka-admin": "is not used: health asks as the producer does",
 }
-"""Files of parts that need no settings of their own, and what is said of them."""
+"""Files of parts that need no settings of their own, with the text of the warning about each."""
 WITHOUT_MEANING = frozenset(
     {
         "app-status", "audit", "body", "cluster", "config", "correlation", "direct-registry", "exception", "handler",
@@ -46,36 +46,36 @@ WITHOUT_MEANING = frozenset(
         "registry", "sanitizer", "secret", "specification", "status", "traceability", "unified-security", "values",
     }
 )  # fmt: skip
-"""Of the platform below the original; this sidecar has its own way, or none."""
+"""Files of the platform below the original; this sidecar has its own equivalent, or none."""
 
 
 class OriginalConfigError(ValueError):
-    """A folder, or a file in it, cannot be read as the original's."""
+    """A folder, or a file in the folder, cannot be read as the original's configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The files by name, and what has to be said of the folder."""
+    """The files by name, and the warnings about the folder."""
 
     path: Path
     files: Mapping[str, Mapping[str, Any]]
     own: frozenset[str]
-    """Files that the folder has itself, or sets values of."""
+    """Names of the files that the folder contains, or sets values of."""
     values: Values
     warnings: list[str] = field(default_factory=list)
 
     def differs(self, file: str, name: str) -> bool:
-        """Whether a setting is another than the original ships."""
+        """Whether a setting differs from the value that the original ships."""
         usual = Values({}, {}).fill(_shipped(SHIPPED / f"{file}.yml"))
         return bool(self.files[file].get(name) != usual.get(name))
 
     def says(self, key: str) -> bool:
-        """Whether somebody set it, in values.yml, in the environment, or with a file of its own."""
+        """Whether somebody set the key: in values.yml, in the environment, or in a file of the folder."""
         return self.values.gives(key) or key.partition(".")[0] in self.own
 
 
 def read(path: Path, environment: Mapping[str, str]) -> Folder:
-    """Raises OriginalConfigError."""
+    """Reads a folder. Raises OriginalConfigError."""
     if not path.is_dir():
         raise OriginalConfigError(
             f"{path} is no folder; it should have the original's kafka-producer.yml or values.yml"
@@ -91,7 +91,7 @@ def read(path: Path, environment: Mapping[str, str]) -> Folder:
 
 
 def _security_of_before(found: Mapping[str, Path], values: Values) -> Mapping[str, Any]:
-    """What stands in security.yml now stood in openapi-security.yml before."""
+    """The content of openapi-security.yml, the earlier name of security.yml."""
     if BEFORE in found:
         return _filled(found[BEFORE], values)
     return {

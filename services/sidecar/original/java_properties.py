@@ -1,4 +1,4 @@
-"""Properties of Kafka's Java clients in librdkafka's words, or as settings of ours. No I/O but to look at stores."""
+"""Properties of Kafka's Java clients as librdkafka's properties, or as our settings. The only I/O is to read stores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.sidecar.original.stores import NotPemError, pem_path
 
 MECHANISMS_WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PLACEHOLDERS = {"algo-name", "also-name", "rack-name", "rack1", "placeholder"}
-"""Values that the original ships where one has to be put in."""
+"""Values that the original ships in places that the user has to fill."""
 SHIPPED_STORES = {"/config/client.truststore", "/truststore/kafka.server.truststore.jks"}
 
 SAME = frozenset(
@@ -25,13 +25,13 @@ SAME = frozenset(
         "ssl.cipher.suites", "heartbeat.interval.ms",
     }
 )  # fmt: skip
-"""Called alike."""
+"""Properties with the same name in librdkafka."""
 NOT_OURS_TO_SET = {
     "acks": ("all", "-1"),
     "enable.idempotence": ("true",),
     "enable.auto.commit": ("false",),
 }
-"""What is the same for every sidecar, with what it is."""
+"""Properties that are fixed for every sidecar, with their fixed values."""
 QUIET = frozenset(
     {
         "consumer.id", "group.id", "key.deserializer", "key.serializer", "schema.registry.cache",
@@ -40,13 +40,13 @@ QUIET = frozenset(
         "sasl.jaas.config.password", "basic.auth.credentials.source", "transactional.id.expiration.ms",
     }
 )  # fmt: skip
-"""They say nothing that is not said elsewhere, or nothing at all to a sidecar."""
+"""Properties that are skipped without a warning: another property covers them, or they mean nothing to a sidecar."""
 SHIPPED = {
     "batch.size": "16384", "buffer.memory": "33554432", "fetch.max.bytes": "102400", "linger.ms": "1",
     "max.in.flight.requests.per.connection": "5", "max.partition.fetch.bytes": "102400", "max.poll.records": "100",
     "max.request.size": "1048576", "max.message.size": "1048576", "retries": "3",
 }  # fmt: skip
-"""The original's tuning where nobody tuned: then our own counts."""
+"""The original's shipped tuning. If a property still has its shipped value, our own default applies."""
 SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "batch.size": ("batch_bytes", int),
     "buffer.memory": ("max_queued_bytes", int),
@@ -65,7 +65,7 @@ _OPTION = re.compile(r'([A-Za-z][\w.]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))
 
 @dataclass
 class Translation:
-    """What came of properties, and what has to be said of them."""
+    """The result of a translation: properties and settings, and the warnings about them."""
 
     librdkafka: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -74,10 +74,10 @@ class Translation:
 
 
 def translate(given: Mapping[str, Any], place: str) -> Translation:
-    """The `properties` of one file; `place` is how it is called in sentences."""
+    """Translates the `properties` of one file; `place` is the name of that file in warnings."""
     properties = {name: _text(value) for name, value in given.items() if name != "additionalKafkaProperties"}
     further = given.get("additionalKafkaProperties")
-    if isinstance(further, dict):  # the file's own count first, as in the original
+    if isinstance(further, dict):  # the file's own properties win, as in the original
         properties = {**{name: _text(value) for name, value in further.items()}, **properties}
     found = Translation()
     protocol = properties.get("security.protocol", "").upper()
@@ -208,7 +208,7 @@ SHIPPED_LOGIN = "username:password"
 
 
 def _authorities(location: str, name: str, found: Translation, target: dict[str, Any], property_: str) -> None:
-    """A store that the original ships the path of, and that is not there, is one that nobody made."""
+    """Uses the authorities of a store. A missing store at a path that the original ships counts as not configured."""
     if not location:
         return
     if location in SHIPPED_STORES and not Path(location).exists():

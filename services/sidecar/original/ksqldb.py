@@ -1,4 +1,4 @@
-"""What the original's kafka-ksqldb.yml says, in our words: where the server is, and which query is followed."""
+"""The original's kafka-ksqldb.yml as our settings: the server's address, and the query to follow."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ NAMES = frozenset(
 
 
 def ksqldb_settings(read: Folder, hooks: Collection[str]) -> tuple[dict[str, Any], list[str]]:
-    """Our settings, and why the file cannot be used; neither, where nobody switches ksqlDB on.
+    """Our settings, and the reasons why the file cannot be used; both are empty if nobody switches ksqlDB on.
 
-    `hooks` are the start-up hooks that are listed. Without a list, what somebody has set counts: a server, a query.
+    `hooks` are the listed start-up hooks. Without a list, a server or a query that somebody has set switches ksqlDB on.
     """
     asks = ACTIVE_HOOK in hooks if hooks else read.says(f"{FILE}.ksqldbHost")
     follows = REACTIVE_HOOK in hooks if hooks else read.values.gives(f"{FILE}.query")

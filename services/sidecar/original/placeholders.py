@@ -1,10 +1,11 @@
 """`${key:default}` in the original's files: filled from the environment, else from values.yml, else with the default.
 
-As the original does it (its class ConfigInjection):
-- the environment's name of a key is the key in capitals, with `_` for all that is no letter or digit;
-- `${key:?text}` is refused with the text when nothing gives the key, and so is `${key}`;
-- a list takes the place of all the text around it (a number too, in the original; here it becomes a part of it);
-- values of values.yml may have placeholders themselves. `${key:$}` stands for `${key}` as it is written.
+The rules are those of the original (its class ConfigInjection):
+- the environment's name of a key is the key in capitals, with `_` for each character that is no letter or digit;
+- `${key:?text}` is refused with the text if nothing gives the key; `${key}` is refused too;
+- a list replaces all the text around it. In the original, a number does that too; here a number becomes a part of the
+  text;
+- values of values.yml may have placeholders themselves. `${key:$}` stands for the text `${key}`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 PLACEHOLDER = re.compile(r"\$\{(.*?)\}")
 MAX_DEPTH = 10
-"""Values that name values; more is a circle."""
+"""The depth of values that name values; a deeper chain is a circle."""
 ENCRYPTED = "CRYPT:"
 _CANNOT_READ = "encrypted for the original (CRYPT:...), and cannot be read here; give it plain, in the environment"
 
@@ -24,11 +25,11 @@ _FALSE = {"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "
 
 
 class PlaceholderError(ValueError):
-    """A placeholder cannot be filled; says which, and never a value."""
+    """A placeholder cannot be filled. The text names the placeholder, and never shows a value."""
 
 
 class Values:
-    """What placeholders are filled with. `asked` are the keys that some placeholder has named."""
+    """The values of placeholders. `asked` are the keys that some placeholder has named."""
 
     def __init__(self, values: Mapping[str, Any], environment: Mapping[str, str]) -> None:
         self._values = values
@@ -94,7 +95,7 @@ def _variable(key: str) -> str:
 
 
 def _cast(default: str) -> Any:
-    """Defaults are texts in the file, and numbers and booleans by their looks."""
+    """The typed value of a default: text that looks like a number or a boolean becomes a number or a boolean."""
     if default in _TRUE or default in _FALSE:
         return default in _TRUE
     for kind in (int, float):

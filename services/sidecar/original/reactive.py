@@ -1,4 +1,4 @@
-"""What the original's kafka-consumer.yml says of its reactive consumer, in our words."""
+"""The reactive consumer of the original's kafka-consumer.yml, as our settings."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NAMES = {
     "retryDelayMs": "backend_retry_delay_ms",
     "topic": "reactive_topics",
 }
-"""The original's name, and ours. Two of them say something of instances, too."""
+"""The original's names and ours. Two of the original's settings also concern instances."""
 WITHOUT_COUNTERPART = frozenset({"waitPeriod"})
-"""The pause between two polls: here none is needed."""
+"""The pause between two polls, which this sidecar does not need."""
 
 
 def reactive_settings(read: Folder, hooks: Collection[str]) -> dict[str, Any]:
-    """Our settings; none unless it is on, by its start-up hook or, without a list of hooks, by its topic."""
+    """Our settings. They are empty unless the consumer is on: by its start-up hook or, without hooks, by its topic."""
     said = read.files.get(FILE, {})
     is_on = HOOK in hooks if hooks else read.values.gives(f"{FILE}.topic")
     if not is_on or not said.get("topic"):

@@ -1,4 +1,4 @@
-"""What the original's kafka-streams.yml says of its topic of commands to replay, in our words."""
+"""The topic of commands to replay in the original's kafka-streams.yml, as our settings."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ HOOKS = frozenset({HOOK})
 
 
 def replay_settings(read: Folder, hooks: Collection[str]) -> dict[str, str]:
-    """Our settings; none where nobody switches the topic on: by its start-up hook or, without a list of hooks, by name.
+    """Our settings. They are empty unless the topic is on: by its start-up hook or, without hooks, by its name.
 
-    Sidecars of one application share the commands, as they do there: by a group named after the application.
+    As in the original, sidecars of one application share the commands by a group named after the application.
     """
     topic = str(read.files[FILE].get("deadLetterControllerTopic") or "")
     is_on = HOOK in hooks if hooks else read.values.gives(f"{FILE}.deadLetterControllerTopic")

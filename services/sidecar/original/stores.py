@@ -1,4 +1,4 @@
-"""Java's key and trust stores: those in PEM are used, others are refused with the command that makes PEM of them."""
+"""Java's key and trust stores. A store in PEM is used; another store is refused with the command that converts it."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ LOOK_BYTES = 64 * 1024
 
 
 class NotPemError(ValueError):
-    """A store that cannot be used: which, and the way out."""
+    """A store cannot be used; the text has the store and the remedy."""
 
 
 def pem_path(store: Path, *, with_key: bool = False) -> Path:

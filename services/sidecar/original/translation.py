@@ -1,6 +1,4 @@
-"""From the original's files to our settings: what each of its words is here, and what has to be said of those that are
-none.
-"""
+"""Translates the original's files into our settings, with warnings about settings that have no counterpart."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ SAME_MEANING: dict[str, dict[str, str]] = {
     },
     "chaos-monkey": {"enabled": "chaos_monkey_enabled"},
 }
-"""By file: the original's name, and ours."""
+"""The original's names of settings and ours, by file."""
 QUIET: dict[str, frozenset[str]] = {
     "kafka-producer": frozenset({"topic", "injectOpenTracing"}),
     "kafka-consumer": frozenset({*reactive.NAMES, *reactive.WITHOUT_COUNTERPART, "iteratorBackoffMs"}),
@@ -65,27 +63,27 @@ QUIET: dict[str, frozenset[str]] = {
     ),
     "logging": frozenset({"downstreamHost"}),
 }  # fmt: skip
-"""They change nothing that a caller sees, or have no counterpart."""
+"""Settings that change nothing that a caller sees, or have no counterpart."""
 SERVED_HOOKS = {"ProducerStartupHook": "producer_enabled", "ActiveConsumerStartupHook": "consumers_enabled"}
 _HOOKS_OF_PARTS = ksqldb.HOOKS | reactive.HOOKS | replaying.HOOKS
 WITHOUT_COUNTERPART = {"AdminClientStartupHook", "AuditProducerStartupHook"}
-"""Their work, to look at the cluster for health and to write audit records, is done where settings ask for it."""
+"""Hooks without a counterpart: settings control their work, which is cluster health and audit records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """What a folder says, in our words."""
+    """The configuration of a folder, as our settings."""
 
     settings: Mapping[str, Any]
     warnings: tuple[str, ...]
-    """What of it is not used, and why."""
+    """The settings that are not used, each with the reason."""
 
 
 def original_config(
     path: Path, native: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
 ) -> Original:
-    """The settings that a folder of the original's files stands for. `native` are those that are set in our own way:
-    they count, and nothing is refused that they replace. Raises OriginalConfigError.
+    """The settings that a folder of the original's files stands for. `native` are settings in our own form: they win,
+    and an original setting that they replace is never refused. Raises OriginalConfigError.
     """
     read = folder.read(path, os.environ if environment is None else environment)
     return _Translator(read, native or {}).translated()
@@ -113,7 +111,7 @@ class _Translator:
         return Original(self._settings, tuple(self._warnings))
 
     def _same(self, file: str) -> None:
-        """Settings that only have another name; and of those that have none, what is to be said."""
+        """Translates settings that only have another name, and warns about settings without a counterpart."""
         for name, value in self._folder.files[file].items():
             ours = SAME_MEANING[file].get(name)
             if ours is not None:
@@ -176,7 +174,7 @@ class _Translator:
             self._settings["name"] = server
 
     def _components(self) -> None:
-        """What the list of start-up hooks switches on. No list: everything."""
+        """Switches on the parts in the list of start-up hooks; without a list, all parts."""
         names = {hook.rpartition(".")[2] for hook in _hooks(self._folder.files["service"])}
         settings, refusals = ksqldb.ksqldb_settings(self._folder, names)
         self._settings |= settings | replaying.replay_settings(self._folder, names)
@@ -238,7 +236,7 @@ class _Translator:
             self._warn("server", "enableRegistry is not used: control hears of this sidecar instead")
 
     def _certificate(self, server: Mapping[str, Any]) -> None:
-        """The store that the folder has; where it has none, the sidecar makes a certificate for itself."""
+        """Uses the folder's key store; without a key store, the sidecar makes its own certificate."""
         store = self._folder.path / str(server.get("keystoreName") or "server.keystore")
         if store.exists() and (path := self._pem(store, "server.yml: keystoreName", with_key=True)):
             self._settings |= {"tls_certificate": path, "tls_key": path}
@@ -270,7 +268,7 @@ _HANDLED = {
     ("kafka-consumer", "serverId"),
     ("health", "enabled"),
 }  # fmt: skip
-"""Looked at above, one by one."""
+"""Settings that the methods above translate one by one."""
 
 
 def _hooks(service: Mapping[str, Any]) -> list[str]:

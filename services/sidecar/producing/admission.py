@@ -1,6 +1,6 @@
-"""The bound on what waits for delivery. All of it runs on the event loop's thread, so it needs no lock.
+"""The bound on records that wait for delivery. All code runs on the event loop's thread, so it needs no lock.
 
-Batches are admitted in the order of their arrival. One that finds no room waits, for a bounded time; a batch larger
+Batches are admitted in the order of their arrival. A batch that finds no room waits, for a bounded time. A batch larger
 than the bound itself is admitted alone, so that it cannot wait for ever.
 """
 
@@ -13,14 +13,14 @@ from services.sidecar import metrics
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one batch puts into the queue."""
+    """The records and bytes that one batch puts into the queue."""
 
     records: int
     bytes: int
 
 
 class Admission:
-    """Counts what is in the queue and lets batches in."""
+    """Counts records and bytes in the queue, and admits batches."""
 
     def __init__(self, *, max_records: int, max_bytes: int) -> None:
         self._max = Load(max_records, max_bytes)
@@ -29,7 +29,7 @@ class Admission:
         self._waiting: deque[tuple[Load, asyncio.Future[None]]] = deque()
 
     async def enter(self, load: Load, timeout: float) -> bool:
-        """Waits for room, `timeout` seconds at most; False when there was none."""
+        """Waits for room, `timeout` seconds at most; False if the queue had no room in that time."""
         if not self._waiting and self._has_room(load):
             self._add(load, 1)
             return True
@@ -46,7 +46,7 @@ class Admission:
             metrics.waiting_batches.dec()
             if not turn.done():
                 turn.cancel()
-                self._admit()  # whoever waits behind the one that gave up may fit
+                self._admit()  # the batches behind the batch that gave up may fit
         return not turn.cancelled()
 
     def leave(self, load: Load) -> None:

@@ -1,11 +1,11 @@
-"""One librdkafka producer, and who polls it for acknowledgements.
+"""One librdkafka producer, and the polling for its acknowledgements.
 
 librdkafka reports each record by a call into Python, which takes the interpreter's lock anew each time. While the event
-loop is busy, that would be a change of threads per record. So there are two ways, and the client changes between them:
+loop is busy, each record would cost a change of threads. So the client changes between two modes:
 
-1. Little is on the way: a thread flushes, which sends what lingers and sees an acknowledgement at once.
-2. Much is on the way: the thread rests, and the event loop polls once a millisecond, without a fight over the lock.
-   Records linger, so batches are large.
+1. Few records are on the way: a thread flushes, which sends lingering records and sees an acknowledgement at once.
+2. Many records are on the way: the thread rests, and the event loop polls once a millisecond, without a fight over the
+   lock. Records linger, so batches are large.
 """
 
 import asyncio
@@ -22,20 +22,21 @@ from services.sidecar.client_statistics import client_reports
 from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of
 
 POLL_SECONDS = 0.2
-"""How long the thread waits when nothing happens; also how late it sees that it shall end."""
+"""The wait of the thread when nothing happens, and so the longest time until it notices that it shall end."""
 FIRST_FLUSH_SECONDS = 0.01
-"""So late it is seen that the event loop polls now; doubled while nothing is acknowledged, to `POLL_SECONDS`."""
+"""The first flush of the thread, which notices only afterwards that the event loop polls now. The time doubles while
+nothing is acknowledged, up to `POLL_SECONDS`."""
 BUSY_RECORDS = 20
-"""More than these on the way, and the event loop polls."""
+"""If more records than this are on the way, the event loop polls."""
 TICK_SECONDS = 0.001
 QUIET_TICKS = 50
-"""After so many ticks with little on the way the thread polls again: changing for each batch would cost more."""
+"""After so many ticks with few records on the way, the thread polls again. A change for each batch would cost more."""
 
 log = structlog.get_logger(__name__)
 
 
 class ProducerClient:
-    """Made, told of `handed_over` records and ended on the event loop."""
+    """One producer. The constructor, `handed_over` and `end` are called on the event loop."""
 
     def __init__(self, properties: dict[str, Any], on_fatal: Callable[[], object]) -> None:
         self._on_fatal = on_fatal
@@ -45,7 +46,7 @@ class ProducerClient:
         self._loop_polls = False
         self._quiet_ticks = 0
         self._work = threading.Event()
-        """Something is on the way for the thread to see to."""
+        """Records are on the way, and the thread has to poll for them."""
         self._ending = threading.Event()
         self._purge_at = float("inf")
         self.producer = Producer({**properties, "error_cb": self._on_error, "stats_cb": client_reports("producer")})
@@ -63,7 +64,7 @@ class ProducerClient:
             self._loop.call_later(TICK_SECONDS, self._tick)
 
     def end(self, timeout: float) -> None:
-        """Lets what is on the way arrive, `timeout` seconds at most; then what is left fails."""
+        """Waits for records on the way, `timeout` seconds at most; then the remaining records fail."""
         self._purge_at = time.monotonic() + timeout
         self._ending.set()
         self._work.set()
@@ -78,7 +79,7 @@ class ProducerClient:
 
     def _tick(self) -> None:
         if self._ending.is_set():
-            return  # the thread sees to the rest
+            return  # the thread polls for the rest
         self._serve(self.producer.poll, 0)
         self._quiet_ticks = 0 if len(self.producer) > BUSY_RECORDS else self._quiet_ticks + 1
         if self._quiet_ticks < QUIET_TICKS:
@@ -98,10 +99,10 @@ class ProducerClient:
         self._flush()
         if len(self.producer):
             self.producer.purge()
-        self.producer.close()  # reports what was purged
+        self.producer.close()  # reports the purged records
 
     def _flush(self) -> None:
-        """Until all is acknowledged, or somebody else sees to it."""
+        """Flushes until all records are acknowledged, or the event loop polls."""
         patience = FIRST_FLUSH_SECONDS
         while len(self.producer) and time.monotonic() < self._purge_at:
             if self._loop_polls and not self._ending.is_set():
@@ -110,7 +111,7 @@ class ProducerClient:
             patience = min(2 * patience, POLL_SECONDS)
 
     def _serve(self, step: Callable[[float], object], timeout: float) -> None:
-        """Calls back for what has been acknowledged, or failed."""
+        """Runs the callbacks of records that were acknowledged, or failed."""
         try:
             step(timeout)
         except CLIENT_FAILURES as failure:

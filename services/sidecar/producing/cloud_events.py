@@ -18,14 +18,14 @@ CONTENT_TYPE = "content-type"
 
 
 class ContentMode(Enum):
-    """Where in a record an event is."""
+    """The place of an event in a record."""
 
     BINARY = "binary"
     STRUCTURED = "structured"
 
 
 def outgoing(events: list[CloudEvent], mode: ContentMode, headers: HeaderWriter) -> list[Outgoing]:
-    """One record for each event. What the request says for its records (`headers`) goes along."""
+    """One record for each event, with the headers that the request gives to its records (`headers`)."""
     return [_record(event, mode, headers) for event in events]
 
 

@@ -1,4 +1,4 @@
-"""How it went: Kafka's acknowledgements and errors as outcomes, gathered by request."""
+"""The outcomes of records: Kafka's acknowledgements and errors, gathered by request."""
 
 import asyncio
 from itertools import count
@@ -29,12 +29,12 @@ _ERRORS: dict[int, DeliveryError] = {
 _TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
 
 CLIENT_FAILURES = (KafkaException, SystemError)
-"""What a call of the client raises. A fatal error breaks out of whatever call serves events: as KafkaException; or as
-SystemError with that as its cause, when a callback of ours was running."""
+"""The exceptions that a call of the client raises. A fatal error comes out of any call that serves events: as
+KafkaException, or, if one of our callbacks was running, as SystemError with the KafkaException as its cause."""
 
 
 def error_of(failure: KafkaException | SystemError) -> KafkaError:
-    """What one of `CLIENT_FAILURES` says."""
+    """The Kafka error inside one of `CLIENT_FAILURES`."""
     found: BaseException | None = failure
     while found is not None and not isinstance(found, KafkaException):
         found = found.__cause__
@@ -42,7 +42,7 @@ def error_of(failure: KafkaException | SystemError) -> KafkaError:
 
 
 def failed(error: KafkaError) -> Failed:
-    """An error of the client in the contract's words."""
+    """An error of the client, with the contract's number."""
     kind = _ERRORS.get(error.code())
     if kind is None:
         kind = DeliveryError.RETRIABLE if error.retriable() else DeliveryError.KAFKA
@@ -53,19 +53,19 @@ def failed(error: KafkaError) -> Failed:
 
 
 class Batch:
-    """Outcomes of one request's records, filled by whoever polls and by the event loop."""
+    """Outcomes of one request's records, filled by the thread that polls and by the event loop."""
 
     __slots__ = ("_countdown", "_loop", "_outcomes", "done")
 
     def __init__(self, size: int) -> None:
         self._outcomes: list[Delivery | None] = [None] * size
         self._countdown = count(size - 1, -1)
-        """Atomic, as a step of it is one call into C; a lock would take five times as long."""
+        """The countdown is atomic, because each step is one call into C; a lock would take five times as long."""
         self._loop = asyncio.get_running_loop()
         self.done: asyncio.Future[list[Delivery]] = self._loop.create_future()
 
     def acknowledged(self, index: int, error: KafkaError | None, message: Message) -> None:
-        """Delivery report, on whatever thread polls."""
+        """Takes a delivery report, on the thread that polls."""
         if error is None:
             self.settle(index, Delivered(message.partition() or 0, message.offset() or 0))
         else:

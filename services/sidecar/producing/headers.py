@@ -1,10 +1,10 @@
-"""Which Kafka headers a record gets: what the request says for all its records, and what each says for itself.
+"""The Kafka headers of a record: headers from the request for all its records, and headers of the record itself.
 
-Tracing comes first, then the record's own headers in their order. What a record says wins over what its request says,
-a member (`correlationId`) over a header of the same name, in any case of letters. A record about which nobody says a
-correlation id gets one of its own.
+Tracing comes first, then the record's own headers in their order. A record's value wins over the request's value. A
+member (`correlationId`) wins over a header of the same name, in any case of letters. A record without any correlation
+id gets a new id of its own.
 
-Headers that are the same for all records are one list, shared by them: nobody writes to it after it was made.
+Records with the same headers share one list, which nobody changes after it was made.
 """
 
 import base64
@@ -23,7 +23,7 @@ from services.sidecar.producing.records import (
 TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
 MAX_TRACESTATE_CHARACTERS = 512
-"""What the W3C recommendation asks a vendor to propagate at least; more is not carried."""
+"""The length that the W3C recommendation asks a vendor to propagate at least; a longer tracestate is dropped."""
 
 _TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 _STATE_MEMBER = re.compile(
@@ -35,7 +35,7 @@ _SUFFIXES = [base64.urlsafe_b64encode(number.to_bytes(4))[:6] for number in rang
 
 
 def correlation_ids() -> Iterator[bytes]:
-    """As many different ids as are asked for: each 16 bytes in 22 characters, most of them random and shared."""
+    """Endless different ids of 16 bytes in 22 characters; neighbouring ids share most of their random bytes."""
     while True:
         prefix = base64.urlsafe_b64encode(os.urandom(12))
         for suffix in _SUFFIXES:
@@ -44,14 +44,14 @@ def correlation_ids() -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """W3C trace context. Only what is valid gets here."""
+    """A valid W3C trace context."""
 
     parent: str = ""
     state: str = ""
 
     @classmethod
     def of(cls, parents: list[str], states: list[str]) -> "Trace":
-        """From the header lines of a request. An invalid parent voids both; an invalid state only itself."""
+        """The trace context of a request's header lines. An invalid parent voids both; an invalid state only itself."""
         if len(parents) != 1:
             return cls()
         parent = parents[0].strip()
@@ -68,13 +68,13 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
-    """What a request says for all its records. Empty means that it says nothing."""
+    """The headers that a request gives to all its records; an empty value means that the request gives none."""
 
     correlation_id: str = ""
     traceability_id: str = ""
     trace: Trace = Trace()
     fixed: tuple[tuple[str, bytes], ...] = ()
-    """In front of everything: the caller's token or name, where that is switched on."""
+    """Headers before all others: the caller's token or name, if the settings ask for that."""
 
 
 class HeaderWriter:
@@ -108,7 +108,7 @@ class HeaderWriter:
                     correlation = correlation or value
                 case "x-traceability-id":  # TRACEABILITY_HEADER
                     traceability = traceability or value
-                case "traceparent" | "tracestate":  # a trace is taken whole
+                case "traceparent" | "tracestate":  # the record's trace replaces the request's trace as a whole
                     traced = False
                     own.append(header)
                 case _:

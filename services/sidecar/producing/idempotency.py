@@ -1,7 +1,7 @@
 """First answers, kept for requests that come again under their Idempotency-Key.
 
-An answer is kept for a bounded time, in bounded number and size; the oldest go first. What is kept here is a copy: the
-truth is a topic to which each answer is written in the same Kafka transaction as its records (`transaction_log.py`).
+An answer is kept for a bounded time, in bounded number and size; the oldest answers go first. These answers are a copy
+of a topic: each answer is written there in the same Kafka transaction as its records (`transaction_log.py`).
 """
 
 import hashlib
@@ -17,14 +17,14 @@ from services.sidecar import metrics
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """Under which key a request came, and which request it was."""
+    """The key of a request, and a digest that identifies the request."""
 
     key: str
     digest: str
 
     @classmethod
     def of(cls, key: str, *parts: bytes) -> Self:
-        """`parts` are what makes the request another one when it differs."""
+        """`parts` is the content that identifies the request: another content means another request."""
         digest = hashlib.sha256()
         for part in parts:
             digest.update(len(part).to_bytes(8))
@@ -34,20 +34,20 @@ class IdempotencyKey:
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswer:
-    """What was answered to the first request under a key."""
+    """The answer to the first request under a key."""
 
     digest: str
     answer: bytes
-    """The body, JSON."""
+    """The body of the answer, in JSON."""
     at_ms: int
 
     def encoded(self) -> bytes:
-        """As the topic has it."""
+        """The answer as a value of the topic."""
         return orjson.dumps({"digest": self.digest, "at": self.at_ms, "answer": orjson.Fragment(self.answer)})
 
     @classmethod
     def decoded(cls, text: bytes) -> Self:
-        """ValueError when it is something else."""
+        """The answer in a value of the topic. ValueError when the value is something else."""
         found = orjson.loads(text)
         try:
             return cls(str(found["digest"]), orjson.dumps(found["answer"]), int(found["at"]))
@@ -56,7 +56,7 @@ class KeptAnswer:
 
 
 class KeptAnswers:
-    """Answers by key, the oldest first. Threads that read topics of answers share it with the event loop."""
+    """Answers by key, the oldest first. Threads that read topics of answers share this object with the event loop."""
 
     def __init__(self, *, keep_ms: int, max_keys: int, max_bytes: int) -> None:
         self._keep_ms = keep_ms

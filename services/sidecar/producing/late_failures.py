@@ -1,4 +1,4 @@
-"""Failures that no answer tells, because the request was answered before: they are counted, and logged."""
+"""Failures of records whose request was answered before: they are counted and logged, as no answer can have them."""
 
 import asyncio
 from functools import partial
@@ -9,13 +9,13 @@ from services.sidecar import metrics
 from services.sidecar.producing.records import Delivery, Failed
 
 MAX_LINES = 100
-"""Log lines for one request; the rest is counted."""
+"""Log lines for one request, at most; further failures are only counted."""
 
 log = structlog.get_logger(__name__)
 
 
 def tell_failures(topic: str, acknowledged: "asyncio.Future[list[Delivery]]") -> None:
-    """When it is known how it went. Which records they were is for the audit trail to say."""
+    """Reports the failures once all outcomes are known. The audit trail, not the log, names the records."""
     acknowledged.add_done_callback(partial(_settled, topic))
 
 

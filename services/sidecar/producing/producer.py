@@ -1,10 +1,10 @@
 """The producer: batches in, one outcome per record out.
 
-`produce` of librdkafka only appends to a queue, so it is called from the event loop, in slices and in waves
-(`waves.py`). Acknowledgements are written into their batch by whoever polls (`client.py`), and the last one of a batch
-wakes its request up. There is no task and no wake-up per record. `Admission` bounds what is on the way.
+`produce` of librdkafka only appends to a queue, so the event loop calls it, in slices and in waves (`waves.py`). The
+thread that polls (`client.py`) writes each acknowledgement into its batch. The last acknowledgement of a batch wakes
+the request up. There is no task and no wake-up per record. `Admission` bounds the records on the way.
 
-An idempotent producer may end with a fatal error. Then a new one takes its place, and what was on the way fails with
+An idempotent producer may end with a fatal error. Then a new producer replaces it, and records on the way fail with
 50003.
 """
 
@@ -30,7 +30,7 @@ from services.sidecar.producing.waves import SLICE_RECORDS, Given, Waves
 from services.sidecar.traffic import NO_TRAFFIC, SidecarTraffic
 
 _STALE = (DeliveryError.UNKNOWN_TOPIC, DeliveryError.UNKNOWN_PARTITION)
-"""Outcomes that say that we do not know the topic as it is."""
+"""Outcomes that show that the sidecar's knowledge of the topic is out of date."""
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +46,7 @@ class ProducerLimits:
 
 
 class NotAccepted(Exception):  # noqa: N818  # an answer to the caller, not an error of ours
-    """Nothing of a batch was taken in; `why` is the outcome of each of its records."""
+    """No record of a batch was accepted; `why` is the outcome of each of its records."""
 
     def __init__(self, why: Failed) -> None:
         super().__init__(why.text)
@@ -54,7 +54,7 @@ class NotAccepted(Exception):  # noqa: N818  # an answer to the caller, not an e
 
 
 class RecordProducer:
-    """Sends batches. One for the whole sidecar; its methods belong to the event loop."""
+    """The sidecar's one sender of batches; its methods belong to the event loop."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class RecordProducer:
         return self._client.is_alive
 
     async def send(self, topic: str, records: list[Outgoing]) -> list[Delivery]:
-        """One outcome per record, in their order. Never raises for what Kafka says: that is an outcome."""
+        """One outcome per record, in their order. An error of Kafka is an outcome, and never raised."""
         try:
             acknowledged = await self.accept(topic, records)
         except NotAccepted as refused:
@@ -88,7 +88,7 @@ class RecordProducer:
         return await asyncio.shield(acknowledged)  # a caller that goes away must not upset the count
 
     async def accept(self, topic: str, records: list[Outgoing]) -> "asyncio.Future[list[Delivery]]":
-        """Returns when the records are on their way; the future has their outcomes. NotAccepted when none is."""
+        """Returns when the records are on their way; the future has their outcomes. NotAccepted if no record is."""
         try:
             return await self._audited(topic, records)
         except NotAccepted:
@@ -122,7 +122,7 @@ class RecordProducer:
         return batch.done
 
     async def check(self, topic: str) -> None:
-        """NotAccepted when there is no such topic, or cannot be."""
+        """NotAccepted when the topic does not exist, or cannot exist."""
         if self._topics.is_known(topic):
             return
         if not is_topic_name(topic):
@@ -131,7 +131,7 @@ class RecordProducer:
             raise NotAccepted(Failed(DeliveryError.UNKNOWN_TOPIC, f"Topic {topic} does not exist"))
 
     async def stop(self, timeout: float) -> None:
-        """Waits for what is on the way; what is not acknowledged after `timeout` seconds fails."""
+        """Waits for records on the way; a record that is not acknowledged after `timeout` seconds fails."""
         self._stopping = True
         self._topics.close()
         self._waves.end()
@@ -156,7 +156,7 @@ class RecordProducer:
         self._client.handed_over()
 
     def _record(self, topic: str, records: list[Outgoing], outcomes: list[Delivery], start: int = 0) -> None:
-        """Audits a slice of them, and the rest when other requests had their turn."""
+        """Audits a slice of the records, and the rest after other requests had their turn."""
         end = start + SLICE_RECORDS
         self._audit.record(produced(topic, records[start:end], outcomes[start:end]))
         if end < len(records):

@@ -1,4 +1,4 @@
-"""The words of producing: what a caller asks for, what Kafka gets, and how it went."""
+"""The types of producing: requests of callers, records for Kafka, and outcomes."""
 
 import base64
 import os
@@ -13,7 +13,7 @@ from services.sidecar.schemas.schema import Reference
 CORRELATION_HEADER = "X-Correlation-Id"
 TRACEABILITY_HEADER = "X-Traceability-Id"
 Headers = list[tuple[str, str | bytes | None]]
-"""Kafka headers in their order, as the client takes them. Once made it is shared, and never written to."""
+"""Kafka headers in their order, in the client's form. Records may share a finished list, so it is never changed."""
 
 
 def new_correlation_id() -> str:
@@ -23,21 +23,21 @@ def new_correlation_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChoice:
-    """Which schema one side (keys or values) of a request asks for."""
+    """The schema that one side (keys or values) of a request asks for."""
 
     raw: str | None = None
     schema_id: int | None = None
     version: int | None = None
     subject: str | None = None
     references: tuple[Reference, ...] = ()
-    """What a raw schema refers to."""
+    """The schemas that a raw schema refers to."""
     message: str | None = None
-    """Full name of a Protobuf message, where it is not the file's first."""
+    """Full name of a Protobuf message; None for the file's first message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """How keys, or values, of a request are written."""
+    """The format and schema of one side of a request: its keys, or its values."""
 
     name: str
     format: Format | None = None
@@ -45,7 +45,7 @@ class Side:
 
 
 class RecordRequest(NamedTuple):
-    """One record as the caller wrote it. A tuple, as `Outgoing` is: there are many."""
+    """One record as the caller wrote it. It is a tuple, like `Outgoing`, because there are many records."""
 
     key: object = None
     value: object = None
@@ -54,7 +54,7 @@ class RecordRequest(NamedTuple):
     correlation_id: str | None = None
     traceability_id: str | None = None
     headers: Sequence[tuple[str, bytes | None]] = ()
-    """In their order; one name may come several times."""
+    """The headers in their order; a name may come several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ProduceRequest:
 
 
 class Outgoing(NamedTuple):
-    """One record as Kafka gets it."""
+    """One record in the form that Kafka gets."""
 
     key: bytes | None
     value: bytes | None
@@ -79,7 +79,7 @@ class Outgoing(NamedTuple):
 
 
 class DeliveryError(Enum):
-    """Why a record was not written, by the contract's numbers."""
+    """The reason why a record was not written, with the contract's number."""
 
     AUTHENTICATION = 40101
     AUTHORIZATION = 40301
@@ -91,7 +91,8 @@ class DeliveryError(Enum):
 
 @dataclass(slots=True)
 class Delivered:
-    """The record is in Kafka, here. Not frozen: there is one for each record, and that takes thrice as long."""
+    """The record is in Kafka, at this offset. The class is not frozen: each record has an object, and a frozen object
+    takes thrice as long."""
 
     partition: int
     offset: int
@@ -99,12 +100,12 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The record is not in Kafka, or nobody can tell."""
+    """The record is not in Kafka, or its outcome is unknown."""
 
     error: DeliveryError
     text: str
     too_large: bool = False
-    """For the sidecar (`max_record_bytes`), or for its topic (`max.message.bytes`)."""
+    """Whether the record is too large for the sidecar (`max_record_bytes`), or for its topic (`max.message.bytes`)."""
 
 
 Delivery = Delivered | Failed

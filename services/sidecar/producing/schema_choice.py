@@ -1,15 +1,13 @@
-"""Which schema one side (keys or values) of a request asks for, and whether its wishes go together.
+"""The schema that one side (keys or values) of a request asks for, and the check that its members fit together.
 
-| given | means | goes not with |
-| --- | --- | --- |
-| id | that schema, and its language for a format | version, text |
-| version | that version of the subject, and its language for a format | text |
-| text | registered under the subject where that does not have it yet | no format, a format without schemas |
-| subject alone | its latest version | a format without schemas |
-| nothing | the latest version of the subject, if the format has schemas | |
+- An id means that schema, and the format of its language. It excludes a version and a text.
+- A version means that version of the subject, and the format of its language. It excludes a text.
+- A text is registered under the subject if the subject does not have it yet. It needs a format with schemas.
+- A subject alone means its latest version. It excludes a format without schemas.
+- Nothing means the latest version of the subject, if the format has schemas.
 
-The subject is `<topic>-key` or `<topic>-value` where none is given. The default format counts only where nothing is
-given: whoever names a schema wants that schema.
+The default subject is `<topic>-key` or `<topic>-value`. The default format counts only if the request names no schema:
+a caller that names a schema wants that schema.
 """
 
 from services.sidecar.faults import Fault, FaultKind, invalid
@@ -19,7 +17,7 @@ from services.sidecar.schemas.questions import ById, ByText, ByVersion, Latest, 
 
 
 def question_of(side: Side, topic: str, default: Format) -> Question | None:
-    """What to ask the registry for; None when keys, or values, need no schema. Fault when wishes exclude each other."""
+    """The question for the registry; None if the side needs no schema. Fault when members exclude each other."""
     _check(side)
     schema, format_ = side.schema, side.format or default
     subject = schema.subject or f"{topic}-{side.name}"

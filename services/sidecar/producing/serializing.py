@@ -1,9 +1,9 @@
-"""From what a request says to what Kafka gets: keys and values as bytes, the whole batch before the first is sent, so
-that one bad record sends nothing.
+"""Encodes the keys and values of a request as bytes for Kafka. The whole batch is encoded before the first record is
+sent, so a batch with a bad record sends nothing.
 
-It goes in two steps. `encoder` finds out how keys and values are written; that may mean to ask the schema registry,
-which happens on a few threads of its own and never on the event loop. What it gives encodes any number of records and
-asks nobody.
+Encoding has two steps. `encoder` finds the formats and schemas of keys and values. It may have to ask the schema
+registry, on a few threads of its own, never on the event loop. The resulting encoder encodes any number of records, and
+never asks the registry.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from services.sidecar.schemas.questions import Question
 from services.sidecar.schemas.schema import RegistryUnavailableError, SchemaError
 
 LOOK_UP_THREADS = 4
-"""They wait more than they work; all requests that wait for one schema need one of them."""
+"""Threads for look-ups. A thread mostly waits; all requests that wait for one schema share one thread."""
 MANY_VALUES_WITH_SCHEMA = 100
-"""So many take the event loop 1 to 5 ms; more are encoded on a thread."""
+"""So many records take the event loop 1 to 5 ms; a larger batch is encoded on a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class SideEncoder:
-    """How keys, or values, are written."""
+    """The encoder of keys, or of values."""
 
     side: str
     format: Format
@@ -39,7 +39,7 @@ class SideEncoder:
     schema_id: int | None = None
 
     def encoded(self, values: Iterable[object]) -> list[bytes | None]:
-        """All values; null is Kafka's null in every format. Fault, with its index, for the first that does not fit."""
+        """The bytes of all values; null is Kafka's null in every format. Fault for the first misfit, with its index."""
         encode, done = self.encode, list[bytes | None]()
         try:
             for value in values:
@@ -55,7 +55,7 @@ class SideEncoder:
 
 @dataclass(frozen=True, slots=True)
 class BatchEncoder:
-    """How the records of a request are written. Used as often as wanted, on any thread."""
+    """The encoder of a request's records. It may be used any number of times, on any thread."""
 
     key: SideEncoder
     value: SideEncoder
@@ -74,7 +74,7 @@ class BatchEncoder:
         return has_schema and len(records) > MANY_VALUES_WITH_SCHEMA
 
     def encode(self, records: Sequence[RecordRequest], headers: HeaderWriter) -> list[Outgoing]:
-        """The records as Kafka gets them. Fault when one does not fit its format."""
+        """The records in the form that Kafka gets. Fault when a record does not fit its format."""
         keys = self.key.encoded([record.key for record in records])
         values = self.value.encoded([record.value for record in records])
         of = headers.of
@@ -87,7 +87,7 @@ class BatchEncoder:
 
 
 _outgoing: Callable[[tuple[object, ...]], Outgoing] = partial(tuple.__new__, Outgoing)
-"""In half the time of the class itself."""
+"""Makes an `Outgoing` in half the time of the class's constructor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Serialized:
 
 
 class Serializer:
-    """Knows the formats of requests that name none, and the schemas, where there is a registry."""
+    """Encodes requests: it has the default formats, and the schemas if there is a registry."""
 
     def __init__(self, key_format: Format, value_format: Format, schemas: SchemaFormats | None = None) -> None:
         self._defaults = {"key": key_format, "value": value_format}
@@ -109,9 +109,9 @@ class Serializer:
         self._look_ups: dict[tuple[Question, str | None], asyncio.Future[SchemaWriter]] = {}
 
     async def serialize(self, request: ProduceRequest, headers: HeaderWriter, *, on_thread: bool = False) -> Serialized:
-        """The whole request; on a thread where the caller says that it is large, or this knows.
+        """The whole request, encoded; on a thread if the caller asks for that, or the batch is large.
 
-        Fault when formats and schemas do not go together, no schema is to be had, or a record does not fit.
+        Fault when formats and schemas exclude each other, a schema cannot be found, or a record does not fit.
         """
         encoder = await self.encoder(request.topic, request.key, request.value, request.records)
         if on_thread or encoder.takes_long(request.records):
@@ -123,9 +123,9 @@ class Serializer:
     async def encoder(
         self, topic: str, key: Side, value: Side, records: Sequence[RecordRequest] | None = None
     ) -> BatchEncoder:
-        """How records of such a request are written; without waiting where everything about it is known.
+        """The encoder of such a request's records. The call does not wait if all schemas are known.
 
-        `records`, if they are known, are all that it will be used for.
+        `records`, if given, are all records that the encoder will encode.
         """
         sides = (
             (key, question_of(key, topic, self._defaults["key"])),
@@ -134,7 +134,7 @@ class Serializer:
         return BatchEncoder(*[await self._side_encoder(side, question, records) for side, question in sides])
 
     def close(self) -> None:
-        """Look-ups that run end by themselves, soon; nobody waits for them."""
+        """Stops look-ups. A look-up that runs ends soon by itself; nobody waits for it."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._schemas is not None:
             self._schemas.close()
@@ -169,7 +169,7 @@ class Serializer:
             self._look_ups[question, message] = look_up
             look_up.add_done_callback(lambda ended: self._looked_up((question, message), ended))
         try:
-            return await asyncio.shield(look_up)  # one that hangs up leaves it to the others
+            return await asyncio.shield(look_up)  # a caller that hangs up must not cancel it for the others
         except SchemaError as error:
             raise Fault(
                 FaultKind.FAILED_TO_GET_SCHEMA, f"Failed to get schema for {side.name}s ({question}): {error}"
@@ -182,13 +182,13 @@ class Serializer:
     def _looked_up(self, key: tuple[Question, str | None], ended: asyncio.Future[SchemaWriter]) -> None:
         del self._look_ups[key]
         if not ended.cancelled():
-            ended.exception()  # seen, even if all who asked have hung up
+            ended.exception()  # marks the exception as retrieved, even if all callers have hung up
 
 
 def _needs_no_schema(side: Side, records: Sequence[RecordRequest] | None) -> bool:
-    """Whether nothing is to be written but nulls, which are the same in every format, and no schema was named.
+    """Whether the side has only nulls, which are the same in every format, and names no schema.
 
-    Records without keys are written where the default format of keys has schemas, and no topic has one for its keys.
+    So records without keys can be written even if the default format of keys has schemas, and the topic has none.
     """
     if records is None or side.schema != SchemaChoice():
         return False

@@ -1,7 +1,8 @@
-"""Whether a topic exists, asked before the first record goes there: so a misspelt name is answered at once.
+"""Asks whether a topic exists before its first record, so that a misspelt name gets an error at once.
 
-librdkafka would keep such records back for a while, as the topic may be on its way. Here the caller waits for that, a
-little (a broker that creates topics by itself takes a moment, and so does a rule that adds one), and nothing is queued.
+librdkafka would hold such records for a while, because the topic may be about to appear. Here the caller waits for the
+topic for a short time, and nothing is queued. A broker that creates topics by itself takes a moment; so does a rule
+that adds a topic.
 """
 
 import asyncio
@@ -10,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 MAX_KNOWN = 10_000
-"""Topics remembered. Beyond them all are forgotten, and asked for again one by one."""
+"""The number of remembered topics. At a larger number all are forgotten, and asked for again one by one."""
 FIRST_PAUSE_SECONDS = 0.05
 _NOT_THERE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)
-"""The last one: it is being made."""
+"""Errors of a missing topic. The last error means that the topic is being made."""
 
 
 class Topics:
-    """Asks on threads of its own, once for all who want to know the same. Its methods belong to the event loop."""
+    """Asks on threads of its own, once for all callers with the same question. Its methods belong to the event loop."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
@@ -30,7 +31,7 @@ class Topics:
         return topic in self._known
 
     async def exists(self, topic: str, client: Producer) -> bool:
-        """False only when Kafka says so. While Kafka does not answer, records may wait for it in the queue."""
+        """False only if Kafka says that the topic is missing. Until Kafka answers, records may wait in the queue."""
         if topic in self._known:
             return True
         asking = self._asking.get(topic)
@@ -40,11 +41,11 @@ class Topics:
         return await asyncio.shield(asking)
 
     def forget(self, topic: str) -> None:
-        """It may be gone, or have other partitions than we think."""
+        """Forgets a topic: it may be gone, or may have other partitions by now."""
         self._known.discard(topic)
 
     def close(self) -> None:
-        """What is being asked gets its answer; nothing more is asked."""
+        """Asks nothing more; requests that run still get their answers."""
         self._closed = True
         self._threads.shutdown(wait=False)
 
@@ -68,10 +69,10 @@ class Topics:
 
 
 def _look_up(client: Producer, topic: str, timeout: float) -> int | None:
-    """The error that metadata have for the topic (0: it is there); None when nobody answers."""
+    """The topic's error code in the metadata (0: the topic exists); None when Kafka does not answer."""
     try:
         found = client.list_topics(topic, timeout=timeout).topics.get(topic)
-    except (KafkaException, RuntimeError):  # nobody there, or a client that was closed meanwhile
+    except (KafkaException, RuntimeError):  # no broker answers, or the client was closed meanwhile
         return None
     if found is None:
         return int(KafkaError._UNKNOWN_TOPIC)

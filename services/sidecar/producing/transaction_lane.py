@@ -1,7 +1,7 @@
 """One transactional id: its producer, its topic of answers, its thread; one transaction at a time.
 
-When a producer is lost the next one, with the same id, ends what it left open and reads what was committed. So even
-after a commit that Kafka did not answer, a request with an Idempotency-Key gets the right answer.
+If a producer is lost, the next producer with the same id ends the open transaction, and reads the committed answers. So
+even after a commit that Kafka did not answer, a request with an Idempotency-Key gets the right answer.
 """
 
 import asyncio
@@ -31,9 +31,10 @@ from services.sidecar.producing.transactional_client import (
 )
 
 ATTEMPTS = 3
-"""A producer that is lost makes way for a new one. Two sidecars with one id would take it from each other for ever."""
+"""The number of producers that try one request. The bound ends the fight of two sidecars that fence each other with one
+id."""
 LOOK_UP_SECONDS = 5.0
-"""To find or make the topic of answers."""
+"""The longest time to find or make the topic of answers."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -41,12 +42,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a request gets to hear."""
+    """The answer to a request."""
 
     outcomes: Sequence[Sequence[Delivery]]
     body: bytes
     replayed: bool = False
-    """It is the answer to an earlier request with the same key."""
+    """Whether this is the answer to an earlier request with the same key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Work:
 
     entries: Sequence[TopicRecords]
     render: Callable[[Sequence[Sequence[Delivery]]], bytes]
-    """The answer, when it is known how it went."""
+    """Makes the body of the answer from the outcomes."""
     key: IdempotencyKey | None = None
 
     @property
@@ -64,7 +65,7 @@ class Work:
 
 
 class TransactionLane:
-    """What writes with one transactional id."""
+    """The writer with one transactional id."""
 
     def __init__(
         self,
@@ -83,13 +84,13 @@ class TransactionLane:
         self._thread = ThreadPoolExecutor(1, f"transactions-{transactional_id}")
 
     async def write(self, work: Work, seconds: float) -> Answered:
-        """Waits for its turn. Elsewhere when this id cannot write to these topics."""
+        """Writes a request, in its turn. Elsewhere when this id cannot write to these topics."""
         async with self._its_turn(seconds):
             with metrics.transaction_seconds.time():
                 return await self._written(work, time.monotonic() + seconds)
 
     async def learn_answers(self, seconds: float) -> None:
-        """Knows all answers that this id has given. Fault when they cannot be read."""
+        """Reads all answers that this id has given. Fault when they cannot be read."""
         if self._knows_log:
             return
         async with self._its_turn(seconds):
@@ -117,7 +118,7 @@ class TransactionLane:
             self._turn.release()
 
     def interrupt(self) -> None:
-        """What waits for Kafka gives up soon."""
+        """Makes a call that waits for Kafka give up soon."""
         if self._client is not None:
             self._client.interrupt()
 
@@ -140,7 +141,7 @@ class TransactionLane:
                 return await self._once(client, work, max(deadline - time.monotonic(), 0))
             except Lost as lost:
                 await self._give_up(lost)
-                # with a key the topic of answers tells what became of it; without one nobody does
+                # with a key, the topic of answers has the outcome of the request; without a key, nothing has
                 may_go_on = lost.certain or work.key is not None
                 if not may_go_on or attempt == ATTEMPTS or time.monotonic() >= deadline:
                     raise self._undone(lost, certain=lost.certain) from None
@@ -149,7 +150,7 @@ class TransactionLane:
         raise AssertionError("unreachable")
 
     async def _ready(self, timeout: float, *, with_log: bool) -> TransactionalClient:
-        """The producer, opened; and, where it matters, all answers known that were committed before it."""
+        """The opened producer; with `with_log`, all answers that were committed before are known."""
         if self._client is None:
             self._client = await self._run(TransactionalClient, self._properties())
             self._knows_log = False
@@ -194,7 +195,7 @@ class TransactionLane:
         return Answered(written, body)
 
     async def _give_up(self, lost: Lost) -> None:
-        """The next one to ask opens a new producer."""
+        """Closes the lost producer; the next request opens a new producer."""
         metrics.producer_restarts.inc()
         log.warning("transactional producer lost", transactional_id=self.id, why=str(lost), fenced=lost.fenced)
         client, self._client = self._client, None

@@ -1,7 +1,8 @@
 """The topic in which the answers to requests with an Idempotency-Key are kept, one topic for each transactional id.
 
-Only the producer with that id writes to it, and each answer in the transaction of its records. So whoever has just
-initialized that id (which ends what a killed process left open) reads it to its end and knows all that was committed.
+Only the producer with that id writes to the topic, and writes each answer in the transaction of its records. A producer
+that has just initialized the id has ended the open transaction of a killed process. If that producer reads the topic to
+its end, it knows all committed answers.
 """
 
 import time
@@ -22,17 +23,17 @@ _NOT_SEEN_YET = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, Kafka
 
 
 class TransactionLog:
-    """The topic, as the thread sees it that owns its transactional id."""
+    """The topic, for the thread that owns its transactional id."""
 
     def __init__(self, topic: str, properties: dict[str, Any], *, keep_ms: int) -> None:
-        """`properties`: of a plain client."""
+        """`properties`: the properties of a client that is not transactional."""
         self.topic = topic
         self._properties = properties
         self._keep_ms = keep_ms
         self._next_offset: int | None = None
 
     def make(self, timeout: float) -> None:
-        """Makes the topic if it is missing. KafkaException when that cannot be."""
+        """Makes the topic if it is missing. KafkaException when the topic cannot be made."""
         admin = AdminClient(self._properties)
         found = admin.list_topics(self.topic, timeout=timeout).topics.get(self.topic)
         if found is not None and found.error is None:
@@ -50,8 +51,9 @@ class TransactionLog:
                 raise
 
     def read(self, take: Callable[[str, KeptAnswer], None], timeout: float) -> None:
-        """Gives `take` each answer that was committed since the last call; at the first, since as long ago as answers
-        are kept. KafkaException when the end was not reached in time: the next call goes on behind the last answer.
+        """Gives `take` each answer that was committed since the last call. The first call begins with the oldest answer
+        that is still kept. KafkaException when the call did not reach the end in time: the next call goes on behind the
+        last answer.
         """
         deadline = time.monotonic() + timeout
         consumer = Consumer(
@@ -75,7 +77,7 @@ class TransactionLog:
             consumer.close()
 
     def _offset_since(self, consumer: Consumer, since: int, deadline: float) -> int:
-        """Waits until the topic is seen: it may have been made a moment ago."""
+        """The offset of a time. Waits until the client sees the topic, which may have been made a moment ago."""
         asked = TopicPartition(self.topic, PARTITION, since)
         while True:
             left = deadline - time.monotonic()
@@ -90,7 +92,7 @@ class TransactionLog:
 
     def _read_to_the_end(self, consumer: Consumer, take: Callable[[str, KeptAnswer], None], deadline: float) -> None:
         while True:
-            # not `consume`: it waits until it has as many as it was asked for, and the end is only one more message
+            # not `consume`: it waits for the wanted number of messages, and counts the end of the partition as one
             message = consumer.poll(max(deadline - time.monotonic(), 0))
             if message is None:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{self.topic} could not be read to its end"))
@@ -105,7 +107,7 @@ class TransactionLog:
 
 
 def _give(message: Message, take: Callable[[str, KeptAnswer], None]) -> None:
-    """A message that no sidecar has written is passed over: it must not keep a sidecar from working."""
+    """Gives the answer in a message. A message of another program is skipped: it must not stop the sidecar."""
     try:
         key, answer = (message.key() or b"").decode(), KeptAnswer.decoded(message.value() or b"")
     except ValueError:

@@ -1,11 +1,13 @@
-"""A producer that writes transactions, one after the other. It blocks, so it lives on a thread of its own.
+"""A producer that writes transactions, one after the other. Its calls block, so it needs a thread of its own.
 
-A transaction ends in one of four ways, and a caller learns which:
+A transaction ends in one of four ways, and the caller learns the way:
 
-1. committed: `write` returns where the records are;
-2. aborted, and nothing was written: `NotWritten`, or `Elsewhere` when topics are not to be had on this id's cluster;
-3. the producer was replaced or broke, and nothing was written: `Lost`, certain;
-4. the same, with the commit on its way: `Lost`, and only Kafka knows. A new producer with the same id settles it.
+1. The transaction was committed: `write` returns the partitions and offsets of the records.
+2. The transaction was aborted, and nothing was written: `NotWritten`, or `Elsewhere` if topics are not on this id's
+   cluster.
+3. The producer was replaced or broke, and nothing was written: `Lost`, certain.
+4. The producer was replaced or broke during the commit: `Lost`, and only Kafka knows the outcome. A new producer with
+   the same id settles the outcome.
 """
 
 import threading
@@ -23,7 +25,7 @@ from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of, faile
 from services.sidecar.producing.records import Delivered, Delivery, Failed, Outgoing
 
 _ELSEWHERE = KafkaError.TOPIC_AUTHORIZATION_FAILED
-"""What the gateway says of a topic on another cluster, and a broker of one that may not be written."""
+"""The gateway's error for a topic on another cluster, and a broker's error for a topic that may not be written."""
 _REFUSED = (
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -31,10 +33,10 @@ _REFUSED = (
     KafkaError._UNSUPPORTED_FEATURE,
     KafkaError.UNSUPPORTED_VERSION,
 )
-"""There will never be such a transaction."""
+"""Errors that mean that such a transaction will never succeed."""
 _GIVEN_UP = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 STEP_SECONDS = 0.5
-"""How long one call waits: so often it is looked at what has failed meanwhile, and whether the sidecar stops."""
+"""The wait of one call. After each wait the client checks for failures, and for the stop of the sidecar."""
 PAUSE_SECONDS = 0.05
 ABORT_SECONDS = 10.0
 CLOSE_SECONDS = 5.0
@@ -44,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TopicRecords:
-    """What one transaction writes to one topic."""
+    """The records that one transaction writes to one topic."""
 
     topic: str
     records: list[Outgoing]
@@ -52,16 +54,16 @@ class TopicRecords:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """What a group has consumed, committed with the records that follow from it."""
+    """The offsets that a group has consumed, committed with the resulting records."""
 
     offsets: list[TopicPartition]
     group: Any
-    """`consumer_group_metadata()` of the consumer that read it."""
+    """`consumer_group_metadata()` of the consumer that read the records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """One more record, which is made when it is known where the others are."""
+    """One more record, which is made when the offsets of the others are known."""
 
     topic: str
     key: bytes
@@ -69,7 +71,7 @@ class Seal:
 
 
 class NotWritten(Exception):  # noqa: N818  # an outcome
-    """The transaction was aborted: `cause` is why, `outcomes` are those of its records."""
+    """The transaction was aborted: `cause` is the reason, `outcomes` are the outcomes of its records."""
 
     def __init__(self, cause: Failed, outcomes: list[list[Delivery]]) -> None:
         super().__init__(cause.text)
@@ -78,7 +80,7 @@ class NotWritten(Exception):  # noqa: N818  # an outcome
 
 
 class Elsewhere(Exception):  # noqa: N818  # an outcome
-    """The transaction was aborted: these topics cannot be written as this transactional id."""
+    """The transaction was aborted: this transactional id cannot write to these topics."""
 
     def __init__(self, topics: Sequence[str], text: str) -> None:
         super().__init__(text)
@@ -100,18 +102,18 @@ class Lost(Exception):  # noqa: N818  # an outcome
 
 
 class TransactionalClient:
-    """One producer with one transactional id. All of it belongs to one thread."""
+    """One producer with one transactional id. All calls but `interrupt` belong to one thread."""
 
     def __init__(self, properties: dict[str, Any]) -> None:
         self._producer = Producer({**properties, "error_cb": Complaints("transactions")})
         self._interrupted = threading.Event()
 
     def interrupt(self) -> None:
-        """From another thread: whatever waits for Kafka gives up within `STEP_SECONDS`."""
+        """Makes a call that waits for Kafka give up within `STEP_SECONDS`; other threads may call this."""
         self._interrupted.set()
 
     def open(self, timeout: float) -> None:
-        """Takes the id over: an older producer is fenced, and what it left open is ended. Lost when that fails."""
+        """Takes the id over: an older producer is fenced, and its open transaction is ended. Lost when that fails."""
         deadline = time.monotonic() + timeout
         self._until(deadline, self._producer.init_transactions, certain=True)
 
@@ -141,12 +143,12 @@ class TransactionalClient:
         return written
 
     def try_out(self, topic: str | None, consumed: GroupOffsets, timeout: float) -> None:
-        """Whether a transaction could write to this topic, if one is named, and commit these offsets: begins one, and
-        aborts it. NotWritten, Elsewhere or Lost when it could not.
+        """Tests whether a transaction could write to this topic, if given, and commit these offsets: begins a
+        transaction, and aborts it. NotWritten, Elsewhere or Lost when the transaction could not be committed.
 
-        Nothing is written, as long as records linger (`linger.ms`): a partition joins its transaction before any record
-        of it is sent. Its coordinator answers in turn, so it has told of the partition when it tells of the offsets
-        again.
+        Nothing is written as long as records linger (`linger.ms`): a partition joins the transaction before its first
+        record is sent. The transaction coordinator answers in order, so its answer about the offsets comes after its
+        answer about the partition.
         """
         entries = [] if topic is None else [TopicRecords(topic, [Outgoing(None, None, 0, 0, [])])]
         deadline = time.monotonic() + timeout
@@ -166,7 +168,7 @@ class TransactionalClient:
         self._until(time.monotonic() + ABORT_SECONDS, self._producer.abort_transaction, certain=True)
 
     def close(self) -> None:
-        """Ends its threads; what is open is aborted, or ends with its time-out."""
+        """Ends the client's threads; an open transaction is aborted, or ends with its time-out."""
         try:
             self._producer.abort_transaction(CLOSE_SECONDS)
             self._producer.purge()
@@ -175,7 +177,7 @@ class TransactionalClient:
             pass  # no transaction is open, or another producer has ended it
 
     def _sent(self, entries: Sequence[TopicRecords], deadline: float) -> list[list[Delivered]]:
-        """Where all records are, not yet committed."""
+        """The partitions and offsets of all records, which are not committed yet."""
         outcomes: list[list[Delivery | None]] = [[None] * len(entry.records) for entry in entries]
         errors: list[KafkaError] = []
 
@@ -211,7 +213,7 @@ class TransactionalClient:
         return found
 
     def _seal(self, seal: Seal, entries: Sequence[TopicRecords], deadline: float) -> None:
-        """Writes it; if it cannot be written, that is the outcome of all records."""
+        """Writes the seal. If the seal cannot be written, its error is the outcome of all records."""
         try:
             self._sent([TopicRecords(seal.topic, [Outgoing(seal.key, seal.value, None, 0, [])])], deadline)
         except NotWritten as refused:
@@ -219,14 +221,14 @@ class TransactionalClient:
             raise NotWritten(shared, [[shared] * len(entry.records) for entry in entries]) from None
 
     def _flush(self) -> int:
-        """How many records are still on their way."""
+        """The number of records that are still on their way."""
         try:
             return self._producer.flush(STEP_SECONDS)
         except CLIENT_FAILURES as failure:
             raise Lost(error_of(failure), certain=True) from None
 
     def _reason(self) -> KafkaError:
-        """Why records were given up: the transaction knows, and will not be committed for that reason."""
+        """The reason why records were given up: the transaction has the reason, and so can't be committed."""
         if len(self._producer):
             return KafkaError(KafkaError._TIMED_OUT, "the records were not acknowledged in time")
         try:
@@ -238,7 +240,7 @@ class TransactionalClient:
     def _give_up(
         self, entries: Sequence[TopicRecords], outcomes: list[list[Delivery | None]], error: KafkaError
     ) -> NoReturn:
-        """Aborts, and says why."""
+        """Aborts the transaction, and raises the reason."""
         self._until(time.monotonic() + ABORT_SECONDS, self._producer.abort_transaction, certain=True)
         if error.fatal():
             raise Lost(error, certain=True)
@@ -256,7 +258,7 @@ class TransactionalClient:
         )
 
     def _until(self, deadline: float, step: Callable[[float], object], *, certain: bool) -> None:
-        """A step of the protocol, repeated while Kafka says that it may be."""
+        """Runs a step of the protocol, again and again while Kafka's error allows a retry."""
         while True:
             try:
                 step(STEP_SECONDS)

@@ -1,7 +1,7 @@
-"""Transactions for whoever asks, one at a time for each transactional id; and requests that are carried out once.
+"""Transactions for callers, one at a time for each transactional id; and requests that are carried out once.
 
-A transactional id has one home cluster in a mesh. So there may be several ids, each with a lane. The first id whose
-home has all topics of a request is used, and remembered for them. All of it belongs to the event loop.
+A transactional id has one home cluster in a mesh. So there may be several ids, each with a lane. A request uses the
+first id whose home has all its topics; the id is remembered for these topics. All code belongs to the event loop.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ NOT_DONE = Failed(DeliveryError.RETRIABLE, "the transaction was not done")
 
 @dataclass(frozen=True, slots=True)
 class TransactionLimits:
-    """Bounds."""
+    """Bounds of transactions and of the kept answers."""
 
     max_waiting: int
     seconds: float
-    """For one transaction, and for the wait for its turn."""
+    """The bound of one transaction, and of the wait for its turn."""
     keep_ms: int
     max_keys: int
     max_bytes: int
 
 
 class Transactions:
-    """For the whole sidecar. Nothing is opened before somebody asks."""
+    """The transactions of the whole sidecar. No producer is opened before the first request."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Transactions:
         audit: AuditTrail = OFF,
         traffic: SidecarTraffic = NO_TRAFFIC,
     ) -> None:
-        """`properties`: of a producer with a transactional id; `plain`: of any other client."""
+        """`properties`: the properties of a producer with a transactional id; `plain`: those of any other client."""
         self._limits = limits
         self._audit = audit
         self._traffic = traffic
@@ -73,7 +73,7 @@ class Transactions:
         self._stopping = False
 
     async def write(self, work: Work) -> Answered:
-        """All records or none. Fault when it is refused, or when nobody can tell; see `Answered` for the rest."""
+        """Writes all records or none. Fault when Kafka refuses, or the outcome is unknown; else see `Answered`."""
         if self._stopping or self._waiting >= self._limits.max_waiting:
             metrics.transactions.labels("turned away").inc()
             why = "the sidecar is stopping" if self._stopping else f"{self._waiting} requests wait already"
@@ -86,7 +86,7 @@ class Transactions:
         return await asyncio.shield(task)  # a caller that goes away must not leave a transaction half done
 
     async def stop(self, timeout: float) -> None:
-        """Lets what has begun end, `timeout` seconds at most."""
+        """Waits for the requests that have begun, `timeout` seconds at most."""
         self._stopping = True
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout)
@@ -139,7 +139,7 @@ class Transactions:
 
     @asynccontextmanager
     async def _alone(self, key: IdempotencyKey) -> AsyncIterator[None]:
-        """While nobody else works under this key."""
+        """Waits until no other request works under this key, and keeps the key for the context."""
         deadline = time.monotonic() + self._limits.seconds
         while key.key in self._running:
             digest, running = self._running[key.key]
@@ -159,8 +159,8 @@ class Transactions:
             ended.set_result(None)
 
     async def _on_a_home(self, work: Work) -> Answered:
-        """On the first id whose home has all topics. A topic may have moved since its first request, so a key is looked
-        for among the answers of every id.
+        """Writes with the first id whose home has all topics. A topic may have moved since the first request with a
+        key, so the key is looked up among the answers of every id.
         """
         if work.key is not None:
             for lane in self._lanes:
@@ -187,7 +187,7 @@ class Transactions:
         )
 
     def _lanes_for(self, topics: Sequence[str]) -> list[TransactionLane]:
-        """The one that served all these topics before comes first."""
+        """All lanes; the lane that served all these topics before comes first."""
         homes = {self._homes.get(topic) for topic in topics}
         return sorted(self._lanes, key=lambda lane: homes != {lane})
 

@@ -1,17 +1,18 @@
-"""Gives a topic's batches to Kafka's client in waves: the next wave begins when the one before has arrived.
+"""Gives a topic's batches to Kafka's client in waves: the next wave begins when the wave before has arrived.
 
 Theory of operation
 1. An idempotent client sends no request to a partition while more than `SENT_AT_ONCE` records are on their way there
-   (librdkafka 2.16, `rd_kafka_toppar_producer_serve`). If records wait in it for longer than `linger.ms` meanwhile, its
-   thread looks again and again without a rest: a whole processor, for nothing, until Kafka has acknowledged.
-2. So records wait here instead. A batch is handed over at once if hardly anything of its topic is on the way, or if the
-   wave has begun less than half of `linger.ms` ago, so that no request has left. Else it waits, and all that wait
-   (`WAVE_RECORDS`, or one larger batch) are handed over together: one request for a partition.
-3. A topic's partitions may arrive at different speeds, or one of them never. A wave that takes longer than
-   `WAVE_SECONDS` keeps nobody waiting any more: the next one begins beside it.
+   (librdkafka 2.16, `rd_kafka_toppar_producer_serve`). If records then wait in the client for longer than `linger.ms`,
+   its thread checks again and again without a rest. It uses a whole processor for nothing, until Kafka acknowledges.
+2. So records wait here instead. A batch is handed over at once if at most `SENT_AT_ONCE` records of its topic are on
+   the way. The batch is also handed over at once if the wave began less than half of `linger.ms` ago, because then no
+   request has left. Any other batch waits. All waiting batches (`WAVE_RECORDS`, or one larger batch) are handed over
+   together: one request for a partition.
+3. The records of a topic's partitions may arrive at different speeds; those of one partition may never arrive. If a
+   wave takes longer than `WAVE_SECONDS`, the next wave begins beside it.
 4. Batches of one topic are handed over in the order in which they came.
 
-Admission bounds and counts what waits here, with all else that is on its way.
+`Admission` bounds and counts the records that wait here, with all other records on the way.
 """
 
 import asyncio
@@ -26,16 +27,16 @@ from services.sidecar.producing.records import Outgoing
 SENT_AT_ONCE = 5
 """Records that an idempotent client has on the way to a partition before further ones wait (librdkafka's bound)."""
 WAVE_RECORDS = 2_000
-"""Of one wave: they are handed over within about 5 ms."""
+"""Records of one wave, at most; the client gets them within about 5 ms."""
 WAVE_SECONDS = 0.25
-"""How long a wave keeps the next one waiting: longer than a busy broker takes, shorter than a broker's failover."""
+"""The longest wait of the next wave: longer than a busy broker takes, shorter than a broker's failover."""
 SLICE_RECORDS = 500
 """Records handed over before the event loop gets its turn: about 2 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Records of one request, for one topic, and where their outcomes go."""
+    """Records of one request, for one topic, and the batch that gets their outcomes."""
 
     topic: str
     records: list[Outgoing]
@@ -50,23 +51,23 @@ HandOver = Callable[[Given, int, int], None]
 class _Topic:
     waiting: deque[Given] = field(default_factory=deque)
     wave: deque[Given] = field(default_factory=deque)
-    """What is being handed over."""
+    """The batches that are being handed over."""
     begun: int = 0
-    """How many records of the first one of these have been."""
+    """The number of records of the first batch in `wave` that were handed over."""
     number: int = 0
-    """Of the wave."""
+    """The number of the wave."""
     on_the_way: int = 0
     """Records of the wave that have not arrived."""
     open_until: float = 0.0
-    """Till then what comes joins the wave, on the event loop's clock: soon after, the client sends what it has."""
+    """The time, on the event loop's clock, until which new batches join the wave; soon after, the client sends."""
     overdue: asyncio.TimerHandle | None = None
 
 
 class Waves:
-    """Of one producer. All its methods belong to the event loop."""
+    """The waves of one producer. All methods belong to the event loop."""
 
     def __init__(self, hand_over: HandOver, linger_seconds: float) -> None:
-        """`linger_seconds`: how long the client waits for more before it sends."""
+        """`linger_seconds`: the client's wait for more records before it sends."""
         self._hand_over = hand_over
         self._linger = linger_seconds
         self._loop = asyncio.get_running_loop()
@@ -81,7 +82,7 @@ class Waves:
         self._watch(topic)
 
     def end(self) -> None:
-        """Hands over all that waits."""
+        """Hands over all batches that wait."""
         for topic in list(self._topics.values()):
             topic.wave += topic.waiting
             topic.waiting.clear()
@@ -89,7 +90,7 @@ class Waves:
                 self._hand_over_slice(topic)
 
     def _fill(self, topic: _Topic) -> None:
-        """The wave with what waits. Does nothing while it is being handed over: its end looks after what waits."""
+        """Fills the wave with waiting batches. Does nothing during the hand-over, whose end handles waiting batches."""
         if topic.wave:
             return
         if topic.on_the_way <= SENT_AT_ONCE:
@@ -102,7 +103,7 @@ class Waves:
         self._go_on(topic)
 
     def _watch(self, topic: _Topic) -> None:
-        """Over what waits, and no longer."""
+        """Starts the timer for an overdue wave if batches wait, and stops the timer if none waits."""
         if topic.overdue is None and topic.waiting:
             topic.overdue = self._loop.call_later(WAVE_SECONDS, self._is_overdue, topic)
         elif topic.overdue is not None and not topic.waiting:
@@ -132,7 +133,7 @@ class Waves:
             self._hand_over(given, start, stop)
 
     def _arrived(self, given: Given, topic: _Topic, number: int, done: "asyncio.Future[object]") -> None:
-        if number != topic.number:  # of a wave that nobody waits for any more
+        if number != topic.number:  # the wave was overdue, and a newer wave has begun
             return
         topic.on_the_way -= len(given.records)
         if topic.on_the_way > SENT_AT_ONCE:

@@ -1,8 +1,8 @@
-"""When the group is told how far a consumer is: after so many records or so long, whichever is first.
+"""The times of commits: a consumer commits after so many records or so long, whichever comes first.
 
-One commit is under way at a time; what is settled meanwhile goes with the next. One that Kafka refused, as it does in a
-rebalance, goes again with the next one, unless its partition has gone: then that is the end of it, and whoever has the
-partition now gets the records again.
+One commit is under way at a time; offsets that are settled meanwhile go with the next commit. An offset that Kafka
+refused, as in a rebalance, goes again with the next commit. If the partition has gone, the offset is dropped, and the
+partition's new owner gets the records again.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ from services.sidecar.consuming.records import Commit, Partition
 
 
 class Commits:
-    """Of one consumer; belongs to the event loop."""
+    """The commits of one consumer; all methods belong to the event loop."""
 
     def __init__(self, send: Callable[[Mapping[Partition, int]], None], interval_seconds: float, records: int) -> None:
-        """`send` hands a commit over; `ended` has to hear how it ended."""
+        """`send` hands a commit over; the caller must call `ended` when that commit has ended."""
         self._send = send
         self._interval = interval_seconds
         self._records = records
@@ -26,11 +26,11 @@ class Commits:
 
     @property
     def due(self) -> Mapping[Partition, int]:
-        """What Kafka has not confirmed."""
+        """The offsets that Kafka has not confirmed."""
         return self._due
 
     def settled(self, partition: Partition, next_offset: int, records: int) -> None:
-        """Nothing before this offset is open any more; so many records were settled for it."""
+        """Notes that all records before this offset are settled; `records` is the number of newly settled records."""
         self._due[partition] = next_offset
         self._settled += records
         if self._settled >= self._records:
@@ -39,7 +39,7 @@ class Commits:
             self._later()
 
     def ended(self, commits: Iterable[Commit]) -> None:
-        """A commit has ended; these of its offsets are Kafka's."""
+        """Notes the end of a commit; Kafka has taken these of its offsets."""
         self._is_out = False
         for commit in commits:
             if self._due.get(commit.partition, commit.offset + 1) <= commit.offset:
@@ -48,7 +48,7 @@ class Commits:
             self._later()
 
     def forget(self, partitions: Collection[Partition]) -> None:
-        """They are another member's."""
+        """Forgets partitions that another member has now."""
         for partition in partitions:
             self._due.pop(partition, None)
 
@@ -64,7 +64,7 @@ class Commits:
     def _flush(self) -> None:
         self.close()
         if self._is_out or not self._due:
-            return  # its end brings the next one
+            return  # the end of the present commit starts the next commit
         self._is_out = True
         self._settled = 0
         self._send(dict(self._due))

@@ -1,12 +1,13 @@
-"""The Kafka client of a reactive consumer, on a thread of its own, and how records come from it to the event loop.
+"""The Kafka client of a reactive consumer, on a thread of its own, and the way of its records to the event loop.
 
-1. The thread waits in the client's own poll, so a record is on its way to the loop as soon as it is here, and the group
-   is served whatever the backend does: a slow one never costs its partitions.
-2. What is held of each partition is bounded (`Room`). A partition that fills its share is paused, alone.
-3. Partitions that are revoked are let go only when the loop has finished with them, in bounded time, and what came of
-   it is committed. Of those that are lost nothing more is said.
-4. The client belongs to its thread alone: a call from another one would wait for its poll, and hold up all of Python
-   meanwhile. So what the loop wants is done between two polls, which are short while anything is held.
+1. The thread waits in the client's own poll, so each record goes to the loop as soon as it arrives. The group is served
+   at any speed of the backend: a slow backend never costs the consumer its partitions.
+2. The held records of each partition are bounded (`Room`). If a partition fills its share, only that partition is
+   paused.
+3. A revoked partition is let go when the loop has finished with it, in bounded time, and its offset is committed. A
+   lost partition is dropped without a commit.
+4. The client belongs to its thread alone: a call from another thread would wait for the poll, and would hold up all of
+   Python meanwhile. So calls of the loop run between two polls, which are short while records are held.
 """
 
 import asyncio
@@ -45,54 +46,54 @@ from services.sidecar.reactive.room import Room
 
 POLL_SECONDS = 0.1
 BUSY_POLL_SECONDS = 0.01
-"""How long one poll waits when nothing comes, and while something is held: so long waits what the loop wants."""
+"""The wait of one poll while records are held, and so the longest wait of a call from the loop."""
 MAX_FETCHED = 500
 """Records that one turn takes from the client."""
 GRACE_SECONDS = 5.0
-"""What a call may take beyond its own bound."""
+"""The time that a call may take beyond its own bound."""
 SEEK_SECONDS = 5.0
-"""How long a partition may take until it can be sought."""
+"""The longest time until a new partition can be sought."""
 ASK_SECONDS = 20.0
-"""Bound of a call that asks Kafka several questions."""
+"""The bound of a call that sends several requests to Kafka."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
 class Listener(Protocol):
-    """Who has the records; all of it runs on the event loop, in the order in which it happened."""
+    """The receiver of records and partition changes; all methods run on the event loop, in the order of the events."""
 
     def assigned(self, partitions: set[Partition]) -> None: ...
 
     def arrived(self, records: list[RawRecord]) -> None: ...
 
     async def finish(self, partitions: set[Partition]) -> Mapping[Partition, int]:
-        """Ends what is on its way, in bounded time, and forgets them. The offsets to commit."""
+        """Ends the batches of these partitions, in bounded time, and forgets the partitions. The offsets to commit."""
 
     def lost(self, partitions: set[Partition]) -> None: ...
 
     def commit_ended(self, commits: list[Commit]) -> None:
-        """A commit has ended; these offsets are Kafka's."""
+        """A commit has ended; Kafka has taken these offsets."""
 
     def broke(self, reason: str) -> None:
         """The client cannot go on."""
 
 
 class PollingConsumer:
-    """One client and its thread, from `open` to `close`; not to be opened again."""
+    """One client and its thread, from `open` to `close`; it cannot be opened again."""
 
     def __init__(self, name: str, room: Room, listener: Listener, finish_seconds: float) -> None:
-        """`finish_seconds`: what `Listener.finish` may take."""
+        """`finish_seconds`: the longest time of `Listener.finish`."""
         self._room = room
         self._listener = listener
         self._finish_seconds = finish_seconds
         self._loop = asyncio.get_running_loop()
-        # SimpleQueue has no bound of its own: there are no more of these than operators and batches
+        # SimpleQueue has no bound of its own, but there are no more calls than operators and batches
         self._calls: queue.SimpleQueue[tuple[Future[Any] | None, Callable[[Membership], Any]]] = queue.SimpleQueue()
         self._membership: Membership | None = None
         self._whereabouts: Whereabouts | None = None
         self.progress = Progress()
-        """How far it is: what counts as given is what is settled."""
+        """The progress of each partition; the settled records count as given."""
         self._fetched: dict[Partition, int] = {}
         self._is_known = False
         self._is_ending = False
@@ -100,7 +101,7 @@ class PollingConsumer:
         self._thread = threading.Thread(target=self._run, name=f"reactive-{name}", daemon=True)
 
     def open(self, properties: Mapping[str, Any], options: InstanceOptions) -> None:
-        """Makes the client, which belongs to no group yet. Fault when its configuration is refused."""
+        """Makes the client, which has joined no group yet. Fault when its configuration is refused."""
         self._membership = Membership(
             dict(properties),
             options,
@@ -115,7 +116,7 @@ class PollingConsumer:
 
     @property
     def silent_seconds(self) -> float:
-        """How long the thread has not been seen at work."""
+        """The time since the thread's last turn."""
         return time.monotonic() - self._turned_at
 
     @property
@@ -124,36 +125,37 @@ class PollingConsumer:
 
     @property
     def is_joined(self) -> bool:
-        """Whether it has been told which partitions it has, be it none."""
+        """Whether the group has assigned partitions to the consumer, or has assigned none."""
         return self._is_known and not self._is_ending
 
     async def follow(self, interest: Interest) -> None:
-        """From now on reads this, and nothing else. Fault when the client does not take it."""
+        """Reads these topics from now on, and no others. Fault when the client refuses them."""
         await self._call(lambda membership: membership.follow(interest))
 
     async def rest(self) -> None:
-        """Nothing more comes until it wakes."""
+        """Pauses all partitions until `wake`."""
         await self._call(lambda membership: membership.rest())
 
     async def wake(self) -> None:
-        """Goes on, but for partitions whose share is full."""
+        """Resumes all partitions but those whose share is full."""
         await self._call(self._wake)
 
     async def positions(self, seeks: list[Seek]) -> list[Position]:
-        """Places as offsets, none behind the end; nothing has changed. Fault when Kafka does not say."""
+        """The offsets of the seeks, none behind the log's end; nothing is sought yet. Fault if Kafka is silent."""
         return await self._call(
             lambda membership: within_ends(positions_of(seeks, membership.client), membership.client), ASK_SECONDS
         )
 
     async def seek(self, positions: list[Position]) -> None:
-        """Partitions go on there, which is committed, too. `Listener.assigned` hears of them as of new ones.
+        """Seeks partitions to these positions, and commits the positions. `Listener.assigned` gets the partitions anew.
 
-        The loop has forgotten them before. Fault when one of them cannot be sought; then nobody knows where they are.
+        The loop must have forgotten the partitions before. Fault when a partition cannot be sought; then the positions
+        of all of them are unknown.
         """
         await self._call(lambda membership: self._sought(membership, positions), ASK_SECONDS)
 
     async def status(self) -> tuple[tuple[PartitionStatus, ...], str]:
-        """Where it is in each partition, and what hinders it."""
+        """The status of each partition, and the consumer's problem."""
 
         def run(membership: Membership) -> tuple[tuple[PartitionStatus, ...], str]:
             assert self._whereabouts is not None
@@ -162,15 +164,15 @@ class PollingConsumer:
         return await self._call(run)
 
     async def committed(self, partitions: list[Partition]) -> list[Commit]:
-        """What the group committed; partitions without a commit are left out."""
+        """The committed offsets of the group; partitions without a commit are left out."""
         return await self._call(lambda membership: membership.committed(partitions, GRACE_SECONDS), ASK_SECONDS)
 
     async def commit_now(self, offsets: Mapping[Partition, int]) -> None:
-        """Returns when they are committed. Fault when Kafka refuses."""
+        """Commits offsets, and returns when they are committed. Fault when Kafka refuses."""
         await self._call(lambda membership: membership.commit(_positions(offsets), wait=True), ASK_SECONDS)
 
     def freed(self, partition: Partition, records: int, size: int) -> None:
-        """The loop holds so much less of a partition."""
+        """Notes that the loop holds so many records and bytes of a partition less."""
 
         def run(membership: Membership) -> None:
             if self._room.freed(partition, records, size):
@@ -179,7 +181,7 @@ class PollingConsumer:
         self._post(run)
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Hands a commit over; `Listener.commit_ended` hears how it ended."""
+        """Hands a commit over; its result goes to `Listener.commit_ended`."""
 
         def run(membership: Membership) -> None:
             try:
@@ -191,11 +193,11 @@ class PollingConsumer:
         self._post(run)
 
     async def group_metadata(self) -> Any:
-        """Who it is in its group, for a transaction that commits its offsets."""
+        """The consumer's group metadata, for a transaction that commits its offsets."""
         return await self._call(lambda membership: membership.client.consumer_group_metadata())
 
     async def close(self, timeout: float) -> None:
-        """Leaves the group, with `Listener.finish` for what it has. After `timeout` goes on without waiting."""
+        """Leaves the group, after `Listener.finish` for its partitions. Waits for that `timeout` seconds at most."""
         if self._membership is None or not self._thread.is_alive():
             return
         closed = self._called(lambda membership: membership.close(), timeout)
@@ -206,7 +208,7 @@ class PollingConsumer:
             log.warning("the reactive consumer did not close cleanly", reason=str(problem) or "not in time")
 
     async def _call(self, function: Callable[[Membership], T], timeout: float = GRACE_SECONDS) -> T:
-        """The result of a function of the client, run on the thread. Fault when it is not there, or too busy."""
+        """The result of a function, run on the client's thread. Fault when the thread has ended, or is too busy."""
         if not self._thread.is_alive() or self._is_ending:
             raise Fault(FaultKind.CONSUMER_INSTANCE_BUSY, "the reactive consumer is not connected now; try again later")
         try:
@@ -218,7 +220,7 @@ class PollingConsumer:
             ) from None
 
     def _post(self, function: Callable[[Membership], None]) -> None:
-        """Has it done, and does not wait for it."""
+        """Has the thread run a function, and does not wait for the result."""
         if not self._is_ending:
             self._calls.put((None, function))
 
@@ -248,7 +250,8 @@ class PollingConsumer:
             self._give_up(self._membership, str(error) or type(error).__name__)
 
     def _has_name(self, membership: Membership) -> bool:
-        """In the newer protocol the client says nothing of an assignment without partitions: its name has to do."""
+        """Whether the client has a member id. In the newer protocol, the client does not report an empty assignment, so
+        the member id shows that the consumer has joined."""
         return self._is_of_brokers_group and membership.interest.is_shared and bool(membership.client.memberid())
 
     def _give_up(self, membership: Membership, reason: str) -> None:
@@ -258,7 +261,7 @@ class PollingConsumer:
             membership.close()
 
     def _serve_calls(self, membership: Membership) -> bool:
-        """Whether it was closed."""
+        """Runs the calls that wait. Whether the client was closed."""
         while True:
             try:
                 future, function = self._calls.get_nowait()
@@ -271,11 +274,11 @@ class PollingConsumer:
                 continue
             try:
                 future.set_result(function(membership))
-            except Exception as error:  # noqa: BLE001  # carried to whoever awaits the call
+            except Exception as error:  # noqa: BLE001  # the caller that awaits the result gets it
                 future.set_exception(error)
 
     def _fetch(self, membership: Membership) -> None:
-        """The first message as soon as it is there, and all that came with it."""
+        """Takes the first message as soon as it arrives, and all messages that came with it."""
         first = membership.poll(BUSY_POLL_SECONDS if self._room.records else POLL_SECONDS)
         if first is None:
             return
@@ -314,14 +317,14 @@ class PollingConsumer:
     def _sought(self, membership: Membership, positions: list[Position]) -> None:
         moved = {one.partition for one in positions}
         rested = membership.rests
-        membership.wake()  # a partition that rests would go on where it was
+        membership.wake()  # a paused partition would go on at its old position
         if membership.has_fresh(moved):
             membership.begin(positions, self._fetched)
             self._begin_at(positions)
         else:
             for position in positions:
                 self._seek(membership, position)
-                self._begin_at([position])  # before the next one, for which more may have to be fetched
+                self._begin_at([position])  # before the next partition, for which the client may have to fetch more
         if rested:
             membership.rest()
         else:
@@ -345,7 +348,7 @@ class PollingConsumer:
         self.progress.given.update((one.partition, one.offset) for one in positions)
 
     def _begin(self, partitions: set[Partition]) -> None:
-        """They come, or begin elsewhere."""
+        """Prepares partitions that are new, or begin at another offset."""
         self._room.open(partitions)
         self._forget(partitions)
         self._tell(self._listener.assigned, partitions)
@@ -373,7 +376,7 @@ class PollingConsumer:
         if offsets and self._membership is not None:
             try:
                 self._membership.commit(_positions(offsets), wait=True)
-            except Fault as refused:  # what was done comes again, to whoever has them now
+            except Fault as refused:  # the new owners of the partitions get these records again
                 log.warning("offsets of revoked partitions are not committed", reason=refused.description)
 
     def _on_lost(self, partitions: set[Partition]) -> None:

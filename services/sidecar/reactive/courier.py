@@ -1,7 +1,7 @@
-"""Carries one batch from what Kafka has to an outcome that Kafka has: reads it, delivers it, has it settled.
+"""Carries one batch from Kafka's bytes to an outcome in Kafka: decodes it, delivers it, and has it settled.
 
-Whatever fails on the way is tried again for as long as the partition is ours, in the same batch: while the registry
-cannot be asked, while what came of it cannot be written. What hinders a partition is said by name (`problems`).
+A step that fails is tried again with the same batch, for as long as the consumer has the partition. This happens while
+the registry cannot be asked, and while outcomes cannot be written. `problems` names the reason for each partition.
 """
 
 import asyncio
@@ -31,26 +31,26 @@ from services.sidecar.traffic import NO_TRAFFIC, SidecarTraffic
 LONG_BATCH_SECONDS = 30.0
 """The original's advice for its backends: a batch should take 20 to 30 s."""
 AUDIT_SECONDS = 5.0
-"""How long a batch waits for audit at a time, where audit may hold up the work."""
+"""The longest single wait of a batch for audit, if audit may hold up the work."""
 
 log = structlog.get_logger(__name__)
 
 
 class Unreadable(Enum):
-    """What becomes of a record that does not fit its format."""
+    """The handling of a record that does not fit its format."""
 
     DEAD_LETTER = "dead_letter"
     SKIP = "skip"
     STOP = "stop"
-    """Its partition waits in front of it until an operator seeks."""
+    """The partition waits in front of the record until an operator seeks."""
 
 
 Settle = Callable[[Settlement, int], Awaitable[None]]
-"""Makes a settlement durable, with the offset where its partition goes on. NotSettledError when it is not."""
+"""Makes a settlement durable, with the next offset of its partition. NotSettledError when the write fails."""
 
 
 class Courier:
-    """Of one consumer."""
+    """The courier of one consumer."""
 
     def __init__(
         self,
@@ -68,10 +68,10 @@ class Courier:
         self._unreadable = unreadable
         self._traffic = traffic
         self.problems: dict[Partition, str] = {}
-        """What hinders partitions now."""
+        """The present problem of each partition that has one."""
 
     async def carry(self, partition: Partition, records: list[RawRecord], way: Way) -> int:
-        """Returns when the outcome of these records is in Kafka; or of the first so many of them."""
+        """The number of records whose outcomes are in Kafka: all records, or the first ones."""
         began = time.monotonic()
         failures = 0
         with _warned_when_long(partition, records):
@@ -117,23 +117,23 @@ class Courier:
     async def _in_front_of_unreadable(
         self, partition: Partition, shown: list[Deliverable | Verdict]
     ) -> list[Deliverable | Verdict]:
-        """Those before the first that nobody can read; where that is the first of all, nothing goes on."""
+        """The records before the first unreadable record. If that is the first record, the partition waits here."""
         place = next((index for index, one in enumerate(shown) if isinstance(one, Verdict)), len(shown))
         if place:
             return shown[:place]
         assert isinstance(shown[0], Verdict)
         self.problems[partition] = f"{shown[0].stacktrace}; seek past it (reactive_on_unreadable is stop)"
         log.error("a partition stops", partition=str(partition), reason=self.problems[partition])
-        await asyncio.Event().wait()  # until the partition goes, or goes on elsewhere
+        await asyncio.Event().wait()  # until the task is cancelled: the partition goes, or an operator seeks
         return []
 
     def _given_up(self, verdict: Verdict) -> Verdict:
-        """On a record that the backend was not shown."""
+        """The final verdict on an unreadable record, which the backend did not get."""
         log.warning("a record does not fit its format", what=verdict.stacktrace, becomes=self._unreadable.value)
         return replace(verdict, outcome=Outcome.DROP) if self._unreadable is Unreadable.SKIP else verdict
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """They are not ours any more, or begin elsewhere."""
+        """Forgets partitions that have gone, or begin at another offset."""
         for partition in partitions:
             self.problems.pop(partition, None)
 
@@ -155,7 +155,7 @@ class Courier:
 
 
 def _by_path(records: Iterable[Deliverable | Verdict], way: Way) -> Iterator[tuple[str, tuple[Deliverable, ...]]]:
-    """Records that go to the same path without another one between them. Those that go nowhere part nothing."""
+    """Runs of neighbouring records for the same path. A record without a path does not end a run."""
     placed = [(path, one) for one in records if isinstance(one, Deliverable) and (path := way.path(one)) is not None]
     for path, group in groupby(placed, key=lambda one: one[0]):
         yield path, tuple(one for _, one in group)
@@ -163,7 +163,7 @@ def _by_path(records: Iterable[Deliverable | Verdict], way: Way) -> Iterator[tup
 
 @contextlib.contextmanager
 def _warned_when_long(partition: Partition, records: list[RawRecord]) -> Iterator[None]:
-    """The log names a batch that takes longer than a backend should, while it does."""
+    """Logs a warning about a batch that takes too long, while the backend still has the batch."""
 
     def warn() -> None:
         log.warning(

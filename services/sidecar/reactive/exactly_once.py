@@ -1,14 +1,15 @@
-"""Outcomes in one transaction with the group's offsets: replies and dead letters are there exactly if their records are
-committed.
+"""Outcomes in one transaction with the group's offsets: replies and dead letters exist exactly if the offsets of their
+records are committed.
 
 Theory of operation
-1. A settlement waits until no transaction is under way, and goes with all others that wait: partitions share them.
-2. A transaction that is aborted has written nothing. If several settlements were in it, each of them is tried alone, so
-   that one that can't be written holds up no other partition. One that fails alone is delivered again.
-3. Where nobody can tell whether a commit happened, a new producer with the same id ends it one way or the other, and
-   what the group has committed says which.
-4. Before anything is delivered it is found out whether all of it can be in one transaction: source topics, the group,
-   replies and dead letters on the cluster of the transactional id. Nothing is written for that.
+1. A settlement waits until no transaction is under way. Then all waiting settlements go into one transaction, which
+   several partitions share.
+2. An aborted transaction has written nothing. If it had several settlements, each of them is tried alone, so that a
+   settlement that can't be written holds up no other partition. A settlement that fails alone is delivered again.
+3. If the outcome of a commit is unknown, a new producer with the same id ends the transaction. The group's committed
+   offsets then show whether it was committed.
+4. Before the first delivery, `check` tests whether one transaction can hold all parts. Source topics, the group,
+   replies and dead letters must be on the cluster of the transactional id. The test writes nothing.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ from services.sidecar.producing.transactional_client import (
 from services.sidecar.reactive.session import Session
 
 MAX_TOGETHER = 100
-"""Settlements of one transaction."""
+"""Settlements of one transaction, at most."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -49,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """One settlement, and who waits for it."""
+    """One settlement, and the future that its caller awaits."""
 
     settlement: Settlement
     next_offset: int
@@ -58,7 +59,7 @@ class _Waiting:
 
 
 class TransactionalSettler:
-    """Of one consumer."""
+    """The transactions of one consumer."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class TransactionalSettler:
         reply_topics: Sequence[str],
         extension: str,
     ) -> None:
-        """`properties`: of a producer with the transactional id. `seconds`: bound of a transaction."""
+        """`properties`: those of a producer with the transactional id. `seconds`: the bound of a transaction."""
         self._properties = properties
         self._dead_letters = dead_letters
         self._seconds = seconds
@@ -83,10 +84,10 @@ class TransactionalSettler:
         self._waiting: list[_Waiting] = []
         self._working: asyncio.Task[None] | None = None
         self.problem = ""
-        """Why the last transaction failed; empty if it did not."""
+        """The reason why the last transaction failed; empty if it was committed."""
 
     async def settle(self, settlement: Settlement, next_offset: int) -> None:
-        """Returns when it is committed. NotSettledError when nothing of it is."""
+        """Returns when the settlement is committed. NotSettledError when no part of it is committed."""
         mine = _Waiting(settlement, next_offset)
         self._waiting.append(mine)
         if self._working is None or self._working.done():
@@ -96,14 +97,14 @@ class TransactionalSettler:
         except asyncio.CancelledError:
             if not mine.has_begun:
                 self._waiting.remove(mine)
-            else:  # whoever cancelled must not believe that it is over before it is
+            else:  # the caller that cancels must wait for the end of the transaction
                 await asyncio.wait([mine.done])
                 if not mine.done.cancelled():
                     mine.done.exception()
             raise
 
     async def check(self, session: Session) -> None:
-        """Fault, with the names, when one transaction cannot hold all of it."""
+        """Raises Fault, with the names of the parts, when one transaction cannot hold all parts."""
         self._session = session
         sources = {one.topic for one in session.partitions}
         while not sources:
@@ -151,7 +152,7 @@ class TransactionalSettler:
         self._thread.shutdown(wait=False)
 
     async def _work(self) -> None:
-        """One transaction after the other, while anybody waits."""
+        """Writes one transaction after the other, while settlements wait."""
         while self._waiting:
             together, self._waiting = self._waiting[:MAX_TOGETHER], self._waiting[MAX_TOGETHER:]
             for one in together:
@@ -200,7 +201,8 @@ class TransactionalSettler:
                 raise NotSettledError(f"the producer was lost: {lost}") from None
 
     async def _write(self, writes: Writes, consumed: GroupOffsets) -> None:
-        """In one transaction. The backend is not asked again because a record is too large for Kafka."""
+        """Writes all in one transaction. If a record is too large for Kafka, a smaller form is written, and the backend
+        is not asked again."""
         while True:
             client = await self._opened()
             try:
@@ -211,10 +213,10 @@ class TransactionalSettler:
                 if smaller is None:
                     raise
                 writes = smaller
-                await self._drop()  # librdkafka's next transaction would fail: the refused batch left a gap of numbers
+                await self._drop()  # librdkafka's next transaction would fail: the sequence numbers have a gap
 
     async def _was_committed(self, session: Session, offsets: dict[Partition, int]) -> bool:
-        """Whether a transaction happened about which nobody could tell; a new producer has ended it by then."""
+        """Whether a transaction with an unknown outcome was committed; a new producer must have ended it before."""
         until = time.monotonic() + self._seconds
         while True:
             try:

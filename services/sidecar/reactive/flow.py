@@ -1,9 +1,9 @@
-"""From arrival to outcome: the lanes of all partitions, and one task for each lane that has something to do.
+"""The way of records from arrival to outcome: the lanes of all partitions, and one task for each lane with records.
 
-Nothing here waits for a clock but a batch that lingers. A lane's task takes a batch, has it carried (`Carry` returns
-when the outcome of each record is in Kafka), and takes the next one; without a next one it ends. A partition that
-leaves takes along what waits. What is on its way has time to end, and what does not is cancelled: its records come
-again, to whoever has the partition then.
+Only a lingering batch waits for a clock. A lane's task takes a batch, and has it carried (`Carry` returns when the
+outcome of each record is in Kafka). Then the task takes the next batch, or ends if no batch waits. When a partition
+leaves, its waiting records are dropped, and its batches on the way get time to end. A batch that takes longer is
+cancelled: the partition's new owner gets its records again.
 """
 
 import asyncio
@@ -21,27 +21,27 @@ from services.sidecar.reactive.lanes import BatchLimits, Lane, PartitionLanes
 log = structlog.get_logger(__name__)
 
 Carry = Callable[[Partition, list[RawRecord]], Awaitable[int]]
-"""Returns when what became of a batch is in Kafka, or of its first so many records: the others come again at once.
-Raises nothing but its cancellation."""
+"""Carries a batch. Returns the number of first records whose outcomes are in Kafka; the others come again at once.
+Raises only its cancellation."""
 Freed = Callable[[Partition, int, int], None]
-"""So many records and bytes of a partition are held no more."""
+"""Called when so many records and bytes of a partition are not held any more."""
 Settled = Callable[[Partition, int | None, int], None]
-"""The offset before which nothing of a partition is open, and how many records were settled now."""
+"""Called with the offset before which all records of a partition are settled, and the number of records settled now."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """A partition, and who works on it."""
+    """A partition, and the tasks that work on it."""
 
     lanes: PartitionLanes
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 class Flow:
-    """Of one consumer; belongs to the event loop. It begins shut."""
+    """The flow of one consumer, shut at first; all methods belong to the event loop."""
 
     def __init__(self, carry: Carry, freed: Freed, settled: Settled, limits: BatchLimits, lanes: int) -> None:
-        """`lanes`: of each partition."""
+        """`lanes`: the number of lanes of each partition."""
         self._carry = carry
         self._freed = freed
         self._settled = settled
@@ -57,11 +57,12 @@ class Flow:
 
     @property
     def next_offsets(self) -> dict[Partition, int]:
-        """By partition, the offset before which nothing is open; those of which nothing was settled are left out."""
+        """The offset of each partition before which all records are settled. Partitions without a settled record are
+        left out."""
         return _offsets(held.lanes for held in self._held.values())
 
     def configure(self, limits: BatchLimits, lanes: int) -> None:
-        """For batches from now on; for the number of lanes, as soon as a partition has none on its way."""
+        """Changes the limits of new batches. The number of lanes changes when a partition has no batch on its way."""
         self._limits = limits
         self._lanes = lanes
         for held in self._held.values():
@@ -70,13 +71,13 @@ class Flow:
         self._wake_all()
 
     def open(self) -> None:
-        """Batches begin."""
+        """Lets batches begin."""
         self._is_open = True
         for held in self._held.values():
             self._begin_all(held)
 
     def shut(self) -> None:
-        """None begins; those on their way go on."""
+        """Lets no new batch begin; batches on their way go on."""
         self._is_open = False
         self._wake_all()
 
@@ -85,7 +86,7 @@ class Flow:
             self._held[partition] = _Held(PartitionLanes(partition, self._lanes))
 
     def arrived(self, records: Iterable[RawRecord]) -> None:
-        """Records of partitions that went meanwhile are nobody's here."""
+        """Takes records. Records of partitions that have gone meanwhile are dropped."""
         now = asyncio.get_running_loop().time()
         for record in records:
             held = self._held.get(Partition(record.topic, record.partition))
@@ -98,14 +99,14 @@ class Flow:
                 self._wake(lane)
 
     async def quiet(self, patience: float) -> bool:
-        """Waits until nothing is on its way, in a flow that is shut; whether that came true in time."""
+        """Waits until no batch is on its way, in a flow that is shut. Whether this happened in time."""
         tasks = [task for held in self._held.values() for task in held.tasks]
         if tasks:
             await asyncio.wait(tasks, timeout=patience)
         return all(task.done() for task in tasks)
 
     async def finish(self, partitions: Collection[Partition], patience: float) -> dict[Partition, int]:
-        """These leave; what is on its way has so long to end. Where each is then (as `next_offsets`)."""
+        """Removes partitions; their batches have `patience` seconds to end. The offsets, as those of `next_offsets`."""
         leaving = self._forget(partitions)
         tasks = [task for held in leaving for task in held.tasks]
         if tasks:
@@ -116,7 +117,7 @@ class Flow:
         return _offsets(held.lanes for held in leaving)
 
     def drop(self, partitions: Collection[Partition]) -> Coroutine[Any, Any, None]:
-        """These are gone at once; what is on its way is cancelled by what is returned."""
+        """Removes partitions at once; the returned coroutine cancels their batches."""
         return _cancelled([task for held in self._forget(partitions) for task in held.tasks])
 
     def _forget(self, partitions: Collection[Partition]) -> list[_Held]:
@@ -143,7 +144,7 @@ class Flow:
         task.add_done_callback(held.tasks.discard)
 
     async def _work(self, held: _Held, lane: Lane) -> None:
-        """Until the lane has nothing more, or has to stop."""
+        """Carries batches until the lane is empty, or has to stop."""
         try:
             while lane and self._may_begin(held):
                 await self._linger(lane)
@@ -198,7 +199,7 @@ def _offsets(all_lanes: Iterable[PartitionLanes]) -> dict[Partition, int]:
 
 
 async def _cancelled(tasks: Collection[asyncio.Task[None]]) -> None:
-    """They have ended."""
+    """Cancels tasks, and returns when they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What operators made of a reactive consumer, as a restart finds it again: settings count for all that they left."""
+"""The orders of operators for a reactive consumer, kept for a restart. The settings hold for all other options."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -18,12 +18,12 @@ log = structlog.get_logger(__name__)
 
 
 class BrokenStateError(Exception):
-    """The state cannot be understood; says why."""
+    """The state cannot be understood; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What was ordered at run time."""
+    """The orders at run time."""
 
     standing: Standing = Standing.GIVING
     change: Change = NO_CHANGE
@@ -33,7 +33,7 @@ NOTHING_ORDERED = Kept()
 
 
 def encoded(kept: Kept) -> bytes:
-    """As the file holds it: JSON that people can read."""
+    """The content of the state file: JSON that people can read."""
     return orjson.dumps(
         {
             "version": VERSION,
@@ -47,7 +47,7 @@ def encoded(kept: Kept) -> bytes:
 
 
 def decoded(content: bytes) -> Kept:
-    """The inverse. BrokenStateError when it cannot be understood; fields of a later release are named in the log."""
+    """The orders in a state file. BrokenStateError for content that is no such state; the log names unknown fields."""
     try:
         state = orjson.loads(content)
         if state["version"] != VERSION:

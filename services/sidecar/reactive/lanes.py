@@ -1,11 +1,12 @@
-"""What is held of one partition: in which order it goes out, and how far it is done.
+"""The held records of one partition: their order of delivery, and the progress of the partition.
 
-1. A partition has one lane, or several over which its keys are spread; records of one key are always in the same one.
-2. A lane is in the order of the partition, and gives one batch at a time: the next one comes when that one is settled.
-   So whatever becomes of a batch, order is kept in its lane, and other lanes do not wait for it.
-3. Lanes settle in any order. What the group may be told is the offset before which nothing is open. What is settled
+1. A partition has one lane, or several lanes over which its keys are spread; records of one key are always in the same
+   lane.
+2. A lane keeps the order of the partition, and gives one batch at a time: the next batch comes when that batch is
+   settled. So each lane keeps its order for any outcome, and other lanes do not wait.
+3. Lanes settle in any order. The offset to commit is the offset before which all records are settled. A settled record
    behind an open record counts as held, though its bytes are gone: it comes again after a kill, so it needs a bound.
-4. The number of lanes changes only while no batch is out: until then none begins.
+4. The number of lanes changes only while no batch is out; until then no batch begins.
 """
 
 import zlib
@@ -19,11 +20,11 @@ from services.sidecar.delivering.records import RawRecord
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How large a batch becomes, and how long it waits to."""
+    """The largest size of a batch, and its longest wait for more records."""
 
     max_records: int
     max_bytes: int
-    """Keys and values; the first record goes however large it is."""
+    """Bytes of keys and values; the first record goes at any size."""
     linger_seconds: float
 
 
@@ -42,7 +43,7 @@ class Lane:
         self._bytes = 0
         self._since = 0.0
         self.is_out = False
-        """A batch of it is on its way, and not settled."""
+        """Whether a batch of this lane is on its way, and not settled."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -73,48 +74,48 @@ class Lane:
         return taken
 
     def give_back(self, records: Sequence[RawRecord]) -> None:
-        """The end of the last batch was none: these come next again."""
+        """Puts unsettled records of the last batch back to the front: they come next again."""
         self._waiting.extendleft(reversed(records))
         self._bytes += sum(map(size_of, records))
 
     def clear(self) -> list[RawRecord]:
-        """All that waited; nothing does any more."""
+        """Empties the lane, and returns its records."""
         waiting, self._waiting, self._bytes = list(self._waiting), deque(), 0
         return waiting
 
 
 class PartitionLanes:
-    """One partition for as long as it is this consumer's."""
+    """One partition, for as long as this consumer has it."""
 
     def __init__(self, partition: Partition, lanes: int = 1) -> None:
         self.partition = partition
         self.lanes = [Lane() for _ in range(lanes)]
         self._wanted = lanes
         self._open: deque[tuple[int, int]] = deque()
-        """Offset and size of the first record that is not settled, and of all that came after it."""
+        """Offset and size of the first record that is not settled, and of all records after it."""
         self._done: set[int] = set()
         self.next_offset: int | None = None
-        """Nothing before it is open; None before anything was settled."""
+        """The offset before which all records are settled; None before the first settled record."""
 
     @property
     def is_changing(self) -> bool:
-        """It waits for its last batch to have other lanes: none begins."""
+        """Whether the partition waits for its last batch to change its lanes; no batch begins meanwhile."""
         return self._wanted != len(self.lanes)
 
     @property
     def is_quiet(self) -> bool:
-        """No batch of it is on its way."""
+        """Whether no batch of the partition is on its way."""
         return not any(lane.is_out for lane in self.lanes)
 
     def add(self, record: RawRecord, now: float) -> Lane:
-        """The lane that it waits in now."""
+        """Adds a record, and returns its lane."""
         self._open.append((record.offset, size_of(record)))
         lane = self._lane_of(record)
         lane.add(record, now)
         return lane
 
     def settle(self, records: Sequence[RawRecord]) -> tuple[int, int]:
-        """What became of these is in Kafka. How many records, and bytes, are held no more."""
+        """Settles records whose outcomes are in Kafka. Returns the records and bytes that are not held any more."""
         self._done.update(record.offset for record in records)
         count = freed = 0
         while self._open and self._open[0][0] in self._done:
@@ -125,15 +126,15 @@ class PartitionLanes:
         return count, freed
 
     def drop_waiting(self) -> list[RawRecord]:
-        """What waits goes out no more; it is not settled either."""
+        """Removes and returns the waiting records, without settling them."""
         return [record for lane in self.lanes for record in lane.clear()]
 
     def spread(self, lanes: int) -> None:
-        """From now on over so many lanes, as soon as no batch is out (`respread`)."""
+        """Wants another number of lanes, which `respread` makes as soon as no batch is out."""
         self._wanted = lanes
 
     def respread(self, now: float) -> bool:
-        """Whether the lanes are as they were wanted by now."""
+        """Makes the wanted number of lanes if no batch is out. Whether the partition has that number now."""
         if self.is_changing and self.is_quiet:
             waiting = sorted(self.drop_waiting(), key=lambda record: record.offset)
             self.lanes = [Lane() for _ in range(self._wanted)]
@@ -145,12 +146,12 @@ class PartitionLanes:
         count = len(self.lanes)
         if count == 1:
             return self.lanes[0]
-        # the same in each process, so that a batch that comes again may be the same batch; no key, no order
+        # the same lane in each process, so that a repeated batch may be the same batch; records without a key: any lane
         place = record.offset if record.key is None else zlib.crc32(record.key)
         return self.lanes[place % count]
 
 
 def held_by(records: Iterable[RawRecord]) -> tuple[int, int]:
-    """How many they are, and their bytes."""
+    """The number of records, and their bytes."""
     sizes = [size_of(record) for record in records]
     return len(sizes), sum(sizes)

@@ -1,4 +1,4 @@
-"""What a reactive consumer is made with, and what of it changes at run time."""
+"""The options of a reactive consumer, and their changes at run time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,12 +11,12 @@ from services.sidecar.delivering.routing import Route
 from services.sidecar.reactive.lanes import BatchLimits
 
 KEY_LANES = 16
-"""Lanes of a partition that is ordered by key: so many of its batches may be with the backend at the same time."""
+"""Lanes of a partition that is ordered by key. The backend may have so many of its batches at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How records get to the backend; the fields of DeliverySettings, in the contract with control."""
+    """The delivery of records to the backend; the fields of DeliverySettings, in the contract with control."""
 
     backend_url: str
     backend_path: str
@@ -34,17 +34,17 @@ class Delivery:
 
     @property
     def lanes(self) -> int:
-        """Of each partition."""
+        """The number of lanes of each partition."""
         return KEY_LANES if self.order_by_key else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What shall be otherwise from now on. What is not said stays."""
+    """A change at run time. A field that is not set stays as it is."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
-    """Topics or pattern: what is read from now on, in place of what was read before."""
+    """Topics or a pattern: they replace the topics or the pattern from before."""
     delivery: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `Delivery` by name."""
 
@@ -53,13 +53,13 @@ class Change:
 
     @property
     def interest(self) -> Interest | None:
-        """What is read from now on; None if that stays."""
+        """The topics or the pattern to read from now on; None if they stay."""
         if not self.topics and not self.pattern:
             return None
         return Interest(topics=self.topics, pattern="" if self.topics else self.pattern)
 
     def followed_by(self, later: "Change") -> "Change":
-        """Both, one after the other."""
+        """The change that has the effect of this change and the later change together."""
         read = later if later.interest is not None else self
         return Change(read.topics, read.pattern, {**self.delivery, **later.delivery})
 
@@ -72,31 +72,31 @@ NO_CHANGE = Change()
 
 @dataclass(frozen=True, slots=True)
 class ReactiveOptions:
-    """What a reactive consumer is made with."""
+    """The options of a reactive consumer."""
 
     id: InstanceId
     interest: Interest
     delivery: Delivery
     instance: InstanceOptions
-    """Formats, where it begins, how it belongs to its group."""
+    """Formats, the offset reset, and the membership in the group."""
     max_held_records: int
     max_held_bytes: int
     commit_interval_seconds: float
     commit_records: int
     finish_seconds: float
-    """What batches on their way may take when their partition is revoked."""
+    """The time that batches on their way have to end when their partition is revoked."""
     exactly_once: bool = False
     backend_hosts: frozenset[str] = frozenset()
-    """Where an order may have records sent besides this machine and the backend that the settings name."""
+    """Further hosts that an order may send records to, besides this machine and the settings' backend."""
 
     def allows_backend(self, url: str) -> bool:
-        """Whether an order may have records sent there."""
+        """Whether an order may send records to this address."""
         host = _host(url)
         return is_loopback(host) or host in {_host(self.delivery.backend_url), *self.backend_hosts}
 
 
 def _host(url: str) -> str:
-    """In lower case; empty where there is none."""
+    """The host of an address in lower case; empty if the address has no host."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:

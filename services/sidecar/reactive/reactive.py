@@ -1,12 +1,12 @@
-"""The reactive consumer as one instance: it reads, posts to its backend, and does what operators order.
+"""The reactive consumer as one instance: it reads, posts to its backend, and carries out the orders of operators.
 
-Its life is a row of sessions: a client of Kafka that cannot go on makes way for a new one, after a pause. What
-operators order counts at once and for all sessions to come; it is on disk before they hear of it, so a restart finds it
-again.
+The consumer has one session after the other: if a client of Kafka cannot go on, a new client replaces it after a pause.
+An order of an operator holds at once and for all later sessions. The order is on disk before the operator gets the
+answer, so a restart finds the order again.
 
-For control and orders there is nothing else to know than the public part: `id`, `interest`, `delivery`, `standing`,
-`options`, `on_change`; `pause`, `resume`, `seek`, `drain`, `configure`, `status`, which raise Fault when they cannot be
-done.
+Control and orders need only the public part. Its state is in `id`, `interest`, `delivery`, `standing`, `options` and
+`on_change`. Its methods are `pause`, `resume`, `seek`, `drain`, `configure` and `status`; they raise Fault when they
+cannot be done.
 """
 
 import asyncio
@@ -41,30 +41,30 @@ from services.sidecar.reactive.session import Session
 from services.sidecar.reactive.way import Way
 
 JOIN_SECONDS = 30.0
-"""How long a seek waits for the group to be joined."""
+"""The longest wait of a seek for the consumer to join its group."""
 STATUS_EVERY_SECONDS = 5.0
-"""How often lag is looked at when nobody asks."""
+"""The time between two measurements of the lag, if nobody asks for the status."""
 WATCHDOG_SECONDS = 120.0
-"""A thread that has not been seen for so long does not come back. Kafka's client may need a minute for one commit."""
+"""A thread that is silent for so long will not recover. Kafka's client may need a minute for one commit."""
 
 log = structlog.get_logger(__name__)
 
 
 class Settling(Protocol):
-    """How outcomes are made durable, as far as it concerns the whole consumer."""
+    """The part of settling outcomes that concerns the whole consumer."""
 
     @property
     def problem(self) -> str:
-        """What hinders it; empty if nothing does."""
+        """The reason why outcomes cannot be settled; empty if they can."""
 
     async def check(self, session: Session) -> None:
-        """Returns when it is known that outcomes can be settled as it is wanted. Fault when they cannot."""
+        """Returns when outcomes can be settled as the settings want. Fault when they cannot."""
 
     async def close(self) -> None: ...
 
 
 class ReactiveConsumer:
-    """One for a sidecar."""
+    """The one reactive consumer of a sidecar."""
 
     def __init__(
         self,
@@ -77,14 +77,14 @@ class ReactiveConsumer:
         kept: Kept = NOTHING_ORDERED,
         keep: Callable[[Kept], Awaitable[None]] | None = None,
     ) -> None:
-        """`kept` is what the process before this one was told; `keep` returns when what is told now is on disk. Fault
+        """`kept` has the orders from the process before this one; `keep` returns when new orders are on disk. Fault
         when a delivery is not understood.
         """
         self.id = options.id
         self.options = options
         self.standing = kept.standing
         self.on_change: Callable[[], None] = lambda: None
-        """Called when it is not as control knows it any more."""
+        """Called when the state differs from the state that control knows."""
         self._properties = properties
         self._courier = courier
         self._way = way
@@ -92,7 +92,7 @@ class ReactiveConsumer:
         self._change = kept.change
         self._keep = keep
         self._turn = asyncio.Lock()
-        """Orders wait for each other; a drain, while it waits for the backend, lets others pass."""
+        """Orders wait for each other; a drain that waits for the backend lets other orders pass."""
         self._draining: object | None = None
         way.configure(self.delivery)
         self._session: Session | None = None
@@ -103,20 +103,20 @@ class ReactiveConsumer:
 
     @property
     def interest(self) -> Interest:
-        """What it reads."""
+        """The topics or the pattern that the consumer reads."""
         return self._change.interest or self.options.interest
 
     @property
     def delivery(self) -> Delivery:
-        """How it delivers."""
+        """The present delivery settings."""
         return self._change.applied_to(self.options.delivery)
 
     @property
     def session(self) -> Session | None:
-        """The present one."""
+        """The present session."""
         return self._session
 
-    # its life
+    # start and end
 
     def start(self, ready: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """Reads once `ready` returns; the task never ends by itself."""
@@ -125,7 +125,7 @@ class ReactiveConsumer:
         return self._life
 
     async def close(self, patience: float) -> None:
-        """Takes nothing more, lets what is on its way end, commits, leaves the group: all of it in bounded time."""
+        """Takes no more records, waits for batches on the way, commits, leaves the group: all in bounded time."""
         topic_metrics.group_lag.remove(self._lag)
         session, self._session = self._session, None
         if session is not None:
@@ -137,7 +137,7 @@ class ReactiveConsumer:
         await self._settling.close()
 
     async def fault(self) -> str | None:
-        """Why records do not get to the backend; None when they do, or an operator does not want them to."""
+        """The reason why records do not get to the backend; None if they do, or an operator has stopped them."""
         if self.standing is not Standing.GIVING:
             return None
         if self._problem or self._session is None:
@@ -147,7 +147,7 @@ class ReactiveConsumer:
         return await self._way.fault() or self._settling.problem or next(iter(self._courier.problems.values()), None)
 
     def liveness_fault(self) -> str | None:
-        """What only a restart can cure."""
+        """The fault that only a restart can cure; None without such a fault."""
         session = self._session
         if session is None or session.silent_seconds < WATCHDOG_SECONDS + self.options.finish_seconds:
             return None
@@ -156,15 +156,15 @@ class ReactiveConsumer:
     # operators
 
     async def pause(self) -> None:
-        """Takes nothing more until it is resumed, and stays in its group; what is on its way ends."""
+        """Takes no more records until `resume`, and stays in the group; batches on their way end."""
         async with self._turn:
             if self.standing is Standing.GIVING:
-                await self._stand(Standing.PAUSED)  # first: if the client is too busy to rest, it can be resumed
+                await self._stand(Standing.PAUSED)  # first: if the client is too busy to rest, an operator can resume
                 if self._session is not None:
                     await self._session.rest()
 
     async def resume(self) -> None:
-        """Goes on, after a pause or a drain."""
+        """Takes records again, after a pause or a drain."""
         async with self._turn:
             was = self.standing
             self._draining = None
@@ -175,12 +175,12 @@ class ReactiveConsumer:
             await self._stand(Standing.GIVING)
             if (
                 self._session is not None and self._can_deliver
-            ):  # else `_watch` has it deliver, which sees how it stands
+            ):  # else `_watch`, which checks the standing, lets the session deliver
                 self._session.deliver()
 
     async def seek(self, target: SeekTarget) -> list[Position]:
-        """Goes on elsewhere, in all partitions that it has, of those that the target names. That is committed, and
-        whatever was on its way there does not matter any more.
+        """Seeks the consumer's partitions that the target names. The new offsets are committed, and the batches of
+        these partitions are dropped.
         """
         async with self._turn:
             session = self._present()
@@ -188,9 +188,9 @@ class ReactiveConsumer:
             return await session.seek(target)
 
     async def drain(self, seconds: float) -> bool:
-        """Takes nothing more, waits for what is on its way, commits, and leaves its group until it is resumed.
+        """Takes no more records, waits for batches on their way, commits, and leaves the group until `resume`.
 
-        Whether all that it took was committed. Fault when it is told otherwise meanwhile.
+        Whether the offsets of all taken records were committed. Fault when another order comes meanwhile.
         """
         if self.standing is Standing.DRAINED:
             return True
@@ -210,7 +210,7 @@ class ReactiveConsumer:
         return is_done
 
     async def configure(self, change: Change) -> None:
-        """Reads or delivers otherwise from now on; batches on their way end as they began."""
+        """Changes the topics or the delivery from now on; batches on their way end with the old delivery."""
         async with self._turn:
             self._refuse(change)
             before, read = self._change, self.interest
@@ -228,7 +228,7 @@ class ReactiveConsumer:
             await self._written()
 
     async def status(self) -> InstanceStatus:
-        """How it does; what it said last, if its consumer is too busy to say."""
+        """The present status; the last known status, if the client is too busy to answer."""
         partitions: tuple[PartitionStatus, ...] = ()
         problem = self._problem
         if self._session is not None:
@@ -240,7 +240,7 @@ class ReactiveConsumer:
         self._last_status = InstanceStatus(self._state(), partitions, time.time(), problem)
         return self._last_status
 
-    # for transactions: who it is in its group, and what that has committed
+    # for transactions: the consumer's group metadata, and the committed offsets of the group
 
     async def group_metadata(self) -> Any:
         return await self._present().group_metadata()
@@ -248,10 +248,10 @@ class ReactiveConsumer:
     async def committed(self, partitions: list[Partition]) -> list[Commit]:
         return await self._present().committed(partitions)
 
-    # how it goes on
+    # sessions
 
     async def _live(self, ready: Callable[[], Awaitable[None]]) -> None:
-        """One session after the other, for ever."""
+        """Runs one session after the other, for ever."""
         self._problem = "it waits for its backend"
         await ready()
         failures = 0
@@ -267,7 +267,7 @@ class ReactiveConsumer:
             await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
 
     async def _one_session(self) -> str:
-        """Why it ended. Fault when it did not even begin."""
+        """Runs one session, and returns the reason of its end. Fault when the session could not begin."""
         session = self._session = Session(self.options, self.delivery, self._carry, self._courier.forget)
         watching: asyncio.Task[None] | None = None
         try:
@@ -287,7 +287,7 @@ class ReactiveConsumer:
                 await session.end(0)
 
     async def _watch(self, session: Session) -> None:
-        """Has batches begin once it is known that they can be settled; then looks after the lag."""
+        """Lets batches begin when they can be settled; then measures the lag from time to time."""
         failures = 0
         while not self._can_deliver:
             try:
@@ -349,7 +349,7 @@ class ReactiveConsumer:
         await self._written()
 
     async def _written(self) -> None:
-        """What was ordered is on disk, or the log says why not."""
+        """Returns when the orders are on disk, or the log has the reason of the failure."""
         if self._keep is not None:
             await self._keep(Kept(self.standing, self._change))
         self.on_change()

@@ -1,8 +1,8 @@
-"""How much of each partition is held, and which partitions have to rest for it.
+"""The held records of each partition, and the partitions that have to rest because their share is full.
 
-Each has the same share of the whole, so that one whose backend is slow fills its own and takes nothing from others. It
-rests when its share is full, and goes on when half of it is free: to begin anew costs what was fetched ahead. What came
-in one go may lie beyond the share, and at least one record always fits.
+Each partition has the same share of the whole, so that a slow partition fills only its own share. A partition rests
+when its share is full, and goes on when half of the share is free: a new start costs the records that were fetched
+ahead. Records that come in one go may exceed the share, and at least one record always fits.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,7 +19,7 @@ class _Held:
 
 
 class Room:
-    """Of one consumer; belongs to its thread."""
+    """The shares of one consumer's partitions; all methods belong to the client's thread."""
 
     def __init__(self, max_records: int, max_bytes: int) -> None:
         self._max_records = max_records
@@ -36,21 +36,21 @@ class Room:
 
     @property
     def resting(self) -> set[Partition]:
-        """Those whose share is full."""
+        """The partitions whose share is full."""
         return {partition for partition, held in self._held.items() if held.rests}
 
     def open(self, partitions: Iterable[Partition]) -> None:
-        """They came; nothing of them is held."""
+        """Adds partitions, of which no record is held."""
         for partition in partitions:
             self._held[partition] = _Held()
 
     def close(self, partitions: Collection[Partition]) -> None:
-        """They went, with all that was held of them."""
+        """Removes partitions, with all their held records."""
         for partition in partitions:
             self._held.pop(partition, None)
 
     def took(self, partition: Partition, records: int, size: int) -> bool:
-        """Whether it has to rest from now on."""
+        """Adds held records. Whether the partition has to rest from now on."""
         held = self._held.get(partition)
         if held is None:
             return False
@@ -62,7 +62,7 @@ class Room:
         return True
 
     def freed(self, partition: Partition, records: int, size: int) -> bool:
-        """Whether it may go on from now on."""
+        """Removes held records. Whether the partition may go on from now on."""
         held = self._held.get(partition)
         if held is None:
             return False
@@ -74,6 +74,6 @@ class Room:
         return True
 
     def _fills(self, held: _Held, divisor: int) -> bool:
-        """Whether it is at its share, or at a part of it."""
+        """Whether a partition has reached its share, or a part of the share."""
         parts = len(self._held) * divisor
         return held.records * parts >= max(self._max_records, parts) or held.size * parts >= self._max_bytes

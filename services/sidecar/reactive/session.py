@@ -1,7 +1,7 @@
-"""One client of Kafka and all that was read by it, from joining the group to whatever ends it.
+"""One client of Kafka with its records, from joining the group to the end of the client.
 
-It is what the client's thread tells of partitions and records (`consumer.Listener`), the flow of these records, and the
-commits that follow from it. When it ends, nothing of it is left: what was not committed comes again.
+A session receives partitions and records from the client's thread (`consumer.Listener`). It has the flow of these
+records, and the resulting commits. The end of a session leaves no state: records that were not committed come again.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ from services.sidecar.reactive.options import Delivery, ReactiveOptions
 from services.sidecar.reactive.room import Room
 
 LOOK_SECONDS = 0.05
-"""How often it is looked whether the group has given partitions."""
+"""The time between two checks for partitions from the group."""
 
 log = structlog.get_logger(__name__)
 
 
 class Session:
-    """Of a reactive consumer; begins shut: it reads ahead, and delivers nothing."""
+    """A session of a reactive consumer. It begins shut: it reads ahead, and delivers nothing."""
 
     def __init__(
         self, options: ReactiveOptions, delivery: Delivery, carry: Carry, gone: Callable[[Iterable[Partition]], None]
     ) -> None:
-        """`gone` hears of partitions whose records are not here any more."""
+        """`gone` is called with partitions whose records the session has dropped."""
         self._options = options
         self._gone = gone
         self._finish_seconds = options.finish_seconds
@@ -51,10 +51,10 @@ class Session:
         self._consumer = PollingConsumer(options.id.instance, room, self, options.finish_seconds)
         self._background: set[asyncio.Task[None]] = set()
         self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Why it cannot go on, when it cannot."""
+        """Gets the reason when the session cannot go on."""
 
     async def begin(self, properties: Mapping[str, Any], interest: Interest, *, rests: bool) -> None:
-        """Joins the group. Fault when the client does not take it."""
+        """Joins the group. Fault when the client refuses the properties or the topics."""
         self._consumer.open(properties, self._options.instance)
         if rests:
             await self._consumer.rest()
@@ -62,7 +62,7 @@ class Session:
             await self._consumer.follow(interest)
 
     async def end(self, patience: float) -> None:
-        """Lets what is on its way end, commits, leaves the group: all of it in bounded time."""
+        """Waits for batches on their way, commits, and leaves the group, all in bounded time."""
         until = time.monotonic() + patience
         self._flow.shut()
         await self._flow.quiet(patience)
@@ -72,7 +72,7 @@ class Session:
         self._commits.close()
         await asyncio.gather(*self._background, return_exceptions=True)
 
-    # how it does
+    # status
 
     @property
     def is_joined(self) -> bool:
@@ -84,51 +84,51 @@ class Session:
 
     @property
     def silent_seconds(self) -> float:
-        """How long its thread has not been seen at work."""
+        """The time since the last turn of the client's thread."""
         return self._consumer.silent_seconds
 
     async def status(self) -> tuple[tuple[PartitionStatus, ...], str]:
-        """Where it is in each partition, and what hinders it."""
+        """The status of each partition, and the consumer's problem."""
         return await self._consumer.status()
 
     async def group_metadata(self) -> Any:
-        """Who it is in its group, for transactions."""
+        """The consumer's group metadata, for transactions."""
         return await self._consumer.group_metadata()
 
     async def committed(self, partitions: list[Partition]) -> list[Commit]:
-        """What the group committed; partitions without a commit are left out."""
+        """The committed offsets of the group; partitions without a commit are left out."""
         return await self._consumer.committed(partitions)
 
-    # what it is told
+    # orders from the consumer
 
     def configure(self, delivery: Delivery) -> None:
         self._flow.configure(delivery.limits, delivery.lanes)
 
     def deliver(self) -> None:
-        """Batches begin."""
+        """Lets batches begin."""
         self._flow.open()
 
     async def wake(self) -> None:
-        """Reads on after `rest`; batches begin with `deliver`."""
+        """Reads again after `rest`; batches begin only after `deliver`."""
         await self._consumer.wake()
 
     async def rest(self) -> None:
-        """Begins no batch and reads nothing; what is on its way goes on."""
+        """Begins no batch and reads no record; batches on their way go on."""
         self._flow.shut()
         await self._consumer.rest()
 
     async def follow(self, interest: Interest) -> None:
-        """Reads this from now on, and nothing else."""
+        """Reads these topics from now on, and no others."""
         with self._to_its_end("a change of what is read"):
             await self._consumer.follow(interest)
 
     async def quiet(self, patience: float) -> bool:
-        """Begins no batch, and waits until none is on its way; whether that came true in time."""
+        """Begins no batch, and waits until no batch is on its way. Whether this happened in time."""
         self._flow.shut()
         return await self._flow.quiet(patience)
 
     async def leave(self) -> bool:
-        """Commits what is settled and leaves the group; what is on its way is cancelled. Whether it was committed."""
+        """Commits settled offsets and leaves the group; other batches are cancelled. Whether the commit succeeded."""
         is_committed = True
         if due := dict(self._commits.due):
             try:
@@ -142,7 +142,7 @@ class Session:
         return is_committed
 
     async def has_partitions(self, patience: float) -> None:
-        """Returns when the group has given it some. Fault when it does not in time."""
+        """Returns when the group has assigned partitions. Fault when the group assigns none in time."""
         until = time.monotonic() + patience
         while not self._flow.partitions:
             if time.monotonic() > until:
@@ -153,7 +153,7 @@ class Session:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def seek(self, target: SeekTarget) -> list[Position]:
-        """Goes on elsewhere in its partitions that the target names; what is on its way there is cancelled."""
+        """Seeks the session's partitions that the target names; their batches on the way are cancelled."""
         mine = self._flow.partitions
         chosen = {one for one in mine if target.topic in ("", one.topic) and target.partition in (None, one.partition)}
         if not chosen:
@@ -171,7 +171,7 @@ class Session:
             await self._consumer.seek(positions)
         return positions
 
-    # what the client's thread tells
+    # calls from the client's thread
 
     def assigned(self, partitions: set[Partition]) -> None:
         self._flow.assigned(partitions)
@@ -185,7 +185,7 @@ class Session:
         return {} if self._options.exactly_once else offsets
 
     def lost(self, partitions: set[Partition]) -> None:
-        ended = self._flow.drop(partitions)  # at once: the next news may be that they are here again
+        ended = self._flow.drop(partitions)  # at once: the next event may assign the same partitions again
         self._forget(partitions)
         self._later(ended)
 
@@ -203,7 +203,7 @@ class Session:
         if next_offset is None:
             return
         self._consumer.progress.given[partition] = next_offset
-        if self._options.exactly_once:  # its transaction has committed it
+        if self._options.exactly_once:  # the transaction has committed the offset
             self._consumer.progress.committed[partition] = next_offset
         else:
             self._commits.settled(partition, next_offset, records)
@@ -213,7 +213,8 @@ class Session:
 
     @contextlib.contextmanager
     def _to_its_end(self, what: str) -> Iterator[None]:
-        """What ends half-way leaves partitions of which nobody knows where they are: all begin anew as committed."""
+        """Guards a step that must not end half-way. If it does, positions are unknown, so all partitions begin anew at
+        their committed offsets."""
         is_done = False
         try:
             yield
@@ -231,7 +232,7 @@ class Session:
         self._gone(partitions)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Has it done; nobody waits for it."""
+        """Runs work in the background; nobody waits for it."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)

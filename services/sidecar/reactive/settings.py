@@ -1,4 +1,4 @@
-"""Settings of the reactive consumer. How the backend is reached, and what follows when it fails: see `delivering`."""
+"""Settings of the reactive consumer. The settings of `delivering` are about the backend's address and its failures."""
 
 import re
 from typing import Literal
@@ -14,48 +14,49 @@ class ReactiveSettings(BaseModel):
     """A part of SidecarSettings."""
 
     reactive_enabled: bool | None = None
-    """Whether the sidecar reads by itself and posts to the backend; unless it is said: where there is a topic to read.
-    The original's start-up hook."""
+    """Whether the sidecar reads by itself and posts to the backend. By default it does so if there is a topic to read.
+    This is the original's start-up hook."""
     reactive_topics: WordList = ()
     reactive_topic_pattern: str = Field(default="", max_length=1_000)
-    """What is read: topics, or all whose whole name matches."""
+    """The topics to read, or a pattern that the whole name of a topic must match."""
     reactive_group: str = Field(default="group1", pattern=r"^[A-Za-z0-9._-]{1,200}$")
     reactive_name: str = Field(default="", pattern=r"^([A-Za-z0-9_-][A-Za-z0-9._-]{0,62})?$")
-    """The consumer's group, and what operators call it in there; empty for the sidecar's name."""
+    """The consumer's group, and its name for operators within the group; empty for the sidecar's name."""
     reactive_group_instance_id: str = ""
-    """Makes it a static member of its group: one that may be away for a session without a rebalance."""
+    """Makes the consumer a static member of its group: it may be away for a session time-out without a rebalance."""
     reactive_group_protocol: GroupProtocol = GroupProtocol.CLASSIC
-    """`classic`, or `consumer` (KIP-848), where the broker decides who reads what."""
+    """`classic`, or `consumer` (KIP-848), where the broker assigns the partitions."""
     reactive_max_concurrency: int = Field(default=50, ge=1, le=1_000)
-    """Batches that are with the backend at a time, over all partitions; of each partition one."""
+    """Batches that the backend has at a time, over all partitions; each partition has at most one batch there."""
     reactive_order_by_key: bool = False
-    """Order is kept for each key only: several batches of one partition may be with the backend."""
+    """Whether order is kept for each key only: the backend may then have several batches of one partition."""
     reactive_max_batch_records: int = Field(default=100, ge=1, le=100_000)
     reactive_max_batch_bytes: int | None = Field(default=None, ge=1, le=64 * 1024 * 1024)
-    """How large a batch becomes; bytes are keys and values, request_max_bytes unless it is said. A record that is
-    larger goes alone."""
+    """The largest batch, in records, and in bytes of keys and values (default: request_max_bytes). A larger record goes
+    alone."""
     reactive_linger_ms: int = Field(default=1, ge=0, le=60_000)
-    """How long a batch that is not full waits for more records."""
+    """The wait of a batch that is not full for more records."""
     reactive_max_held_records: PositiveInt = 20_000
     reactive_max_held_bytes: PositiveInt = 32 * 1024 * 1024
-    """What is read ahead of the backend, over all partitions. Each has the same share, and rests when it is full."""
+    """Records and bytes read ahead of the backend, over all partitions. Each partition has the same share, and rests
+    when the share is full."""
     reactive_filter: str = ""
-    """CEL: only records for which it is true concern the backend, all others count as done; empty for all."""
+    """A CEL expression. The backend gets only records for which it is true; all others count as done. Empty for all."""
     reactive_commit_interval_ms: PositiveInt = 200
     reactive_commit_records: PositiveInt = 1_000
-    """After how long, and how many records, the group is told how far it is; what was not told comes again after a
-    kill."""
+    """The time, and the number of records, after which the consumer commits. Records that were not committed come again
+    after a kill."""
     reactive_revoke_timeout_ms: PositiveInt = 10_000
-    """How long batches on their way may take to end when the group takes their partition away."""
+    """The time that batches on their way have to end when the group revokes their partition."""
     reactive_on_unreadable: Literal["dead_letter", "skip", "stop"] = "dead_letter"
-    """What happens to a record that does not fit its format: its bytes become a dead letter, it is left out, or its
-    partition stops in front of it until an operator seeks."""
+    """The handling of a record that does not fit its format. Its bytes become a dead letter, or the record is skipped,
+    or its partition stops in front of the record until an operator seeks."""
     reactive_exactly_once: bool = False
     """Whether replies and dead letters are written in one transaction with the group's offsets."""
     reactive_reply_topics: WordList = ()
-    """Where replies may go, if in transactions: looked at before anything is read."""
+    """Topics that replies may go to in transactions; they are checked before the first record is read."""
     reactive_transactional_id: str = ""
-    """As whom these transactions are written; empty for one made of the sidecar's name."""
+    """The transactional id of these transactions; empty for an id made of the sidecar's name."""
 
     @model_validator(mode="after")
     def _reads_something(self) -> "ReactiveSettings":

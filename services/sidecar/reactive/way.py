@@ -1,4 +1,4 @@
-"""The way of batches to the backend: which path a record takes, how many calls there are at a time, who makes them."""
+"""The way of batches to the backend: the path of a record, the number of calls at a time, and the caller."""
 
 from typing import Protocol
 
@@ -14,26 +14,26 @@ class Way(Protocol):
     """Gets batches to the backend."""
 
     def configure(self, delivery: Delivery) -> None:
-        """For calls from now on. Fault when it is not understood; then nothing has changed."""
+        """Changes later calls. Fault when the delivery is not understood; then nothing has changed."""
 
     def path(self, record: Deliverable) -> str | None:
-        """Where a record goes, empty for the usual path; None where it does not concern the backend."""
+        """The path of a record, empty for the usual path; None if the backend must not get the record."""
 
     async def deliver(self, batch: Batch) -> Settlement:
         """Returns when each record has its last verdict."""
 
     async def fault(self) -> str | None:
-        """Why the backend takes nothing now; None while it does."""
+        """The reason why the backend takes no records now; None while it takes them."""
 
     async def stop(self, timeout: float) -> None:
-        """No call begins any more; those on their way have so many seconds."""
+        """Begins no more calls; calls on their way have `timeout` seconds to end."""
 
 
 class BackendWay:
-    """To the backend beside this sidecar: what is configured counts for all who deliver to it."""
+    """The way to the backend beside this sidecar; its configuration holds for all that deliver to that backend."""
 
     def __init__(self, target: Target, deliverer: Deliverer) -> None:
-        """`target` is who the deliverer calls."""
+        """`target`: the target that the deliverer calls."""
         self._target = target
         self._deliverer = deliverer
 

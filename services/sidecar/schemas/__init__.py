@@ -1,1 +1,1 @@
-"""Schemas that live in a schema registry: what they are, how they are found, how long they are kept."""
+"""Schemas of a schema registry: their types, their look-up, and their cache."""

@@ -1,9 +1,8 @@
-"""A cache that many threads ask: whoever asks first for a key looks it up, the others wait for the same answer.
+"""A cache for many threads: the first thread that asks for a key looks it up, the others wait for the same answer.
 
-Values are kept until there is no room (the one not asked for the longest leaves), or for as long as whoever looked
-them up says. A failure is kept too, for a short time, so that a key that everybody asks for in vain costs one look-up
-now and then. When a look-up fails for a passing reason and there is a value whose time is over, that value goes on:
-an old answer is better than none.
+A value is kept for the time that its caller names. If the cache is full, the least recently used value leaves. A
+failure is kept too, for a short time, so that a key that many callers ask for in vain costs few look-ups. If a look-up
+fails for a passing reason, an expired value is used again: an old answer is better than none.
 """
 
 import threading
@@ -21,23 +20,23 @@ V = TypeVar("V")
 
 
 class Outcome(Enum):
-    """How a question was answered; the words are those of the metric."""
+    """The source of an answer; the values are those of the metric."""
 
     HIT = "hit"
     MISS = "miss"
     SHARED = "shared"
-    """By a look-up that another thread had begun."""
+    """The answer came from a look-up that another thread had begun."""
     STALE = "stale"
-    """By a value whose time is over, as nobody could be asked."""
+    """The answer is an expired value, because the look-up failed for a passing reason."""
     FAILED = "failed"
-    """By the failure of a look-up, or of one a moment ago."""
+    """The answer is the failure of this look-up, or of a recent look-up."""
 
 
 @dataclass(slots=True)
 class _Found(Generic[V]):
     value: V
     until: float
-    """On the clock; infinity: for ever."""
+    """The end of the value's time on the clock; infinity means for ever."""
 
 
 @dataclass(slots=True)
@@ -47,7 +46,7 @@ class _Failure:
 
 
 class SingleFlightCache(Generic[K, V]):
-    """Keys and what was found for them."""
+    """Keys, and the values or failures that were found for them."""
 
     def __init__(
         self,
@@ -59,8 +58,8 @@ class SingleFlightCache(Generic[K, V]):
         on_outcome: Callable[[K, Outcome], None] = lambda key, outcome: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`patience_seconds`: how long to wait for what another thread looks up, which should be over sooner.
-        `passing`: failures that say nothing about the key; an old value is better than they are.
+        """`patience_seconds`: the longest wait for another thread's look-up, which should end sooner. `passing`:
+        failures that say nothing about the key; an expired value is better than such a failure.
         """
         self._capacity = capacity
         self._failure_seconds = failure_seconds
@@ -73,7 +72,7 @@ class SingleFlightCache(Generic[K, V]):
         self._flights: dict[K, Future[V]] = {}
 
     def known(self, key: K) -> V | None:
-        """The value, if it is here and its time is not over. Never waits; safe on the event loop."""
+        """The value, if the cache has it and its time is not over. Never waits; safe on the event loop."""
         with self._lock:
             entry = self._fresh(key)
         if not isinstance(entry, _Found):
@@ -82,7 +81,7 @@ class SingleFlightCache(Generic[K, V]):
         return entry.value
 
     def get(self, key: K, look_up: Callable[[], V], seconds: float = float("inf")) -> V:
-        """The value, looked up when it is not here, and then kept for `seconds`. Raises what the look-up raised.
+        """The value. A missing value is looked up, and then kept for `seconds`. Raises the exception of the look-up.
 
         TimeoutError, when another thread's look-up takes too long.
         """
@@ -105,7 +104,7 @@ class SingleFlightCache(Generic[K, V]):
         return self._looked_up(key, mine, look_up, seconds)
 
     def keep(self, key: K, value: V) -> V:
-        """Puts in what was found by another way, for ever; gives what is here if there was something already."""
+        """Keeps a value from elsewhere for ever. Returns the cached value, if the cache had one already."""
         with self._lock:
             entry = self._fresh(key)
             if isinstance(entry, _Found):
@@ -114,12 +113,12 @@ class SingleFlightCache(Generic[K, V]):
         return value
 
     def forget(self, key: K) -> None:
-        """What is here about a key is no longer true."""
+        """Drops the entry of a key, because it is no longer true."""
         with self._lock:
             self._entries.pop(key, None)
 
     def clear(self) -> None:
-        """Nothing is known any more; what is being looked up comes."""
+        """Drops all entries; look-ups that run still deliver their values."""
         with self._lock:
             self._entries.clear()
 
@@ -130,7 +129,7 @@ class SingleFlightCache(Generic[K, V]):
         outcome = Outcome.MISS
         try:
             entry = _Found(look_up(), self._clock() + seconds)
-        except Exception as error:  # whatever it is, those who wait get it too
+        except Exception as error:  # the threads that wait get every exception too
             until = self._clock() + self._failure_seconds
             with self._lock:
                 old = self._entries.get(key)

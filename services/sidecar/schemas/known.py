@@ -1,8 +1,8 @@
-"""The schemas that this sidecar knows, and how it comes to know others.
+"""The schemas that this sidecar knows, and the look-up of further schemas.
 
-An id, a version, a text once registered: their answers never change, and are kept as long as there is room. Latest
-versions are asked for again after a while. A schema is complete only with all that it refers to, so that is read along
-with it, bounded in number and in time.
+The answers for an id, a version, or a registered text never change, and are kept as long as there is room. The latest
+version is asked for again after a while. A schema is complete only with all schemas that it refers to, so these are
+read along with it, bounded in number and in time.
 """
 
 import time
@@ -21,23 +21,23 @@ from services.sidecar.schemas.schema import (
 )
 
 FAILURE_SECONDS = 1.0
-"""How long a schema that there is not stays unknown: short, as somebody may be registering it."""
+"""The time for which a missing schema counts as missing: short, because somebody may be registering the schema."""
 MOST_REFERENCES = 100
-"""Schemas that one schema may take in, at any depth."""
+"""The number of schemas that one schema may refer to, at any depth."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeepingLimits:
-    """Bounds of what is kept, and for how long."""
+    """Bounds of the cache, in number and time."""
 
     schemas: int = 1_000
     latest_seconds: float = 300.0
     look_up_seconds: float = 10.0
-    """What one schema with all its references may take; what was read by then is kept for the next try."""
+    """The longest look-up of one schema with all its references; schemas read by then are kept for the next try."""
 
 
 class KnownSchemas:
-    """Asked by all threads that write or read records with schemas."""
+    """The known schemas; all threads that write or read records with schemas ask this object."""
 
     def __init__(
         self,
@@ -61,13 +61,14 @@ class KnownSchemas:
         )
 
     def known(self, question: Question) -> RegisteredSchema | None:
-        """The answer, if nobody has to be asked for it. Never waits."""
+        """The answer, if the cache has it. Never waits."""
         return self._cache.known(question)
 
     def find(self, question: Question) -> RegisteredSchema:
-        """The answer, from the registry if need be: waits for it, within bounds, so never call it on the event loop.
+        """The answer, from the registry if need be. The call waits, within bounds, so never call it on the event loop.
 
-        SchemaError (UnknownSchemaError) says that there is none; RegistryUnavailableError, that nobody can say now.
+        SchemaError (UnknownSchemaError) when there is no such schema; RegistryUnavailableError when the registry does
+        not answer now.
         """
         try:
             return self._find(question, _Reading([question], self._clock() + self._limits.look_up_seconds))
@@ -75,11 +76,11 @@ class KnownSchemas:
             raise RegistryUnavailableError(f"the schema registry takes too long; needed is {question}") from None
 
     def forget(self) -> None:
-        """All is asked for again."""
+        """Drops all schemas; each is asked for again."""
         self._cache.clear()
 
     def close(self) -> None:
-        """Nobody is asked any more."""
+        """The registry is not asked any more."""
         self._registry.close()
 
     def _find(self, question: Question, reading: "_Reading") -> RegisteredSchema:
@@ -100,7 +101,7 @@ class KnownSchemas:
                 return self._interned(self._complete(self._registered(question), reading))
 
     def _registered(self, given: ByText) -> Answer:
-        """A text as the registry knows it; where it does not, it is told."""
+        """The registered schema of a text; the text is registered if the subject does not have it yet."""
         what = (given.subject, given.kind, given.text, given.references)
         try:
             schema_id = self._registry.look_up(*what)
@@ -112,7 +113,7 @@ class KnownSchemas:
         return Answer(schema_id, given.kind, given.text, given.references, subject=given.subject)
 
     def _interned(self, schema: RegisteredSchema) -> RegisteredSchema:
-        """One object for one id, however it was found."""
+        """The one object of an id, for every way of finding the schema."""
         return self._cache.keep(ById(schema.id), schema)
 
     def _complete(self, answer: Answer, reading: "_Reading") -> RegisteredSchema:
@@ -132,7 +133,7 @@ class KnownSchemas:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One schema being read with all that it refers to; ends what would not end by itself."""
+    """The reading of one schema with all that it refers to; bounds the depth, the number and the time."""
 
     path: list[Question]
     not_after: float

@@ -1,4 +1,4 @@
-"""The ways to ask for a schema. They are keys of the cache, so they are small and compare by what they say."""
+"""The ways to ask for a schema. Questions are keys of the cache, so they are small and compare by value."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -49,14 +49,14 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class ByText:
-    """A schema as it was written into a request; registered when the subject does not have it yet."""
+    """A schema by its text in a request; the schema is registered if the subject does not have it yet."""
 
     subject: str
     kind: SchemaKind
     text: str = field(repr=False, compare=False)
     references: tuple[Reference, ...] = ()
     digest: bytes = field(default=b"", repr=False)
-    """Of the text, which may be long: the cache shall not hold it twice."""
+    """The digest of the text. The text may be long, so the cache must not hold it twice."""
 
     @classmethod
     def of(cls, subject: str, kind: SchemaKind, text: str, references: tuple[Reference, ...] = ()) -> "ByText":

@@ -1,10 +1,10 @@
-"""The schema registry, asked by confluent-kafka's client: bounded in time, measured, its answers in our words.
+"""The client of the schema registry, on top of confluent-kafka's client: bounded in time, and with metrics.
 
-All of it blocks, so none of it runs on the event loop. One question takes at most `attempts` times `timeout_seconds`,
-and the pauses between; when the registry did not answer, others fail at once for DOWN_SECONDS, so that a registry that
-is gone costs nobody more than one such time.
+All calls block, so none of them runs on the event loop. One question takes at most `attempts` times `timeout_seconds`,
+plus the pauses in between. After a question without an answer, all others fail at once for DOWN_SECONDS. So a registry
+that is gone costs each caller at most one such time.
 
-The client keeps what it read without a bound, so it is made to forget: what is worth keeping is kept above.
+Confluent-kafka's client caches schemas without a bound, so this module clears that cache: `KnownSchemas` has its own.
 """
 
 import threading
@@ -28,9 +28,9 @@ from services.sidecar.schemas.schema import (
 DOWN_SECONDS = 1.0
 RETRY_WAIT_MS = 100
 LONGEST_REASON = 500
-"""Characters of what the registry says about a refusal; some send a stack trace."""
+"""Characters of the registry's reason for a refusal; some registries send a stack trace."""
 NOT_THERE = range(40401, 40409)
-"""A registry's word that it has no such subject, version or schema. Any other 404 is that of a wrong address."""
+"""Error codes of a registry without such a subject, version or schema. Any other 404 means a wrong address."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -38,14 +38,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RegistryAccess:
-    """Where the registry is and how to get in. Secrets may be references, resolved anew for each new client."""
+    """The registry's address and credentials. Secrets may be references, resolved anew for each new client."""
 
     url: str
-    """One, or several with commas between, tried in turn."""
+    """One address, or several with commas between; they are tried in turn."""
     user_info: str = ""
     token: str = ""
     cluster: str = ""
-    """What Confluent's cloud calls the logical cluster, sent with a bearer token."""
+    """The logical cluster of Confluent's cloud, sent with a bearer token."""
     ca_location: str = ""
     certificate_location: str = ""
     key_location: str = ""
@@ -54,7 +54,7 @@ class RegistryAccess:
     attempts: int = 2
 
     def properties(self) -> dict[str, Any]:
-        """For confluent-kafka's client. UnresolvedReferenceError, ValueError or OSError when they cannot be had."""
+        """The properties of confluent-kafka's client. UnresolvedReferenceError, ValueError or OSError if one fails."""
         found: dict[str, Any] = {
             "url": self.url,
             "timeout": self.timeout_seconds,
@@ -79,7 +79,7 @@ def _secret(name: str, value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A schema as the registry sends it: references not followed yet."""
+    """A schema from the registry, with its references not followed yet."""
 
     id: int
     kind: SchemaKind
@@ -91,7 +91,7 @@ class Answer:
 
 
 class SchemaRegistry:
-    """One registry. For any number of threads at once."""
+    """One registry; any number of threads may use the object at once."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class SchemaRegistry:
         connect: Callable[[dict[str, Any]], Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`connect` makes a client of its properties; confluent-kafka's unless a test brings another."""
+        """`connect` makes a client of its properties: confluent-kafka's client, unless a test brings another."""
         self._access = access
         self._connect = connect or _confluent_client
         self._clock = clock
@@ -118,7 +118,7 @@ class SchemaRegistry:
         return _answer(schema, 0, guid)
 
     def by_version(self, subject: str, version: int) -> Answer:
-        """Deleted versions too: what refers to them still does."""
+        """One version of a subject. Deleted versions count too, because schemas may still refer to them."""
         what = f"version {version} of subject {subject}"
         return _registered(
             self._ask("version", what, lambda client: client.get_version(subject, version, deleted=True))
@@ -129,12 +129,12 @@ class SchemaRegistry:
         return _registered(self._ask("latest", what, lambda client: client.get_version(subject, "latest")))
 
     def look_up(self, subject: str, kind: SchemaKind, text: str, references: tuple[Reference, ...]) -> int:
-        """The id of a schema that the subject has. UnknownSchemaError when it has none such."""
+        """The id of a schema that the subject has. UnknownSchemaError when the subject does not have the schema."""
         schema, what = _to_send(kind, text, references), f"such {kind.value} schema under subject {subject}"
         return int(self._ask("look_up", what, lambda client: client.lookup_schema(subject, schema)).schema_id)
 
     def register(self, subject: str, kind: SchemaKind, text: str, references: tuple[Reference, ...]) -> int:
-        """The id of a schema that the subject has from now on. SchemaError when the registry does not take it."""
+        """Registers a schema under the subject; returns its id. SchemaError when the registry refuses the schema."""
         schema = _to_send(kind, text, references)
         return int(self._ask("register", f"subject {subject}", lambda client: client.register_schema(subject, schema)))
 
@@ -156,7 +156,7 @@ class SchemaRegistry:
             metrics.schema_registry_seconds.labels(call).observe(time.perf_counter() - started)
 
     def _connected(self) -> Any:
-        """The client; made when there is none, as secrets and certificates may have changed since the last failed."""
+        """The client. A new client is made after a failure, because secrets and certificates may have changed."""
         with self._lock:
             if self._clock() < self._down_until:
                 raise _counted("down", RegistryUnavailableError(self._down_reason))
@@ -198,8 +198,8 @@ def _counted(reason: str, error: Exception) -> Exception:
 
 
 def load_client() -> None:
-    """Imports the client: a third of a second and 16 MB, which a sidecar without a registry does without, and one with
-    a registry has behind it before the first request."""
+    """Imports the client, which takes a third of a second and 16 MB. A sidecar without a registry saves that; a sidecar
+    with a registry imports the client before the first request."""
     import confluent_kafka.schema_registry  # noqa: F401
 
 
@@ -220,7 +220,7 @@ def _registered(found: Any) -> Answer:
 
 
 def _answer(schema: Any, schema_id: int, guid: str = "", subject: str = "", version: int | None = None) -> Answer:
-    given = schema.schema_type or "AVRO"  # registries leave it out for Avro
+    given = schema.schema_type or "AVRO"  # registries leave the type out for Avro
     try:
         kind = SchemaKind(given)
     except ValueError:

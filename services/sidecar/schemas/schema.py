@@ -1,4 +1,4 @@
-"""A schema as its registry holds it, with everything that it refers to; and what can be said about one that is not."""
+"""A registered schema with all schemas that it refers to, and the errors about schemas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ class SchemaKind(Enum):
 
 
 class SchemaError(ValueError):
-    """A schema that cannot be used; the text says what is wrong with it, and where."""
+    """A schema cannot be used; the text has the fault and its place."""
 
 
 class UnknownSchemaError(SchemaError):
@@ -22,12 +22,12 @@ class UnknownSchemaError(SchemaError):
 
 
 class RegistryUnavailableError(Exception):
-    """The registry cannot be asked just now. Says nothing about any schema: the same question may be answered later."""
+    """The registry cannot be asked now. The error says nothing about a schema: the registry may answer later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a schema refers to, and under which name."""
+    """A reference of a schema to another schema, with the name that the text uses."""
 
     name: str
     subject: str
@@ -36,20 +36,21 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RegisteredSchema:
-    """One registered schema. What an id stands for never changes, so it may be kept as long as there is room.
+    """One registered schema. The schema of an id never changes, so it may be kept as long as there is room.
 
-    Compared by identity: the same id is the same object, and codecs are kept by it.
+    Schemas compare by identity: one id has one object, and that object is the key of the cached codecs.
     """
 
     id: int
-    """What is written before each value; 0 for one that was found by its `guid`, as registries do not tell it then."""
+    """The id before each value. It is 0 for a schema found by its `guid`, because registries then send no id."""
     kind: SchemaKind
     text: str
     references: Mapping[str, "RegisteredSchema"] = field(default_factory=dict)
-    """All schemas that it refers to, directly or through others, by the name it refers to them by (an Avro full name,
-    the `$ref` of a JSON schema, the import path of a Protobuf file); those referred to come before those that refer."""
+    """All schemas that this schema refers to, directly or through others, by the name in the reference. The name is an
+    Avro full name, the `$ref` of a JSON schema, or the import path of a Protobuf file. Each schema comes after the
+    schemas that it refers to."""
     guid: str = ""
-    """The registry's other name for it, where the registry has one: the same on all registries."""
+    """The schema's identity on all registries, if the registry has one."""
     subject: str = ""
-    """What it was found under first; empty when it was asked for by id."""
+    """The subject under which the schema was found first; empty for a look-up by id."""
     version: int | None = None

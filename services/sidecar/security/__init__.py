@@ -1,1 +1,1 @@
-"""Who calls: tokens, the keys they are signed with, what they allow; and the certificate that the listener shows."""
+"""The identity of callers: tokens, the keys that sign them, and their scopes; and the listener's certificate."""

@@ -1,11 +1,11 @@
-"""What a caller may do: scopes, and the topics to which a scope may be narrowed.
+"""The permissions of a caller: scopes, and the topics to which a scope may be narrowed.
 
-A scope allows an operation: the OpenAPI document says which. `kafka:w` and `kafka:r` may be narrowed to topics by a
-third part: `kafka:w:orders.*` allows what asks for `kafka:w`, for topics whose whole name fits; `*` stands for any
-characters, everything else for itself. Several of them add up, and the plain scope is all topics.
+A scope allows operations; the OpenAPI document names the scope of each operation. A third part narrows `kafka:w` and
+`kafka:r` to topics: `kafka:w:orders.*` allows the operations of `kafka:w` for topics whose whole name fits. `*` stands
+for any characters, each other character for itself. Several narrowed scopes add up; the plain scope is for all topics.
 
-Writing needs the topic among those of `kafka:w`. Reading (to subscribe, be assigned, seek, commit, get records) needs
-it among those of `kafka:r`; a token that has no `kafka:r` at all may subscribe by its `kafka:w`, as the original's.
+To write to a topic, `kafka:w` must cover the topic. To read (subscribe, be assigned, seek, commit, get records),
+`kafka:r` must cover the topic. A token that has no `kafka:r` at all may subscribe by its `kafka:w`, as in the original.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from dataclasses import dataclass, field
 from services.sidecar.faults import Fault, FaultKind
 
 EXPIRED = "Jwt token in authorization header expired"
-"""In the original's words."""
+"""The original's text."""
 WRITE, READ, ADMIN = "kafka:w", "kafka:r", "kafka:admin"
 
 _LITERAL = re.compile(r"(?P<plain>[A-Za-z0-9_-])|\\(?P<escaped>[._-])")
 """A character of a regular expression that stands for itself."""
 _MAY_BE_NONE = ("*", "?", "{")
-"""What makes the character before it one that need not be there."""
+"""Characters of a regular expression that make the character before them optional."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Topics by patterns with `*`."""
+    """A set of topics, given by patterns with `*`."""
 
     patterns: tuple[str, ...]
 
@@ -38,7 +38,7 @@ class Topics:
         return any(fnmatch.fnmatchcase(topic, _escaped(pattern)) for pattern in self.patterns)
 
     def cover_all_of(self, expression: str) -> bool:
-        """Whether every name that a regular expression fits whole is among these, as far as its beginning shows it."""
+        """Whether these topics surely include every name that the whole expression fits, judged by its beginning."""
         beginning, is_whole = literal_beginning(expression)
         if is_whole:
             return self.covers(beginning)
@@ -55,12 +55,12 @@ EVERY_TOPIC, NO_TOPIC = Topics(("*",)), Topics(())
 
 
 def _escaped(pattern: str) -> str:
-    """fnmatch knows more signs than `*`; a topic's name has none of them."""
+    """Escapes the special characters of fnmatch other than `*`; a topic's name has none of them."""
     return pattern.replace("[", "[[]").replace("?", "[?]")
 
 
 def literal_beginning(expression: str) -> tuple[str, bool]:
-    """What every name that the expression fits begins with, for sure, and whether there is nothing else to it."""
+    """The sure beginning of every name that the expression fits, and whether that beginning is the whole name."""
     if "|" in expression:
         return "", False
     rest = expression.removeprefix("^")
@@ -75,20 +75,20 @@ def literal_beginning(expression: str) -> tuple[str, bool]:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever showed a token."""
+    """The caller that a token identifies."""
 
     name: str
-    """As the token says it, for log lines."""
+    """The name in the token, for log lines."""
     scopes: frozenset[str]
-    """Without the part that narrows them."""
+    """The scopes, without the part that narrows them to topics."""
     topics: dict[str, Topics] = field(default_factory=dict)
-    """By scope; every topic where a scope is not here."""
+    """The topics of each narrowed scope; a scope that is missing here covers every topic."""
     expires_at: float = float("inf")
-    """By the wall clock: when the token does not count any more, however clocks may differ."""
+    """The wall clock time from which the token is invalid, with the allowed clock skew included."""
 
     @classmethod
     def of(cls, name: str, scopes: Iterable[str], expires_at: float = float("inf")) -> Caller:
-        """From the scopes as a token has them."""
+        """A caller with the scopes of a token."""
         plain: set[str] = set()
         narrowed: dict[str, list[str]] = {}
         for scope in scopes:
@@ -101,7 +101,7 @@ class Caller:
         return cls(name, frozenset(plain | narrowed.keys()), topics, expires_at)
 
     def check_scopes(self, needed: frozenset[str]) -> None:
-        """Fault, in the original's words, when one of them is lacking."""
+        """Raises Fault, with the original's text, when the caller lacks one of the scopes."""
         if not needed <= self.scopes:
             has, wants = (f"[{', '.join(sorted(scopes))}]" for scopes in (self.scopes, needed))
             raise _mismatch(f"Scopes {has} in authorization token and specification scopes {wants} are not matched")
@@ -119,22 +119,22 @@ class Caller:
         return "*" in self.reads.patterns
 
     def check_writes(self, topics: Iterable[str]) -> None:
-        """Fault, naming the first topic that is not this caller's."""
+        """Raises Fault, with the name of the first topic that this caller may not write to."""
         _check(self.writes, topics, "written to")
 
     def check_reads(self, topics: Iterable[str], expression: str | None = None) -> None:
-        """As `check_writes`, of topics that are read, or of all that a subscription's expression may come to fit."""
+        """As `check_writes`, for topics to read, or for all topics that a subscription's expression may ever fit."""
         _check(self.reads, topics, "read")
         if expression is not None and not self.reads.cover_all_of(expression):
             text = f"Not every topic that fits {expression!r} may be read by this token, only {self.reads}"
             raise _mismatch(f"{text}; an expression has to begin as they do, with dots written \\\\.")
 
     def check_registers(self, subject: str) -> None:
-        """Fault when a subject of the schema registry is named after a topic that this caller may not write to."""
+        """Raises Fault when a registry subject is named after a topic that this caller may not write to."""
         self.check_writes([subject.removesuffix("-value").removesuffix("-key")])
 
     def check_goes_on(self, topics: Iterable[str] = ()) -> None:
-        """As `check_reads`, for what is given to a caller who has come some time ago: the token may have expired."""
+        """As `check_reads`, for a caller that was admitted earlier: the token may have expired since."""
         if self.expires_at <= time.time():
             raise Fault(FaultKind.AUTH_TOKEN_EXPIRED, EXPIRED)
         self.check_reads(topics)
@@ -144,7 +144,7 @@ class Caller:
 
 
 ANYONE = Caller("anyone", frozenset({WRITE, READ}))
-"""Whoever calls a sidecar that asks for no tokens."""
+"""Every caller of a sidecar that asks for no tokens."""
 
 
 def _parted(scope: str) -> tuple[str, str, str]:

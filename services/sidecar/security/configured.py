@@ -1,6 +1,6 @@
-"""The security that the settings ask for: who is believed, and with which certificate the sidecar listens.
+"""The security that the settings ask for: the trusted issuers, and the listener's certificate.
 
-Cryptography is loaded only where it is asked for: it takes 10 MB, a tenth of a sidecar without it.
+Cryptography is loaded only if the settings need it: it takes 10 MB, a tenth of a sidecar without it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def token_verifier(settings: SidecarSettings) -> TokenVerifier | None:
-    """None where nobody is asked for a token."""
+    """The verifier of tokens; None if the sidecar asks no caller for a token."""
     if not settings.token_issuers:
         return None
     from services.sidecar.security.key_source import KeyBounds, KeySource
@@ -38,7 +38,8 @@ def token_verifier(settings: SidecarSettings) -> TokenVerifier | None:
 
 
 def server_certificate(settings: SidecarSettings) -> ServerCertificate | None:
-    """None where the listener speaks plain HTTP. Reads files, and makes those of an own certificate: TlsFilesError."""
+    """The listener's certificate; None if the listener speaks plain HTTP. Reads files, and makes the files of the
+    sidecar's own certificate: TlsFilesError."""
     files = settings.tls_files
     if files is None and settings.tls:
         from services.sidecar.security.own_certificate import own_certificate
@@ -50,7 +51,7 @@ def server_certificate(settings: SidecarSettings) -> ServerCertificate | None:
 
 
 def _trusted(ca: Path | None) -> ssl.SSLContext:
-    """For HTTPS to issuers: the authorities of a PEM file, or those that the system trusts."""
+    """The TLS context for issuers, with the authorities of a PEM file, or those that the system trusts."""
     try:
         return ssl.create_default_context(cafile=None if ca is None else str(ca))
     except OSError as error:  # ssl.SSLError is one

@@ -1,9 +1,9 @@
-"""Where an issuer's keys come from: its address, asked when they are old, and when a token names a key that is new.
+"""The keys of an issuer, read from its address when they are old, and when a token names a new key.
 
-- Keys serve without a question for `max_age`. Then they are asked for again, by one request however many wait.
-- An issuer that is away costs nothing but news: the last keys serve on, until they are older than `max_stale`.
-- A token that names an unknown key may be of a rotation: the issuer is asked, but never more often than `pause`, so
-  that tokens which somebody made up can't be turned into requests to it.
+- Keys serve without a request for `max_age`. Then one request reads them again, however many callers wait.
+- If the issuer does not answer, the last keys serve on, until they are older than `max_stale`.
+- A token that names an unknown key may mean that the issuer has new keys. So the issuer is asked, but never more often
+  than `pause`: made-up tokens must not cause a flood of requests to the issuer.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from services.sidecar import metrics
 from services.sidecar.security.keys import Key, KeySet, NotKeysError
 
 LARGEST_ANSWER = 256 * 1024
-"""Bytes; a hundred keys with their certificates are less."""
+"""The size of an issuer's answer in bytes, at most; a hundred keys with their certificates are smaller."""
 
 log = structlog.get_logger(__name__)
 
 
 class KeysUnavailableError(OSError):
-    """The issuer's keys can't be had; the reason is for a log."""
+    """The issuer's keys can't be read; the reason is for a log."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBounds:
-    """Seconds."""
+    """Bounds on the age of keys, in seconds."""
 
     max_age: float = 300.0
     max_stale: float = 24 * 3600.0
@@ -42,7 +42,7 @@ class KeyBounds:
 
 
 class KeySource:
-    """The keys of one issuer. `generation` changes with them."""
+    """The keys of one issuer. `generation` changes when the keys change."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class KeySource:
         self._asking: asyncio.Task[None] | None = None
 
     async def find(self, key_id: str | None, algorithm: str) -> Key | None:
-        """None when the issuer has no such key. Raises KeysUnavailableError."""
+        """The key that a token names; None when the issuer has no such key. Raises KeysUnavailableError."""
         if self._age() >= self._bounds.max_age:
             await self._ask(patiently=not (self._fault and self._keys.keys))
         if self._age() >= self._bounds.max_stale or not self._keys.keys:
@@ -76,7 +76,7 @@ class KeySource:
         return key
 
     async def reload(self) -> None:
-        """Asks now, however lately it was asked. Raises KeysUnavailableError; the last keys serve on."""
+        """Asks the issuer now, even right after another request. KeysUnavailableError; then the last keys serve on."""
         self._asked_at = float("-inf")
         await self._ask(patiently=True)
         if self._fault:
@@ -92,8 +92,8 @@ class KeySource:
         return self._clock() - self._got_at
 
     async def _ask(self, *, patiently: bool) -> None:
-        """Joins a request that is on its way; makes none within the pause. Without patience it is not waited for: keys
-        are there, and the issuer is known to be away.
+        """Joins a request that runs already; makes no request within the pause. Without patience, the caller does not
+        wait for the request: it has keys, and the issuer is known not to answer.
         """
         if self._asking is None:
             if self._clock() - self._asked_at < self._bounds.pause:

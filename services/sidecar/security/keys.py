@@ -13,15 +13,15 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 MAX_KEYS = 100
 LEAST_RSA_BITS = 2048
-"""NIST SP 800-131A; shorter ones can be broken, or soon will be."""
+"""The least length by NIST SP 800-131A; shorter keys can be broken, or soon will be."""
 _OF_CURVE = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 ALGORITHMS = frozenset({*_OF_RSA, "ES256", "ES384", "ES512", "EdDSA"})
-"""With a public and a private key each: never `none`, never a secret that both sides know."""
+"""The allowed algorithms. Each has a public and a private key: never `none`, never a secret that both sides know."""
 
 
 class NotKeysError(ValueError):
-    """What an issuer answered is no set of keys."""
+    """The issuer's answer is no set of keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Key:
     algorithms: frozenset[str]
     public: Any = field(compare=False, repr=False)
     text: str = field(repr=False)
-    """To see whether it is another than before."""
+    """The text of the key, to detect a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class KeySet:
 
     @classmethod
     def parse(cls, document: object) -> KeySet:
-        """From the JSON of a JWK set. Keys of other kinds and for other uses are passed over. Raises NotKeysError."""
+        """The keys in the JSON of a JWK set. Keys of other kinds or for other uses are skipped. Raises NotKeysError."""
         listed = document.get("keys") if isinstance(document, dict) else None
         if not isinstance(listed, list):
             raise NotKeysError("its answer has no list 'keys'")
@@ -55,13 +55,13 @@ class KeySet:
         return cls(keys)
 
     def find(self, key_id: str | None, algorithm: str) -> Key | None:
-        """By its id; a token that names none is given the only key that there is for its algorithm."""
+        """The key with this id. A token without a key id gets the key of its algorithm, if there is only one."""
         fitting = [key for key in self.keys if algorithm in key.algorithms and key_id in (None, key.id)]
         return fitting[0] if len(fitting) == 1 else None
 
 
 def _key(described: Mapping[str, Any]) -> Key | None:
-    """None for what does not verify signatures, or is not served."""
+    """The described key; None if it does not verify signatures, or has no allowed algorithm."""
     told = described.get("alg")
     if described.get("use", "sig") != "sig" or not (told is None or told in list(ALGORITHMS)):
         return None

@@ -1,7 +1,7 @@
-"""A certificate that the sidecar makes for itself where none is given: it encrypts, and vouches for nobody.
+"""A certificate that the sidecar makes for itself if none is configured: it encrypts, but proves no identity.
 
-It is kept beside the sidecar's other state, so that a client which was told to trust it may go on doing so, and made
-anew when its end comes near.
+The certificate is kept beside the sidecar's other state, so that a client that trusts the certificate may go on doing
+so. The sidecar makes a new certificate when the old one is about to expire.
 """
 
 import datetime
@@ -18,13 +18,13 @@ from mesh.server_certificate import TlsFiles
 from mesh.whole_files import replace_file
 
 LIFE = datetime.timedelta(days=397)
-"""What browsers take at most."""
+"""The longest life that browsers accept."""
 RENEW_BEFORE = datetime.timedelta(days=30)
 CERTIFICATE, KEY = "listener-certificate.pem", "listener-key.pem"
 
 
 def own_certificate(folder: Path) -> TlsFiles:
-    """The files, made if they are not there or will not last. OSError when they can't be."""
+    """The files; they are made if they are missing or about to expire. OSError when they can't be made."""
     files = TlsFiles(folder / CERTIFICATE, folder / KEY)
     if not _lasts(files):
         _make(files)

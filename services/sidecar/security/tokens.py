@@ -1,7 +1,7 @@
-"""Bearer tokens: from the Authorization header to who calls.
+"""Bearer tokens: from the Authorization header to the caller.
 
-A token is verified once and remembered for a while, by its digest. Neither log nor error says it, or any of its parts
-that the issuer did not vouch for.
+A token is verified once and remembered for a while, by its digest. No log line and no error shows the token, or any
+part of the token that the issuer did not sign.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from services.sidecar.security.key_source import KeySource, KeysUnavailableError
 from services.sidecar.security.keys import ALGORITHMS
 
 MAX_TOKEN_BYTES = 8 * 1024
-"""What servers commonly take in one header."""
+"""The size of one header that servers commonly accept."""
 MAX_REMEMBERED = 1_000
 REMEMBERED_SECONDS = 60.0
-"""A verified token is looked at again after so long, that is, with the keys of then."""
+"""The time after which a verified token is verified again, with the keys of that time."""
 MAX_NAME_LENGTH = 200
 LATEST = 2.0**53
-"""Seconds since 1970; nobody waits for a later end."""
+"""The latest expiry that counts, in seconds since 1970; a later expiry is cut to this."""
 
 _SHAPE = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _INVALID = "Incorrect signature or malformed token in authorization header"
 _MISSING = "No Authorization header or the token is not bearer type"
-"""In the original's words."""
+"""The original's text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """Whose tokens count, and for whom they must be meant; empty where that does not matter."""
+    """The issuer of valid tokens, and the audience that its tokens must name; an empty value accepts all."""
 
     keys: KeySource
     name: str = ""
@@ -48,7 +48,7 @@ class Issuer:
 
 
 class TokenVerifier:
-    """Says who shows a token. One issuer without a name takes what no other claims."""
+    """Verifies tokens and returns their callers. An issuer without a name gets the tokens that name no other issuer."""
 
     def __init__(self, issuers: Sequence[Issuer], *, clock_skew: float, clock: Callable[[], float] = time.time) -> None:
         self._issuers = {issuer.name: issuer for issuer in issuers}
@@ -57,7 +57,7 @@ class TokenVerifier:
         self._remembered: OrderedDict[bytes, _Remembered] = OrderedDict()
 
     async def caller(self, authorization: str) -> Caller:
-        """Raises Fault: no token, one that does not count, or one whose issuer can't be asked."""
+        """The caller. Raises Fault: no token, an invalid token, or a token whose issuer can't be asked."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -72,7 +72,8 @@ class TokenVerifier:
         return remembered.caller
 
     async def reload(self) -> None:
-        """The keys of all issuers. Raises KeysUnavailableError when one of them is away; its last keys serve on."""
+        """Reads the keys of all issuers again. KeysUnavailableError when an issuer does not answer; its last keys serve
+        on."""
         found = await asyncio.gather(
             *(issuer.keys.reload() for issuer in self._issuers.values()), return_exceptions=True
         )
@@ -115,7 +116,7 @@ class TokenVerifier:
         )
 
     def _unverified(self, token: str) -> tuple[Mapping[str, Any], Issuer]:
-        """What the token says of itself, enough to know whose keys to try; nobody believes it yet."""
+        """The unverified header of a token, and its issuer. They only choose the key that verifies the token."""
         try:
             complete = jwt.decode_complete(token, options={"verify_signature": False})
         except (jwt.PyJWTError, ValueError, RecursionError):
@@ -128,7 +129,7 @@ class TokenVerifier:
         return complete["header"], issuer
 
     def _decoded(self, token: str, public_key: Any, algorithm: str, issuer: Issuer) -> dict[str, Any]:
-        """The claims of a token that its issuer signed, for us and for now."""
+        """The claims of a token whose signature, audience and times are valid."""
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,
@@ -154,7 +155,7 @@ class _Remembered:
     until: float
 
     def counts(self, now: float) -> bool:
-        """The keys may have changed since."""
+        """Whether the result is still valid: its time is not over, and the issuer's keys have not changed."""
         return now < self.until and self.generation == self.keys.generation
 
 
@@ -173,7 +174,7 @@ def _caller(claims: Mapping[str, Any], clock_skew: float) -> Caller:
 
 
 def _scopes(claims: Mapping[str, Any]) -> list[str]:
-    """`scope`, or `scp` as some issuers call it; words in one text, or a list."""
+    """The scopes in the claim `scope`, or `scp` as some issuers call it; words in one text, or a list."""
     scopes: list[str] = []
     for claim in ("scope", "scp"):
         match claims.get(claim):

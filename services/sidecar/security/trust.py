@@ -1,4 +1,4 @@
-"""Whom the settings let in: issuers of tokens, and who is on this machine anyway."""
+"""The parties that the settings trust: issuers of tokens, and callers on this machine."""
 
 from urllib.parse import urlsplit
 
@@ -8,16 +8,16 @@ from mesh.settings import WordList, is_loopback
 
 
 class TokenIssuer(BaseModel):
-    """Whose tokens count."""
+    """An issuer of valid tokens."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     jwks_url: str
-    """Where its keys are: https, or http on this machine."""
+    """The address of the issuer's keys: https, or http on this machine."""
     issuer: str = ""
-    """Claim `iss` of its tokens; empty for whatever they say, which one issuer alone may have."""
+    """The claim `iss` of the issuer's tokens. Empty accepts any `iss`, which only one issuer may have."""
     audience: WordList = ()
-    """One of these is in claim `aud` of tokens that are meant for this sidecar; empty: that does not matter."""
+    """Audiences of this sidecar: a token's claim `aud` must have one of them. Empty accepts any audience."""
 
     @field_validator("jwks_url")
     @classmethod

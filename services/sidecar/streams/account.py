@@ -1,4 +1,4 @@
-"""What is told of a round that is committed: to metrics, and to audit."""
+"""The reports of a committed round, to metrics and to audit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.sidecar.streams.rounds import OpenTask, Outcomes, RoundEntries
 
 
 def count(topology: str, tasks: Sequence[OpenTask], outcomes: Outcomes, entries: RoundEntries) -> None:
-    """Records by what became of them."""
+    """Counts records by outcome."""
     metrics.stream_rounds.labels(topology, "committed").inc()
     counted = {
         "read": len(outcomes.processed),
@@ -30,7 +30,7 @@ def count(topology: str, tasks: Sequence[OpenTask], outcomes: Outcomes, entries:
 
 
 def audit(trail: AuditTrail, outcomes: Outcomes, entries: RoundEntries, written: Sequence[Sequence[Delivered]]) -> None:
-    """Each record that was read, and each that was written."""
+    """Audits each record that was read, and each record that was written."""
     if trail.wants(AuditType.STREAMING_CONSUMER):
         refused = {(one.record.topic, one.record.partition, one.record.offset) for one in outcomes.refused}
         trail.record(

@@ -1,15 +1,16 @@
-"""What the group gave to one worker, and how its partitions become open tasks.
+"""The partitions that the group assigned to one worker, and the opening of their tasks.
 
 All methods belong to the worker's thread.
 
 How a task opens
-1. The group gives a partition of a topic that leads a part. Partitions of the same number of the part's other topics
-   come along, so that what is joined is in one place, whatever the group's assignor thinks of it. All of them rest.
-2. The group's committed offsets are asked for; that waits until no transaction of an owner before is open.
+1. The group assigns a partition of a topic that leads a part. The worker adds the partitions of the same number of the
+   part's other topics, so that joined records are in one place with any assignor. All these partitions rest.
+2. The worker reads the group's committed offsets; the read waits until no transaction of an earlier owner is open.
 3. The stores of the task are brought up to date; see `following`.
-4. Its partitions begin at the committed offsets: tables first, and the others when these have been read to their end.
-   What was fetched before is forgotten.
-A task that loses its partition, or whose round came to nothing, closes, and begins again with 2 when it is given back.
+4. The task's partitions begin at the committed offsets: tables first, and the others when the tables have been read to
+   their end. Records that were fetched before are dropped.
+A task that loses its partition, or whose round was aborted, closes. It begins again with step 2 when the partition is
+back.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from services.sidecar.streams.store import Store
 from services.sidecar.streams.task import Task
 
 COMMITTED_SECONDS = 1.0
-"""How long one question for committed offsets waits; it is asked again until there is an answer."""
+"""The wait of one request for committed offsets; the request is repeated until Kafka answers."""
 CLOSE_SECONDS = 5.0
-"""How long a store that is being handed over is waited for."""
+"""The longest wait for a store that is being handed over."""
 PATIENT_CODES = (KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED)
 
 log = structlog.get_logger(__name__)
@@ -43,7 +44,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Opening:
-    """A task on its way."""
+    """A task that is opening."""
 
     since: float
     committed: list[TopicPartition] | None = None
@@ -52,7 +53,7 @@ class _Opening:
 
 @dataclass(frozen=True, slots=True)
 class RoundLimits:
-    """How much one round takes."""
+    """The bounds of one round."""
 
     records: int
     size: int
@@ -60,7 +61,7 @@ class RoundLimits:
 
 
 class Assignment:
-    """Joins the group when made."""
+    """The partitions and tasks of one worker. The constructor joins the group."""
 
     def __init__(
         self,
@@ -73,11 +74,11 @@ class Assignment:
         self._follower = follower
         self._task_of = task_of
         self.tasks: dict[TaskId, OpenTask] = {}
-        """Those that are open."""
+        """The open tasks."""
         self._opening: dict[TaskId, _Opening] = {}
         self.is_joined = False
         self.losses = 0
-        """How often tasks were taken away."""
+        """The number of times that tasks were taken away."""
         self._rests = False
         self._consumer = Consumer(
             {
@@ -104,11 +105,11 @@ class Assignment:
 
     @property
     def group(self) -> Any:
-        """Who this worker is in its group, for transactions."""
+        """The worker's group metadata, for transactions."""
         return self._consumer.consumer_group_metadata()
 
     def advance(self) -> None:
-        """Tasks go on opening. What hinders one is raised: TopologyError, OSError, KafkaException."""
+        """Advances the opening of tasks. Raises the error of a task: TopologyError, OSError, KafkaException."""
         for id_, opening in list(self._opening.items()):
             if opening.committed is None and not self._ask_for(id_, opening):
                 continue
@@ -116,7 +117,7 @@ class Assignment:
                 self._open(id_, opening)
 
     def fetch(self, limits: RoundLimits, patience: float) -> list[Message]:
-        """Records for a round, those of open tasks: as soon as one is there, and what comes within the linger."""
+        """Records of open tasks for a round: the first record that arrives, and all that come within the linger."""
         self._wake()
         first = self._consumer.poll(patience if not self._opening else min(patience, limits.linger_seconds))
         if first is None:
@@ -133,16 +134,16 @@ class Assignment:
         return [message for message in messages if self._is_record(message)]
 
     def keep_alive(self) -> None:
-        """Serves the group while no records are wanted."""
+        """Polls for the group while the worker wants no records."""
         if not self._rests:
             self._rests = True
             self._consumer.pause(self._consumer.assignment())
         message = self._consumer.poll(0)
         if message is not None and message.error() is None:
-            self.reopen()  # it came past the pause, and nobody would see it again
+            self.reopen()  # the record came past the pause, and would be lost otherwise
 
     def reopen(self) -> None:
-        """All tasks begin again where the last committed round ended."""
+        """Makes all tasks begin again at the end of the last committed round."""
         for id_ in list(self.tasks):
             self._close(id_)
             self._opening[id_] = _Opening(time.monotonic())
@@ -152,7 +153,7 @@ class Assignment:
         self.losses += 1
 
     def lag(self) -> int:
-        """Records that are there and not read yet, as far as the client knows."""
+        """The number of records that are not read yet, as far as the client knows."""
         lag = 0
         for place in self._consumer.position(self._consumer.assignment()):
             _, high = self._consumer.get_watermark_offsets(place, cached=True)
@@ -166,7 +167,7 @@ class Assignment:
             self._drop(id_)
 
     def task_of(self, message: Message) -> TaskId:
-        """Whose record it is."""
+        """The task of a record."""
         topic = message.topic() or ""
         return TaskId(self._leads[topic], message.partition() or 0)
 
@@ -246,7 +247,7 @@ class Assignment:
             consumer.incremental_unassign(self._partitions(id_))
 
     def _drop(self, id_: TaskId) -> None:
-        """It is another's by now."""
+        """Drops a task that another worker has now."""
         if id_ in self.tasks:
             self._close(id_)
         opening = self._opening.pop(id_, None)
@@ -265,7 +266,7 @@ class Assignment:
 
 
 def _close_all(opening: _Opening) -> None:
-    """Stores that are there, or on their way."""
+    """Closes the stores that are open, or opening."""
     for one in opening.stores.values():
         if not one.cancel() and one.exception(CLOSE_SECONDS) is None:
             one.result().close()

@@ -1,4 +1,4 @@
-"""How a topology asks the backend, and what the answers mean: a record that goes on, others in its place, or none."""
+"""The requests of a topology to the backend. An answer means the record itself, other records in its place, or none."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from services.sidecar.delivering.records import Batch, Deliverable, Outcome, Rep
 from services.sidecar.streams.records import StreamRecord
 
 PLACES = 1_000_000
-"""Records that one record of Kafka may become before a hook, each with a place of its own in the Idempotency-Key."""
+"""The number of records that one record of Kafka may become before a hook; the Idempotency-Key has each one's place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the backend says of one record."""
+    """The backend's answer for one record."""
 
     becomes: Sequence[tuple[Any, Any]] = ()
-    """Keys and values that go on in its place."""
+    """Keys and values that go on in the record's place."""
     failed: Verdict | None = None
-    """That it is a dead letter, and why."""
+    """The verdict if the record is a dead letter, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What it says of all that it was asked about."""
+    """The backend's answers for all records of a request."""
 
     of_records: Sequence[Answer]
     replies: Sequence[ReplyRecord] = ()
-    """What it wants written besides."""
+    """Further records that the backend wants written."""
 
 
 class Backend(Protocol):
-    """Whom hooks ask, on the event loop."""
+    """The backend that hooks ask, on the event loop."""
 
     async def ask(self, path: str, records: Sequence[StreamRecord]) -> Answers:
-        """An answer for each record of a task, when all of them have one; it may take as long as it does."""
+        """Returns when each record of a task has an answer; the time has no bound."""
 
 
 class DeliveredBackend:
-    """The backend beside this sidecar, asked as by the reactive consumer: attempts, isolation, circuit."""
+    """The backend beside this sidecar, with the attempts, isolation and circuit of the reactive consumer."""
 
     def __init__(self, deliverer: Deliverer, *, batch_records: int) -> None:
         self._deliverer = deliverer
@@ -69,8 +69,8 @@ class DeliveredBackend:
 
 
 def _deliverables(path: str, records: Sequence[StreamRecord]) -> list[Deliverable]:
-    """As the delivery engine takes them: its Idempotency-Key is made of topic, partition and offset, and here several
-    records may go back to one of Kafka's, and to several hooks.
+    """Records for the delivery engine, whose Idempotency-Key is made of topic, partition and offset. Here one record of
+    Kafka may lead to several records, and to several hooks, so each gets a topic and an offset of its own.
     """
     counted: Counter[tuple[str, int, int]] = Counter()
     made = []

@@ -1,15 +1,15 @@
-"""Keeps stores up to date from their changelogs: before a task begins, and for as long as another instance has it.
+"""Keeps stores up to date from their changelogs: before a task begins, and while another instance has the task.
 
-One thread for a topology, with a client of its own. It is asked for the stores of a task, and gives them when they are
-where the changelog ends; what it gave belongs to whoever asked, until it is given back.
+Each topology has one such thread, with a client of its own. A worker asks the thread for the stores of a task, and gets
+them when they have reached the changelog's end. A store belongs to that worker until the worker gives it back.
 
 When a store is up to date
-1. Whoever asks has read the group's committed offsets *before*, as a stable read: no transaction that would commit
-   others is open any more. Then the changelog's end is asked for, with what is still open in it.
-2. It reads committed records only, up to that end. If the owner before died with a transaction open, that means to wait
-   until Kafka has ended it: its changes are either all in the store or none of them.
-3. A checkpoint that is not within the changelog, or is older than the changelog tells of removed entries, is worth
-   nothing: the store is made anew.
+1. The worker reads the group's committed offsets *before* it asks, as a stable read: no transaction that would commit
+   other offsets is open any more. Then this thread reads the changelog's end, including open transactions.
+2. The thread reads only committed records, up to that end. If the owner before died with an open transaction, the
+   thread waits until Kafka has ended it: the store gets all changes of the transaction, or none.
+3. A checkpoint outside the changelog is useless. So is a checkpoint older than the time for which the changelog keeps
+   the removal of entries. In both cases the store is made anew.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from services.sidecar.streams.store import Store
 
 BATCH = 1_000
 STEP_SECONDS = 0.1
-"""How long one read waits: so long a request may wait, too."""
+"""The wait of one read, and so the longest wait of a request."""
 ASK_SECONDS = 5.0
 RETRY_SECONDS = 1.0
 WAITING_ORDERS = 10_000
-"""More than tasks of any topology: each has one order at a time."""
+"""A bound above the number of tasks of any topology: each task has one order at a time."""
 
 log = structlog.get_logger(__name__)
 
@@ -56,17 +56,17 @@ class _Followed:
 
     store: Store
     end: int | None = None
-    """Where it has to be; None while it is only kept ready."""
+    """The changelog offset that the store has to reach; None for a standby store."""
     done: Future[Store] | None = None
     at: int = 0
 
 
 @dataclass(slots=True)
 class Followed:
-    """What is going on, for those who ask."""
+    """The present status of the follower."""
 
     restoring: int = 0
-    """Stores that somebody waits for."""
+    """The number of stores that a worker waits for."""
     standby: int = 0
     restored_records: int = 0
     failure: str = ""
@@ -79,12 +79,12 @@ class _Order:
 
 
 class Follower:
-    """One for a running topology."""
+    """The follower of one running topology."""
 
     def __init__(
         self, plan: Plan, properties: Mapping[str, Any], folder: Path, *, max_store_bytes: int, keep_ready: bool
     ) -> None:
-        """`keep_ready`: whether stores that are not asked for are followed, too."""
+        """`keep_ready`: whether stores that no worker asks for are followed too."""
         self._plan = plan
         self._folder = folder
         self._max_store_bytes = max_store_bytes
@@ -92,7 +92,7 @@ class Follower:
         self._topics = {plan.changelog(name): name for name in plan.stores}
         self._properties = {
             **properties,
-            "group.id": f"{plan.group}-changelogs",  # nothing is ever committed under it
+            "group.id": f"{plan.group}-changelogs",  # this client commits no offsets
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
@@ -106,7 +106,7 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name=f"changelogs {plan.name}", daemon=True)
 
     def start(self, places: Iterable[StorePlace]) -> None:
-        """`places`: all there are."""
+        """Starts the thread. `places`: all partitions of all stores."""
         if self._keep_ready:
             for place in places:
                 self.give_back(place)
@@ -116,13 +116,13 @@ class Follower:
         return self._folder / f"{place.store}-{place.partition}.sqlite"
 
     def ask_for(self, place: StorePlace) -> Future[Store]:
-        """The store, up to date. From any thread."""
+        """The store, once it is up to date. Any thread may call this."""
         done: Future[Store] = Future()
         self._orders.put(_Order(lambda: self._restore(place, done), lambda error: _fail(done, error)))
         return done
 
     def give_back(self, place: StorePlace) -> None:
-        """Nobody uses the store any more; who did has closed it."""
+        """Takes back a store that its worker has closed."""
         if self._keep_ready:
             self._orders.put(_Order(lambda: self._follow(place, _Followed(self._opened(place)))))
 
@@ -143,7 +143,7 @@ class Follower:
                     self._read()
                 except KafkaException as error:
                     self._give_up_all(error.args[0].str())
-                except Exception as error:  # this thread must not end while anybody waits for a store
+                except Exception as error:  # this thread must not end while a worker waits for a store
                     log.exception("stores cannot be brought up to date", topology=self._plan.name)
                     self._give_up_all(repr(error))
         finally:
@@ -162,7 +162,7 @@ class Follower:
             try:
                 order.run()
                 self.status.failure = ""
-            except Exception as error:  # noqa: BLE001  # whoever waits for the store hears of it
+            except Exception as error:  # noqa: BLE001  # the worker that waits for the store gets the error
                 self.status.failure = str(error)
                 log.warning("a store cannot be brought up to date", topology=self._plan.name, reason=str(error))
                 order.failed(error)
@@ -180,7 +180,7 @@ class Follower:
             raise
 
     def _follow(self, place: StorePlace, followed: _Followed) -> None:
-        """From its checkpoint on."""
+        """Follows the changelog of a store, from the store's checkpoint on."""
         partition = TopicPartition(self._plan.changelog(place.store), place.partition)
         low, high = self._consumer.get_watermark_offsets(partition, timeout=ASK_SECONDS)
         if place not in self._followed:
@@ -208,7 +208,7 @@ class Follower:
         for message in messages:
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)  # of one topic or of none: who waits for a store asks again
+                raise KafkaException(error)  # of one topic or of none: a worker that waits for a store asks again
             place = StorePlace(self._topics[message.topic() or ""], message.partition() or 0)
             places.setdefault(place, []).append(message)
         for place, found in places.items():
@@ -231,7 +231,7 @@ class Follower:
         metrics.stream_restored_records.labels(self._plan.name).inc(len(changes))
 
     def _give_up(self, place: StorePlace, followed: _Followed, error: Exception) -> None:
-        """The store cannot be brought up to date; who waits for it hears why, and may ask again."""
+        """Gives up a store that cannot be brought up to date; its worker gets the reason, and may ask again."""
         self._leave(place)
         self._tell(place, followed, str(error))
 
@@ -256,7 +256,7 @@ class Follower:
             followed.at = (message.offset() or 0) + 1
             changes[EntryKey.from_kafka(message.key() or b"")] = message.value()
         elif error.code() == KafkaError._PARTITION_EOF:
-            # past markers of transactions, which are no records
+            # the end is past the markers of transactions, which are no records
             followed.at = max(followed.at, message.offset() or 0)
 
     def _finish_if_there(self, place: StorePlace, followed: _Followed) -> None:

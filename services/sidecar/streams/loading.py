@@ -15,7 +15,7 @@ ALL = "*"
 
 
 def references(names: Iterable[str]) -> dict[str, str]:
-    """Where each is: `package.module:name` by the name that the settings gave it. TopologyError for an unknown one."""
+    """Each topology's place: `package.module:name`, by its name in the settings. TopologyError for an unknown name."""
     known = {one.name: one for one in entry_points(group=GROUP)}
     found: dict[str, str] = {}
     for name in names:
@@ -34,14 +34,14 @@ def references(names: Iterable[str]) -> dict[str, str]:
 
 
 def load(reference: str, *, again: bool = False) -> Topology:
-    """The topology there; `again`: by its module's present source. TopologyError says what is wrong with it."""
+    """The topology at this place. `again`: from its module's present source. TopologyError names the fault."""
     module_name, _, name = reference.partition(":")
     try:
         module = sys.modules.get(module_name)
         module = importlib.reload(module) if module is not None and again else importlib.import_module(module_name)
         found = getattr(module, name)
         made = found if isinstance(found, Topology) else found()
-    except Exception as error:  # its author's code
+    except Exception as error:  # the code of the topology's author may raise anything
         raise TopologyError(f"streams: {reference} cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(made, Topology):
         raise TopologyError(f"streams: {reference} is {type(made).__name__}, no Topology, and makes none")

@@ -1,6 +1,6 @@
-"""The operators: each takes a record, may look into its store, and passes records on. None of them does I/O.
+"""The operators: each takes a record, may read its store, and passes records on. No operator does I/O.
 
-An operator that is done passes records on with `flow.forward(self, record)`: they reach all that was built upon it.
+An operator passes records on with `flow.forward(self, record)`: they reach all operators that follow it.
 `flow` is a `Task`, which runs one partition of the graph.
 """
 
@@ -16,26 +16,26 @@ from services.sidecar.streams.state import STREAM_TIME, EntryKey, Overlay, from_
 
 
 class Flow(Protocol):
-    """What an operator may do besides computing."""
+    """The actions that an operator may take besides computing."""
 
     def forward(self, operator: Operator, record: StreamRecord) -> None:
-        """The record goes on to all that follow the operator."""
+        """Passes the record on to all operators that follow this operator."""
 
     def write(self, target: Target, record: StreamRecord) -> None:
-        """The record goes to a topic, in the round's transaction."""
+        """Writes the record to a topic, in the round's transaction."""
 
     def ask(self, hook: Hook, record: StreamRecord) -> None:
-        """The record goes to the backend with others of the round; what it answers goes on."""
+        """Sends the record to the backend, with others of the round; the records of the answer go on."""
 
     def store(self, spec: StoreSpec) -> Overlay:
-        """A store of this partition."""
+        """The part of a store that belongs to this partition."""
 
     def dropped(self, reason: str) -> None:
-        """A record ends here: counted."""
+        """Counts a record that ends here."""
 
 
 class Operator:
-    """A node of the graph. `label` says where it stands, for errors."""
+    """A node of the graph. `label` names the node in errors."""
 
     store: StoreSpec | None = None
 
@@ -45,7 +45,7 @@ class Operator:
 
     @property
     def reaches(self) -> Iterable[Operator]:
-        """All that may get records of it."""
+        """All operators that may get records from this operator."""
         return self.following
 
     def process(self, record: StreamRecord, flow: Flow) -> None:
@@ -53,7 +53,7 @@ class Operator:
 
 
 class Source(Operator):
-    """Where records of a topic come in."""
+    """The entry of a topic's records."""
 
     def __init__(
         self,
@@ -71,10 +71,10 @@ class Source(Operator):
         self.key_format = key_format
         self.value_format = value_format
         self.is_table = is_table
-        """Whether it is read up to its end before records of others are joined with it."""
+        """Whether the topic is read to its end before records of other topics are joined with it."""
         self.is_internal = is_internal
         self.partitions = partitions
-        """Of an internal topic, if the user says it."""
+        """The number of partitions of an internal topic, if the user gives it."""
         self._time = time
 
     def process(self, record: StreamRecord, flow: Flow) -> None:
@@ -84,7 +84,7 @@ class Source(Operator):
 
 
 class Filter(Operator):
-    """Passes on what a predicate wants."""
+    """Passes on the records that a predicate accepts."""
 
     def __init__(self, label: str, wanted: Callable[[Any, Any], bool]) -> None:
         super().__init__(label)
@@ -96,7 +96,7 @@ class Filter(Operator):
 
 
 class FlatMap(Operator):
-    """Any number of records for one; `map` is one of exactly one."""
+    """Makes any number of records of one record; `map` makes exactly one."""
 
     def __init__(self, label: str, function: Callable[[Any, Any], Iterable[tuple[Any, Any]]]) -> None:
         super().__init__(label)
@@ -108,7 +108,7 @@ class FlatMap(Operator):
 
 
 class Aggregate(Operator):
-    """One value for each key, made anew with each record; None removes it."""
+    """One value for each key, computed anew with each record; None removes the value."""
 
     def __init__(self, store: StoreSpec, initial: Callable[[], Any], add: Callable[[Any, Any, Any], Any]) -> None:
         super().__init__(f"store {store.name}")
@@ -129,7 +129,7 @@ class Aggregate(Operator):
 
 
 class WindowedAggregate(Operator):
-    """One value for each key and window of event time. `closed` passes each on once, when its window is over."""
+    """One value for each key and window of event time. `closed` passes each value on once, when its window is over."""
 
     def __init__(
         self, store: StoreSpec, window: Tumbling, initial: Callable[[], Any], add: Callable[[Any, Any, Any], Any]
@@ -171,7 +171,7 @@ class WindowedAggregate(Operator):
         for place, text in list(entries.up_to(last)):
             entries.put(place, None)
             value = self._shown(place.window, from_text(text))
-            # what becomes a dead letter, if somebody cannot process it, is the window, not the record that closed it
+            # if the window cannot be processed, the dead letter has the window, not the record that closed it
             source = record.source._replace(
                 timestamp=value["end"] - 1, key=place.key, value=json_text.dumps(value), headers=[]
             )
@@ -182,7 +182,7 @@ class WindowedAggregate(Operator):
 
 
 class Remember(Operator):
-    """The last value of each key of a topic; null removes it."""
+    """The last value of each key of a topic; null removes the value."""
 
     def __init__(self, store: StoreSpec) -> None:
         super().__init__(f"store {store.name}")
@@ -198,7 +198,7 @@ class Remember(Operator):
 
 
 class Join(Operator):
-    """Each record with what a table has for its key at that time."""
+    """Joins each record with the table's value for its key at that time."""
 
     def __init__(self, label: str, table: StoreSpec, joiner: Callable[[Any, Any], Any], *, is_left: bool) -> None:
         super().__init__(label)
@@ -218,7 +218,7 @@ class Join(Operator):
 
 
 class Hook(Operator):
-    """The backend is asked; what it answers goes on in the record's place."""
+    """Asks the backend; the records of the answer go on in the record's place."""
 
     def __init__(self, label: str, path: str) -> None:
         super().__init__(label)
@@ -240,7 +240,8 @@ class Sink(Operator):
 
 
 def _event_time(given: object) -> int:
-    """Of a record whose topic has `time=`. Anything else would fail only when it is written, with its whole round."""
+    """The event time of a record whose topic has `time=`. The check is here, because a wrong time would otherwise fail
+    the whole round at the write."""
     if not isinstance(given, int) or given < 0:
         kind = "a negative number" if isinstance(given, int) else type(given).__name__
         raise ValueError(f"`time` gives {kind} for a record; it has to give milliseconds since 1970 as an int")

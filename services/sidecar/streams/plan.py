@@ -1,8 +1,9 @@
-"""A topology made ready to run: its parts, and the topics that it needs for itself.
+"""A topology that is ready to run: its parts, and its internal topics.
 
-A part is what hangs together without a topic in between; records go from one part to the next through a topic of the
-topology's own. All sources of a part are split alike: partition 3 of the part is partition 3 of each of its topics, and
-one *task* has them all. The topic that was declared first leads: whoever the group gives its partition to has the task.
+A part has the operators that are connected without a topic in between; records go from one part to the next through an
+internal topic. All sources of a part have the same number of partitions: partition 3 of the part is partition 3 of each
+of its topics, and one *task* has them all. The topic that was declared first leads: the worker that gets a partition of
+that topic from the group has the task.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ class Part:
     """Operators that run together."""
 
     sources: Mapping[str, Source]
-    """By topic, as they were declared."""
+    """The sources by topic, in the order of declaration."""
     stores: Mapping[str, StoreSpec]
     hooks: tuple[Hook, ...]
-    """Those that depend on another come after it."""
+    """The hooks; a hook comes after the hooks that it depends on."""
     targets: tuple[Target, ...]
 
     @property
@@ -31,30 +32,30 @@ class Part:
 
     @property
     def tables(self) -> frozenset[str]:
-        """Topics that are read to their end before the others begin."""
+        """Topics that are read to their end before the other topics begin."""
         return frozenset(topic for topic, source in self.sources.items() if source.is_table)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All of a topology, under the names that it has in Kafka."""
+    """A whole topology, with its names in Kafka."""
 
     name: str
     application: str
     parts: tuple[Part, ...]
     on_error: OnError | None
-    """If the topology says it."""
+    """The handling of errors, if the topology sets it."""
 
     @property
     def group(self) -> str:
         return f"{self.application}-{self.name}"
 
     def changelog(self, store: str) -> str:
-        """The topic that has all changes of a store."""
+        """The changelog topic of a store."""
         return f"{self.group}-{store}-changelog"
 
     def topic_of(self, target: Target) -> str:
-        """Where records for it are written."""
+        """The name of the topic for this target."""
         return f"{self.group}-{target.topic}" if target.is_internal else target.topic
 
     @property
@@ -76,7 +77,7 @@ class Plan:
         return next((part for part in self.parts if store in part.stores), None)
 
     def replaceable_by(self, other: Plan) -> None:
-        """Whether a new definition may go on with this one's state. TopologyError says by name why not."""
+        """Checks that a new definition may continue with this plan's state. TopologyError has the names and reason."""
         for name, spec in self.stores.items():
             new = other.stores.get(name)
             if new is not None and new.shape != spec.shape:
@@ -113,7 +114,7 @@ class Plan:
 
 
 def parts_of(sources: Iterable[Source], prefix: str) -> tuple[Part, ...]:
-    """What hangs together by operators, or by a store. `prefix`: of topics of the topology's own."""
+    """The parts: sources that share operators, or a store. `prefix`: the prefix of internal topics."""
     reached = {source: _reached(source) for source in sources}
     declared = list(reached)
     groups: list[tuple[list[Source], dict[Operator, None]]] = []
@@ -131,7 +132,7 @@ def parts_of(sources: Iterable[Source], prefix: str) -> tuple[Part, ...]:
 
 
 def check_partitions(plan: Plan, counts: Mapping[str, int]) -> None:
-    """Whether the sources of each part are split alike. TopologyError names those that are not."""
+    """Checks that the sources of each part have the same number of partitions. TopologyError names the others."""
     for part in plan.parts:
         known = {topic: counts[topic] for topic in sorted(part.sources) if topic in counts}
         if len(set(known.values())) > 1:
@@ -143,7 +144,7 @@ def check_partitions(plan: Plan, counts: Mapping[str, int]) -> None:
 
 
 def _reached(source: Source) -> dict[Operator, None]:
-    """All that follows, those that depend on others after them."""
+    """All operators after a source; an operator comes after the operators that it depends on."""
     order: list[Operator] = []
     seen: set[Operator] = set()
 

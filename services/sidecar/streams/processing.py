@@ -1,4 +1,4 @@
-"""A round's records are given to their tasks, and the backend is asked: what became of each. Nothing is written."""
+"""Gives a round's records to their tasks, asks the backend, and collects the outcomes. Nothing is written here."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from services.sidecar.streams.task import Encode
 from services.sidecar.streams.too_large import TooLarge
 
 ASK_SECONDS = 0.05
-"""How often the group is served while the backend is asked."""
+"""The time between two polls for the group while the backend is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """How a worker does its work."""
+    """The options of a worker."""
 
     limits: RoundLimits
     on_error: OnError
@@ -42,7 +42,7 @@ class WorkerOptions:
     """dead_letter, skip or stop."""
     dead_letters: DeadLetters
     max_value_bytes: int
-    """Of one entry of a store."""
+    """The size of one entry of a store, at most."""
     transaction_seconds: float
     consumer: Mapping[str, Any]
     producer: Callable[[str], dict[str, Any]]
@@ -51,7 +51,7 @@ class WorkerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What all workers of a topology share."""
+    """The objects that all workers of a topology share."""
 
     plan: Plan
     follower: Follower
@@ -60,7 +60,7 @@ class Tools:
     backend: Backend | None
     audit: AuditTrail
     loop: asyncio.AbstractEventLoop
-    """Where the backend is asked."""
+    """The event loop on which the backend is asked."""
 
 
 class HaltError(Exception):
@@ -73,11 +73,11 @@ class HaltError(Exception):
 
 
 class GivenUpError(Exception):
-    """A round that shall not be ended: tasks were taken away, or the worker stops."""
+    """A round is given up: tasks were taken away, or the worker stops."""
 
 
 class Processing:
-    """Of one worker, on its thread."""
+    """The processing of one worker, on its thread."""
 
     def __init__(self, tools: Tools, options: WorkerOptions, too_large: TooLarge, stopping: threading.Event) -> None:
         self._tools = tools

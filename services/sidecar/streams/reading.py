@@ -1,4 +1,4 @@
-"""What a store has for a key, for whoever asks this sidecar: by the last committed rounds."""
+"""Reads a key of a store, as of the last committed rounds, for callers of this sidecar."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOREVER = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which windows are asked for, by their begins; milliseconds since the epoch, both included."""
+    """The range of windows to read, by their starts, in milliseconds since the epoch; both ends are included."""
 
     first: int = 0
     last: int = FOREVER
@@ -32,7 +32,7 @@ class NoSuchStoreError(Exception):
 
 
 class NotHereError(Exception):
-    """This sidecar has nothing for that key; `elsewhere`: other instances hold partitions that may have it."""
+    """This sidecar has no value for the key. `elsewhere`: other instances have partitions that may have the key."""
 
     def __init__(self, text: str, *, elsewhere: bool) -> None:
         super().__init__(text)
@@ -40,11 +40,11 @@ class NotHereError(Exception):
 
 
 class NotReadyError(Exception):
-    """State is being restored, and was not there in time."""
+    """State is being restored, and was not ready in time."""
 
 
 async def read_key(topology: RunningTopology, store: str, key: object, span: Span, timeout: float) -> Any:
-    """The key's value; of a store of windows, all within the span, with their bounds.
+    """The key's value; for a store of windows, all values within the span, with their bounds.
 
     Waits for stores that are opening. NoSuchStoreError, NotHereError, NotReadyError.
     """

@@ -1,4 +1,4 @@
-"""The words of streams: a record on its way through a topology, and what comes out of it."""
+"""The types of streams: a record on its way through a topology, and its results."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from services.sidecar.producing.records import Outgoing, SchemaChoice
 
 T = TypeVar("T")
 LATEST = SchemaChoice()
-"""The newest schema of the topic's subject, where the format has schemas."""
+"""The newest schema of the topic's subject, if the format has schemas."""
 
 
 class StreamRecord(NamedTuple):
-    """A record on its way."""
+    """A record on its way through a topology."""
 
     key: Any
     value: Any
@@ -24,15 +24,15 @@ class StreamRecord(NamedTuple):
     """Event time, in milliseconds since the epoch."""
     headers: list[tuple[str, bytes | None]]
     source: RawRecord
-    """The record of Kafka that it goes back to: what becomes a dead letter if it cannot be processed."""
+    """The record of Kafka that led to this record; it becomes the dead letter if this record cannot be processed."""
 
 
 class Windowed(TypedDict, Generic[T]):
-    """A value of a window, as the values of streams look like JSON."""
+    """The value of a window, as a JSON object."""
 
     start: int
     end: int
-    """The first moment after it; milliseconds since the epoch, both."""
+    """The first moment after the window. Start and end are milliseconds since the epoch."""
     value: T
 
 
@@ -42,7 +42,7 @@ class Tumbling:
 
     size: int
     grace: int = 0
-    """How long after its end a window still takes records, by the latest event time seen."""
+    """The time after its end in which a window still takes records, by the latest event time seen."""
 
     def __post_init__(self) -> None:
         if self.size < 1 or self.grace < 0:
@@ -60,20 +60,20 @@ class Tumbling:
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """A store by its name. Two definitions of a topology may share it if they say the same of it."""
+    """A store by its name. Two definitions of a topology may share a store that they define alike."""
 
     name: str
     window: Tumbling | None = None
 
     @property
     def shape(self) -> str:
-        """What must not change while there are entries."""
+        """The kind of the store, which must not change while the store has entries."""
         return f"windows of {self.window.size} ms" if self.window is not None else "one value for each key"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A topic that is written."""
+    """A topic that the topology writes to."""
 
     topic: str
     key_format: Format
@@ -81,7 +81,7 @@ class Target:
     key_schema: SchemaChoice = LATEST
     value_schema: SchemaChoice = LATEST
     is_internal: bool = False
-    """Whether the topology made it for itself."""
+    """Whether the topic is internal to the topology."""
 
 
 class Written(NamedTuple):
@@ -94,20 +94,20 @@ class Written(NamedTuple):
 
 
 class OnError(Enum):
-    """What happens when code of a topology raises for a record."""
+    """The handling of a record for which code of a topology raises."""
 
     STOP = "stop"
-    """The topology stops in front of it."""
+    """The topology stops in front of the record."""
     DEAD_LETTER = "dead_letter"
     """The record becomes a dead letter, and the topology goes on."""
 
 
 class TopologyError(ValueError):
-    """A topology that cannot be: the fact, the place and the way out."""
+    """A topology cannot work; the text has the fact, the place and the remedy."""
 
 
 class OperatorError(Exception):
-    """Code of a topology raised for a record; nothing of what it did for this record is left."""
+    """Code of a topology raised for a record; all effects of the record are undone."""
 
     def __init__(self, operator: str, record: StreamRecord, cause: Exception) -> None:
         source = record.source

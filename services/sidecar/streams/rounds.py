@@ -1,4 +1,4 @@
-"""What a round of a worker reads and writes: messages as records of a task, and a task's work as one transaction."""
+"""The input and output of a worker's round: messages as records of a task, and results as one transaction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from services.sidecar.streams.too_large import Origin, TooLarge
 
 
 class TaskId(NamedTuple):
-    """A task by the topic that leads its part, and its partition."""
+    """A task's identity: the topic that leads its part, and its partition."""
 
     lead: str
     partition: int
@@ -39,14 +39,14 @@ class TaskId(NamedTuple):
 
 @dataclass(slots=True)
 class OpenTask:
-    """A task with what it needs."""
+    """A task with its stores and partitions."""
 
     id: TaskId
     part: Part
     task: Task
     stores: Mapping[str, Store]
     waits_for_tables: set[str] = field(default_factory=set)
-    """Topics that have to be read to their end before the others begin."""
+    """Topics that have to be read to their end before the other topics begin."""
 
     def close(self) -> None:
         for store in self.stores.values():
@@ -54,11 +54,11 @@ class OpenTask:
 
 
 class UnreadableError(Exception):
-    """A record that does not fit its format."""
+    """A record does not fit its format."""
 
 
 def stream_record(raw: RawRecord, source: Source, reader: RecordReader) -> StreamRecord:
-    """As operators see it. UnreadableError; RegistryUnavailableError when nobody knows yet."""
+    """The record in the form for operators. UnreadableError; RegistryUnavailableError when the registry is silent."""
     part = "key"
     try:
         key = None if raw.key is None else _plain(reader.decode(source.key_format, "key", raw.key, raw.headers))
@@ -72,12 +72,12 @@ def stream_record(raw: RawRecord, source: Source, reader: RecordReader) -> Strea
 
 
 def _plain(decoded: object) -> Any:
-    """What was passed on as the JSON text that it is, as values of Python."""
+    """A decoded value as values of Python; JSON text that was passed on unparsed is parsed here."""
     return json_text.loads(orjson.dumps(decoded)) if isinstance(decoded, orjson.Fragment) else decoded
 
 
 def refused_by(entries: RoundEntries, refused: NotWritten) -> str:
-    """Why a transaction was aborted, with the topic that it failed at."""
+    """The reason why a transaction was aborted, with the topic that caused it."""
     for entry, outcomes in zip(entries.entries, refused.outcomes, strict=True):
         if any(isinstance(one, Failed) and one.text == refused.cause.text for one in outcomes):
             return f"records for {entry.topic} were not written: {refused.cause.text}"
@@ -85,7 +85,7 @@ def refused_by(entries: RoundEntries, refused: NotWritten) -> str:
 
 
 def by_time(messages: Iterable[Message]) -> Iterator[Message]:
-    """Of several partitions, the earlier first; the order within each stays."""
+    """Messages of several partitions by time; the order within each partition stays."""
     partitions: dict[str, list[Message]] = {}
     for message in messages:
         partitions.setdefault(message.topic() or "", []).append(message)
@@ -105,34 +105,34 @@ def not_processed(error: OperatorError) -> Verdict:
 
 @dataclass(slots=True)
 class Outcomes:
-    """What became of a round's records."""
+    """The outcomes of a round's records."""
 
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
-    """The next one of each partition that it read."""
+    """The next offset of each partition that the round read."""
     processed: list[RawRecord] = field(default_factory=list)
     refused: list[Verdict] = field(default_factory=list)
     replies: list[ReplyRecord] = field(default_factory=list)
-    """What the backend wants written besides."""
+    """Further records that the backend wants written."""
     skipped: int = 0
 
 
 @dataclass(slots=True)
 class RoundEntries:
-    """What a round's transaction writes, topic by topic."""
+    """The records that a round's transaction writes, topic by topic."""
 
     entries: list[TopicRecords]
     origins: list[list[Origin]]
-    """Of each record of each entry, but for changelogs, which are the last entries."""
+    """The origin of each record of each entry. Changelogs, which are the last entries, have no origins."""
     changelogs: dict[int, Store]
-    """Which entry is the changelog of which store,"""
+    """The store of each entry that is a changelog, by the entry's number."""
     outputs: frozenset[int]
-    """and which of them are for others."""
+    """The numbers of the entries that other programs read."""
 
 
 def entries_of(
     plan: Plan, tasks: Sequence[OpenTask], outcomes: Outcomes, dead_letters: DeadLetters, too_large: TooLarge
 ) -> RoundEntries:
-    """All of it: what operators wrote, what changed in stores, and dead letters."""
+    """The entries of a round: records that operators wrote, changes of stores, and dead letters."""
     own: dict[str, list[tuple[Outgoing, Origin]]] = {}
     others: dict[str, list[tuple[Outgoing, Origin]]] = {}
     for one in tasks:
@@ -168,7 +168,7 @@ def entries_of(
 def before(
     records: Mapping[TaskId, Sequence[Message]], halting: TaskId, record: tuple[str, int, int]
 ) -> dict[TaskId, Sequence[Message]]:
-    """All but the record that halts its task (topic, partition, offset), and what comes after it in this task."""
+    """All records except the record that halts its task (topic, partition, offset), and later records of that task."""
     kept: dict[TaskId, Sequence[Message]] = dict(records)
     mine = list(records[halting])
     places = [(one.topic(), one.partition(), one.offset()) for one in mine]
@@ -177,7 +177,7 @@ def before(
 
 
 def keep(tasks: Sequence[OpenTask], round_: RoundEntries, written: Sequence[Sequence[Delivered]]) -> None:
-    """The transaction is committed: stores have what it changed. sqlite3.Error when the disk does not take it."""
+    """Applies the changes of a committed transaction to the stores. sqlite3.Error when the disk fails."""
     ends = {
         id(store): max(delivered.offset for delivered in written[place]) + 1
         for place, store in round_.changelogs.items()

@@ -1,9 +1,8 @@
-"""One topology as it runs: its topics are prepared, its workers started, watched, and replaced by those of another
-definition.
+"""One running topology: prepares its topics, starts and watches its workers, and replaces them for a new definition.
 
-A replacement goes on where the one before ended: the old workers end after their rounds, whose offsets and state are
-committed; the new ones take the same group, stores and topics. So no record is lost or processed twice. Whatever speaks
-against a new definition is found before the old one stops.
+A replacement continues where the old definition ended: the old workers end after their rounds, whose offsets and state
+are committed. The new workers use the same group, stores and topics. So no record is lost or processed twice. A new
+definition is checked before the old workers stop.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from services.sidecar.streams.writing import encoding
 
 WATCH_SECONDS = 2.0
 FORGET_SECONDS = 30.0
-"""How often records of the topology's own topics that are done with are given up."""
+"""The time between two deletions of processed records from the topology's internal topics."""
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 10.0
 _SEVERITY = (State.FAILED, State.RESTORING, State.REBALANCING, State.RUNNING)
 
@@ -47,20 +46,20 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all topologies of a sidecar share."""
+    """The objects and options that all topologies of a sidecar share."""
 
     application: str
     folder: Path
     threads: int
     sidecar: str
-    """Its name: part of transactional ids, so that a restart ends what the process before left open."""
+    """The sidecar's name, a part of transactional ids: a restart thereby ends open transactions of the old process."""
     stop_seconds: float
     max_store_bytes: int
     max_record_bytes: int
     keep_ready: bool
     replication: int
     properties: Mapping[str, Any]
-    """Of clients that neither read nor write records."""
+    """The properties of clients that neither read nor write records."""
     options: Callable[[Plan], WorkerOptions]
     reader: RecordReader
     serializer: Serializer
@@ -70,7 +69,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:
-    """How a topology does."""
+    """The status of a topology."""
 
     name: str
     state: State
@@ -83,10 +82,10 @@ class StreamStatus:
 
 
 class RunningTopology:
-    """Use: `start`, `replace`, `stop`; within one running loop."""
+    """One running topology. Call `start`, `replace` and `stop` within one running event loop."""
 
     def __init__(self, topology: Topology, surroundings: Surroundings) -> None:
-        """TopologyError when it cannot run."""
+        """TopologyError when the topology cannot run."""
         self._surroundings = surroundings
         self._topics = StreamTopics(surroundings.properties, replication=surroundings.replication)
         self.plan = topology.plan(surroundings.application)
@@ -96,10 +95,10 @@ class RunningTopology:
         self._replacing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self.partitions: dict[str, int] = {}
-        """Of its sources, by topic."""
+        """The number of partitions of each source, by topic."""
 
     def start(self, *, clean_up: bool = False) -> None:
-        """Begins in the background."""
+        """Starts the topology in the background."""
         if clean_up:
             shutil.rmtree(self.folder, ignore_errors=True)
         self._task = asyncio.create_task(self._run(), name=f"stream {self.plan.name}")
@@ -109,7 +108,7 @@ class RunningTopology:
         return self._surroundings.folder / self.plan.group
 
     async def replace(self, topology: Topology) -> None:
-        """Goes on with another definition. TopologyError, OSError or Fault when it cannot; then all is as it was."""
+        """Continues with another definition. TopologyError, OSError or Fault when it cannot; then nothing changes."""
         async with self._replacing:
             plan = topology.plan(self._surroundings.application)
             self.plan.replaceable_by(plan)
@@ -124,7 +123,7 @@ class RunningTopology:
             log.info("topology replaced", topology=plan.name)
 
     async def stop(self) -> None:
-        """Ends after the rounds that run."""
+        """Stops after the present rounds."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -140,7 +139,7 @@ class RunningTopology:
 
     @property
     def reason(self) -> str:
-        """Why it is not running; empty when it is."""
+        """The reason why the topology does not run; empty while it runs."""
         found = [self._failure, *(worker.failure for worker in self._workers)]
         if self._follower is not None and self.state is State.RESTORING:
             found.append(self._follower.status.failure)
@@ -159,7 +158,7 @@ class RunningTopology:
         )
 
     def held(self, store: str) -> dict[int, Path]:
-        """Files of the store's partitions that are open here, by partition."""
+        """The files of the store's partitions that this instance has open, by partition."""
         part = self.plan.with_store(store)
         follower = self._follower
         if part is None or follower is None:
@@ -235,7 +234,7 @@ class RunningTopology:
             self._measure()
             if time.monotonic() - forgot_at >= FORGET_SECONDS:
                 forgot_at = time.monotonic()
-                with contextlib.suppress(KafkaException):  # the next time, then
+                with contextlib.suppress(KafkaException):  # the next deletion includes these records
                     await asyncio.to_thread(self._topics.forget, self._done_with())
 
     def _done_with(self) -> dict[tuple[str, int], int]:

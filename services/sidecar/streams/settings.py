@@ -1,4 +1,4 @@
-"""What a sidecar's settings say about streams."""
+"""The settings of a sidecar about streams."""
 
 from typing import Annotated, Literal
 
@@ -16,35 +16,35 @@ class StreamsSettings(BaseModel):
     """Topologies that run here: names of entry points (group `kafka_mesh.topologies`), `*` for all of these, or
     `package.module:name` of a Topology, or of a function that makes one."""
     streams_application_id: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,100}$")
-    """What groups, changelogs and repartitions begin with; sidecars with the same one share the work. Empty:
+    """The prefix of groups, changelogs and repartitions; sidecars with the same prefix share the work. Empty:
     service_id."""
     streams_threads: int = Field(default=1, ge=1, le=64)
-    """Threads of each topology; each has partitions of its own."""
+    """Threads of each topology; each thread has partitions of its own."""
     streams_standby: bool = False
-    """Whether the state of other instances is followed, so that a takeover does not have to restore it."""
+    """Whether this sidecar follows the state of other instances, so that a takeover need not restore that state."""
     streams_on_error: OnError = OnError.DEAD_LETTER
-    """What happens when code of a topology raises: `dead_letter`, or `stop` in front of the record."""
+    """The handling of a record for which code of a topology raises: `dead_letter`, or `stop` in front of the record."""
     streams_on_unreadable: Literal["dead_letter", "skip", "stop"] = "dead_letter"
-    """What happens to a record that does not fit its format."""
+    """The handling of a record that does not fit its format."""
     streams_auto_offset_reset: Literal["earliest", "latest"] = "earliest"
     streams_round_records: PositiveInt = 1_000
     streams_round_bytes: PositiveInt = 4 * 1024 * 1024
     streams_linger_ms: int = Field(default=5, ge=0)
-    """A round is one transaction: how many records it takes, their bytes, and how long it waits for more of them."""
+    """The bounds of a round, which is one transaction: its records, their bytes, and the wait for more records."""
     streams_batch_records: int = Field(default=100, ge=1, le=100_000)
-    """How many records of a round the backend is asked about at a time."""
+    """The number of a round's records in one request to the backend."""
     streams_transaction_timeout_ms: int = Field(default=10_000, ge=1_000)
-    """How long the transaction of a round may take; so long, at most, a takeover waits for one that was left open."""
+    """The longest transaction of a round, and so the longest wait of a takeover for an open transaction."""
     streams_max_poll_ms: int = Field(default=300_000, ge=10_000)
-    """How long a round may compute before its group gives the partitions to others."""
+    """The longest computation of a round, before the group gives its partitions to others."""
     streams_max_store_bytes: PositiveInt = 10 * 1024**3
-    """Of one partition of one store. What is larger belongs to the Spark pipeline."""
+    """The size of one partition of one store, at most. Larger state belongs to the Spark pipeline."""
     streams_replication_factor: int = Field(default=-1, ge=-1, le=32_767)
-    """Of changelogs and repartitions that are made; -1: as the brokers say."""
+    """The replication factor of new changelogs and repartitions; -1 means the brokers' default."""
     streams_read_timeout_ms: PositiveInt = 5_000
-    """How long a question for state waits while it is being restored."""
+    """The longest wait of a read while its state is being restored."""
     streams_clean_up: bool = False
-    """Whether local state is thrown away at the start, and restored from changelogs."""
+    """Whether local state is deleted at the start, and restored from changelogs."""
 
     @model_validator(mode="after")
     def _named_once(self) -> "StreamsSettings":

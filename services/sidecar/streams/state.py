@@ -1,8 +1,8 @@
-"""What a topology remembers: entries by window and key, and what a round has changed of them but not yet written.
+"""The state of a topology: entries by window and key, and a round's changes that are not written yet.
 
-A round's changes stand before the entries that it began with, in an `Overlay`. They become entries when the round's
-transaction is committed, and are forgotten when it is not; so what is written is never ahead of Kafka. Within a round,
-what one record has done can be undone: a record counts as a whole or not at all.
+An `Overlay` has a round's changes on top of the entries that the round began with. The changes become entries when the
+round's transaction is committed, and are dropped if it is aborted; so entries are never ahead of Kafka. Within a round,
+the changes of one record can be undone: a record counts as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _UNCHANGED = object()
 
 
 class EntryKey(NamedTuple):
-    """Where an entry stands. Sorted by window first, so that old ones are found together."""
+    """The key of an entry. It sorts by window first, so that old entries are found together."""
 
     window: int
-    """When its window begins, in milliseconds since the epoch; 0 in stores without windows."""
+    """The start of the entry's window, in milliseconds since the epoch; 0 in stores without windows."""
     key: bytes
-    """As JSON text."""
+    """The record's key as JSON text."""
 
     def to_kafka(self) -> bytes:
-        """As the key of a record of the changelog."""
+        """The key of the entry's record in the changelog."""
         return b"%d:%b" % self
 
     @classmethod
     def from_kafka(cls, text: bytes) -> EntryKey:
-        """ValueError when it is none."""
+        """The entry key in the key of a changelog record. ValueError when the text is no such key."""
         window, separator, key = text.partition(b":")
         if not separator:
             raise ValueError(f"{text[:100]!r} is no key of a changelog (window:key)")
@@ -42,21 +42,21 @@ class EntryKey(NamedTuple):
 
 
 STREAM_TIME = EntryKey(-1, b"")
-"""Where a store of windows keeps the latest event time that it has seen."""
+"""The entry in which a store of windows keeps the latest event time seen."""
 
 
 class Entries(Protocol):
-    """What is in a store by its last committed round."""
+    """The entries of a store as of its last committed round."""
 
     def get(self, key: EntryKey) -> bytes | None: ...
 
     def up_to(self, window: int) -> Iterable[tuple[EntryKey, bytes]]:
-        """Entries of windows that begin at or before this, from 0 on, in their order."""
+        """Entries of windows that begin at 0 or later, and at or before `window`, in their order."""
 
 
 @dataclass(slots=True)
 class EntriesInMemory:
-    """For trials of topologies, without a disk."""
+    """Entries without a disk, for trials of topologies."""
 
     entries: dict[EntryKey, bytes] = field(default_factory=dict)
 
@@ -75,10 +75,10 @@ class EntriesInMemory:
 
 
 class Overlay:
-    """A store as a round sees it."""
+    """A store with the changes of the present round."""
 
     def __init__(self, entries: Entries, max_value_bytes: int | None = None) -> None:
-        """`max_value_bytes`: of one entry, which has to fit into a record of the changelog."""
+        """`max_value_bytes`: the bound of one entry, which has to fit into a record of the changelog."""
         self._entries = entries
         self._max_value_bytes = max_value_bytes
         self._changes: dict[EntryKey, bytes | None] = {}
@@ -89,7 +89,7 @@ class Overlay:
         return self._entries.get(key) if changed is _UNCHANGED else changed  # type: ignore[return-value]  # the sentinel
 
     def put(self, key: EntryKey, value: bytes | None) -> None:
-        """None removes the entry. ValueError when it is too large."""
+        """Sets the value of an entry; None removes the entry. ValueError when the entry is too large."""
         size = len(key.key) + len(value or b"")
         if self._max_value_bytes is not None and size > self._max_value_bytes:
             raise ValueError(
@@ -99,7 +99,7 @@ class Overlay:
         self._changes[key] = value
 
     def up_to(self, window: int) -> Iterator[tuple[EntryKey, bytes]]:
-        """As `Entries.up_to`, with what the round has changed."""
+        """As `Entries.up_to`, with the round's changes."""
         changed = sorted((key, value) for key, value in self._changes.items() if 0 <= key.window <= window)
         untouched = (entry for entry in self._entries.up_to(window) if entry[0] not in self._changes)
         for key, value in heapq.merge(changed, untouched, key=lambda entry: entry[0]):
@@ -107,11 +107,11 @@ class Overlay:
                 yield key, value
 
     def keep(self) -> None:
-        """What was done stays in the round."""
+        """Makes the changes since the last `keep` a part of the round."""
         self._undo.clear()
 
     def undo(self) -> None:
-        """Takes back what was done since `keep`."""
+        """Takes back the changes since the last `keep`."""
         while self._undo:
             key, before = self._undo.pop()
             if before is _UNCHANGED:
@@ -120,17 +120,17 @@ class Overlay:
                 self._changes[key] = before  # type: ignore[assignment]  # not the sentinel
 
     def changes(self) -> Mapping[EntryKey, bytes | None]:
-        """What the round has changed, the last value of each."""
+        """The round's changes: the last value of each changed entry."""
         return self._changes
 
     def forget(self) -> None:
-        """The round is over: its changes are entries by now, or never will be."""
+        """Drops the changes at the end of a round: they are entries by now, or the round was aborted."""
         self._changes = {}
         self._undo.clear()
 
 
 def key_text(key: object) -> bytes:
-    """A key as JSON text, the same for equal keys. JsonError for what JSON cannot say."""
+    """A key as JSON text, the same for equal keys. JsonError for a key that JSON cannot express."""
     try:
         return orjson.dumps(key, option=orjson.OPT_SORT_KEYS)
     except TypeError:
@@ -138,5 +138,5 @@ def key_text(key: object) -> bytes:
 
 
 def from_text(text: bytes) -> Any:
-    """A key or a value again."""
+    """The key or value of a JSON text."""
     return json_text.loads(text)

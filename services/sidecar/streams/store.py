@@ -1,8 +1,8 @@
-"""One partition of a store in one SQLite file: entries, and up to where of the changelog they are.
+"""One partition of a store in one SQLite file: entries, and the changelog offset that they have reached (checkpoint).
 
-Entries and that checkpoint change in one transaction of SQLite's, after the one of Kafka: a process that dies between
-the two leaves a store that is behind, never ahead, and is brought up to date from the changelog. Nothing is lost with
-the file: without it, or where it cannot be read, it is made anew from there.
+Entries and checkpoint change in one SQLite transaction, after Kafka's transaction. So a process that dies between the
+two leaves a store that is behind Kafka, never ahead; the changelog brings that store up to date. Nothing is lost with
+the file: a missing or unreadable file is made anew from the changelog.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from services.sidecar.streams.records import StoreSpec, TopologyError
 from services.sidecar.streams.state import EntryKey
 
 CACHE_KIB = 8 * 1024
-"""Pages that are kept in memory, of each store."""
+"""The memory for pages of each store."""
 TOMBSTONES_SECONDS = 24 * 3600.0
-"""How long a changelog tells of removed entries (delete.retention.ms): a store that is older does not know of them."""
+"""The time for which a changelog keeps removals of entries (delete.retention.ms). An older store may miss removals."""
 READ_SECONDS = 2.0
-"""How long a question waits for a lock of the file."""
+"""The longest wait of a read for a lock of the file."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS entries (
     "window" INTEGER NOT NULL, "key" BLOB NOT NULL, "value" BLOB NOT NULL, PRIMARY KEY ("window", "key")
@@ -35,10 +35,10 @@ log = structlog.get_logger(__name__)
 
 
 class Store:
-    """Opened when made. Used by one thread at a time; others may read the file by `find` and `windows_of`."""
+    """An open store. One thread may use it at a time; other threads may read the file by `find` and `windows_of`."""
 
     def __init__(self, path: Path, spec: StoreSpec, *, max_bytes: int) -> None:
-        """TopologyError when the file has entries of another shape."""
+        """Opens or makes the file. TopologyError when the file has entries of another shape."""
         self.path = path
         self._spec = spec
         self._max_bytes = max_bytes
@@ -55,18 +55,18 @@ class Store:
 
     @property
     def checkpoint(self) -> int | None:
-        """The first offset of the changelog that is not in it; None when nothing is."""
+        """The first changelog offset that the store does not have; None for an empty store."""
         found = self._fact("checkpoint")
         return None if found is None else int(found)
 
     @property
     def is_stale(self) -> bool:
-        """Whether it was away for so long that it may have missed that entries were removed."""
+        """Whether the store is so old that it may have missed removals of entries."""
         return time.time() - float(self._fact("written_at") or 0) > TOMBSTONES_SECONDS
 
     @property
     def size(self) -> int:
-        """Bytes of its file, without what is still in the journal."""
+        """The bytes of the file, without the journal."""
         with contextlib.suppress(OSError):
             return self.path.stat().st_size
         return 0
@@ -83,7 +83,7 @@ class Store:
         return ((EntryKey(window, key), value) for window, key, value in rows)
 
     def apply(self, changes: Mapping[EntryKey, bytes | None], checkpoint: int) -> None:
-        """Entries become these, and the changelog is in it up to there: both or neither. sqlite3.Error by the disk."""
+        """Applies changes and sets the checkpoint: both or neither. sqlite3.Error when the disk fails."""
         put = [(*key, value) for key, value in changes.items() if value is not None]
         removed = [key for key, value in changes.items() if value is None]
         self._database.execute("BEGIN IMMEDIATE")
@@ -98,7 +98,7 @@ class Store:
             raise
 
     def clear(self) -> None:
-        """Has nothing, and is up to nothing."""
+        """Removes all entries and the checkpoint."""
         self._database.executescript("BEGIN; DELETE FROM entries; DELETE FROM facts WHERE name = 'checkpoint'; COMMIT;")
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class Store:
         try:
             page = database.execute("PRAGMA page_size").fetchone()[0]
             database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is in the changelog
+            database.execute("PRAGMA synchronous = NORMAL")  # the changelog has the changes that a power cut takes
             database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             database.execute(f"PRAGMA max_page_count = {max(self._max_bytes // page, 16)}")
             database.executescript(_TABLES)
@@ -138,7 +138,7 @@ class Store:
 
 
 def find(path: Path, key: EntryKey) -> bytes | None:
-    """What a store has, by its last committed round, whoever uses it meanwhile. None also when there is no file."""
+    """An entry as of the last committed round, even while another thread uses the store. None also without a file."""
     with _reading(path) as database:
         if database is None:
             return None
@@ -147,7 +147,7 @@ def find(path: Path, key: EntryKey) -> bytes | None:
 
 
 def windows_of(path: Path, key: bytes, first: int, last: int, limit: int) -> list[tuple[int, bytes]]:
-    """Begins and values of a key's windows that begin within these bounds."""
+    """Starts and values of a key's windows that start within these bounds."""
     with _reading(path) as database:
         if database is None:
             return []

@@ -1,4 +1,4 @@
-"""All topologies of a sidecar, told apart by their names. One that cannot run keeps no other from it."""
+"""All topologies of a sidecar, by their names. A topology that cannot run does not stop the others."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ log = structlog.get_logger(__name__)
 
 
 class UnknownStreamError(Exception):
-    """There is no topology of this name."""
+    """The sidecar has no topology of this name."""
 
 
 class Streams:
-    """One for a sidecar, made within a running loop."""
+    """The topologies of one sidecar, made within a running event loop."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Streams:
         clean_up: bool = False,
         folder: tempfile.TemporaryDirectory[str] | None = None,
     ) -> None:
-        """`references`: where topologies are, by what the settings call them. `folder`: goes with the streams."""
+        """`references`: places of topologies, by their names in the settings. `folder`: is closed with the streams."""
         self._folder = folder
         self._references = dict(references)
         self._surroundings = surroundings
@@ -39,10 +39,10 @@ class Streams:
         self._running: dict[str, RunningTopology] = {}
         self._places: dict[str, str] = {}
         self._unloaded: dict[str, str] = {}
-        """Why those that could not be loaded were not, by what the settings call them."""
+        """The reason for each topology that could not be loaded, by its name in the settings."""
 
     async def start(self) -> None:
-        """Loads them, and has them begin in the background."""
+        """Loads the topologies, and starts them in the background."""
         for name, reference in self._references.items():
             try:
                 topology = await asyncio.to_thread(load, reference)
@@ -61,18 +61,18 @@ class Streams:
             running.start(clean_up=self._clean_up)
 
     async def stop(self) -> None:
-        """All end after the rounds that run."""
+        """Stops all topologies after their present rounds."""
         await asyncio.gather(*(one.stop() for one in self._running.values()))
         if self._folder is not None:
             self._folder.cleanup()
 
     def statuses(self) -> list[StreamStatus]:
-        """How each does."""
+        """The status of each topology."""
         unloaded = [StreamStatus(name, State.FAILED, why, [], [], 0, 0, 0) for name, why in self._unloaded.items()]
         return [*(one.status() for one in self._running.values()), *unloaded]
 
     def named(self, name: str) -> RunningTopology:
-        """UnknownStreamError when there is none."""
+        """The topology of this name. UnknownStreamError when the sidecar has no such topology."""
         found = self._running.get(name)
         if found is None:
             known = ", ".join(sorted(self._running)) or "none"
@@ -80,8 +80,8 @@ class Streams:
         return found
 
     async def replace(self, name: str) -> StreamStatus:
-        """Loads its definition anew, and goes on with that one. TopologyError, OSError or Fault when it cannot; then
-        the one before goes on.
+        """Loads a topology's definition anew, and continues with the new definition. TopologyError, OSError or Fault
+        when it cannot; then the old definition goes on.
         """
         running = self.named(name)
         reference = self._places[name]
@@ -92,7 +92,7 @@ class Streams:
         return running.status()
 
     async def fault(self) -> str | None:
-        """What keeps this sidecar from being ready, with the names of all that do; None when nothing does."""
+        """The names and states of topologies that keep the sidecar from being ready; None if all are ready."""
         found = [
             f"{one.name} is {one.state.value}" + (f" ({one.reason})" if one.reason else "")
             for one in self.statuses()

@@ -1,11 +1,11 @@
-"""One partition of a part of a topology: records in, and gathered what they lead to. No I/O.
+"""One partition of a part of a topology: takes records, and gathers their results. No I/O.
 
 A round
-1. `process` takes record after record. One that raises leaves no trace, and is named.
-2. Records that the backend has to see are gathered: `asked` gives them hook by hook, first those that others may
-   depend on; `answered` takes for one of them what goes on in its place. So a hook sees many records at once.
-3. `written` and the changes of `stores` are what the round's transaction has to write.
-4. `end` forgets the round: it is committed, and its changes are entries; or it is not, and never was.
+1. `process` takes record after record. A record that raises leaves no trace, and the error names it.
+2. Records for the backend are gathered. `asked` gives them hook by hook, first the hooks that others depend on, so that
+   a hook gets many records at once. `answered` takes the records that go on in the place of one of them.
+3. The round's transaction has to write `written` and the changes of `stores`.
+4. `end` forgets the round. If it was committed, its changes are entries by then; if not, it leaves no trace.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class Task:
         encode: Encode | None = None,
         max_value_bytes: int | None = None,
     ) -> None:
-        """`entries`: what is in its stores, by their names. `encode`: how records are written, as bytes."""
+        """`entries`: the entries of the task's stores, by their names. `encode` makes bytes of the records to write."""
         self._part = part
         self._encode = encode
         self.stores = {name: Overlay(one, max_value_bytes) for name, one in entries.items()}
         self.written: list[Written] = []
         self.drops: Counter[str] = Counter()
-        """Records that ended within the topology, by reason."""
+        """The number of records that ended within the topology, by reason."""
         self._asking: dict[Hook, list[StreamRecord]] = {hook: [] for hook in part.hooks}
         self._at: Operator | None = None
 
     def process(self, topic: str, record: StreamRecord) -> None:
-        """A record of a topic. OperatorError when the topology's code raises."""
+        """Processes a record of a topic. OperatorError when the topology's code raises."""
         self._as_a_whole(self._part.sources[topic], [record], record)
 
     def asked(self) -> tuple[Hook, list[StreamRecord]] | None:
-        """The next hook that has to be asked, and with what; None when the backend has seen all."""
+        """The next hook with its records for the backend; None when the backend has seen all records."""
         for hook, records in self._asking.items():
             if records:
                 self._asking[hook] = []
@@ -56,12 +56,12 @@ class Task:
         return None
 
     def answered(self, hook: Hook, record: StreamRecord, answers: Sequence[tuple[Any, Any]]) -> None:
-        """What the backend wants to go on in a record's place. OperatorError when the topology's code raises."""
+        """Passes on the backend's answers in a record's place. OperatorError when the topology's code raises."""
         for_next = [record._replace(key=key, value=value) for key, value in answers]
         self._as_a_whole(None, for_next, record, after=hook)
 
     def end(self) -> None:
-        """The round is over."""
+        """Forgets the round."""
         for store in self.stores.values():
             store.forget()
         self.written = []
@@ -92,7 +92,7 @@ class Task:
     def _as_a_whole(
         self, first: Operator | None, records: Iterable[StreamRecord], cause: StreamRecord, after: Hook | None = None
     ) -> None:
-        """All that these lead to; or, when something raises, nothing."""
+        """Takes over all results of these records, or none of them if the topology's code raises."""
         written, drops = len(self.written), self.drops.copy()
         asking = {hook: len(waiting) for hook, waiting in self._asking.items()}
         self._at = first or after

@@ -1,7 +1,7 @@
-"""What a round wrote that is too large for Kafka, and what is written in its place when the round begins again.
+"""Records of a round that are too large for Kafka, and their replacements when the round begins again.
 
 A record whose output, or whose reply, is too large becomes a dead letter with the reason `oversize`. A dead letter that
-is too large goes on in its next smaller form. No I/O.
+is too large is written in its next smaller form. No I/O.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ Place = tuple[str, int, int]
 
 
 class Origin(NamedTuple):
-    """What a record of a round's transaction comes from."""
+    """The origin of a record in a round's transaction."""
 
     record: RawRecord | None
-    """The record that was read; None for a reply that belongs to none."""
+    """The record that was read; None for a reply that belongs to no record."""
     is_reply: bool = False
     letter: ReplyRecord | None = None
-    """The dead letter, where the record is one."""
+    """The dead letter, if the record is a dead letter."""
 
 
 class Oversize(NamedTuple):
-    """Why a record cannot be processed: what it leads to is too large."""
+    """The reason why a record cannot be processed: its output, or its reply, is too large."""
 
     verdict: Verdict
     is_reply: bool
-    """The backend wanted it, not the topology's code."""
+    """Whether the backend wanted the large record, not the topology's code."""
 
 
 class TooLarge:
-    """Of one worker, for the records of the round that did not fit."""
+    """The too large records of one worker's round."""
 
     def __init__(self) -> None:
         self._oversize: dict[Place, Oversize] = {}
@@ -50,10 +50,10 @@ class TooLarge:
         origins: Sequence[Sequence[Origin]],
         outcomes: Sequence[Sequence[Delivery]],
     ) -> bool:
-        """Why a transaction was aborted; whether the round comes out smaller when it begins again.
+        """Learns from an aborted transaction. Whether the round will be smaller when it begins again.
 
-        A broker refuses a batch as a whole, so of all that were refused for their size only the largest are too large
-        for certain.
+        A broker refuses a batch as a whole. So of all records that were refused for their size, only the largest are
+        certainly too large.
         """
         refused = [
             (size_of(record), entry.topic, origin)
@@ -68,17 +68,17 @@ class TooLarge:
         return bool(refused)
 
     def of(self, record: RawRecord) -> Oversize | None:
-        """What is known of a record before it is processed again."""
+        """The reason why a record cannot be processed, if an earlier attempt has shown it."""
         return self._oversize.get(_place(record))
 
     def fitting(self, record: RawRecord, letter: ReplyRecord) -> ReplyRecord:
-        """A record's dead letter, in the form that Kafka may take."""
+        """A record's dead letter, in the largest form that Kafka has not refused."""
         for _ in range(self._shrunk.get(_place(record), 0)):
             letter = letter.smaller() if letter.smaller is not None else letter
         return letter
 
     def committed(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Nobody reads the records before these offsets again."""
+        """Forgets records before these offsets, which are not read again."""
         for known in (self._oversize, self._shrunk):
             for place in [one for one in known if one[2] < offsets.get(one[:2], 0)]:
                 del known[place]

@@ -1,4 +1,4 @@
-"""The topics that a topology reads, and those that it makes for itself. All of it blocks, within bounds."""
+"""The topics that a topology reads, and its internal topics. All calls block, within bounds."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ log = structlog.get_logger(__name__)
 
 
 class TopicsMissingError(Exception):
-    """Topics that others have to make first."""
+    """Topics are missing that others have to make first."""
 
 
 class StreamTopics:
-    """Asks and tells one cluster."""
+    """Reads and makes topics on one cluster."""
 
     def __init__(self, properties: Mapping[str, Any], *, replication: int) -> None:
         self._admin = AdminClient({**properties, "allow.auto.create.topics": False})
         self._replication = replication
 
     def prepare(self, plan: Plan) -> dict[str, int]:
-        """Makes what is missing of the topology's own. Partitions of all sources, by topic.
+        """Makes the internal topics that are missing. Returns the partitions of all sources, by topic.
 
-        TopologyError for what cannot run; TopicsMissingError; KafkaException.
+        TopologyError for a topology that cannot run; TopicsMissingError; KafkaException.
         """
         there = {
             name: len(topic.partitions) for name, topic in self._admin.list_topics(timeout=ASK_SECONDS).topics.items()
@@ -56,7 +56,7 @@ class StreamTopics:
         return counts
 
     def forget(self, done: Mapping[tuple[str, int], int]) -> None:
-        """Records of the topology's own topics before these offsets are done with."""
+        """Deletes the records of internal topics before these offsets."""
         if not done:
             return
         places = [TopicPartition(topic, partition, offset) for (topic, partition), offset in done.items()]

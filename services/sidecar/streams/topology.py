@@ -1,14 +1,14 @@
-"""How a topology is written: streams and tables, and what is made of them.
+"""The classes to write a topology with: streams, tables, and their operators.
 
     topology = Topology("spending")
     orders: Stream[str, Order] = topology.stream("orders")
     customers: Table[str, Customer] = topology.table("customers")
     orders.join(customers, lambda order, customer: {**order, "city": customer["city"]}).to("orders-with-cities")
 
-Each call makes an operator and gives what comes out of it, so a stream may be used several times. Functions get keys
-and values as their formats have them in JSON; they must not change what they are given, and should do no I/O: the
-backend is asked with `backend`. What a topology needs for itself (repartitions, changelogs) has names that are made of
-its own, of its stores' and of its repartitions': as long as these stay, a new definition goes on where the old one was.
+Each call makes an operator and returns its output, so a stream may be used several times. Functions get keys and values
+as JSON values of their formats. Functions must not change their arguments, and should do no I/O: use `backend` to ask
+the backend. The names of internal topics (repartitions, changelogs) are made of the names of the topology, its stores
+and its repartitions. If these names stay, a new definition continues where the old definition ended.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Topology:
-    """A graph of operators under a name. TopologyError when something does not fit."""
+    """A graph of operators under a name. TopologyError when parts do not fit together."""
 
     def __init__(self, name: str, *, on_error: OnError | None = None) -> None:
-        """`on_error`: what happens when a function raises, if it is not as the sidecar's settings say."""
+        """`on_error`: the handling of a record for which a function raises; None for that of the sidecar's settings."""
         self.name = _checked(name, "a topology")
         self._on_error = on_error
         self._sources: dict[str, Source] = {}
@@ -60,7 +60,7 @@ class Topology:
         value: Format = Format.JSON,
         time: Callable[[Any], int] | None = None,
     ) -> Stream[Any, Any]:
-        """Records of a topic. `time`: their event time by their values, if it is not Kafka's timestamp."""
+        """The records of a topic. `time` computes the event time from the value; by default it is Kafka's timestamp."""
         return Stream(self, self._source(Source(topic, key, value, time=time)), key)
 
     def table(
@@ -71,7 +71,7 @@ class Topology:
         return Table(self, _then(source, Remember(self.store(store or topic))), key)
 
     def plan(self, application: str) -> Plan:
-        """Ready to run as part of an application. TopologyError when it cannot."""
+        """The topology, ready to run as part of an application. TopologyError when it cannot run."""
         if not self._sources:
             raise TopologyError(f"Topology {self.name!r} reads nothing: begin with stream() or table()")
         prefix = f"{application}-{self.name}-"
@@ -84,14 +84,14 @@ class Topology:
                 )
         return plan
 
-    # for what is made of streams and tables
+    # for streams and tables
 
     def internal(self, topic: str, key: Format, partitions: int | None) -> Source:
-        """A topic that the topology makes for itself."""
+        """An internal topic of the topology."""
         return self._source(Source(topic, key, Format.JSON, partitions=partitions, is_internal=True))
 
     def store(self, name: str, window: Tumbling | None = None) -> StoreSpec:
-        """A store that nobody else has."""
+        """A store with a name that no other store has."""
         _checked(name, "a store")
         if name in self._stores:
             raise TopologyError(f"Topology {self.name!r} has two stores called {name!r}")
@@ -116,10 +116,10 @@ class Stream(Generic[K, V]):
         self._last = last
         self._key_format = key_format
         self._is_rekeyed = is_rekeyed
-        """Whether keys may be others than those that the records were partitioned by."""
+        """Whether keys may differ from the keys that the records were partitioned by."""
 
     def filter(self, wanted: Callable[[K, V], bool]) -> Stream[K, V]:
-        """Those that a predicate wants."""
+        """The records that a predicate accepts."""
         return self._then(Filter("filter", wanted))
 
     def map(self, function: Callable[[K, V], tuple[K2, V2]]) -> Stream[K2, V2]:
@@ -127,24 +127,25 @@ class Stream(Generic[K, V]):
         return self._then(FlatMap("map", lambda key, value: (function(key, value),)), is_rekeyed=True)
 
     def map_values(self, function: Callable[[V], V2]) -> Stream[K, V2]:
-        """One record for each, with the same key: what is partitioned by it stays so."""
+        """One record for each record, with the same key, so the partitioning stays."""
         return self._then(FlatMap("map_values", lambda key, value: ((key, function(value)),)))
 
     def flat_map(self, function: Callable[[K, V], Iterable[tuple[K2, V2]]]) -> Stream[K2, V2]:
-        """Any number of records for each."""
+        """Any number of records for each record."""
         return self._then(FlatMap("flat_map", function), is_rekeyed=True)
 
     def branch(self, *wanted: Callable[[K, V], bool]) -> tuple[Stream[K, V], ...]:
-        """A stream for each predicate: a record goes to the first that wants it, and nowhere if none does."""
+        """A stream for each predicate. A record goes to the first predicate that accepts it, or is left out."""
         return tuple(
             self._then(Filter(f"branch {index + 1}", _first_of(wanted[:index], one)))
             for index, one in enumerate(wanted)
         )
 
     def join(self, table: Table[K, T], joiner: Callable[[V, T], V2], *, left: bool = False) -> Stream[K, V2]:
-        """Each record with what a table has for its key by then; others are left out, or come with None (`left`).
+        """Each record with the table's present value for its key. A record without a value is left out, or comes with
+        None (`left`).
 
-        Their topics have the same number of partitions, and keys of the same format.
+        The topics of both sides have the same number of partitions, and keys of the same format.
         """
         if table.topology is not self._topology:
             raise TopologyError(f"{self._name} joins store {table.store.name!r} of another topology")
@@ -177,7 +178,7 @@ class Stream(Generic[K, V]):
         key: Format = Format.STRING,
         partitions: int | None = None,
     ) -> Stream[Any, V]:
-        """The records by another key, through a topic of the topology's own; `by` None: by the key that they have."""
+        """The records by another key, through an internal topic; without `by`, the records keep their keys."""
         return Stream(self._topology, self._through(name, by, key, partitions), key)
 
     @overload
@@ -187,8 +188,8 @@ class Stream(Generic[K, V]):
     def group(self, by: Callable[[K, V], K2], *, key: Format = Format.STRING) -> Grouped[K2, V]: ...
 
     def group(self, by: Callable[[K, V], Any] | None = None, *, key: Format = Format.STRING) -> Grouped[Any, V]:
-        """The records of each key together, for what is made of all of them. With other keys than those that they were
-        written with, they go through a topic of the topology's own; `key` is the format of keys there.
+        """The records grouped by key, for aggregation. Records with changed keys go through an internal topic; `key` is
+        the format of keys there.
         """
 
         def grouped(store: str) -> tuple[Operator, Format]:
@@ -199,9 +200,9 @@ class Stream(Generic[K, V]):
         return Grouped(self._topology, grouped)
 
     def backend(self, path: str = "") -> Stream[K, Any]:
-        """Asks the backend for each record; what it answers goes on: the record, another, several or none.
+        """Asks the backend for each record. The records of the answer go on: the record, another, several or none.
 
-        It sees all records of a round at once, in their order. `path` empty: the usual one.
+        The backend sees all records of a round at once, in their order. An empty `path` means the usual path.
         """
         return self._then(Hook(f"backend {path}".strip(), path), is_rekeyed=True)
 
@@ -214,7 +215,7 @@ class Stream(Generic[K, V]):
         key_schema: SchemaChoice = LATEST,
         value_schema: SchemaChoice = LATEST,
     ) -> None:
-        """Writes them to a topic. Formats with schemas take the latest of the topic's subject, or the one given."""
+        """Writes the records to a topic. A format with schemas uses the given schema, or the latest of the subject."""
         _then(self._last, Sink(Target(topic, key, value, key_schema, value_schema)))
 
     @property
@@ -239,23 +240,23 @@ class Stream(Generic[K, V]):
 
 
 class Grouped(Generic[K, V]):
-    """Records by key, before it is said what is made of them."""
+    """Records grouped by key, before an aggregation is chosen."""
 
     def __init__(self, topology: Topology, grouped: Callable[[str], tuple[Operator, Format]]) -> None:
         self._topology = topology
         self._grouped = grouped
 
     def aggregate(self, initial: Callable[[], T], add: Callable[[K, V, T], T | None], *, store: str) -> Table[K, T]:
-        """One value for each key, kept in a store. `add` gives the new one; None removes it."""
+        """One value for each key, kept in a store. `add` returns the new value; None removes the value."""
         last, key_format = self._grouped(store)
         return Table(self._topology, _then(last, Aggregate(self._topology.store(store), initial, add)), key_format)
 
     def count(self, *, store: str) -> Table[K, int]:
-        """How many records of each key there were."""
+        """The number of records of each key."""
         return self.aggregate(int, _one_more, store=store)
 
     def windows(self, window: Tumbling) -> GroupedWindows[K, V]:
-        """By windows of event time, too."""
+        """Groups the records by windows of event time too."""
         return GroupedWindows(self._topology, self._grouped, window)
 
 
@@ -270,7 +271,7 @@ class GroupedWindows(Generic[K, V]):
     def aggregate(
         self, initial: Callable[[], T], add: Callable[[K, V, T], T | None], *, store: str
     ) -> WindowedTable[K, T]:
-        """One value for each key and window. Records that come after a window's grace are left out, and counted."""
+        """One value for each key and window. A record after a window's grace is left out, and counted."""
         last, key_format = self._grouped(store)
         spec = self._topology.store(store, self._window)
         operator = _then(last, WindowedAggregate(spec, self._window, initial, add))
@@ -329,7 +330,7 @@ def _one_more(key: object, value: object, count: int) -> int:
 
 
 def _checked(name: str, what: str) -> str:
-    """Names are parts of names of topics and files."""
+    """Checks a name, which becomes a part of names of topics and files."""
     if not _NAME.fullmatch(name):
         raise TopologyError(f"{name!r} cannot be the name of {what}: letters, digits, '.', '_' and '-', 100 at most")
     return name

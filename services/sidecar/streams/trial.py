@@ -18,14 +18,14 @@ from services.sidecar.streams.task import Task
 from services.sidecar.streams.topology import Topology
 
 Answer = Callable[[Any, Any], Iterable[tuple[Any, Any]]]
-"""What a backend makes of a key and a value."""
+"""A backend's answer: the keys and values that go on in the place of a key and a value."""
 
 
 class Trial:
-    """Each record is a round of its own. What the topology's functions raise comes out as OperatorError."""
+    """A trial run, in which each record is a round of its own. An exception of a function becomes OperatorError."""
 
     def __init__(self, topology: Topology, backend: Answer = lambda key, value: [(key, value)]) -> None:
-        """`backend` stands for the one that is asked."""
+        """`backend` stands in for the real backend."""
         self._backend = backend
         self._plan = topology.plan("trial")
         self._entries = {name: EntriesInMemory() for name in self._plan.stores}
@@ -36,13 +36,13 @@ class Trial:
         self._offset = 0
 
     def write(self, topic: str, key: Any, value: Any, timestamp: int = 0) -> None:
-        """A record comes in, and all that it leads to happens."""
+        """Puts a record in, and processes all that follows from it."""
         self._offset += 1
         source = RawRecord(topic, 0, self._offset, timestamp, None, None, [])
         self.process(topic, [StreamRecord(key, value, timestamp, [], source)])
 
     def process(self, topic: str, records: Iterable[StreamRecord]) -> None:
-        """Records come in, in one round."""
+        """Processes records in one round."""
         for part, task in self._tasks:
             if topic not in part.sources:
                 continue
@@ -65,10 +65,10 @@ class Trial:
                     self._written.setdefault(target.topic, []).append(record)
 
     def read(self, topic: str) -> list[tuple[Any, Any]]:
-        """Keys and values that were written to a topic since it was read last."""
+        """Keys and values that were written to a topic since the last `read` of it."""
         return [(record.key, record.value) for record in self._written.pop(topic, [])]
 
     def stored(self, store: str, key: Any, window: int = 0) -> Any:
-        """What a store has for a key; None when it has nothing."""
+        """The value of a key in a store; None if the store has no value."""
         text = self._entries[store].get(EntryKey(window, key_text(key)))
         return None if text is None else from_text(text)

@@ -1,13 +1,13 @@
-"""One thread of a topology: reads, has its tasks work, and writes what they did in one transaction with the offsets.
+"""One thread of a topology: reads records, runs its tasks, and writes results and offsets in one transaction.
 
 A round
-1. As many records as are there are given to their tasks; hooks are asked; nothing is written.
-2. What operators wrote, what changed in stores (changelogs), dead letters and the offsets go to Kafka in one
-   transaction, all at once. So none is open while something is waited for.
-3. When it is committed, stores on disk get the changes, and audit hears of the records.
-A round that fails at any point never was: its transaction is aborted, tasks begin again where the round before ended,
-after a pause that grows. Where nobody knows whether a commit went through, the new producer's start settles it, and
-what is committed tells.
+1. The worker gives the records that have arrived to their tasks, and asks the hooks; nothing is written.
+2. Records of operators, changes of stores (changelogs), dead letters and the offsets go to Kafka in one transaction,
+   all at once. So no transaction is open while the worker waits for a task or a hook.
+3. When the transaction is committed, stores on disk get the changes, and audit gets the records.
+A round that fails at any point leaves no trace: its transaction is aborted. Tasks begin again at the end of the round
+before, after a pause that grows. If the outcome of a commit is unknown, the new producer's start ends the transaction,
+and the committed offsets show the outcome.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from services.sidecar.streams.task import Task
 from services.sidecar.streams.too_large import TooLarge
 
 IDLE_SECONDS = 0.2
-"""How long a worker without records waits for one; so long it may take until it sees that it shall stop."""
+"""The wait of an idle worker for a record, and so the longest time until it notices that it shall stop."""
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.4, 10.0
 LAG_SECONDS = 1.0
 
@@ -59,7 +59,7 @@ log = structlog.get_logger(__name__)
 
 
 class State(Enum):
-    """How a topology, or one worker of it, does."""
+    """The state of a topology, or of one of its workers."""
 
     REBALANCING = "rebalancing"
     RESTORING = "restoring"
@@ -73,11 +73,11 @@ class _AbortedError(Exception):
 
 
 class _TooLargeError(Exception):
-    """The same, and the round comes out smaller when it begins again."""
+    """The transaction of a round was aborted, and the round will be smaller when it begins again."""
 
 
 class Worker:
-    """Use: `start`, `stop`."""
+    """One worker; call `start`, then `stop`."""
 
     def __init__(self, tools: Tools, options: WorkerOptions, transactional_id: str) -> None:
         self._tools = tools
@@ -95,18 +95,18 @@ class Worker:
         self._lag_at = 0.0
         self.lag = 0
         self.committed: dict[tuple[str, int], int] = {}
-        """How far its partitions are done, by the last rounds."""
+        """The next offset of each partition, by the last committed rounds."""
         self._thread = threading.Thread(target=self._run, name=f"stream {transactional_id}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def interrupt(self) -> None:
-        """Ends after its round."""
+        """Asks the worker to end after its round."""
         self._stopping.set()
 
     def stop(self, timeout: float) -> None:
-        """Ends after its round; one that does not end in time comes to nothing."""
+        """Ends the worker after its round; a round that does not end in time is aborted."""
         self.interrupt()
         if self._thread.ident is not None:
             self._thread.join(timeout)
@@ -127,7 +127,7 @@ class Worker:
 
     @property
     def failure(self) -> str:
-        """Why it is failed; it may still be trying."""
+        """The reason of the last failure; the worker may still be retrying."""
         return self._failure
 
     @property
@@ -159,7 +159,7 @@ class Worker:
             self._is_over = True
 
     def _work(self) -> None:
-        """Until it stops, or the consumer cannot go on."""
+        """Works until the worker stops, or the consumer cannot go on."""
         self._assignment = assignment = Assignment(
             self._plan, self._options.consumer, self._tools.follower, self._task_of
         )
@@ -185,7 +185,7 @@ class Worker:
         messages = assignment.fetch(self._options.limits, IDLE_SECONDS)
         if not messages:
             if not assignment.opening:
-                self._failure = ""  # nothing that can be done is left undone
+                self._failure = ""  # no record waits, and no task is opening
             return
         by_task: dict[TaskId, list[Message]] = {}
         for message in messages:
@@ -234,7 +234,7 @@ class Worker:
         return self._client
 
     def _begin_again(self, assignment: Assignment, error: Exception) -> None:
-        """After a round that failed: with a new producer, where the round before ended."""
+        """Begins again after a failed round: with a new producer, at the end of the round before."""
         self._failed(error)
         self._close_client()
         assignment.reopen()
@@ -243,7 +243,7 @@ class Worker:
             assignment.keep_alive()
 
     def _pause(self) -> float:
-        """Longer with each failure in a row."""
+        """The pause in seconds, longer with each failure in a row."""
         return pause(self._failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
 
     def _failed(self, error: Exception) -> None:

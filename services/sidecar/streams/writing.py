@@ -1,4 +1,4 @@
-"""How records of a topology are written: found out once, on the event loop, and used by its threads."""
+"""The encoders of a topology's records: made once, on the event loop, and used by the topology's threads."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _Encoders = tuple[Callable[[object], bytes], Callable[[object], bytes]]
 RECORD_OVERHEAD = 512
 """Room for headers and framing within the largest record."""
 EARLIEST_TIME = 1
-"""Milliseconds; the client takes 0 for now, and a window of 1970 would go on as one of today."""
+"""The earliest time, in milliseconds. The client takes 0 for now, so a window of 1970 would become one of today."""
 
 
 async def encoding(targets: Iterable[Target], serializer: Serializer, *, max_record_bytes: int) -> Encode:
-    """Asks for the schemas of all that is written. Fault when one is not to be had."""
+    """The encoder for all targets; asks for their schemas. Fault when a schema cannot be found."""
     encoders: dict[Target, _Encoders] = {}
     for target in targets:
         if target.is_internal:

@@ -1,8 +1,8 @@
 """Values of Protobuf schemas: JSON on the HTTP side, and in Kafka a message behind the path of its indexes.
 
-`.proto` text (or a serialized descriptor, which some registries keep instead) becomes descriptors: `sources`, with the
-`compiler` in a process of its own. They live in a pool of their own: `schema_file`. Its messages are found by name or
-by `message_path`. `codec` converts; what does not fit is found by `fitting`.
+`sources` makes descriptors of `.proto` text, or of a serialized descriptor, which some registries keep instead. The
+`compiler` runs in its own process. `schema_file` puts the descriptors of a schema into a pool of its own, and finds its
+messages by name or by `message_path`. `codec` converts values; `fitting` finds the part of a value that does not fit.
 """
 
 from services.sidecar.formats.protobuf.codec import codec_of

@@ -1,7 +1,8 @@
 """Values of a Protobuf schema, by Protobuf's own JSON mapping.
 
-What is read has all fields that cannot be absent, also those at their default, with names in lowerCamelCase and 64 bit
-integers as strings: so do the original and Confluent's tools. What is written may name fields either way.
+A value that was read has all fields that cannot be absent, also fields at their default. Names are in lowerCamelCase,
+and 64 bit integers are strings; the original and Confluent's tools do the same. A value to write may use either name of
+a field: lowerCamelCase, or the name in the `.proto` text.
 """
 
 from typing import Any
@@ -19,13 +20,13 @@ from services.sidecar.schemas.schema import RegisteredSchema
 _files = SchemaFiles()
 
 _REFUSALS = (json_format.ParseError, TypeError, ValueError, KeyError, AttributeError, RecursionError)
-"""What json_format raises for values of other shapes; only the first is meant for it."""
+"""The exceptions of json_format for a value of another shape; only the first is documented for that."""
 _UNSHOWABLE = (json_format.SerializeToJsonError, DecodeError, TypeError, ValueError, RecursionError)
-"""What it raises for messages that JSON cannot show, such as an Any of an unknown type."""
+"""The exceptions of json_format for a message that JSON cannot show, such as an Any of an unknown type."""
 
 
 def codec_of(schema: RegisteredSchema, message: str | None = None) -> SchemaCodec:
-    """Writes this message of the schema (the first, if none is named) and reads all of them.
+    """The codec that writes this message of the schema (the first, if none is named) and reads all messages.
 
     SchemaError when the schema cannot be used, or has no such message. May block as long as the compiler takes.
     """
@@ -48,7 +49,7 @@ class _Codec:
         except _REFUSALS as error:
             raise FormatError(misfit(value, self._class, self._file.pool, error)) from None
         try:
-            # one order of map entries, so that equal keys are equal bytes
+            # map entries get a fixed order, so that equal record keys have equal bytes
             return self._prefix + message.SerializeToString(deterministic=True)
         except EncodeError as error:
             raise FormatError(missing_fields(message) or str(error)) from None

@@ -1,8 +1,8 @@
 """Runs the Protobuf compiler of grpcio-tools: `.proto` text in, descriptors out.
 
-What it reads was written by somebody else, so it gets a process of its own, a folder of its own, and little time. It
-opens no file outside that folder but its own well-known types: it takes an import for a path below its roots, and
-refuses `..` and the like in one.
+The text comes from strangers, so the compiler gets a process of its own, a folder of its own, and little time. Outside
+that folder, the compiler opens only its own well-known types: it reads an import as a path below its roots, and refuses
+`..` and the like in an import.
 """
 
 import re
@@ -21,34 +21,35 @@ from services.sidecar import metrics
 from services.sidecar.schemas.schema import SchemaError
 
 MAX_SECONDS = 20.0
-"""A schema takes about 0.1 s; a busy machine may need its time."""
+"""A schema takes about 0.1 s; a busy machine may need far longer."""
 MAX_AT_ONCE = 2
 """Compilers that run at the same time; others wait their turn."""
 MAX_FILES = 500
 MAX_TEXT_BYTES = 4 * 1024 * 1024
-"""Of one schema with everything that it imports."""
+"""The size of one schema with all its imports, at most."""
 MAX_MESSAGE_CHARACTERS = 1000
-"""Of what the compiler says."""
+"""The length of the compiler's message in an error, at most."""
 
 _SEGMENT = r"[A-Za-z0-9_@+][A-Za-z0-9_@+.\-]{0,199}"
 _PATH = re.compile(rf"(?!@){_SEGMENT}(/{_SEGMENT}){{0,30}}")
-"""The compiler would take an argument `@file` for a file of more arguments, such as where to write."""
+"""A path must not begin with `@`: the compiler reads an argument `@file` as a file of more arguments, such as the place
+to write to."""
 _LOG_LINE = re.compile(r"^(WARNING: All log messages|[IWEF]\d{4} ).*\n?", re.MULTILINE)
 
 _turn = threading.BoundedSemaphore(MAX_AT_ONCE)
 
 
 def is_import_path(name: str) -> bool:
-    """Whether a file may be called so: segments that neither hide nor lead upwards, and no option."""
+    """Whether a file may have this name: its segments neither hide it nor lead upwards, and it is no option."""
     return _PATH.fullmatch(name) is not None
 
 
 def compiled(
     texts: Mapping[str, str], wanted: list[str], libraries: Sequence[FileDescriptorSet]
 ) -> list[FileDescriptorProto]:
-    """Descriptors of the wanted files and of all that they import, from texts by import path or from the libraries.
+    """Descriptors of the wanted files and of all their imports, from texts by import path or from the libraries.
 
-    SchemaError with the compiler's words. Blocks; not for the event loop.
+    SchemaError with the compiler's message. Blocks, so never call it on the event loop.
     """
     _check_bounds(texts)
     started = time.monotonic()
@@ -111,7 +112,7 @@ def _compiled_in(
 
 
 def _words(said: bytes) -> str:
-    """What the compiler complains of, without its log lines and warnings, on one line."""
+    """The compiler's errors on one line, without its log lines and warnings."""
     lines = _LOG_LINE.sub("", said.decode(errors="replace")).splitlines()
     complaints = [line.strip() for line in lines if line.strip() and " warning: " not in line]
     return "; ".join(complaints)[:MAX_MESSAGE_CHARACTERS]

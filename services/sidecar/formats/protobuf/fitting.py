@@ -1,8 +1,8 @@
-"""Where and why a JSON value does not fit a Protobuf message.
+"""Finds the place at which a JSON value does not fit a Protobuf message, and the reason.
 
-json_format says what is wrong but hardly where, and lets a few things through that it should not. So `Strictness`
-looks for those before, and `misfit` looks for the place afterwards, only when something is wrong: it tries the parts
-of a value one by one until it is down to the smallest that does not fit.
+json_format names the reason but hardly the place, and accepts a few values that it should refuse. So `Strictness` finds
+those values before the conversion. `misfit` finds the place after a failed conversion: it tries the parts of the value
+one by one, until it has the smallest part that does not fit.
 """
 
 import re
@@ -27,11 +27,11 @@ _WHERE = re.compile(r" at \"?[\w.\[\]]+\"?\.*$")
 _OWN_JSON = frozenset(
     f"google.protobuf.{name}" for name in ("Any", "Duration", "FieldMask", "ListValue", "Struct", "Timestamp", "Value")
 )
-"""Messages whose JSON is not an object of their fields; besides the wrappers."""
+"""Messages whose JSON is not an object of their fields; the wrappers are further ones."""
 
 
 class Strictness:
-    """Finds what json_format would take for something else: bytes that are no base64, truth as a number, a fraction as
+    """Finds values that json_format would misread: bytes that are no base64, true or false as a number, a fraction as
     an enum, an empty list or text as a message."""
 
     def __init__(self, message_class: type[Message]) -> None:
@@ -39,7 +39,7 @@ class Strictness:
         self._watched: dict[str, dict[str, FieldDescriptor]] = {}
 
     def check(self, value: object) -> None:
-        """FormatError, with the place, at the first of them."""
+        """Raises FormatError, with the place, for the first such value."""
         try:
             self._check_message(value, self._descriptor, "")
         except RecursionError:
@@ -62,14 +62,14 @@ class Strictness:
 
     def _check_part(self, value: object, field: FieldDescriptor, pointer: str) -> None:
         if value is None:
-            return  # json_format knows where null may stand
+            return  # json_format itself refuses null in the wrong place
         if field.message_type is not None:
             self._check_message(value, field.message_type, pointer)
         else:
             _check_scalar(value, field, pointer)
 
     def _watched_fields(self, descriptor: Descriptor) -> dict[str, FieldDescriptor]:
-        """The fields worth a look, by both their names."""
+        """The fields to check, by both their names."""
         found = self._watched.get(descriptor.full_name)
         if found is None:
             fields = [field for field in descriptor.fields if _is_lenient(_value_field(field))]
@@ -79,7 +79,7 @@ class Strictness:
 
 
 def misfit(value: object, message_class: type[Message], pool: DescriptorPool, error: Exception) -> str:
-    """The place, as a JSON pointer, and what is wrong there; `error` is what json_format said of the whole."""
+    """The place, as a JSON pointer, and the fault there; `error` is json_format's error for the whole value."""
     return _Search(pool).message(value, _descriptor(message_class), "", error)
 
 
@@ -98,7 +98,7 @@ class _Search:
         self._pool = pool
 
     def message(self, value: object, descriptor: Descriptor, pointer: str, error: Exception) -> str:
-        """`value` is known not to fit."""
+        """The place and the fault inside `value`, which does not fit its message."""
         if descriptor.full_name in _OWN_JSON or _is_wrapper(descriptor) or not isinstance(value, dict):
             reason = _reason(error)
             return f"#{pointer}: {type_name(value)} found, {descriptor.full_name} expected{': ' * bool(reason)}{reason}"
@@ -135,7 +135,7 @@ class _Search:
     def _tried(self, value: dict[str, Any], descriptor: Descriptor) -> Exception | None:
         try:
             json_format.ParseDict(value, GetMessageClass(descriptor)(), descriptor_pool=self._pool)
-        except Exception as error:  # noqa: BLE001  # json_format raises what Python happens to raise
+        except Exception as error:  # noqa: BLE001  # json_format lets any exception of Python through
             return error
         return None
 
@@ -185,7 +185,7 @@ def _parts(field: FieldDescriptor, item: object, pointer: str) -> list[tuple[obj
 
 
 def _field(descriptor: Descriptor, name: str) -> FieldDescriptor | None:
-    """By its JSON name, or its own."""
+    """The field of this JSON name, or of this name in the `.proto` text."""
     for field in descriptor.fields:
         if field.json_name == name:
             return field
@@ -198,7 +198,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _value_field(field: FieldDescriptor) -> FieldDescriptor:
-    """The field that types a map's values, or the field itself."""
+    """The field that has the type of a map's values, or the field itself if the field is no map."""
     message = field.message_type
     return message.fields_by_name["value"] if message is not None and _is_map(field) else field
 
@@ -225,7 +225,7 @@ def _is_wrapper(descriptor: Descriptor) -> bool:
 
 
 def _type(field: FieldDescriptor) -> str:
-    """A field's type in the words of `.proto` files."""
+    """A field's type as `.proto` files name it."""
     if field.enum_type is not None:
         values = [value.name for value in field.enum_type.values]
         return f"{field.enum_type.full_name} ({', '.join(values[:MAX_NAMES_SHOWN])}{', ...' * (len(values) > 10)})"
@@ -246,7 +246,7 @@ def _no_fit(pointer: str, error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """json_format's words without its own way to say where; empty when they are Python's."""
+    """json_format's message without its own description of the place; empty when the message is Python's."""
     origin: BaseException = error
     while origin.__cause__ is not None:
         origin = origin.__cause__

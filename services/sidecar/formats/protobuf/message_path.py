@@ -1,7 +1,7 @@
 """The path of indexes that says which message of a schema's file follows: [2, 0] is the first message within the third.
 
-On the wire: how many indexes, then the indexes, each a zigzag varint. The first message of the file, path [0], is the
-single byte 0.
+The wire has the number of indexes, then the indexes, each as a zigzag varint. The first message of the file, path [0],
+is the single byte 0.
 """
 
 from services.sidecar.formats.codec import FormatError
@@ -23,7 +23,7 @@ def written(path: MessagePath) -> bytes:
 
 
 def read(payload: bytes) -> tuple[MessagePath, int]:
-    """The path, and where the message begins. FormatError when there is none."""
+    """The path, and the position at which the message begins. FormatError when the payload has no path."""
     depth, at = _number(payload, 0)
     if depth == 0:
         return FIRST, at

@@ -1,6 +1,6 @@
 """A schema's file, ready for use: its messages in a descriptor pool that no other schema shares.
 
-Two schemas may well call different messages by one name, so nothing goes into the process's own pool.
+Two schemas may use one name for different messages, so no schema goes into the process's own pool.
 """
 
 import hashlib
@@ -18,12 +18,13 @@ from services.sidecar.formats.protobuf.sources import sources_of
 from services.sidecar.schemas.schema import RegisteredSchema, SchemaError
 
 MAX_KEPT = 64
-"""Files kept for further messages of a schema, and for the same text under another id. Codecs hold theirs anyway."""
+"""Files that stay for further messages of a schema, and for the same text under another id. A codec keeps its own."""
 MAX_NAMES_SHOWN = 10
 
 
 class SchemaFile:
-    """SchemaError when the schema cannot be used. Making it blocks; using it does not."""
+    """The messages of one schema. The constructor blocks, and raises SchemaError when the schema cannot be used; the
+    other methods do not block."""
 
     def __init__(self, schema: RegisteredSchema) -> None:
         sources = sources_of(schema)
@@ -41,7 +42,7 @@ class SchemaFile:
         self._classes: dict[MessagePath, type[Message]] = {}
 
     def path_of(self, name: str | None) -> MessagePath:
-        """Of a message by its full name, or its name within the package (`Outer.Inner`); by default the first."""
+        """The path of a message by its full name, or its name in the package (`Outer.Inner`); by default the first."""
         if not name:
             return FIRST
         path = self._paths.get(name.removeprefix("."), self._paths.get(f"{self._package}.{name}"))
@@ -52,7 +53,7 @@ class SchemaFile:
         return path
 
     def message_class(self, path: MessagePath) -> type[Message]:
-        """FormatError when the path leads nowhere."""
+        """The class of the message at this path. FormatError when the file has no such path."""
         found = self._classes.get(path)
         if found is None:
             name = self._names.get(path)
@@ -63,7 +64,7 @@ class SchemaFile:
 
 
 class SchemaFiles:
-    """The last files that were used; each is made once, whoever asks meanwhile waits for it."""
+    """The files that were used last. Each file is made once; callers that want it meanwhile wait for it."""
 
     def __init__(self, most: int = MAX_KEPT) -> None:
         self._most = most
@@ -71,7 +72,7 @@ class SchemaFiles:
         self._lock = threading.Lock()
 
     def get(self, schema: RegisteredSchema) -> SchemaFile:
-        """SchemaError when the schema cannot be used. May block as long as the compiler takes."""
+        """The file of a schema. SchemaError when the schema cannot be used. May block as long as the compiler takes."""
         key = _digest(schema)
         with self._lock:
             file = self._files.get(key)
@@ -84,7 +85,7 @@ class SchemaFiles:
         if is_mine:
             try:
                 file.set_result(SchemaFile(schema))
-            except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it, whatever it is
+            except BaseException as error:  # noqa: BLE001  # the callers that wait must get every error
                 with self._lock:
                     self._files.pop(key, None)  # the compiler may only have been busy
                 file.set_exception(error)
@@ -92,7 +93,7 @@ class SchemaFiles:
 
 
 def _digest(schema: RegisteredSchema) -> bytes:
-    """The same for the same text with the same references."""
+    """The digest of a schema's text with its references."""
     digest = hashlib.sha256()
     for name, one in (("", schema), *sorted(schema.references.items(), key=lambda item: item[0])):
         for part in (name, one.kind.value, one.text):

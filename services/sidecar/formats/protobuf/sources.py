@@ -1,12 +1,13 @@
 """From a registered schema to descriptors: its own file, and all that it imports.
 
-A registry gives `.proto` text, or, where a client registered that and the registry does not translate, a serialized
-FileDescriptorProto in base64. Both may be mixed among references. Well-known files need no reference; ours win over
-references of their names, as in all clients.
+A registry gives `.proto` text. A registry that does not translate gives a serialized FileDescriptorProto in base64, if
+a client registered such a descriptor. References may mix both forms. Well-known files need no reference; our own files
+win over references with their names, as in all clients.
 
-Text that a registry made of a descriptor shows map fields as repeated fields of messages with `option map_entry`,
-which the compiler refuses. So that option is marked before and put back after. Such messages count in message paths;
-those that the compiler makes of `map<,>` do not: an index counts what the text has.
+A registry may make text of a descriptor. That text has map fields as repeated fields of messages with
+`option map_entry`, which the compiler refuses. So this module marks the option before compiling, and puts the option
+back afterwards. Such messages count in message paths, because an index counts the messages of the text; the messages
+that the compiler makes of `map<,>` do not count.
 """
 
 import base64
@@ -49,7 +50,7 @@ _WELL_KNOWN = (
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+=*\s*")
 _MAP_ENTRY = re.compile(r"\boption\s+map_entry\s*=\s*true\s*;")
 _MARK = 536_268_911
-"""A field number that nobody reserves."""
+"""A field number that no schema reserves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,14 @@ class Sources:
     files: list[FileDescriptorProto]
     """Imports first; the last is the schema's own."""
     messages: dict[MessagePath, str]
-    """Full names of its own messages, in the order of the file."""
+    """Full names of the messages of the schema's own file, in the order of the file."""
 
 
 def sources_of(schema: RegisteredSchema) -> Sources:
-    """SchemaError when it cannot be compiled or something is missing. Blocks; not for the event loop."""
+    """The descriptors of a schema. SchemaError when the schema cannot be compiled, or a reference is missing.
+
+    The call blocks; never call it on the event loop.
+    """
     known = well_known()
     given = {name: one for name, one in schema.references.items() if name not in known}
     own = _own_name(given)
@@ -100,7 +104,7 @@ def well_known() -> Mapping[str, FileDescriptorProto]:
 
 
 def _own_name(references: Iterable[str]) -> str:
-    """A registered schema has no file name; this one is free."""
+    """A free file name for the schema: a registered schema has no file name of its own."""
     name = "schema.proto"
     while name in references:
         name = f"the_{name}"
@@ -108,7 +112,7 @@ def _own_name(references: Iterable[str]) -> str:
 
 
 def _deserialized(name: str, text: str) -> FileDescriptorProto | None:
-    """The descriptor, if that is what the registry keeps; `.proto` text always has characters that base64 lacks."""
+    """The descriptor, if the registry keeps a descriptor; `.proto` text always has characters that base64 lacks."""
     if not _BASE64.fullmatch(text):
         return None
     if not is_import_path(name):
@@ -142,7 +146,7 @@ def _restore_map_entries(types: Iterable[DescriptorProto]) -> None:
 
 
 def _in_order(own: str, files: Mapping[str, FileDescriptorProto]) -> Iterator[FileDescriptorProto]:
-    """All that the own file needs, each after what it imports."""
+    """All files that the schema's own file needs, each after its imports."""
     done: set[str] = set()
     waiting: list[str] = []
 
