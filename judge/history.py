@@ -1,4 +1,4 @@
-"""What happened in a run, as values: each operation with its process, its time, its steps and its outcome.
+"""The history of a run, as values: each operation with its process, its time, its steps and its outcome.
 
 Checkers are functions over a `History`. A history is a file of JSON lines, so a run can be checked again without Kafka.
 """
@@ -17,7 +17,7 @@ SPECIAL = ("client", "via", "revision", "rebalanced", "note", "group")
 
 
 class Kind(StrEnum):
-    """What a process did."""
+    """The kind of an operation."""
 
     SEND = "send"
     POLL = "poll"
@@ -53,7 +53,7 @@ class Outcome(StrEnum):
 
 
 class Guarantee(StrEnum):
-    """What the producer of an operation was promised by Kafka."""
+    """Kafka's guarantee for the producer of an operation."""
 
     PLAIN = "plain"
     """A repeated send may be stored twice."""
@@ -103,7 +103,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A position that a group stores, or that a reader of it was told."""
+    """A position that a group stores, or that a reader of the group got."""
 
     group: str
     place: Place
@@ -134,8 +134,8 @@ class Operation:
     via: str = ""
     """The gateway or broker that it was sent to."""
     revision: int = 0
-    """The routing table that ran there from before it began until after it ended; 0: several, or not known. Of a move:
-    the table that it made."""
+    """The routing table that the gateway ran from before the operation began until after it ended; 0: several, or not
+    known. For a move: the table that the move made."""
     rebalanced: bool = False
     """Partitions were taken or given since the last poll of this process."""
     note: str = ""

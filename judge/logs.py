@@ -1,8 +1,8 @@
 """The logs of a history: which value stands at which offset, who wrote it, and who read it.
 
-A value counts if it was read, if its send was acknowledged, or if another send of its transaction was read. Whatever
-was read counts even where its transaction aborted: that is an anomaly of its own. Offsets have gaps, where brokers put
-the marks of transactions, so the order of values is by rank.
+A value counts if it was read, if its send was acknowledged, or if another send of its transaction was read. A value
+that was read counts even if its transaction aborted: such a read is an anomaly of its own. Offsets have gaps at
+transaction markers, so the order of values is by rank.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Log:
 class Logs:
     by_place: dict[Place, Log]
     writer: dict[int, Operation]
-    """Of each value."""
+    """The writer of each value."""
     readers: dict[int, list[Operation]]
-    """Of each value, sweeps included."""
+    """The readers of each value, sweeps included."""
 
     def __iter__(self) -> Iterator[Log]:
         return iter(self.by_place.values())

@@ -1,4 +1,4 @@
-"""What an operator does during a run: topics move, rules come and go."""
+"""The operator's changes during a run: topics move, rules come and go."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Operating:
                 self.move(topic, target)
 
     def move(self, topic: str, target: str) -> str:
-        """What went wrong; empty: it moved."""
+        """Moves the topic and returns the error; empty: the topic moved."""
         assert self.system.move is not None, "only where topics move"
         start, outcome, note, revision = self.recorder.now(), Outcome.OK, "", 0
         try:

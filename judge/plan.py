@@ -1,4 +1,4 @@
-"""What a run does, chosen from its seed: topics, and processes with their clients and roles."""
+"""The plan of a run, chosen from its seed: topics, and processes with their clients and roles."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Role(StrEnum):
     WRITER = "writer"
     TRANSACTOR = "transactor"
     READER = "reader"
-    """Of assigned partitions."""
+    """Reads assigned partitions."""
     MEMBER = "member"
-    """Of a group that all members of its protocol share."""
+    """A member of the one group of its protocol."""
     SHARER = "sharer"
-    """Of a share group."""
+    """A member of a share group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Process:
     """Each request takes a connection and a door of its own choosing."""
     compression: str = "none"
     protocol: str = "classic"
-    """Of a group."""
+    """The protocol of a group member."""
     late: bool = False
     """Writes of aborted transactions may arrive in the next one (KIP-890)."""
 
@@ -61,11 +61,11 @@ class Dose:
     only: str = ""
     """Faults in whose names this expression is found; empty: all."""
     with_a_move: float = 0.5
-    """Of the faults: they begin when a topic begins to move, or soon after."""
+    """The share of the faults that begin when a topic begins to move, or soon after."""
     edits: float = 0.25
-    """Of what the operator does; the rest are moves."""
+    """The share of edits among the operator's changes; the rest are moves."""
     rare: float = 0.1
-    """Of the edits: the last one of the system's list."""
+    """The share of the edits that is the last edit of the system's list."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a run found, as JSON and as one HTML page: each anomaly with the shortest history that shows it."""
+"""The report of a run, as JSON and as one HTML page: each anomaly with the shortest history that shows it."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ class Run:
         reader.close()
 
     def _stable_end(self, reader: OwnConsumer, place: Place) -> int:
-        """The end when no transaction is open; one that hangs is told."""
+        """The end when no transaction is open; a hanging transaction is reported."""
         deadline = time.monotonic() + HANGING_S
         while True:
             try:

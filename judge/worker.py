@@ -1,4 +1,4 @@
-"""One process of a run: it chooses, does, and tells the recorder, until it is stopped."""
+"""One process of a run: it chooses an operation, performs it, and records it, until it is stopped."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from judge.protocol.schema import ProtocolError
 from judge.recorder import Recorder
 
 CRASHES = 0.01
-"""Of a process's operations: it leaves without a goodbye, and a new client takes its place."""
+"""The share of a process's operations in which its client ends without a goodbye, and a new client replaces it."""
 ASSIGNS = 0.02
 COMMITS = 0.3
 ABORTS = 0.25
 RELEASES = 0.1
-"""Of what a share group gives: it is given back for others."""
+"""The share of a share group's records that the member releases for others."""
 QUIET_S = 20.0
 """A share group that gives nothing for longer than its locks last has no more."""
 DRAIN_S = 75.0

@@ -38,7 +38,7 @@ PASSES_ALL = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_i
 
 
 class LazyGroup(click.Group):
-    """A group whose client commands live elsewhere, and are imported when somebody calls them."""
+    """A group that imports its client commands from other modules when somebody calls them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*super().list_commands(ctx), *CLIENT_COMMANDS]

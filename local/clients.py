@@ -42,7 +42,7 @@ def quiet(endpoint: Endpoint, client_id: str) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Deliveries:
-    """What became of the records that were handed to librdkafka."""
+    """The outcome of the records that were given to librdkafka."""
 
     offsets: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     failed: int = 0

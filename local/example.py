@@ -1,11 +1,14 @@
-"""The example of a new mesh: its clusters, the rules `apples*` to the first and `bananas*` to the second, two topics;
-and on the first cluster the topic in which sidecars tell what became of records, with a rule that leads there.
+"""The example of a new mesh: its clusters, two topics, and the rules `apples*` to the first and `bananas*` to the
+second.
+
+The first cluster also gets the topic in which sidecars report the outcome of records, with a rule that routes to this
+topic.
 
 A step of `kafka-mesh up`, over the admin API like any operator. Clusters are registered when they are missing, and
-their addresses kept current. A rule of the example is set once in the life of a mesh: what the log shows that the
-example has decided before is the operator's since then, also when it was removed; what an interrupted first start did
-not come to is done by the next one. Topics are made on all clusters with equal partitions, so that a rule may move
-them at once.
+their addresses kept current. The example sets each of its rules once in the life of a mesh. If the log shows that the
+example has set a rule before, the rule is the operator's since then, also when it was removed. If a first start was
+interrupted, the next start sets the remaining rules. Topics are created on all clusters with equal partitions, so that
+a rule may move them at once.
 """
 
 from __future__ import annotations
@@ -104,7 +107,7 @@ def _set_rules(service: admin_grpc.RuleServiceStub, targets: Mapping[str, str]) 
 
 
 def create_topics(bootstrap: str, names: tuple[str, ...], partitions: int = PARTITIONS) -> None:
-    """Create what is missing on one real cluster, with the replication that the cluster prefers."""
+    """Create missing topics on one real cluster, with the replication that the cluster prefers."""
     client = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": int(TOPIC_TIMEOUT_S * 1000)})
     wanted = [NewTopic(name, num_partitions=partitions, replication_factor=-1) for name in names]
     for future in client.create_topics(wanted, request_timeout=TOPIC_TIMEOUT_S).values():

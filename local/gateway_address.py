@@ -1,4 +1,4 @@
-"""Where plain Kafka clients find the mesh, and how they say that nothing answers there."""
+"""The mesh's address for plain Kafka clients, and their errors when nothing answers there."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ def no_answer(endpoint: Endpoint, cause: str) -> ClientError:
 
 
 def unrouted(topic: str) -> str:
-    """The way out when a topic is unknown."""
+    """The remedy when a topic is unknown."""
     return f"no rule routes {topic}, or its cluster does not have it: ask `meshctl explain {topic}`"

@@ -21,11 +21,11 @@ _LISTED = re.compile(r"^(?:\[INFO\])?\s+([\w.-]+):([\w.-]+):jar:([\w.-]+):(?:com
 
 
 class MavenError(Exception):
-    """Maven failed; the message carries what it said."""
+    """Maven failed; the message contains Maven's output."""
 
 
 def resolve() -> list[Jar]:
-    """What Maven says the pom's run time needs."""
+    """The run-time dependencies of the pom, as Maven lists them."""
     with tempfile.TemporaryDirectory(prefix="jar-lock-") as folder:
         listing = Path(folder) / "jars.txt"
         command = ["mvn", "--batch-mode", "--no-transfer-progress", "-f", str(POM), "dependency:list"]

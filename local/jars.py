@@ -2,7 +2,8 @@
 
 jgo, a Maven client in pure Python, fetches each jar by itself. It never resolves: its resolution of `kafka_2.13` mixes
 in an older kafka-clients, so the lock is Maven's own answer to `kafka-pom.xml`, written down. A jar counts only when
-its sha256 is the lock's, and appears under its name only when complete: a fetch that was cut off goes on where it was.
+its sha256 is the lock's, and appears under its name only when complete. A download that was cut off continues at its
+last byte.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def locked_jars(lock: Path = LOCK) -> list[Jar]:
 
 
 def cache_folder() -> Path:
-    """Where jars are kept between checkouts; KAFKA_MESH_CACHE names another place."""
+    """The folder of jars that all checkouts share; KAFKA_MESH_CACHE names another folder."""
     if named := os.environ.get("KAFKA_MESH_CACHE"):
         return Path(named)
     if sys.platform == "darwin":
@@ -81,13 +82,13 @@ def missing_jars(cache: Path | None = None) -> list[Jar]:
 
 
 def classpath(cache: Path | None = None) -> str:
-    """What `java -cp` takes: the jars of the lock and no other that lies in the cache."""
+    """What `java -cp` takes: the jars of the lock, and no other jar in the cache."""
     folder = jar_folder(cache)
     return os.pathsep.join(str(folder / jar.filename) for jar in locked_jars())
 
 
 def fetch_missing(cache: Path | None = None) -> Iterator[Jar]:
-    """Fetch what the cache lacks, a few at a time; yields each jar when it is there."""
+    """Download missing jars, a few at a time; yields each jar when it is complete."""
     missing = missing_jars(cache)
     if not missing:
         return
@@ -137,7 +138,7 @@ def _download(jar: Jar, repository: Path) -> Path:
 
 
 def main() -> int:
-    """`python -m local.jars`: fetch what is missing, and say so line by line."""
+    """`python -m local.jars`: download missing jars, and print a line for each."""
     total = len(missing_jars())
     try:
         for count, jar in enumerate(fetch_missing(), start=1):

@@ -17,7 +17,7 @@ _VERSION = re.compile(r'version "(\d+)')
 
 
 class JavaError(Exception):
-    """No Java is there; the message says what would do."""
+    """There is no Java; the message names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """An embedded Kafka cluster: one KRaft node on loopback, formatted once, sized for a small machine.
 
 `python -m local.kafka FOLDER --port P --controller-port C` writes the configuration, formats the storage when there is
-none, and then *becomes* the broker (exec), so that whoever started it holds the broker itself: its pid, its signals.
-SIGTERM is Kafka's graceful stop. The data lies in FOLDER and survives.
+none, and then *becomes* the broker (exec), so that the parent process holds the broker itself: its pid, its signals.
+SIGTERM is Kafka's graceful stop. The data is in FOLDER and survives restarts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ logger.parser.level = error
 
 
 class FormatError(Exception):
-    """Kafka's own tool did not format the storage; the message carries what it said."""
+    """Kafka's own tool did not format the storage; the message contains the tool's output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class KafkaNode:
     controller_port: int
     heap_mb: int = DEFAULT_HEAP_MB
     further: str = ""
-    """Further lines for server.properties; what they say counts before what stands here."""
+    """Further lines for server.properties; they override the lines here."""
 
     @property
     def bootstrap(self) -> str:
@@ -104,7 +104,7 @@ class KafkaNode:
             self._format()
 
     def command(self) -> list[str]:
-        """What runs the broker."""
+        """The command that runs the broker."""
         return [*self._java(self.heap_mb), "kafka.Kafka", str(self.folder / "server.properties")]
 
     def _java(self, heap_mb: int) -> list[str]:

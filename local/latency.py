@@ -13,7 +13,7 @@ _SLOTS = _FINE + (_HIGHEST_US.bit_length() - _FINE.bit_length() + 1) * _STEPS
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """What a load run says about latencies, in milliseconds."""
+    """The latencies of a load run, in milliseconds."""
 
     mean: float
     p50: float
@@ -53,7 +53,9 @@ class Histogram:
         return whole
 
     def since(self, earlier: Histogram) -> Histogram:
-        """What came after `earlier`, a copy of this histogram taken before. Its maximum is its highest bucket's."""
+        """The values counted after `earlier`, a copy of this histogram taken before. The maximum is that of the highest
+        bucket.
+        """
         recent = Histogram()
         recent._counts = [a - b for a, b in zip(self._counts, earlier._counts, strict=True)]
         recent._total_us = self._total_us - earlier._total_us

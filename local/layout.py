@@ -1,4 +1,4 @@
-"""Where one embedded mesh lives: its state folder, its ports, and the addresses that follow from them."""
+"""The layout of one embedded mesh: its state folder, its ports, and the addresses that follow from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENDPOINTS_FILE = "endpoints.json"
 
 
 class LayoutError(Exception):
-    """What was asked for does not make a mesh."""
+    """The options do not make a mesh."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Layout:
         return {name.removeprefix("kafka-"): address for name, address in self._addresses().items() if _is_kafka(name)}
 
     def facts(self) -> dict[str, str]:
-        """What the placeholders of the table stand for."""
+        """The values of the table's placeholders."""
         clusters = self.all_clusters()
         facts = self._addresses()
         facts |= {f"{name}.port": str(port) for name, port in self.ports.items()}

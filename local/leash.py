@@ -1,6 +1,6 @@
 """Starts a program that dies with its parent: `python leash.py PARENT_PID PROGRAM ARGUMENTS...`.
 
-The program replaces this process, and keeps what this process asked the kernel for. A step of its own, because code
+The program replaces this process, and keeps this process's requests to the kernel. A step of its own, because code
 between fork and exec (`preexec_fn`) may hang in a parent that has threads. Linux only; elsewhere it just starts the
 program.
 """

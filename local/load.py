@@ -189,7 +189,7 @@ def _show_live(run: Run) -> None:
 
 
 class _Silent:
-    """Takes the place of `Live` where nobody looks at a terminal."""
+    """Replaces `Live` where the output is no terminal."""
 
     def __enter__(self) -> _Silent:
         return self

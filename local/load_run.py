@@ -43,7 +43,7 @@ _OFFSET_BITS = 44  # of a place; the partition stands above
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do."""
+    """The parameters of a load run."""
 
     endpoint: Endpoint
     topics: tuple[str, ...]
@@ -59,11 +59,11 @@ class Plan:
 
 
 class RunError(Exception):
-    """The run can't begin, or can't go on."""
+    """The run can't begin, or can't continue."""
 
 
 class Reception(Enum):
-    """What it means that a record came."""
+    """The meaning of a received record."""
 
     FIRST = "first"
     AGAIN = "again"
@@ -288,7 +288,7 @@ class Run:
         return any(sender.is_alive() for sender in self.senders)
 
     def drain(self) -> None:
-        """Wait for the consumers to receive what was acknowledged, as long as they make progress."""
+        """Wait for the consumers to receive all acknowledged records, as long as they make progress."""
         received, last_progress = -1, time.monotonic()
         delivered = sum(sender.latency.count for sender in self.senders)
         while self.receivers and time.monotonic() - last_progress < DRAIN_SECONDS:
@@ -300,7 +300,7 @@ class Run:
             time.sleep(DRAIN_POLL_SECONDS)
 
     def close(self) -> None:
-        """Stop all threads; the same on the good and on the bad way out."""
+        """Stop all threads, after success and after an error."""
         self.stopping.set()
         self.received_all.set()
         for thread in (*self.senders, *self.receivers):

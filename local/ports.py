@@ -1,4 +1,4 @@
-"""Which TCP ports of loopback are free, and who holds one that is not."""
+"""The free TCP ports of loopback, and the process that holds a busy port."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_free(port: int) -> bool:
 
 
 def holder(port: int) -> str:
-    """Who listens on `port`, as far as this user may see."""
+    """The process that listens on `port`, as far as this user may see."""
     try:
         connections = psutil.net_connections(kind="tcp")
     except psutil.AccessDenied:  # macOS shows other processes' sockets to root only

@@ -28,7 +28,7 @@ NEEDED = ("postgres", "initdb")
 
 
 class PostgresError(Exception):
-    """No server can be had; the message says where it was looked for."""
+    """There is no PostgreSQL server; the message lists the places that were searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Runs a program as a user who is not root, in folders that only root may enter.
 
-PostgreSQL refuses to run as root, and wants its data folder to belong to the user it runs as. Where the checkout lies
-below a folder that this user may not enter (root's home, a test's temporary folder), the process keeps one
-capability, to pass folders and read files, instead of widening the permissions of folders that are not ours.
+PostgreSQL refuses to run as root, and wants its data folder to belong to the user it runs as. The checkout may be below
+a folder that this user may not enter (root's home, a test's temporary folder). The process then keeps one capability,
+to pass folders and read files, instead of widening the permissions of folders that are not ours.
 """
 
 from __future__ import annotations

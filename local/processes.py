@@ -70,7 +70,7 @@ class Child:
         return await self._process.wait()
 
     async def stop(self, within_s: float) -> None:
-        """Ask it to stop; kill what is left of its group after the bound."""
+        """Ask the child to stop; kill the rest of its group after the bound."""
         if self.exit_code is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(self._stop_signal)
@@ -103,7 +103,7 @@ def describe_exit(code: int) -> str:
 
 
 def kill_leftovers(started: Mapping[str, tuple[int, float]]) -> list[str]:
-    """End processes of an earlier run that nobody stopped: those whose pid and start time are both as noted."""
+    """End processes that an earlier run left: those whose pid and start time are both as noted."""
     ended = []
     for name, (pid, started_at) in started.items():
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):

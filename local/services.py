@@ -1,4 +1,4 @@
-"""The table of services: what each one is, how it starts, what it needs, and when it is ready.
+"""The table of services: the kind, start command, needs and readiness of each.
 
 `kafka-mesh up` runs this table; a test compares it with docker-compose.yml. Texts hold placeholders (`{gateway}`)
 that `Layout.facts` fills with addresses, so that a whole mesh moves to other ports without a change here.
@@ -34,7 +34,7 @@ class Service:
     ready: str = ""
     """`http://...` answers 200, `kafka://...` answers, `postgres://...` accepts work."""
     address: str = ""
-    """What users connect to."""
+    """The address for users."""
     ports: tuple[str, ...] = ()
     """Names of the ports that it listens on (`Layout.ports`)."""
     stop_signal: signal.Signals = signal.SIGTERM

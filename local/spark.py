@@ -1,4 +1,4 @@
-"""Whether the pipeline can run here: what Spark needs is not part of every environment."""
+"""Whether the pipeline can run here: not every environment has the parts that Spark needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXTRA = ("pandas", "pyarrow", "pyspark")
 
 
 def why_not() -> str:
-    """What is missing and how it is had, in a sentence; empty when nothing is."""
+    """The missing part and its remedy, in a sentence; empty when nothing is missing."""
     if any(find_spec(name) is None for name in EXTRA):
         return "the extra `pipeline` is not installed (in a checkout: make run PIPELINE=1)"
     if system_java() is None:

@@ -1,6 +1,6 @@
 """Starts services in the order of their needs, keeps them running, and stops them in the opposite order.
 
-1. Each service is one task: wait for what it needs, spawn, ask for readiness until it holds, then watch.
+1. Each service is one task: wait for its needs, spawn it, ask until it is ready, then watch it.
 2. A crash before a service was ever ready ends the start: the reason is the end of its log. A crash later is answered
    by a restart, after a pause that doubles while crashes follow one another.
 3. A file `down/NAME` in the state folder means that somebody wants this service to be down: it is stopped, and started
@@ -45,7 +45,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What the supervisor tells: a service came into a state."""
+    """A report of the supervisor: a service came into a state."""
 
     service: Service
     state: State
@@ -63,7 +63,7 @@ class StartError(Exception):
 
 
 class StateError(Exception):
-    """A state folder is not what it was taken for."""
+    """A state folder is not as expected."""
 
 
 def running_services(state: Path) -> list[str]:
@@ -87,7 +87,7 @@ class Supervisor:
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
-        """Bring all up; raises StartError for the first that fails. What runs then is for `stop` to end."""
+        """Start all services; raises StartError for the first that fails. `stop` ends the services that run then."""
         self._end_leftovers()
         shutil.rmtree(self._layout.state / DOWN_FOLDER, ignore_errors=True)  # what an earlier run took away is back
         for service in self._services.values():
@@ -212,7 +212,7 @@ class Supervisor:
         return (self._layout.state / DOWN_FOLDER / service.name).exists()
 
     def _all_needs(self, name: str) -> set[str]:
-        """What a service needs, and what that needs: control needs the database by way of its migration."""
+        """All direct and indirect needs of a service: control needs the database by way of its migration."""
         direct = [need for need in self._services[name].needs if need in self._services]
         return set(direct).union(*(self._all_needs(need) for need in direct))
 
@@ -238,7 +238,7 @@ class Supervisor:
         write_atomically(self._layout.state / PROCESSES_FILE, json.dumps(rows, indent=2) + "\n")
 
     def _end_leftovers(self) -> None:
-        """Where the kernel does not end children with their parent, an earlier run may have left some."""
+        """Ends processes that an earlier run left, if the kernel does not end children with their parent."""
         try:
             rows = json.loads((self._layout.state / PROCESSES_FILE).read_text(encoding="utf-8"))
         except FileNotFoundError:

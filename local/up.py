@@ -38,7 +38,7 @@ EXIT_NOT_STARTED = 1
 
 
 class Progress:
-    """One line for each thing that happened, and, on a terminal, what is being waited for."""
+    """One line for each change of a service, and, on a terminal, the services that are awaited."""
 
     def __init__(self, layout: Layout, console: Console) -> None:
         self._layout = layout
@@ -71,7 +71,7 @@ class Progress:
             refreshing.cancel()
 
     def _described(self, service: Service) -> str:
-        """A step says how far it is: the last line of its log."""
+        """The progress of a step: the last line of its log."""
         said = log_tail(self._layout.log(service), 1)[:60] if service.is_step else ""
         return f"{service.what} [dim]({escape(said)})[/dim]" if said else service.what
 

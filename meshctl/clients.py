@@ -18,7 +18,7 @@ def client_match(
     software_name: str = "",
     source_networks: Iterable[str] = (),
 ) -> routing.ClientMatch | None:
-    """None when nothing is asked; ValueError says which network is none."""
+    """None when nothing is asked; The message of a ValueError names the wrong network."""
     networks = _together(source_networks)
     if not (principal or client_id or client_id_prefix or software_name or networks):
         return None
@@ -33,7 +33,7 @@ def client_match(
 
 
 def network_error(text: str) -> str | None:
-    """What is wrong with a network, and what would be right."""
+    """The error in a network, and the right form."""
     try:
         ip_network(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What the shell offers for an argument: names that control knows; nothing when control does not answer at once."""
+"""Shell completions of an argument: names that control knows; nothing when control does not answer at once."""
 
 from __future__ import annotations
 

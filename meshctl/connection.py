@@ -1,4 +1,4 @@
-"""The connection to control: stubs, a deadline on every call, who asks, and lists that span pages."""
+"""The connection to control: stubs, a deadline on every call, the actor, and lists that span pages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Response = TypeVar("Response", bound=Message)
 
 
 def actor() -> str:
-    """Who asks: user@host, in characters that metadata can carry."""
+    """The actor of the calls: user@host, in characters that metadata can carry."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
@@ -78,7 +78,7 @@ class Connection:
     def call(
         self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request, at_least: float = 0.0
     ) -> Response:
-        """One call, bounded by the time-out of the command line; by `at_least` seconds, where it was told to wait."""
+        """One call, bounded by the time-out of the command line, but at least by `at_least` seconds."""
         return method(request, timeout=max(self._timeout, at_least), metadata=self._metadata)
 
     def pages(self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request) -> Iterator[Response]:
@@ -168,7 +168,7 @@ class Connection:
         return found
 
     def tail(self, request: audit.TailAuditRequest) -> Iterator[audit.TailAuditResponse]:
-        """What becomes of records, until all that was asked for is told, or the deadline of a watch."""
+        """The audit events of records, until the stream ends, or the deadline of a watch."""
         yield from self.audit.Tail(request, timeout=WATCH_SECONDS, metadata=self._metadata)
 
     def status(self) -> admin.MeshStatus:

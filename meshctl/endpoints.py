@@ -1,4 +1,4 @@
-"""Where the mesh is: an option, an environment variable, the local mesh's endpoints.json, or the default port.
+"""The addresses of the mesh: an option, an environment variable, the local mesh's endpoints.json, or the default port.
 
 `kafka-mesh up` writes `.kafka-mesh/endpoints.json` ({"control": "127.0.0.1:7070", "gateway": ...}) into its checkout.
 We look for it from the working directory upwards, then beside the virtual environment that this program runs in, so
@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 
 STATE_FOLDER = ".kafka-mesh"
-STATE_VARIABLE = "KAFKA_MESH_STATE_DIR"  # where `kafka-mesh up` was told to keep its state
+STATE_VARIABLE = "KAFKA_MESH_STATE_DIR"  # the state folder that `kafka-mesh up` uses
 FILE_NAME = "endpoints.json"
 HIGHEST_PORT = 65535
 

@@ -1,4 +1,4 @@
-"""What goes wrong, as a person or a script needs it: one sentence, the places it is about, and an exit code."""
+"""Errors for a person or a script: one sentence, the places of the error, and an exit code."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ OPTIONS = {
     "set topic.cluster": "give --to-cluster",
     "set partitioning to BY_KEY": "give --by-key",
 }
-"""Control names fields of its API as the way out; whoever types commands knows them by these options."""
+"""Control names fields of its API as the remedy; these options set the fields in a command."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How instances, sidecars and what they are told read in sentences and table cells. No I/O."""
+"""Instances, sidecars and their orders as sentences and table cells. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meshctl.output import moment
 
 KINDS = "INSTANCE_KIND_"
 MOST_PARTITIONS = 10
-"""Named in one cell; of more only their number is told."""
+"""Partitions named in one cell; further ones are only counted."""
 
 
 def reads(instance: events.ConsumerInstance) -> str:
@@ -26,7 +26,7 @@ def reads(instance: events.ConsumerInstance) -> str:
 
 
 def state(instance: events.ConsumerInstance, status: instances.InstanceStatus | None) -> str:
-    """ "reading", "paused"; what an operator did to it, where its sidecar has not said how it does."""
+    """ "reading", "paused"; if its sidecar has reported no state, the state that an operator set."""
     if status is not None and status.state:
         return instances.InstanceState.Name(status.state).removeprefix("INSTANCE_STATE_").lower()
     if instance.drained:
@@ -35,19 +35,19 @@ def state(instance: events.ConsumerInstance, status: instances.InstanceStatus | 
 
 
 def lag(status: instances.InstanceStatus | None) -> int | None:
-    """Of all partitions together; None where that is not known."""
+    """The lag of all partitions together; None where that is not known."""
     if status is None or not status.partitions or any(each.lag < 0 for each in status.partitions):
         return None
     return sum(each.lag for each in status.partitions)
 
 
 def known(number: int | None) -> str:
-    """-1 is what nobody knows."""
+    """ "-" for -1 and None: the number is not known."""
     return "-" if number is None or number < 0 else str(number)
 
 
 def facts(instance: events.ConsumerInstance) -> Iterator[tuple[str, str]]:
-    """What an instance is, as names and texts."""
+    """The properties of an instance, as names and texts."""
     yield "kind", events.InstanceKind.Name(instance.kind or events.INSTANCE_KIND_ACTIVE).removeprefix(KINDS).lower()
     yield "sidecar", instance.sidecar
     yield "reads", reads(instance)
@@ -96,12 +96,12 @@ def target(name: str) -> str:
 
 
 def holder(order: events.SidecarOrder) -> str:
-    """Who carries an order out: "sidecar s1", "pipeline p1"."""
+    """The member that carries an order out: "sidecar s1", "pipeline p1"."""
     return target(order.sidecar) if order.sidecar.startswith("pipelines/") else f"sidecar {order.sidecar}"
 
 
 def event(of: events.Event) -> str:
-    """What was decided about an instance or a sidecar, as a sentence; empty for events about something else."""
+    """The decision about an instance or a sidecar, as a sentence; empty for events about something else."""
     match of.WhichOneof("payload"):
         case "consumer_instance_registered":
             instance = of.consumer_instance_registered.instance
@@ -127,7 +127,7 @@ def event(of: events.Event) -> str:
 
 
 def details(order: events.SidecarOrder) -> list[tuple[str, str]]:
-    """What an outcome says in JSON, as names and texts; what lies deeper has a dotted name."""
+    """The JSON details of an outcome, as names and texts; nested values have a dotted name."""
     try:
         said = json.loads(order.outcome.details_json or "null")
     except ValueError:

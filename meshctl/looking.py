@@ -1,4 +1,4 @@
-"""Lists that are looked at again and again: `-w`, `--interval`, `-n`."""
+"""Lists that refresh: `-w`, `--interval`, `-n`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """How often to look."""
+    """How often a list refreshes."""
 
     again: bool
     interval: float
     number: int | None
 
     def at(self, look: Callable[[], T]) -> Iterator[T]:
-        """What each look shows; only one, unless it is to be watched."""
+        """The result of each refresh; only one, unless the list is to be watched."""
         looks = 0
         while True:
             yield look()
@@ -70,7 +70,7 @@ def show_looks(
     print_one: Callable[[T], None],
     as_table: Callable[[T], Table],
 ) -> None:
-    """One look, printed; or one after the other, in place where somebody sits before a terminal."""
+    """Prints one result, or one after the other; on a terminal, each replaces the one before."""
     stream = click.get_text_stream("stdout")
     try:
         if not looking.again or session.as_json or not stream.isatty():

@@ -16,7 +16,9 @@ _LONGEST_SPAN = timedelta(days=100_000)
 
 
 def moment_of(text: str, now: datetime) -> datetime:
-    """The moment that is meant, in UTC; ValueError says what is wrong. A time without a zone is: whose night is it?"""
+    """The moment that is meant, in UTC; The message of a ValueError names the error. A time without a zone is: whose
+    night is it?
+    """
     wanted = text.strip()
     if clock := _CLOCK.fullmatch(wanted):
         hour, minute, second = (int(part or 0) for part in clock.groups())
@@ -32,7 +34,7 @@ def moment_of(text: str, now: datetime) -> datetime:
 
 
 def in_utc(text: str) -> datetime:
-    """A moment in RFC 3339; ValueError says what is wrong."""
+    """A moment in RFC 3339; The message of a ValueError names the error."""
     there = datetime.fromisoformat(text)
     if there.tzinfo is None:
         raise ValueError(f"{text} has no time zone: add Z for UTC, or +02:00")

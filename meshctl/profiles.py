@@ -1,4 +1,4 @@
-"""What a topic's records are like, in words. No I/O."""
+"""The profile of a topic's records, in words. No I/O."""
 
 from __future__ import annotations
 

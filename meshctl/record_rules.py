@@ -18,7 +18,7 @@ VALUE_FORMATS = {
 
 
 def start_at(text: str) -> record_rules.StartAt:
-    """A place to begin. ValueError says what would be right."""
+    """A place to begin. The message of a ValueError names the right form."""
     match text:
         case "earliest":
             return record_rules.StartAt(earliest=True)
@@ -47,7 +47,7 @@ def _offsets(text: str, topic: str, offsets: str) -> record_rules.PartitionOffse
 
 
 def transform(text: str) -> record_rules.Transform:
-    """A change of records. ValueError says what would be right."""
+    """A change of records. The message of a ValueError names the right form."""
     kind, separator, rest = text.partition(":")
     if separator:
         match kind:
@@ -106,7 +106,7 @@ def state(rule: record_rules.RecordRule) -> str:
 
 
 def details(spec: record_rules.RecordRuleSpec) -> Iterable[tuple[str, str]]:
-    """What else a rule says, as names and texts."""
+    """Further properties of a rule, as names and texts."""
     of = spec.mirror if spec.WhichOneof("kind") == "mirror" else spec.content
     yield "begins at", start_text(spec.start)
     if spec.WhichOneof("kind") == "content":
@@ -128,7 +128,7 @@ def details(spec: record_rules.RecordRuleSpec) -> Iterable[tuple[str, str]]:
 
 
 def event(of: events.Event) -> str:
-    """What was decided about a record rule, as a sentence; empty for events about something else."""
+    """The decision about a record rule, as a sentence; empty for events about something else."""
     match of.WhichOneof("payload"):
         case "record_rule_created":
             created = of.record_rule_created.rule
@@ -169,13 +169,13 @@ def _target_text(of: record_rules.RecordTarget) -> str:
 
 @dataclass(slots=True)
 class Rates:
-    """Records a second of each rule, from one look to the next."""
+    """Records a second of each rule, from one refresh to the next."""
 
     clock: Callable[[], float]
     _before: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def of(self, rule: record_rules.RecordRule) -> float | None:
-        """None at the first look, and when the router that runs the rule has begun to count anew."""
+        """None at the first refresh, and when the router that runs the rule has restarted its counter."""
         progress = rule.progress
         records = progress.records_written + progress.records_filtered + progress.records_dead
         now = self.clock()

@@ -1,4 +1,4 @@
-"""Streams of control that are followed for as long as somebody looks, whatever becomes of one connection."""
+"""Streams of control that are followed across broken connections, until the user stops."""
 
 from __future__ import annotations
 

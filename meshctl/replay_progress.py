@@ -1,4 +1,4 @@
-"""How far a replay is, and how fast it goes on: numbers and texts. No I/O."""
+"""The progress and pace of a replay: numbers and texts. No I/O."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from meshctl.output import count
 
 ENDS = (replays.REPLAY_STATE_DONE, replays.REPLAY_STATE_FAILED, replays.REPLAY_STATE_CANCELLED)
 PACE_SECONDS = 15.0
-"""What came in so many last seconds is how fast it goes."""
+"""The pace counts the records of so many last seconds."""
 SHORTEST_PACE = 1.0
-"""Seconds without which nobody can say how fast it goes."""
+"""The fewest seconds from which a pace is computed."""
 SHOWN_PARTITIONS = 15
 """Partitions that are under way, shown at a time."""
 
@@ -36,7 +36,7 @@ class Progress:
 
 
 def progress(replay: replays.Replay) -> Progress:
-    """As control says; of an earlier one that does not, as its partitions say."""
+    """The totals that control sends; for an earlier release of control without totals, the sum of the partitions."""
     if not replay.HasField("totals"):
         return _sum(replay.partitions)
     of = replay.totals
@@ -60,7 +60,7 @@ def records_of(partitions: Iterable[replays.ReplayPartition]) -> int:
 
 
 def share_of(each: replays.ReplayPartition) -> float:
-    """Of one partition; one that is empty is through."""
+    """The finished share of one partition; an empty partition is finished."""
     length = each.end_offset - each.start_offset
     return min(1.0, max(0, each.position - each.start_offset) / length) if length > 0 else 1.0
 
@@ -101,7 +101,7 @@ Counted = Callable[[Progress], int]
 
 @dataclass(slots=True)
 class Pace:
-    """How fast a replay goes on, told by what came in the last seconds."""
+    """The pace of a replay, by its records of the last seconds."""
 
     _seen: deque[tuple[float, Progress]] = field(default_factory=deque)
 
@@ -117,7 +117,7 @@ class Pace:
 
     @property
     def records_per_second(self) -> float | None:
-        """None while nobody can say."""
+        """None while the pace is not known."""
         return self._rate(lambda far: far.records + far.failed)
 
     @property

@@ -20,7 +20,7 @@ SAME_NAME = "{topic}"
 FEW = 100
 """Partitions that are shown one by one; of more, a line for each topic."""
 MOST_RANGES = 5
-"""Named in one cell; of more only their number is told."""
+"""Ranges named in one cell; further ones are only counted."""
 _RANGE = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)(?:/(?P<partition>\d+))?(?::(?P<start>.*?)\.\.(?P<end>.*))?")
 
 
@@ -29,7 +29,7 @@ Where = int | datetime
 
 
 def where(text: str, now: datetime) -> Where:
-    """See `FORMS`; ValueError says what is wrong."""
+    """See `FORMS`; The message of a ValueError names the error."""
     wanted = text.strip()
     if wanted.isdecimal():
         return int(wanted)
@@ -89,7 +89,7 @@ def range_of(topic: str, partition: int | None, start: Where | None, end: Where 
 def ranges_of(
     topics: Sequence[str], partitions: Sequence[int], start: Where | None, end: Where | None
 ) -> list[replays.ReplayRange]:
-    """Of each topic all partitions, or those that are named. UsageError where an offset is one of no partition."""
+    """Ranges of each topic, for all or the named partitions. UsageError for an offset without a partition."""
     if not partitions and (isinstance(start, int) or isinstance(end, int)):
         raise click.UsageError("an offset is one of a partition: --partition P; a time may be one of all of them")
     wanted: Sequence[int | None] = partitions or [None]
@@ -166,7 +166,7 @@ Rows = tuple[Sequence[str], list[Sequence[object]]]
 
 
 def plan(replay: replays.Replay) -> Rows:
-    """What is to be done."""
+    """The columns and rows of a replay's plan."""
     if replay.spec.WhichOneof("destination") in ("seek", "group"):
         return MOVE_PLAN, [_move(each) for each in replay.partitions]
     if len(replay.partitions) > FEW:
@@ -223,7 +223,7 @@ def _move(each: replays.ReplayPartition) -> Sequence[object]:
 
 
 def facts(replay: replays.Replay) -> Iterator[tuple[str, str]]:
-    """What a replay is, as names and texts."""
+    """The properties of a replay, as names and texts."""
     yield "state", state(replay) + (f": {replay.description}" if replay.description else "")
     yield "member", replay.member.removeprefix("members/") or "-"
     yield "asked by", f"{replay.actor}, {moment(replay.create_time)}{f': {replay.reason}' if replay.reason else ''}"
@@ -258,7 +258,7 @@ def _copy_facts(of: replays.ReplayToTopic) -> Iterator[tuple[str, str]]:
 
 
 def event(of: events.Event) -> str:
-    """What was decided about a replay, as a sentence; empty for events about something else."""
+    """The decision about a replay, as a sentence; empty for events about something else."""
     match of.WhichOneof("payload"):
         case "replay_started":
             replay = of.replay_started.replay

@@ -1,4 +1,4 @@
-"""What every command shares: the options --address, --timeout and -o, and the connection made from them.
+"""Shared by all commands: the options --address, --timeout and -o, and the connection made from them.
 
 The options stand on the group and on each command: `meshctl -o json status` and `meshctl status -o json` both work.
 """

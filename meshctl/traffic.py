@@ -12,7 +12,7 @@ from meshctl.output import moment
 DIMENSIONS = ("client", "principal", "topic", "rule", "cluster", "api", "reporter")
 UNITS = ("B", "kB", "MB", "GB", "TB")
 BEHIND = timedelta(minutes=5)
-"""Tables that are further behind are told of as such: what is not there may still come."""
+"""The command reports tables that are further behind, because missing traffic may still come."""
 
 
 class Dimensions(click.ParamType):
@@ -62,7 +62,7 @@ def growth(share: float) -> str:
 
 
 def freshness(said: traffic.TrafficFreshness, now: datetime) -> str:
-    """What is to be known of the tables; empty when they are as they should be."""
+    """The problem of the tables; empty when there is none."""
     complete = f"; traffic until {moment(said.complete_until)} is there" if said.HasField("complete_until") else ""
     if said.problem:
         return f"{said.problem}{complete}"

@@ -41,12 +41,12 @@ def rule(spec: routing.RuleSpec) -> str:
 
 
 def decision(spec: routing.RuleSpec) -> str:
-    """What is behind the arrow."""
+    """The text behind the arrow."""
     return " ".join(part for part in (spec.target_cluster, how(spec)) if part)
 
 
 def how(spec: routing.RuleSpec) -> str:
-    """What a rule says apart from its cluster; empty when that is all."""
+    """The rule's properties other than its cluster; empty when there are none."""
     parts = (
         (spec.upstream_topic, f"as {spec.upstream_topic}"),
         (spec.shadow_topics, "with shadow topics"),
@@ -85,7 +85,7 @@ def cluster_state(state: admin.ClusterState.ValueType) -> str:
 
 
 def event(of: events.Event) -> str:
-    """What was decided, as a sentence."""
+    """The decision, as a sentence."""
     match of.WhichOneof("payload"):
         case "cluster_registered":
             cluster = of.cluster_registered.cluster
@@ -137,7 +137,7 @@ def _outcome(of: events.ScheduledChangeEnded) -> str:
 
 
 def command(packed: AnyMessage) -> str:
-    """What a scheduled call would do: "set topic apples -> c2", "remove rule apples", "revert to revision 7"."""
+    """The effect of a scheduled call: "set topic apples -> c2", "remove rule apples", "revert to revision 7"."""
     for kind, say in _COMMANDS.items():
         if packed.TypeName() == kind.DESCRIPTOR.full_name:
             return say(kind.FromString(packed.value))
@@ -182,7 +182,7 @@ def _change(change: events.RuleChange) -> str:
 
 
 def change_lines(response: admin.RuleChangeResponse, *, dry_run: bool) -> list[str]:
-    """What a change of the rules did, or would do."""
+    """The effects of a change of the rules, or those it would have."""
     would = "would " if dry_run else ""
     lines = [f"{short(each.name)}: {rule(each.spec)} (place {each.place})" for each in response.rules]
     lines += [
@@ -232,14 +232,14 @@ def severity(severity: admin.Severity.ValueType) -> str:
 
 
 def effect(of: admin.MoveEffect) -> str:
-    """What happens to the records of a topic that moves, or to a group that reads it."""
+    """The effect on the records of a topic that moves, or on a group that reads the topic."""
     if of.kind == admin.MOVE_EFFECT_KIND_RECORDS_STAY:
         return f"{count(of.records, 'record')} {'stays' if of.records == 1 else 'stay'} behind, not copied"
     return _EFFECTS.get(of.kind, "something that this meshctl does not know")
 
 
 def new_log(of: admin.MoveEffect) -> str:
-    """Offsets of the partition's log where the topic lives after the move."""
+    """Offsets of the partition's log on the topic's cluster after the move."""
     return f"{of.to_start} to {of.to_end}" if of.to_end > of.to_start else "empty"
 
 

@@ -1,4 +1,4 @@
-"""The anomalies that the judge knows: one function each, from a history to what it finds.
+"""The anomalies that the judge knows: one function each, from a history to its findings.
 
 The first line of a function's docstring is its rule; those marked with an asterisk are Jepsen's.
 """

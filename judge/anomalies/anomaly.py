@@ -1,4 +1,4 @@
-"""What a checker finds, and the rule that it checks by."""
+"""The findings of a checker, and its rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from judge.history import History
 @dataclass(frozen=True, slots=True)
 class Anomaly:
     key: str
-    """Of all findings of one rule, which one: it stays the same while a history is shrunk."""
+    """Identifies a finding among all findings of its rule. The key stays the same while a history is shrunk."""
     text: str
     operations: tuple[int, ...]
     """Indices of the operations that show it."""

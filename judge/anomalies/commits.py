@@ -44,7 +44,7 @@ def lost_commit(history: History) -> Iterator[Anomaly]:
 
 
 def commits_disagree(history: History) -> Iterator[Anomaly]:
-    """After the run, the position that clients are told is not the one that the owner of the topic stores."""
+    """After the run, the position that clients read is not the position that the owner of the topic stores."""
     told: dict[tuple[str, Place], list[tuple[Operation, Mark]]] = defaultdict(list)
     for operation in history.of_kind(Kind.COMMITTED):
         if operation.outcome is Outcome.OK and operation.note == "at rest":

@@ -9,7 +9,7 @@ from judge.history import History, Kind, Moved, Operation, Outcome, Send
 from judge.logs import logs_of
 
 UNBROKEN = "unbroken offsets"
-"""The note of a move that promises that offsets go on."""
+"""The note of a move that promises continuous offsets."""
 
 
 def wrong_cluster(history: History) -> Iterator[Anomaly]:
@@ -94,7 +94,7 @@ def _moves(history: History) -> Iterator[tuple[Operation, Moved]]:
 
 
 def _sends(history: History, topic: str) -> Iterator[tuple[Operation, Send]]:
-    """Acknowledged ones whose record was found."""
+    """Acknowledged sends whose record was found."""
     for operation in history.of_kind(Kind.SEND, Kind.TXN):
         if operation.outcome is Outcome.OK:
             for send in operation.sends():

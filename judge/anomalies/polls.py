@@ -1,4 +1,4 @@
-"""Anomalies of reading: a reader misses records, or goes back, though nobody told it to."""
+"""Anomalies of reading: a reader misses records, or goes back without a seek."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def inner_nonmonotonic_poll(history: History) -> Iterator[Anomaly]:
 
 
 def poll_skip(history: History) -> Iterator[Anomaly]:
-    """* Between two operations of one process a value is passed over. Not after a rebalance, an assign or a move."""
+    """* Between two operations of one process a value is skipped. Not after a rebalance, an assign or a move."""
     for earlier, later, before, after, log in _between(history):
         if missed := log.between(before[0], after[0]):
             text = f"{later.process} read {log.place} to {_told(before)}, then {_told(after)}, without {_some(missed)}"
@@ -52,7 +52,7 @@ def nonmonotonic_poll(history: History) -> Iterator[Anomaly]:
 
 
 def _inside(history: History) -> Iterator[tuple[Operation, Record, Record, Log]]:
-    """Each two records that one operation read of one log in a row."""
+    """Each pair of records that one operation read from one log in a row."""
     logs, moves = logs_of(history), _moves(history)
     for operation in history.operations:
         if operation.rebalanced:

@@ -1,4 +1,4 @@
-"""Anomalies of service: what must work does not."""
+"""Anomalies of service: an operation that must work fails."""
 
 from __future__ import annotations
 

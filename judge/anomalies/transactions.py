@@ -1,4 +1,4 @@
-"""Anomalies of transactions: what must stay unseen is seen, or what belongs together is not together."""
+"""Anomalies of transactions: records are visible that must not be, or only a part of a transaction is visible."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def precommitted_read(history: History) -> Iterator[Anomaly]:
 
 
 def torn_transaction(history: History) -> Iterator[Anomaly]:
-    """Of one transaction some values are there and others are not, though their logs were read to the end."""
+    """Some values of a transaction are visible and others are not, though their logs were read to the end."""
     logs = logs_of(history)
     swept = {log.place.anywhere for log in logs if log.swept}
     sweeps = tuple(each.index for each in history.of_kind(Kind.SWEEP))

@@ -1,4 +1,4 @@
-"""Anomalies of what was written: what vanished, what is there twice, what stands where something else stood."""
+"""Anomalies of writes: records that vanished, that are in the log twice, or that have the offset of another record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from judge.history import Guarantee, History, Kind, Operation, Outcome, Place
 from judge.logs import logs_of
 
 ALTERED = -1
-"""Stands for a record that nobody wrote like this: the reader found other bytes than the writer's checksum says."""
+"""Stands for a record with wrong bytes: its bytes do not match the writer's checksum."""
 
 
 def inconsistent_offsets(history: History) -> Iterator[Anomaly]:
@@ -88,7 +88,7 @@ def _highest_read(history: History) -> dict[Place, tuple[int, Operation]]:
 
 
 def _involved(history: History, values: set[int]) -> tuple[int, ...]:
-    """Who wrote them, and the first and the last who read each of them."""
+    """The writers of these values, and the first and the last reader of each."""
     logs = logs_of(history)
     found: set[int] = set()
     for value in values:

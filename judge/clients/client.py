@@ -1,4 +1,4 @@
-"""What a client does for a process of the judge; each speaks Kafka by its own library, or by the judge's codec."""
+"""The interface of a process's client. Each client speaks Kafka by its own library, or by the judge's codec."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from judge.history import Guarantee, Mark, Outcome, Place, Poll, Send, Taken
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What became of sends, of one or of a whole transaction."""
+    """The outcome of one send, or of a whole transaction."""
 
     outcome: Outcome
     sends: tuple[Send, ...]
@@ -29,7 +29,7 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a share group gave, and whether Kafka has stored what the member answered."""
+    """The records that a share group gave, and whether Kafka has stored the member's acknowledgements."""
 
     outcome: Outcome
     taken: tuple[Taken, ...]

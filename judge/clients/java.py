@@ -141,7 +141,7 @@ class JavaProducer:
         return self._host.ask(self._at, do, DELIVERY_S + 5, **what)
 
     def _leave(self) -> None:
-        """Without a goodbye: what is on its way may still arrive."""
+        """Ends without a goodbye: requests on their way may still arrive."""
         if self._at:
             with contextlib.suppress(JavaError):
                 self._host.ask(self._at, "close", 0)
@@ -217,7 +217,7 @@ class JavaConsumer(_JavaReader):
 
 
 class JavaShareConsumer(_JavaReader):
-    """Of a share group; it settles each record itself, before the next poll."""
+    """A member of a share group; it acknowledges or releases each record itself, before the next poll."""
 
     def __init__(self, host: JavaHost, bootstrap: str, group: str, client_id: str) -> None:
         settings = {"bootstrap.servers": bootstrap, "group.id": group, "share.acknowledgement.mode": "explicit"}

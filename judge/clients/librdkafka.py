@@ -28,7 +28,7 @@ class LibrdkafkaProducer:
     ) -> None:
         self.guarantee = guarantee
         self._door = bootstrap
-        """Where it goes: a gateway tells its clients of itself alone."""
+        """The address of all its requests: a gateway names only itself to its clients."""
         self._settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "client.id": client_id,

@@ -86,6 +86,6 @@ class Makes:
         return Roads(self.doors, process.name, chance, process.spread, self.dial, door=door)
 
     def _bootstrap(self, chance: random.Random) -> str:
-        """One door: libraries would go from gateway to gateway by chance, and the history could not tell."""
+        """One bootstrap address: a library would choose a gateway by chance, and the history could not name it."""
         host, port = chance.choice(self.doors)
         return f"{host}:{port}"

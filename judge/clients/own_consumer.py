@@ -1,4 +1,4 @@
-"""The judge's own consumer: it reads assigned partitions, and sees what libraries hide."""
+"""The judge's own consumer: it reads assigned partitions, and sees details that libraries hide."""
 
 from __future__ import annotations
 

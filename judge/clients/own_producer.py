@@ -194,7 +194,7 @@ class OwnProducer:
         }
 
     def _until_done(self, attempt: Callable[[], Message], what: str) -> Message:
-        """The same request again until it is answered; what is not retried ends it."""
+        """Repeats the same request until it is answered; an error that is not retriable ends the loop."""
         deadline = time.monotonic() + DELIVERY_S
         unknown = False
         while True:

@@ -37,7 +37,7 @@ class Roads:
     chance: random.Random
     spread: bool = False
     dial: Callable[[Address], Address] = lambda to: to
-    """Where to connect for an address: a cable of the judge may lie between."""
+    """Maps an address to the address to connect to: a cable of the judge may be between."""
     timeout_s: float = 10.0
     door: int = 0
     """The one in use without `spread`; another one after an error."""
@@ -45,7 +45,7 @@ class Roads:
     _leaders: dict[tuple[int, str], Leaders] = field(default_factory=dict)
     _coordinators: dict[tuple[int, int, str], Address] = field(default_factory=dict)
     last: str = ""
-    """Where the last request went."""
+    """The address of the last request."""
 
     def to_leader(self, place: Place, api: Api, message: Message) -> Message:
         return self._asked(lambda door: self._leader(door, place), api, message)
@@ -70,7 +70,7 @@ class Roads:
         return True
 
     def forget(self) -> None:
-        """What was learnt is wrong: ask again, and elsewhere."""
+        """Forgets leaders and coordinators after an error, and asks another bootstrap address next."""
         self._leaders.clear()
         self._coordinators.clear()
         self.door += 1

@@ -22,10 +22,12 @@ class State(StrEnum):
     CUT = "cut"
     """Connections end, and no new one comes about."""
     SILENT = "silent"
-    """Nothing arrives, and nobody is told."""
+    """Nothing arrives, without an error to either end."""
     SLOW = "slow"
     SHUFFLED = "shuffled"
-    """Each piece of each connection waits for a time of its own: what left later on another one arrives earlier."""
+    """Each piece of each connection waits for a time of its own: a piece that left later on another connection may
+    arrive earlier.
+    """
     THROTTLED = "throttled"
     DEAF = "deaf"
     """Requests arrive; the connection ends before their answer."""

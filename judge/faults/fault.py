@@ -13,22 +13,22 @@ class Fault:
     name: str
     begin: Callable[[], None]
     end: Callable[[], None]
-    """Returns when what was disturbed works again, as far as that can be seen."""
+    """Returns when the disturbed part works again, as far as the judge can see that."""
     longest_s: float = 8.0
     """From begin to end."""
     parts: frozenset[str] = frozenset()
-    """What it disturbs. Two faults of one part never overlap."""
+    """The parts that the fault disturbs. Two faults of one part never overlap."""
     weight: float = 1.0
-    """How often it is chosen, beside others."""
+    """The relative frequency of the fault."""
 
 
 def of_cables(cables: Cables) -> list[Fault]:
-    """What can be done to the judge's own clients at any endpoint."""
+    """The faults of the judge's own clients, for any endpoint."""
     return _of_link("links of the judge's own clients", cables.become)
 
 
 def of_link(name: str, *cables: Cable) -> list[Fault]:
-    """What can be done to a link of a system; it may be of several cables."""
+    """The faults of a link of a system; a link may be of several cables."""
 
     def become(state: State) -> None:
         for cable in cables:

@@ -42,7 +42,7 @@ class Nemesis:
     recorder: Recorder
     say: Callable[[str], None] = lambda text: None
     with_a_move: float = 0.0
-    """Of the faults: they begin when a topic begins to move, or soon after."""
+    """The share of the faults that begin when a topic begins to move, or soon after."""
     stop: threading.Event = field(default_factory=threading.Event)
     moves: Moves = field(default_factory=Moves)
     _busy: set[str] = field(default_factory=set)

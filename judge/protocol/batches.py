@@ -41,7 +41,7 @@ class Batch:
 
     @property
     def aborts(self) -> bool:
-        """Of a control batch: the mark of an abort."""
+        """Whether this control batch marks an abort."""
         return self.control and self.records[0][1][:4] == b"\0\0\0\0"
 
 

@@ -1,4 +1,4 @@
-"""One connection: a request, and its answer within a bound. Whoever breaks it knows whether the request had left."""
+"""One connection: a request, and its answer within a bound. An error says whether the request had been sent."""
 
 from __future__ import annotations
 

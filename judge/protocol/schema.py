@@ -101,7 +101,7 @@ Fields = Mapping[str, Type]
 
 
 def struct_of(fields: Fields) -> Type:
-    """A structure; what it does not say stands at its default, and tags are passed over."""
+    """A structure; absent fields have their default, and tagged fields are skipped."""
 
     def write(values: Message) -> bytes:
         unknown = values.keys() - fields.keys()

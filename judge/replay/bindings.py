@@ -1,9 +1,9 @@
-"""Values that an endpoint chooses, and clients send back: what the recorded endpoint chose, and what this one did.
+"""Values that an endpoint chooses, and clients send back: the recorded endpoint's values, and this endpoint's.
 
-Theory of operation. The recorded answer and this endpoint's answer to the same request are gone through side by side.
-Where the recorded one has a bound value, this endpoint's value at that place stands for it from then on. A later
-request that carries the recorded value gets this endpoint's (`rewritten`). An answer of this endpoint is told in the
-recording's words (`in_recorded_words`), so that two endpoints are compared in the same words.
+Theory of operation. The replay reads the recorded answer and this endpoint's answer to the same request side by side.
+If the recorded answer has a bound value, this endpoint's value at the same place replaces the recorded value from then
+on. A later request with the recorded value gets this endpoint's value (`rewritten`). In an answer of this endpoint, the
+recorded values replace this endpoint's (`in_recorded_words`), so that two endpoints are compared by the same values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from judge.replay.walking import PARTITIONS, TOPICS, Leaf, key_of, leaves, pairs
 
 class Bound(StrEnum):
     ID = "id"
-    """Of topics, directories, client instances: all that specifications call a uuid."""
+    """Ids of topics, directories, client instances: all values of the type uuid in the specifications."""
     NODE = "node"
     PRODUCER = "producer"
     PRODUCER_EPOCH = "producer epoch"
@@ -87,10 +87,10 @@ def bound_of(leaf_field: Field) -> Bound | None:
 
 @dataclass(slots=True)
 class Bindings:
-    """Of one endpoint."""
+    """The bound values of one endpoint."""
 
     addresses: dict[str, str] = field(default_factory=dict)
-    """Where the recorded endpoint said HOST:PORT, this one said so."""
+    """This endpoint's HOST:PORT by the recorded endpoint's HOST:PORT."""
     aliases: dict[Key, Any] = field(default_factory=dict)
     """Recorded values for which an endpoint has one and the same value. Endpoints that are compared share it."""
     _here: dict[Key, Any] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class Bindings:
         return message
 
     def topic_name(self, topic: Message, *, recorded: bool) -> object:
-        """By which a topic of a poll is known in both, whether it is polled by name or by id."""
+        """The name that identifies a topic of a poll in both, whether the poll names the topic or its id."""
         name = topic.get("Topic") or topic.get("TopicId")
         return self._topics[0 if recorded else 1].get(name, name) if isinstance(name, bytes) else name
 
@@ -151,7 +151,7 @@ class Bindings:
         return self._here.get((kind, scope, value), value)
 
     def _producer_here(self, producer_id: int, epoch: int) -> tuple[int, int]:
-        """An epoch that no answer told is one that the client counted on by itself."""
+        """If no answer had this epoch, the client has counted it up itself."""
         here = self._here.get((Bound.PRODUCER, None, producer_id), producer_id)
         known = self._here.get((Bound.PRODUCER_EPOCH, producer_id, epoch))
         if known is None and producer_id in self._last_epoch and epoch >= 0:

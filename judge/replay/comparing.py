@@ -110,7 +110,7 @@ def _named(key: object) -> str:
 
 
 def _news(topics: Sequence[Message], others: Sequence[Message]) -> list[Message]:
-    """What a poll brings that must stand in the other answer, too: each topic once."""
+    """The parts of a poll that must be in the other answer, too: each topic once."""
     there = {place for place, partition in _places(others) if partition.get("Records")}
     wrong = {place for place, partition in (*_places(topics), *_places(others)) if partition["ErrorCode"]}
     found: dict[object, Message] = {}

@@ -45,13 +45,13 @@ class Conversation:
     steps: Sequence[Step]
     exchanges: Sequence[Exchange]
     left_out: Sequence[Exchange]
-    """What the client tried in vain, because the recorded endpoint was not ready. A replay has tries of its own."""
+    """Requests that failed because the recorded endpoint was not ready. A replay has retries of its own."""
     made: frozenset[str]
     """Topics that came or went meanwhile. Brokers hear of that one after the other."""
 
 
 def conversation(specs: Specifications, events: Iterable[Event]) -> Conversation:
-    """Raises ProtocolError where the recording holds what is not Kafka's protocol."""
+    """Raises ProtocolError if bytes of the recording are not Kafka's protocol."""
     steps: list[Step] = []
     exchanges: list[Exchange] = []
     waiting: dict[int, deque[Exchange]] = {}

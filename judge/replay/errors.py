@@ -13,7 +13,7 @@ NAMES = ("ErrorCode", "PartitionErrorCode", "AcknowledgeErrorCode")
 
 
 def error_codes(message: Mapping[str, Any]) -> list[int]:
-    """Of the whole answer and of all parts of it, without zeros."""
+    """The error codes of the whole answer and of all its parts, without zeros."""
     return [code for code in _codes(message) if code]
 
 

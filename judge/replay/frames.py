@@ -1,6 +1,6 @@
 """Requests and answers as they stand on the wire: their size, their header, their body.
 
-Only the first request of a connection can be read alone. An answer names no API: whoever reads it knows the request.
+Only the first request of a connection can be read alone. An answer names no API: its reader must know the request.
 """
 
 from __future__ import annotations

@@ -1,20 +1,19 @@
-"""A recording: what clients and an endpoint said to each other, frame by frame, in the order of time.
+"""A recording: the frames between clients and an endpoint, in the order of time.
 
 The file, version 1. Numbers are unsigned varints, seven bits to a byte, lowest first.
 
-    "KMREC" 0x01                                      then all that follows as one stream of xz
-    size, JSON                                        what was recorded: client, endpoint, Kafka's version, ...
-    then for each event, until the end of the stream:
-    microseconds since the event before, kind, connection, size, bytes
+- `"KMREC" 0x01`, then the rest as one stream of xz.
+- `size, JSON`: the description of the recording: client, endpoint, Kafka's version, ...
+- `microseconds since the event before, kind, connection, size, bytes` for each event, until the end of the stream.
 
-| kind | bytes |
-| --- | --- |
-| 0 opened | the address that the client dialled, HOST:PORT |
-| 1 request | a frame of the client, without its four bytes of size |
-| 2 answer | a frame of the endpoint, without its four bytes of size |
-| 3 client ended, 4 endpoint ended | none |
+The bytes by kind of event:
 
-A recording holds what went over the wire, passwords and records included.
+- 0 opened: the address that the client dialled, HOST:PORT.
+- 1 request: a frame of the client, without its four bytes of size.
+- 2 answer: a frame of the endpoint, without its four bytes of size.
+- 3 client ended, 4 endpoint ended: none.
+
+A recording holds all data of the connections, passwords and records included.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from judge.protocol.schema import ProtocolError, Reader, varint
 MAGIC = b"KMREC"
 VERSION = 1
 MAX_BYTES = 256 * 1024 * 1024
-"""Of a recording in memory."""
+"""Bytes of a recording in memory."""
 
 
 class RecordingError(Exception):
@@ -117,7 +116,7 @@ class Tape:
             self._add(kind, connection, data)
 
     def recording(self, about: Mapping[str, Any]) -> Recording:
-        """What is on the tape by now. Raises RecordingError if it did not hold all."""
+        """The events recorded so far. Raises RecordingError if they did not fit."""
         with self._lock:
             if self.is_full:
                 raise RecordingError(f"more than {MAX_BYTES} bytes went by: record less at once")

@@ -1,7 +1,8 @@
-"""What two endpoints may answer differently, and why. All else has to be equal.
+"""The allowed differences between the answers of two endpoints, with reasons. All else has to be equal.
 
-Before a rule is asked, values that endpoints mint have been told in the recording's words (`bindings.py`): topic ids,
-member ids, producer ids, fetch sessions, nodes. They are equal if each endpoint uses its own ones consistently.
+Before a rule is applied, `bindings.py` has replaced values that endpoints generate by the recorded values: topic ids,
+member ids, producer ids, fetch sessions, nodes. These values are equal if each endpoint uses its own values
+consistently.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ class How(StrEnum):
 class Rule:
     api: str
     path: str
-    """Of the field, by Kafka's names. Elements of arrays are `[]` for all, or `[KEY]` for the one of this key.
+    """The path of the field, by Kafka's names. Elements of arrays are `[]` for all, or `[KEY]` for the element with
+    this key.
 
-    A `*` at its beginning stands for any place.
+    A `*` at the beginning of the path stands for any place.
     """
     how: How
     why: str

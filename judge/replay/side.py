@@ -1,7 +1,7 @@
 """One endpoint in a replay: gets the recorded requests, with its own values in the place of the recorded endpoint's.
 
 Requests leave in the recorded order. An answer that came before a request in the recording is waited for before that
-request leaves, over all connections. So what caused something in the recording has happened here, too.
+request leaves, over all connections. So each cause of an effect in the recording has happened here, too.
 
 An answer that says "not yet", where the recorded one did not, is asked for again, as clients do. So is a poll that
 brought records in the recording and none here, and a list of topics that lacks a new one. The bound is `SETTLE_S`.
@@ -26,7 +26,7 @@ from judge.replay.specification import MessageSpec, Specifications
 
 SETTLE_S = 15.0
 SETTLE_AGAIN_S = 0.5
-"""Where the same API has stayed unsettled before."""
+"""The shorter time for an API that did not settle before."""
 RETRY_S = 0.05
 ANSWER_S = 40.0
 CONNECT_S = 10.0
@@ -37,7 +37,7 @@ FETCH, METADATA, SHARE_FETCH = 1, 3, 78
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """There was no answer that could be read; the words say what there was."""
+    """There was no readable answer; `words` describe the result."""
 
     words: str
 

@@ -47,7 +47,7 @@ class Versions:
 class Field:
     name: str
     kind: str
-    """Of one element where the field is an array: `int32`, `string`, ..., or the name of a struct."""
+    """The type of the field, or of one element of an array: `int32`, `string`, ..., or the name of a struct."""
     is_array: bool
     parts: tuple[Field, ...]
     """The fields of a struct."""
@@ -77,7 +77,7 @@ class MessageSpec:
 
 
 class Specifications:
-    """What one or more jars say; of two that describe one version, the first is believed."""
+    """The specifications in one or more jars. If two jars describe one version, the first jar counts."""
 
     def __init__(self, jars: Iterable[Path]) -> None:
         self._by_key: dict[tuple[int, bool], list[MessageSpec]] = {}

@@ -1,4 +1,4 @@
-"""A cable that keeps what goes through it on a tape, and changes none of it.
+"""A cable that records its data on a tape, and changes none of them.
 
 Clients must reach the endpoint through the cable only: the endpoint advertises the cable's address (a broker's
 `advertised.listeners`, a gateway's `ADVERTISED`), for the cable does not rewrite the addresses in answers.

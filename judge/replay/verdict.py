@@ -1,4 +1,4 @@
-"""What a replay found, in groups: as text for people, as JSON for programs."""
+"""The findings of a replay, in groups: as text for people, as JSON for programs."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _of_exchange(exchange: Exchange, a: Side, b: Side, rules: Sequence[Rule]) ->
 
 
 def _bare(outcome: Outcome | None) -> object:
-    """What is compared where no specification tells the parts."""
+    """The values to compare if no specification describes the fields."""
     if isinstance(outcome, Refusal):
         return outcome.words.partition(":")[0]
     return outcome.body if isinstance(outcome, Answer) else "not asked"

@@ -15,9 +15,9 @@ PARTITIONS = ("PartitionIndex", "Partition", "Index")
 IDENTITY = frozenset(
     {*TOPICS, *PARTITIONS, "GroupId", "ApiKey", "ResourceType", "ResourceName", "TransactionalId", "ProtocolType"}
 )
-"""Fields that say which element of an array this is; beside those that specifications call keys of a map."""
+"""Fields that identify an element of an array, in addition to the map keys of the specifications."""
 MINTED_KEYS = frozenset({"NodeId", "BrokerId", "MemberId", "ProducerId"})
-"""Keys that endpoints choose: an element is known by them only when the key itself is known."""
+"""Keys that endpoints choose: such a key identifies an element only if the key itself is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Leaf:
             self.owner[self.field.name][self.index] = value
 
     def nearest(self, *names: str) -> Any:
-        """Of the fields that are called so, the one of the innermost struct that has a value for it."""
+        """The value of the field with one of these names, in the innermost struct that has such a value."""
         for struct in reversed(self.around):
             for name in names:
                 if struct.get(name) not in (None, "", bytes(16)):
@@ -65,7 +65,7 @@ def leaves(fields: Sequence[Field], message: Message, around: tuple[Message, ...
 def pairs(
     left: Sequence[Any], right: Sequence[Any], left_key: Callable[[Any], object], right_key: Callable[[Any], object]
 ) -> Iterator[tuple[Any, Any]]:
-    """Each element beside the other side's element of the same key; None where there is none.
+    """Each element with the other side's element of the same key; None where there is none.
 
     Elements without a key meet in the order in which they stand.
     """
@@ -80,7 +80,7 @@ def pairs(
 
 
 def key_of(element: Message, fields: Sequence[Field], minted: Callable[[Field, Any], Any]) -> object:
-    """What identifies an element of an array; None: nothing does. `minted` tells an endpoint's own value by another."""
+    """The key of an element of an array; None: it has none. `minted` replaces a value that the endpoint generated."""
     found = []
     for field in fields:
         value = element.get(field.name)

@@ -1,4 +1,4 @@
-"""Where jars of kafka-clients lie on this machine: they carry Kafka's message specifications."""
+"""The jars of kafka-clients on this machine: they contain Kafka's message specifications."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def library(folder: Path) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Of one process."""
+    """The clock of one process."""
 
     name: str
     file: Path

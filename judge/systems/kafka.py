@@ -45,7 +45,7 @@ class KafkaCluster:
     first_port: int
     size: int
     environment: Callable[[str], dict[str, str]] = lambda name: {}
-    """Of the broker with this name."""
+    """The environment variables of the broker with this name."""
     brokers: list[Owned] = field(default_factory=list)
     cables: list[Cable] = field(default_factory=list)
 

@@ -142,7 +142,7 @@ class Mesh:
         return [Fault("the control that leads stands still", begin(signal.SIGSTOP), end, 15.0, parts, OFTEN)]
 
     def _without_quorum(self) -> list[Fault]:
-        """Of three brokers, two stand still, or are killed."""
+        """The faults in which two of three brokers are paused or killed."""
         brokers = self.clusters[OTHER].brokers[1:]
         if not brokers:
             return []

@@ -24,7 +24,7 @@ class MeshOperator:
     leader: Callable[[], str]
     """The address of the control that leads; empty: none does."""
     owners: dict[str, str] = field(default_factory=dict)
-    """Where the topics are, but for those whose last move ended nobody knows how."""
+    """The cluster of each topic, except for topics whose last move has an unknown outcome."""
     _noise: set[str] = field(default_factory=set)
 
     def move(self, topic: str, cluster: str) -> int:

@@ -99,7 +99,7 @@ class Owned:
 
 @dataclass(slots=True)
 class Keeper:
-    """Starts parts again that ended by themselves, as every supervisor does, and tells of it."""
+    """Restarts parts that ended by themselves, as every supervisor does, and reports each restart."""
 
     parts: Sequence[Owned]
     stop: threading.Event = field(default_factory=threading.Event)

@@ -45,7 +45,7 @@ class Revisions:
         return seen.pop() if len(seen) == 1 else 0
 
     def saw(self, via: str, look: Look) -> None:
-        """Looks at one gateway come one after the other."""
+        """Adds an observation of a gateway; observations of one gateway come in the order of time."""
         self._looks[via].append(look)
 
     def run(self) -> None:

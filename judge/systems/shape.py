@@ -1,4 +1,4 @@
-"""How large a mesh of the judge is, chosen from the seed of a run where nobody says."""
+"""The size of a mesh of the judge, chosen from the seed of a run unless an option sets it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 class Shape:
     gateways: int
     workers: int
-    """Of each gateway: processes behind one address."""
+    """Processes of each gateway behind one address."""
     routers: int
     controls: int
     brokers: int
-    """Of the cluster that is not the mesh's home: 1, or 3 of which 2 can be taken away."""
+    """Brokers of the cluster that is not the mesh's home: 1, or 3 of which 2 can be stopped."""
 
     @classmethod
     def chosen(

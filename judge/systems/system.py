@@ -1,4 +1,4 @@
-"""A system under judgement: where clients go, where its records lie, and what can be done to it."""
+"""A system under judgement: its addresses for clients, its logs, and its faults."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class System:
 
     @property
     def storage(self) -> Mapping[str, tuple[Address, ...]]:
-        """Where the logs lie: each cluster behind the doors, or the doors themselves under no name."""
+        """The clusters that hold the logs: each cluster behind the doors, or the doors themselves under no name."""
         return self.clusters or {"": self.doors}
 
     def create_topic(self, name: str, partitions: int) -> None:

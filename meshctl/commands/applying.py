@@ -1,5 +1,5 @@
 """Carrying a plan out: all clusters and record rules are checked before the first is changed; then clusters change,
-rules in one step, record rules; last go the clusters that leave. A failure names what was done before it.
+rules in one step, record rules; last go the clusters that leave. A failure names the changes that were made before it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Options:
 
 @dataclass(slots=True)
 class Applied:
-    """What was done."""
+    """The changes that were made."""
 
     clusters: list[admin.Cluster] = field(default_factory=list)
     rules: admin.RuleChangeResponse | None = None
@@ -79,7 +79,9 @@ class Applying:
         return applied
 
     def _check(self) -> None:
-        """Lets control check what changes, as far as it can before its clusters are there; all complaints at once."""
+        """Lets control check the changes, as far as possible before their clusters are registered; reports all errors
+        at once.
+        """
         checks: list[tuple[str, Callable[[], object]]] = [
             (step.spec.cluster_name, partial(self._change_cluster, step, validate_only=True))
             for step in self._plan.cluster_changes
@@ -109,7 +111,7 @@ class Applying:
             )
 
     def _do(self, what: str, action: Callable[[], T]) -> T:
-        """One step; a failure says what was done before it."""
+        """One step; a failure names the changes that were made before it."""
         try:
             result = action()
         except grpc.RpcError as error:

@@ -16,7 +16,7 @@ from meshctl.reopening import reopened
 from meshctl.session import Command, Session, pass_session
 
 REMEMBERED = 10_000
-"""Events whose repeats are not shown: when the stream is opened again it begins with what was shown last."""
+"""Events whose repeats are not shown: a stream that is opened again begins with the events that were shown last."""
 TYPES = ("PRODUCER", "REACTIVE_CONSUMER", "ACTIVE_CONSUMER", "STREAMING_CONSUMER", "STREAMING_PRODUCER")
 
 
@@ -84,7 +84,7 @@ def tail(
 
 
 def _events(connection: Connection, request: audit.TailAuditRequest) -> Iterator[audit.RecordAudit]:
-    """The stream is opened again when it ends, with what came last; what was there before is not shown twice."""
+    """Opens the stream again when it ends, from the last event on; events are not shown twice."""
     told: dict[str, str] = {}
     known: deque[str] = deque(maxlen=REMEMBERED)
     began_at: datetime | None = None
@@ -106,7 +106,7 @@ def _events(connection: Connection, request: audit.TailAuditRequest) -> Iterator
 
 
 def _tell(source: audit.AuditSource, told: dict[str, str]) -> None:
-    """What is the matter with a cluster, or that nothing is any more; when it is news."""
+    """Prints the problem of a cluster, or its end, if that changed."""
     said = "" if source.topics else f"cluster {source.cluster_name!r} has no audit topic"
     said = f"{source.problem}; it is tried again" if source.problem else said
     before = told.get(source.cluster_name, "")

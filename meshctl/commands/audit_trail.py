@@ -15,7 +15,7 @@ from meshctl.session import Command, Session, pass_session
 
 DEFAULT_COUNT = 100
 BEHIND_SECONDS = 60.0
-"""A table that is further behind is told of as such: what is not there may still come."""
+"""The command reports a table that is further behind, because missing events may still come."""
 
 
 @click.command(cls=Command)
@@ -123,7 +123,7 @@ def _found(
 
 
 def _said(freshness: audit.AuditFreshness) -> list[str]:
-    """What keeps the answer from being all that there is; nothing when nothing does."""
+    """The reasons why the answer may be incomplete; empty when there are none."""
     sentences = [freshness.problem[:1].upper() + freshness.problem[1:] + "."] if freshness.problem else []
     if not freshness.HasField("pipeline_time"):
         return sentences

@@ -1,4 +1,4 @@
-"""A change of the rules: made, or scheduled, and how its outcome is shown."""
+"""A change of the rules, at once or scheduled, and the text of its outcome."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _schedule(session: Session, request: Request, at: datetime) -> None:
 
 
 def show_change(answer: admin.RuleChangeResponse, *, dry_run: bool) -> None:
-    """Rules, moves, what they mean for readers, and what came of it all."""
+    """Rules, moves, their effects on readers, and the outcome."""
     *lines, outcome = wording.change_lines(answer, dry_run=dry_run)
     for line in lines:
         click.echo(line)

@@ -41,7 +41,7 @@ add_common(content, "content")
 
 
 def _what_options(command: Any) -> Any:
-    """What a content rule says apart from its source."""
+    """The options of a content rule, without its source."""
     for option in (
         transform_option,
         start_option,
@@ -143,7 +143,7 @@ def _set(
     transforms: tuple[record_rules.Transform, ...],
     start: record_rules.StartAt | None,
 ) -> None:
-    """What was said; None and nothing stay as they are."""
+    """Sets the fields whose options were given; None and empty options change nothing."""
     if len(expressions) != len(targets):
         raise click.UsageError(f"each --when has one --to: there are {len(expressions)} and {len(targets)}")
     content = spec.content

@@ -85,7 +85,7 @@ def explain(
 
 
 def _known(number: int) -> str:
-    """-1 is what nobody knows: a partition without a leader."""
+    """ "-" for -1: a partition without a leader."""
     return "-" if number < 0 else str(number)
 
 

@@ -1,4 +1,4 @@
-"""A file against the mesh: the options that say which file and how it counts, the plan, and how a plan is shown."""
+"""A file against the mesh: the options for the file and its use, the plan, and the text of a plan."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def read(stream: Any, overrides: dict[str, list[str]]) -> MeshFile:
 
 
 def plan_of(name: str, file: MeshFile, connection: Connection, *, replace: bool, prune: bool) -> Plan:
-    """What applying the file would do to the mesh as it is."""
+    """The plan: the changes that the file makes to the mesh as it is."""
     rules, revision = connection.all_rules()
     try:
         return planning.make(
@@ -115,7 +115,7 @@ def _refused_file(name: str, error: FileError) -> MeshctlError:
 
 
 def show_plan(plan: Plan) -> None:
-    """A line for each step, as Terraform has it: + what comes, ~ what changes, - what goes; then how many."""
+    """A line for each step, as in Terraform: + added, ~ changed, - removed; then the counts."""
     lines = [(SIGNS[action], kind, name, detail) for action, kind, name, detail in plan.steps if action in SIGNS]
     show_lines(lines)
     for notice in plan.notices:

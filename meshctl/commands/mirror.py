@@ -41,7 +41,7 @@ add_common(mirror, "mirror")
 
 
 def _what_options(command: Any) -> Any:
-    """What a mirror says apart from its clusters and topics."""
+    """The options of a mirror, without its clusters and topics."""
     for option in (
         transform_option,
         start_option,
@@ -196,7 +196,7 @@ def _set(
     group_regex: str | None,
     keep_topics_in_step: bool | None,
 ) -> None:
-    """What was said; None and nothing stay as they are."""
+    """Sets the fields whose options were given; None and empty options change nothing."""
     mirror = spec.mirror
     if target_topic is not None:
         mirror.target_topic = target_topic

@@ -1,4 +1,4 @@
-"""What commands have in common that tell a sidecar to do something: options, the order itself, and what came of it."""
+"""Shared parts of commands that place an order to a sidecar: options, the order itself, and its outcome."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _wait_option(usual: float) -> Callable[[F], F]:
 
 
 def carry_out(session: Session, target: str, command: events.SidecarCommand, ordering: Ordering) -> None:
-    """Gives an order and shows what came of it; what did not come to a good end ends the command."""
+    """Gives an order and shows its outcome; an order that failed ends the command with an error."""
     request = instances_pb.PlaceOrderRequest(
         target=target, command=command, wait_ms=round(ordering.wait * 1000), reason=ordering.reason,
         expire_ms=max(1, round(ordering.expire * 1000)), request_id=str(uuid.uuid4()),
@@ -139,7 +139,7 @@ def _show(order: events.SidecarOrder) -> None:
 
 
 def print_orders(found: Sequence[events.SidecarOrder], *, empty: str) -> None:
-    """Orders and what came of them."""
+    """Orders and their outcomes."""
     print_table(
         COLUMNS,
         (

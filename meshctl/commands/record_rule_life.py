@@ -29,7 +29,7 @@ def name_of(given: str) -> str:
 
 
 def rule_of(connection: Connection, rule_id: str, of_kind: str) -> record_rules.RecordRule:
-    """The rule; one of the other kind is not found here, and the message says where."""
+    """The rule. A rule of the other kind is an error, and the message names the right command."""
     request = record_rules.GetRecordRuleRequest(name=name_of(rule_id))
     found = connection.call(connection.record_rules.GetRecordRule, request)
     if kind(found) != of_kind:
@@ -39,7 +39,7 @@ def rule_of(connection: Connection, rule_id: str, of_kind: str) -> record_rules.
 
 
 def print_rule(session: Session, rule: record_rules.RecordRule, options: record_rules.RecordRuleOptions) -> None:
-    """What came of a change."""
+    """Prints the result of a change."""
     if session.as_json:
         print_json(rule)
         return

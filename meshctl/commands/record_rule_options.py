@@ -1,4 +1,4 @@
-"""What commands about mirrors and content rules share: options of every change, and the values that they take."""
+"""Shared parts of commands about mirrors and content rules: options of every change, and their types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class _Read(click.ParamType):
-    """A value that one of our own functions reads."""
+    """A value that a given function parses."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name = name

@@ -137,7 +137,7 @@ def dead_letters(session: Session, /, topics: Sequence[str], to: str, why: str, 
 
 
 def _goes_on_options(command: F) -> F:
-    """Where a seek or a group goes on; given to the command as `ranges`, made of its topics."""
+    """The new position of a seek or a group; given to the command as `ranges`, made of its topics."""
 
     @click.option(
         "--to-offset", type=click.IntRange(min=0), metavar="N", help="This record is next; needs a partition."

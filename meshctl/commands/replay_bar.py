@@ -1,4 +1,4 @@
-"""A replay that goes on, as a bar for those who sit before a terminal; partitions that are under way below it."""
+"""A running replay as a bar on a terminal, with the partitions that are being replayed below."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Bars:
         )  # fmt: skip
 
     def show_partitions(self, replay: replays_pb.Replay) -> None:
-        """Those that are under way; the others' bars go."""
+        """Shows bars of the partitions that are being replayed, and removes the other bars."""
         self._known |= {(each.topic, each.partition): each for each in replay.partitions}
         now = {(each.topic, each.partition): each for each in under_way(self._known.values())}
         for key in self._parts.keys() - now.keys():

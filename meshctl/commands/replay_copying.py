@@ -29,11 +29,11 @@ ARCHIVE = {
     "only": replays_pb.REPLAY_ARCHIVE_ONLY,
 }
 RESUMED = ("backend", "source", "topic")
-"""Destinations whose group in Kafka knows how far they are."""
+"""Destinations whose group in Kafka keeps the progress."""
 
 
 def _copy_options(command: F) -> F:
-    """How copies are made, and by whom."""
+    """The options for the copies and their pipeline."""
     for option in (
         click.option("--reason", default="", help="Why, for the history."),
         click.option("--pipeline", default="", metavar="NAME", help="Who; any pipeline otherwise."),

@@ -70,7 +70,7 @@ def follow_to_end(
 
 
 def show_plan(of: replays_pb.Replay) -> None:
-    """What is to be done, and who or what is in the way."""
+    """Prints the plan of a replay, and the instances that it stops."""
     click.echo(replays.what(of.spec))
     for each in of.stopped:
         click.echo(f"  stops {each.removeprefix('instances/')} for as long as it takes")

@@ -161,7 +161,7 @@ def follow(
     partitions: bool = False,
     on_plan: Callable[[replays_pb.Replay], None] | None = None,
 ) -> replays_pb.Replay | None:
-    """The replay when it has ended; None when whoever watched has gone before. `each`: instead of a bar or lines.
+    """The replay when it has ended; None if the user stopped watching before. `each`: instead of a bar or lines.
     `on_plan` is called once, as soon as there is one.
     """
     stream = click.get_text_stream("stderr")
@@ -185,7 +185,9 @@ def follow(
 
 
 def tell_end(session: Session, replay: replays_pb.Replay, *, told: bool = False) -> None:
-    """How it ended; what did not come to a good end ends the command. `told`: its document is printed."""
+    """Prints the end of the replay; a replay that failed or was cancelled ends the command with an error. `told`: its
+    document is printed.
+    """
     if session.as_json and not told:
         print_json(replay)
     name, state = replays.short(replay.name), replays.state(replay)

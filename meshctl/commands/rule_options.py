@@ -1,4 +1,4 @@
-"""Options that commands about rules share: the match, the place, what a rule says, and how a change is wanted."""
+"""Shared options of commands about rules: the match, the place, the fields of a rule, and the change options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from meshctl.moments import FORMS, Moment
 F = TypeVar("F", bound=Callable[..., Any])
 
 AT = f"{__name__}.at"
-"""Where the moment of a change that is to be scheduled stands, in the context of its command; None: now."""
+"""The key of a scheduled change's time in the context of its command; None: now."""
 
 MATCHES = {
     "topic": ("--topic", "T", "The topic of exactly this name."),
@@ -125,7 +125,7 @@ def _match(given: Mapping[str, Any], clients: Mapping[str, Any]) -> routing.Rule
 
 
 def field_options(command: F) -> F:
-    """What a rule says of what it matches, given to the command as `fields`: those that were given, by their names."""
+    """The options for the fields of a rule; the given options reach the command as `fields`, by their names."""
 
     @click.option(
         "--to",
@@ -197,7 +197,7 @@ def place_options(command: F) -> F:
 
 
 def consent_options(command: F) -> F:
-    """What an operator takes upon himself with a change of the rules; given to the command by their own names."""
+    """The options by which an operator accepts effects of a rule change; given to the command by their own names."""
 
     for option in reversed(CONSENTS):
         command = option(command)

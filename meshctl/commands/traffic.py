@@ -38,7 +38,7 @@ def traffic() -> None:
 
 
 def _who_and_when(command: F) -> F:
-    """What is asked about; given to the command as `start`, `end` and the fields of a TrafficFilter."""
+    """The options for time and filter; given to the command as `start`, `end` and the fields of a TrafficFilter."""
     for option in (
         click.option("--until", "end", type=Since(), metavar="WHEN", help="Before this; until now otherwise."),
         click.option("--since", "start", type=Since(), metavar="WHEN", help="10m, 2h, 7d ago, or a time in RFC 3339."),

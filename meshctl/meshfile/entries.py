@@ -35,7 +35,7 @@ def cluster(section: Section, findings: Findings) -> ClusterEntry | None:
 
 
 def bootstrap_error(address: str) -> str | None:
-    """What is wrong with one bootstrap address, and what would be right."""
+    """The error in one bootstrap address, and the right form."""
     try:
         split_address(address)
     except EndpointsError:

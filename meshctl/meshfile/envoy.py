@@ -1,7 +1,7 @@
 """The configuration of Envoy's Kafka mesh filter, as it stands: listeners -> filter_chains -> filters -> KafkaMesh.
 
-What the filter says about clusters and rules is taken. Its listener and advertised address are kept for comparison with
-the running gateway. Everything else in the file is named and left alone.
+The reader takes the filter's clusters and rules. It keeps the listener and advertised address for a comparison with the
+running gateway. It names and ignores everything else in the file.
 """
 
 from __future__ import annotations

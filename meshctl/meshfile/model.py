@@ -1,4 +1,4 @@
-"""What a file asks for, whatever its kind, and what is to be said about its lines."""
+"""The content of a file, whatever its kind, and the findings about its lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A line of the file and what is to be said about it."""
+    """A line of the file, and a finding about this line."""
 
     line: int
     place: str

@@ -10,9 +10,9 @@ from meshctl.meshfile.model import FileError, Finding, MeshFile
 
 
 def with_registered_names(file: MeshFile, clusters: Iterable[admin.Cluster]) -> MeshFile:
-    """The file in the mesh's own names, with a notice for each cluster that is known by another one.
+    """The file in the mesh's own names, with a notice for each cluster that has another name in the mesh.
 
-    Clusters are told by their addresses. FileError when the file has two names for one cluster.
+    Addresses identify clusters. FileError when the file has two names for one cluster.
     """
     specs = [each.spec for each in clusters]
     registered = {spec.cluster_name for spec in specs}

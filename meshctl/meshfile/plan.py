@@ -1,9 +1,9 @@
-"""What applying a file would do to the mesh as it is now: a comparison of values, without I/O.
+"""The plan of an applied file: a comparison of the file with the mesh as it is now, without I/O.
 
-Clusters and record rules of the file are made, or brought to what the file says; those that it does not name stay.
-Rules of the file are set: an existing rule with the same match becomes that of the file where it stands, new ones go
-last. With `replace` the file's rules, in their order, are the whole set. With `prune` that holds for each section that
-the file has: what it does not name is removed, but for the home cluster.
+Clusters and record rules of the file are created or changed; those that the file does not name stay. Rules of the file
+are set: an existing rule with the same match gets the file's values and keeps its place; new rules come last. With
+`replace` the file's rules, in their order, are the whole set. With `prune` that holds for each section of the file:
+clusters and rules that the section does not name are removed, except the home cluster.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
 
 
 class Action(StrEnum):
-    """What happens to one cluster or rule."""
+    """The kind of action on one cluster or rule."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -38,7 +38,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterStep:
-    """What happens to one cluster. `revision` is what an update expects; `fields` what it changes."""
+    """The action on one cluster. `revision` is the expected revision of an update; `fields` are the changed fields."""
 
     action: Action
     spec: routing.ClusterSpec
@@ -49,7 +49,7 @@ class ClusterStep:
 
 @dataclass(frozen=True, slots=True)
 class RuleStep:
-    """What happens to one rule."""
+    """The action on one rule."""
 
     action: Action
     spec: routing.RuleSpec
@@ -58,7 +58,7 @@ class RuleStep:
 
 @dataclass(frozen=True, slots=True)
 class RecordRuleStep:
-    """What happens to one record rule. `revision` is what a change expects."""
+    """The action on one record rule. `revision` is the expected revision of a change."""
 
     action: Action
     spec: records.RecordRuleSpec
@@ -244,7 +244,7 @@ def _record_rule_steps(file: MeshFile, known: Sequence[records.RecordRule], prun
 
 
 def _key(spec: routing.RuleSpec) -> bytes:
-    """What a rule is known by again: its whole match, the clients that it is about included."""
+    """The identity of a rule: its whole match, including the clients that the rule is about."""
     return spec.match.SerializeToString(deterministic=True)
 
 
@@ -262,7 +262,7 @@ def _spec(rule_id: str, of: routing.RuleSpec) -> routing.RuleSpec:
 
 
 def _with_ids(wanted: list[routing.RuleSpec], existing: list[routing.RuleSpec]) -> list[routing.RuleSpec]:
-    """The wanted rules; those whose match is there already keep their id."""
+    """The wanted rules; a rule whose match exists already keeps its id."""
     ids = {_key(each): each.rule_id for each in existing}
     return [_spec(ids.get(_key(each), each.rule_id), each) for each in wanted]
 

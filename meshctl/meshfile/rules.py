@@ -1,4 +1,4 @@
-"""Rules as files write them: one match, a target, and what else a rule of its kind can say."""
+"""Rules as files write them: one match, a target, and the other fields of the rule's kind."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _client(section: Section, findings: Findings) -> routing.ClientMatch | None:
 
 
 def _fields(section: Section, subject: str) -> dict[str, Any]:
-    """What the rule says apart from match and target, by the names of RuleSpec."""
+    """The rule's fields other than match and target, by the names of RuleSpec."""
     for key, about in ONLY_ABOUT.items():
         if key in section and about != subject:
             section.value(key)  # asked for, so that it is not named as unknown, too

@@ -30,7 +30,9 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _quieten() -> None:
-    """While the cluster is away aiokafka says so ten times a second; each place in it may speak twice a minute."""
+    """While the cluster is down, aiokafka logs that ten times a second; here each place of its code may log twice a
+    minute.
+    """
     for library in LIBRARIES:
         logging.getLogger(library).setLevel(logging.WARNING)
     for handler in logging.getLogger().handlers:

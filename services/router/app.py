@@ -26,10 +26,10 @@ from services.router.discovery.session import Ending
 from services.router.settings import RouterSettings
 
 STOP_GRACE = 1.0
-"""Seconds that open calls get when the router stops; data planes have been told by then."""
+"""Seconds that open calls get when the router stops; data planes have been informed by then."""
 STOPPING = Ending(grpc.StatusCode.UNAVAILABLE, "stopping", "the router stops; another one, or this one soon, goes on")
 CUT_OFF = Ending(grpc.StatusCode.UNAVAILABLE, "cut off", "")
-"""Decisions may pass this router by: its gateways look for one that hears the log."""
+"""This router may miss decisions: its gateways look for a router that reads the log."""
 
 
 async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:

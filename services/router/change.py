@@ -1,4 +1,4 @@
-"""A wake-up that coalesces, and readiness made of it."""
+"""A wake-up that coalesces changes, and readiness, which uses it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Change:
 
 
 class Readiness:
-    """Whether the router has the whole log; told to /ready at once, and to gRPC health by `mirror`.
+    """Whether the router has the whole log. /ready shows it at once; `mirror` passes it to gRPC health.
 
-    A router whose home cluster does not answer is *cut off*: it may not know the last decisions. Its gRPC health says
-    NOT_SERVING and its watches end, so that gateways go to a router that knows more. /ready stays: where all routers
-    are cut off, each of them still gives gateways the table that it knows.
+    A router whose home cluster does not answer is *cut off*: it may not know the last decisions. Its gRPC health is
+    NOT_SERVING and its watches end, so that gateways connect to a router that knows more. The answer of /ready does not
+    change: if all routers are cut off, each of them still gives gateways the table that it has.
     """
 
     def __init__(self, lifecycle: Lifecycle, on_cut_off: Callable[[str], None]) -> None:

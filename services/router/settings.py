@@ -18,11 +18,11 @@ class RouterSettings(ServiceSettings, service="router"):
     name: str = Field(default="", max_length=63, pattern=r"^[a-zA-Z0-9._-]*$")
     """Name among the members of the mesh; empty: made of host name and port."""
     listen: Address = "127.0.0.1:7071"
-    """Where data planes connect (gRPC)."""
+    """Address for data planes (gRPC)."""
     allow_insecure: bool = False
-    """Listen beyond this machine although nobody is asked who calls."""
+    """Listen beyond this machine although callers are not authenticated."""
     metrics_listen: Address = "127.0.0.1:7171"
-    """Where /metrics, /live and /ready are."""
+    """Address of /metrics, /live and /ready."""
     home_bootstrap_servers: AddressList = ("127.0.0.1:19193",)
     """The Kafka cluster that holds the log; default: the embedded cluster c1."""
     home_properties: dict[str, str] = Field(default_factory=dict)
@@ -30,21 +30,21 @@ class RouterSettings(ServiceSettings, service="router"):
     events_topic: str = "mesh.events"
     """Topic of the log."""
     events_replication_factor: int = Field(default=0, ge=0, le=32767)
-    """Of the topic of the log, where the router is the first to need it; 0: one for each broker, at most 3."""
+    """Replicas of the log's topic, if the router creates the topic; 0: one for each broker, at most 3."""
     snapshots_topic: str = "mesh.snapshots"
     """Topic of snapshots beside the log, from which a start need not read the log from its beginning."""
     snapshot_every_events: int = Field(default=10_000, ge=1)
     """Events of the log from one snapshot to the next."""
     control_addresses: AddressList = ("127.0.0.1:7070",)
-    """Where control is (gRPC), each replica; the router reports to the one that leads, and does without one."""
+    """Addresses of control's replicas (gRPC). The router reports to the leading replica, and works without control."""
     hold_ms: int = Field(default=5000, ge=100, le=60_000)
-    """How long data planes may hold, in milliseconds, until control says something else."""
+    """How long data planes may hold, in milliseconds, until control sends another value."""
     schema_registry_url: str = Field(default="", pattern=r"^(https?://[^@\s?#]+)?$")
     """Schema registry with Confluent's API, for content rules about Avro values; empty: none."""
     schema_registry_user_info: str = Field(default="", pattern=r"^(\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^}]+)\})?$")
     """Its `user:password`, as ${env:NAME} or ${file:/path}."""
     schema_registry_ca_location: str = ""
-    """Who signs its certificate, in PEM; empty: the authorities of the system."""
+    """The authorities that sign its certificate, in PEM; empty: the authorities of the system."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
     @model_validator(mode="after")
@@ -76,7 +76,7 @@ class RouterSettings(ServiceSettings, service="router"):
 
     @property
     def record_rules_progress_topic(self) -> str:
-        """Where routers say how far their record rules are."""
+        """The topic in which routers report the progress of their record rules."""
         return f"{self.record_rules_group}-progress"
 
     @property

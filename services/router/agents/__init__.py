@@ -1,1 +1,1 @@
-"""From the log to the table in force: a Faust application reads, the ledger folds, the bulletin tells."""
+"""From the log to the table in force: a follower reads, the ledger folds, the bulletin publishes the result."""

@@ -1,8 +1,8 @@
-"""Which record rules this router runs, and what its worker process has to be told about that. No I/O.
+"""Which record rules this router runs, and the orders for its worker process that follow. No I/O.
 
-A rule belongs to a partition of the work topic, by a hash of its id that every router computes alike; who is given the
-partition runs the rule. What was told is remembered, so that only differences are said; a new worker process is told
-everything.
+A rule belongs to a partition of the work topic, by a hash of its id that every router computes alike; the router that
+is assigned the partition runs the rule. The class remembers the orders that were sent, so that it only sends
+differences; a new worker process gets all orders.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def partition_of(rule_id: str, partitions: int) -> int:
 
 
 class Assignments:
-    """The difference between what is to run here and what the worker was told."""
+    """The difference between the rules that are to run here and the orders that were sent to the worker."""
 
     def __init__(self) -> None:
         self._page = RulePage()
@@ -31,7 +31,7 @@ class Assignments:
         self._told: dict[str, RunRule] = {}
         self._told_clusters: Clusters | None = None
         self.ending: set[str] = set()
-        """Rules that the worker was told to stop, and has not said to have ended."""
+        """Rules that the router ordered the worker to stop, and whose end the worker has not reported."""
 
     @property
     def running(self) -> Set[str]:
@@ -61,7 +61,7 @@ class Assignments:
         self.ending.discard(rule_id)
 
     def orders(self) -> Iterator[Order]:
-        """What the worker has to be told now. Asked again, there is nothing more."""
+        """The orders that the worker needs now. A second call gives none."""
         running = self.running
         for rule_id in sorted(self._told.keys() - running):
             del self._told[rule_id]

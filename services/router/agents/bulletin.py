@@ -1,4 +1,4 @@
-"""What the router says is in force, and who wants to hear when that changes. Lives on one event loop; no I/O.
+"""The routing state that the router publishes, and its subscribers. For one event loop only; no I/O.
 
 It only moves forward: a log that is read again, or that lost its end, never takes data planes back to an older table.
 """

@@ -1,7 +1,7 @@
-"""One reading of the log: a consumer without a group that is told where to begin.
+"""One reading of the log: a consumer without a group, with a given start offset.
 
-There are no committed offsets, no session to wait for after a crash, and no rebalance: nothing is left behind on the
-cluster, and no record is passed over because somebody else has read it. `docs/faust.md` says why not Faust.
+There are no committed offsets, no session to wait for after a crash, and no rebalance: the reading leaves nothing on
+the cluster, and skips no record because another consumer has read it. `docs/faust.md` says why not Faust.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class EventLog:
         await close(self._consumer)
 
     def end_offset(self) -> int:
-        """Where the log ends, as the last fetch said; 0 before there was one."""
+        """The end offset of the log in the last fetch; 0 before the first fetch."""
         return int(self._consumer.highwater(self._partition) or 0)
 
     def last_answer(self) -> float | None:

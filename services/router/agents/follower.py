@@ -1,19 +1,21 @@
-"""Keeps a reading of the log going for as long as the process lives, and posts what it yields.
+"""Keeps a reading of the log running for as long as the process runs, and posts the folded states.
 
 Theory of operation
-1. A reading begins behind the newest snapshot, or at the first record with an empty ledger. Until it has reached the
-   end that the log had at its start it is silent; then its state is posted at once, and from then on each record that
-   moves a table.
-2. Kafka away for a while is aiokafka's business: the reading goes on when it is back. Everything else (a gap in the
-   log, a record that is no event, Faust stopped) ends the reading; the next one begins after a pause that doubles up to
-   a bound, and where what was read is at fault, at the first record: a snapshot might be.
-3. A reading keeps the secrets and certificates that it began with, for aiokafka does. When the cluster is silent, it is
-   asked whether it would let in who has the present ones, and them alone: then the next reading begins, with these.
+1. A reading begins behind the newest snapshot, or at the first record with an empty ledger. The reading posts nothing
+   until it has reached the end that the log had at its start. Then it posts its state, and from then on the state after
+   each record that moves a table.
+2. If Kafka is down for a while, aiokafka reconnects, and the reading continues. Every other error (a gap in the log, a
+   record that is no event, Faust stopped) ends the reading. The next reading begins after a pause that doubles up to a
+   bound. If the content of the log was the error, the next reading begins at the first record, because a snapshot might
+   be wrong.
+3. A reading keeps the secrets and certificates that it began with, because aiokafka does. When the cluster is silent,
+   the follower tests the present secrets and those of the reading. If the cluster accepts only the present secrets, the
+   next reading begins with them.
 4. If the cluster is silent, or readings fail one after another, for `LONGEST_SILENCE`, the router is *cut off*
-   (`Readiness`): decisions may pass it by, so its gateways are sent to another router. Where no other one is better,
-   they come back and are served what is known.
-5. The bulletin keeps what was last posted meanwhile, so data planes notice nothing. It never goes back: a log that has
-   become shorter is an error that is said until it has grown past what was known.
+   (`Readiness`): the router may miss decisions, so its gateways are sent to another router. If no other router is
+   better, the gateways come back, and the router serves them the table that it has.
+5. The bulletin keeps the last posted state meanwhile, so data planes notice nothing. The bulletin never goes back: a
+   log that has become shorter is an error until the log has grown past the known end.
 """
 
 from __future__ import annotations
@@ -42,16 +44,18 @@ from services.router.settings import RouterSettings
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 """Seconds between readings that fail one after another."""
 LOOK_INTERVAL = 1.0
-"""Seconds between two looks at how far the reading is behind, and whether the cluster still answers."""
+"""Seconds between two checks of the reading's lag, and of whether the cluster still answers."""
 LONGEST_SILENCE = 5.0
-"""Seconds without an answer of the cluster after which the log says so."""
+"""Seconds without an answer of the cluster after which the router logs a warning."""
 SEND_AWAY_INTERVAL = 15.0
-"""Seconds after which a router that is still cut off sends its gateways away once more: another one may be better."""
+"""Seconds after which a router that is still cut off ends its gateways' streams once more: another router may be
+better.
+"""
 KNOCK_INTERVAL = 5.0
 """Seconds between two attempts to connect to a cluster that is silent, with the present secrets."""
 
 UNREADABLE = (HomeAccessError, EventLogError, LogGapError, DecodeError, ValueError, LookupError)
-"""What a record that can't be folded raises, and what the cluster does."""
+"""The errors of a record that can't be folded, and of the cluster."""
 
 log = structlog.get_logger(__name__)
 
@@ -144,7 +148,7 @@ class Follower:
         return await home_access(self._settings.home_bootstrap_servers, self._settings.home_security)
 
     async def _is_renewed(self, home: HomeAccess) -> bool:
-        """Whether the cluster lets in who has the present secrets, and no longer who has those of this reading."""
+        """Whether the cluster accepts the present secrets, and no longer those of this reading."""
         if self._settings.home_security == ConnectionSecurity() or time.monotonic() < self._next_knock:
             return False
         self._next_knock = time.monotonic() + KNOCK_INTERVAL
@@ -191,7 +195,7 @@ class Follower:
         metrics.changed_at.set(ledger.changed_at)
 
     def _heed(self, ledger: Ledger, folded: Folded | None, writer: SnapshotWriter) -> None:
-        """Posts what is news. The first state of a reading is none of its own: it is as old as its last event."""
+        """Posts new states. The first state of a reading is none of its own: it is as old as its last event."""
         if not ledger.caught_up:
             return
         if self._live is not ledger:

@@ -1,6 +1,6 @@
-"""Sees record rules through: the log says what is to be, the group says which of it is this router's, a worker does it.
+"""Runs record rules: the log has the rules, the group assigns some of them to this router, a worker carries them out.
 
-As long as the mesh has no record rule, nothing of this is there: no group member, no topic, no process.
+As long as the mesh has no record rule, the router has no group member, no topic and no process for them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from services.router.forwarding.orders import Progress, Report, RuleEnded
 from services.router.settings import RouterSettings
 
 LOOK_INTERVAL = 1.0
-"""Seconds between two looks at how the rules go on, and at most one report to control for each."""
+"""Seconds between two checks of the rules' progress. Each check sends at most one report to control."""
 GIVE_UP_WITHIN = 5.0
 """Seconds that rules may take to end their last transaction before a partition is given up; then they are ended."""
 GIVE_UP_AT_STOP_WITHIN = 1.5
@@ -63,11 +63,11 @@ class ForwardingLead:
         book.on_change(self._wake.set)
 
     def progress(self) -> list[record_rules.RecordRuleProgress]:
-        """Of the rules that are to run here, as far as they are known."""
+        """The known progress of the rules that are to run here."""
         return self._board.shown(self._assignments.running)
 
     async def run(self) -> None:
-        """Waits for the first rule, then runs what is this router's."""
+        """Waits for the first rule, then runs this router's rules."""
         while not self._book.latest.rules:
             await self._woken()
         loop = asyncio.get_running_loop()
@@ -106,7 +106,7 @@ class ForwardingLead:
         return words_of(self._name, self._board.spoken(self._assignments.running))
 
     def _follow(self) -> None:
-        """The log or the group says something else: the worker hears what that means."""
+        """The log or the group has changed: sends the resulting orders to the worker."""
         self._assignments.follow(self._book.latest)
         if self._worker.is_there:
             self._worker.send(self._assignments.orders())
@@ -176,7 +176,7 @@ class ForwardingLead:
 
 
 async def _joined(thread: threading.Thread, seconds: float) -> None:
-    """Waits for the end of a thread while the loop goes on: its last words are carried out here."""
+    """Waits for the end of a thread while the loop keeps running: the loop carries out the thread's last calls."""
     deadline = time.monotonic() + seconds
     while thread.is_alive() and time.monotonic() < deadline:
         await asyncio.sleep(0.02)

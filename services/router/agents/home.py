@@ -1,4 +1,4 @@
-"""How a reading connects to the home cluster: addresses and what lets us in there, resolved for that reading."""
+"""The connection of a reading to the home cluster: addresses and login, resolved for that reading."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAYS_NOTHING = (
 
 
 class HomeAccessError(RuntimeError):
-    """What the home cluster's security needs is not here: the property and the reason, without a secret."""
+    """A secret or file for the home cluster's security is missing: the property and the reason, without a secret."""
 
 
 class HomeToken(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no types
@@ -55,7 +55,7 @@ class HomeToken(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships 
 
 @dataclass(frozen=True, slots=True)
 class HomeAccess:
-    """Whoever has this can connect. `None` stands for: without."""
+    """Addresses, TLS and login for a connection to the home cluster. `None` stands for: without."""
 
     bootstrap: tuple[str, ...]
     tls: ssl.SSLContext | None = None
@@ -91,7 +91,9 @@ async def home_access(bootstrap: Sequence[str], security: ConnectionSecurity) ->
 
 
 async def why_kept_out(home: HomeAccess) -> str:
-    """Why no broker lets us in, each with its reason; empty when one does. aiokafka's own errors don't say it."""
+    """Why no broker accepts the login, each with its reason; empty when a broker does. aiokafka's own errors don't say
+    it.
+    """
     reasons = await asyncio.gather(*(_knock(address, home) for address in home.bootstrap))
     return "" if "" in reasons else "; ".join(reasons)
 
@@ -113,7 +115,7 @@ async def _knock(address: str, home: HomeAccess) -> str:
 
 
 async def _enter(address: str, home: HomeAccess) -> None:
-    """Connects, and asks what only those are told who have been let in."""
+    """Connects, and sends a request that a broker answers only after the login."""
     host, port = host_port(address)
     connection: Any = await create_conn(host, port, request_timeout_ms=int(1000 * KNOCK_TIMEOUT), **home.for_aiokafka())
     try:
@@ -123,7 +125,7 @@ async def _enter(address: str, home: HomeAccess) -> None:
 
 
 def _without_password(words: str, home: HomeAccess) -> str:
-    """A broker may send back what it was told."""
+    """A broker may repeat the password in its answer."""
     secret = home.login.password if isinstance(home.login, PasswordLogin) else ""
     return words.replace(secret, "(password)") if secret else words
 

@@ -1,7 +1,7 @@
 """One reading of the log, from its first record or from a snapshot on: bytes in, routing states out. No I/O.
 
-Events are chained by their hashes, and large events come in pieces (`mesh.event_log`). A broken link is remembered and
-stops nothing: data planes have nothing but the log, and people have to find out who changed it.
+Events are chained by their hashes, and large events come in pieces (`mesh.event_log`). The ledger remembers a broken
+link and continues: data planes have no other source than the log, and people have to find out who changed the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUTING_PAYLOADS = frozenset(
         "rollout_aborted",
     }
 )
-"""What moves a table; everything else in the log only moves the position."""
+"""The events that change a table; all other events only move the position."""
 
 
 class Ledger:
@@ -39,7 +39,7 @@ class Ledger:
         self._chain = Chain() if begun is None else None
         """None behind a snapshot, until there is a chained event."""
         self.changed_at = 0
-        """Position of the first event that is not what the one after it says; 0 while all are."""
+        """Position of the first event whose hash differs from the hash in the event after it; 0 while there is none."""
         self._assembler = Assembler()
         self._last: tuple[int, bytes] | None = None
         """Offset and value of the last record of the last event that was folded here."""
@@ -85,7 +85,7 @@ class Ledger:
             self._chain = (self._chain or Chain()).after(event, body)
 
     def snapshot(self, router: str) -> Snapshot | None:
-        """Of everything folded; None before there was anything new."""
+        """A snapshot of all folded events; None before there was a new event."""
         if self._last is None:
             return None
         offset, value = self._last
@@ -94,9 +94,9 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What became of a record of the log."""
+    """The result of folding one record of the log."""
 
     decided_at: float
     """When the decision was taken, in seconds since 1970."""
     moves: bool
-    """False for what data planes need not hear: a repeated record, an event that is not about routing."""
+    """False for events that data planes do not need: a repeated record, an event that is not about routing."""

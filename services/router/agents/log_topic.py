@@ -1,5 +1,6 @@
-"""The topics that routers read at a start: there, with one partition, configured as what they are for. The log is kept
-for ever, and control or a router creates it, who is first; that of snapshots, which is compacted, is the routers' own.
+"""The topics that routers read at a start: each must exist, with one partition and the configuration of its purpose.
+The log is kept for ever; control or a router creates its topic, whichever starts first. The topic of snapshots is
+compacted; only routers create it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from services.router.agents.home import HomeAccess, reason_of, why_kept_out
 TIMEOUT = 10.0
 """Seconds to reach the cluster and to create the topic."""
 MOST_REPLICAS = 3
-"""Of the log, where nobody says how many: as many as the cluster has brokers, up to this."""
+"""Replicas of the log if no number is set: as many as the cluster has brokers, at most this many."""
 LOG_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """The log is kept for ever and never compacted: the table follows from all of it."""
 
@@ -31,7 +32,7 @@ SNAPSHOTS_CONFIG = {
     "segment.ms": str(60 * 60 * 1000),
     "min.cleanable.dirty.ratio": "0.1",
 }
-"""Compaction leaves the segment alone that is written to: small ones keep what has been replaced from piling up."""
+"""Compaction does not touch the active segment: with small segments, replaced records do not pile up."""
 
 
 async def ensure_topic(

@@ -1,6 +1,6 @@
-"""How far all record rules of the mesh are, as their routers say on the topic of progress. No I/O.
+"""The progress of all record rules of the mesh, as their routers report it on the topic of progress. No I/O.
 
-A view: a router that starts makes it again from the topic. Nothing rests on it but what operators see.
+A view: a router that starts makes it again from the topic. Only operators' views depend on this progress.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Word = tuple[bytes, bytes]
 
 
 def words_of(router: str, progress: Iterable[record_rules.RecordRuleProgress]) -> Iterator[Word]:
-    """What a router says: that it is there, and how far each rule is, without the partitions.
+    """The records of one router: a sign of life, and the progress of each rule without its partitions.
 
     `router`: as in members/{router}. The first word names no rule: the router hears from it that it is heard.
     """
@@ -48,7 +48,9 @@ class MeshProgress:
         """When this router last heard itself; on the clock."""
 
     def hear(self, value: bytes | None) -> None:
-        """A record of the topic. What is no word is passed over: the next word of each router comes soon."""
+        """Reads a record of the topic. A record that can't be decoded is skipped: the next record of each router comes
+        soon.
+        """
         try:
             word = record_rules.RecordRuleProgress.FromString(value or b"")
         except DecodeError:

@@ -1,14 +1,14 @@
-"""Who runs which record rules: routers share the partitions of a work topic as members of a consumer group.
+"""The owners of record rules: routers share the partitions of a work topic as members of a consumer group.
 
 Theory of operation
-1. Nothing is ever written to the topic. Its partitions are tokens: whoever is assigned one runs the rules that hash to
-   it. That works without control, and without the routers knowing each other.
-2. The group rebalances cooperatively, so a router that joins or leaves takes no rule away from where it stays. Before a
-   partition is given up, its rules have been stopped (`give_up` returns); a router that is killed loses its partitions
-   with its session, after SESSION_TIMEOUT.
+1. Nothing is ever written to the topic. Its partitions are tokens: the router that is assigned a partition runs the
+   rules that hash to that partition. That works without control, and without the routers knowing each other.
+2. The group rebalances cooperatively, so rules that keep their router keep running when another router joins or leaves.
+   Before a partition is given up, its rules have been stopped (`give_up` returns); a router that is killed loses its
+   partitions with its session, after SESSION_TIMEOUT.
 3. A router that does not reach the group's coordinator for as long gives its partitions up by itself: the others have
    them by then. That it may be late is the business of the transactions: the next owner fences the one before.
-4. librdkafka sends the heartbeats; this thread only polls, which is what the callbacks are called from.
+4. librdkafka sends the heartbeats; this thread only polls, and the polls call the callbacks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mesh.secret_references import resolve_property
 from services.router import metrics
 
 PARTITIONS = 16
-"""Of the work topic; the most routers that can run rules at the same time."""
+"""Partitions of the work topic; so many routers can run rules at the same time, at most."""
 SESSION_TIMEOUT = 6.0
 """Seconds after which a router that fell silent loses its rules to the others; brokers take no less by default."""
 HEARTBEAT_INTERVAL = 1.5
@@ -43,12 +43,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What of the work is this router's."""
+    """This router's part of the work."""
 
     owned: frozenset[int] = frozenset()
     partitions: int = PARTITIONS
     mesh_id: str = ""
-    """What no other mesh has: Kafka's id of the home cluster and the group's name."""
+    """The unique id of the mesh: Kafka's id of the home cluster and the group's name."""
 
 
 class Ownership:
@@ -167,7 +167,7 @@ class Ownership:
 
 
 _QUIET = {"log_level": 2, "reconnect.backoff.max.ms": 2000}
-"""What fails is in our own log; librdkafka writes to standard error."""
+"""The router logs failures itself; librdkafka would write them to standard error."""
 _NEEDS_A_NEW_MEMBERSHIP = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,

@@ -1,6 +1,6 @@
 """How far this router's record rules are: the last word of the worker about each, for control, /metrics and routers.
 
-A view that is made again by the next words; nothing rests on it.
+A view that the next reports build again; nothing depends on it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from services.router import metrics
 from services.router.forwarding.orders import Progress
 
 MOST_PARTITIONS = 1000
-"""Of one rule; those that are furthest behind. Sums are over all of them."""
+"""Partitions listed for one rule: those that are furthest behind. Sums count all partitions."""
 MOST_IN_REPORT = 5000
 """Partitions of all rules together; a report goes out every second."""
 
@@ -53,12 +53,14 @@ class ProgressBoard:
         self._changed = True
 
     def shown(self, running: Set[str]) -> list[record_rules.RecordRuleProgress]:
-        """Of these rules, by id; those that the worker has not spoken of yet say why."""
+        """The progress of these rules, by id. A rule that the worker has not reported yet has the reason as its
+        problem.
+        """
         most = MOST_IN_REPORT // max(1, len(running))
         return [trimmed(self._last.get(rule_id) or self._unspoken(rule_id), most) for rule_id in sorted(running)]
 
     def spoken(self, running: Set[str]) -> list[record_rules.RecordRuleProgress]:
-        """Of those of these rules that the worker has spoken of."""
+        """The progress of the rules in `running` that the worker has reported."""
         return [self._last[rule_id] for rule_id in sorted(running & self._last.keys())]
 
     def _unspoken(self, rule_id: str) -> record_rules.RecordRuleProgress:
@@ -70,7 +72,7 @@ class ProgressBoard:
         return progress
 
     def look(self, running: Set[str]) -> bool:
-        """Whether there is something new to tell since the last look; forgets what runs here no more."""
+        """Whether there is new progress to report since the last call; forgets rules that no longer run here."""
         for rule_id in self._last.keys() - running:
             del self._last[rule_id], self._heard[rule_id]
             self._forget_metrics(rule_id)

@@ -1,15 +1,15 @@
-"""The Faust application: an agent that hears how far all record rules are, and a timer that says how far ours are.
+"""The Faust application: an agent that reads the progress of all record rules, and a timer that reports this router's.
 
 Theory of operation
 1. Each router runs an application of its own and hears every word. An application has one instance, so no partition
-   ever moves: `docs/faust.md` has the measurements of what happens when one does.
+   ever moves: `docs/faust.md` has measurements of such moves.
 2. Nothing is committed (`acks=False`), and an application without committed offsets begins at the first record: the
-   view is made anew from the topic, which is compacted. A table would keep the same words in a second topic.
+   view is built again from the topic, which is compacted. A table would keep the same words in a second topic.
 3. Each life of the application has an id of its own, so that no session of a router that was killed has to run out.
    Kafka forgets a group that has no members and no offsets within minutes.
-4. While the cluster is away, Faust takes a request's time-out to end, or does not end. What takes longer than a bound
-   is left behind, and its group with it. An application that does not hear itself (secrets were renewed, rights were
-   taken) makes room for the next one.
+4. While the cluster is down, Faust needs a request's time-out to stop, or does not stop. The router does not wait
+   longer than a bound for an application, and leaves its group to expire. An application that does not receive its own
+   records (secrets were renewed, rights were taken) is replaced.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ STOP_TIMEOUT = 1.5
 LONGEST_SILENCE = 60.0
 """Seconds without hearing itself, after which an application makes room for another one."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds between two lives."""
+"""Seconds between two applications."""
 SESSION_TIMEOUT, HEARTBEAT_INTERVAL, REQUEST_TIMEOUT = 10.0, 3.0, 10.0
 NEVER = 10 * 365 * 86_400.0
 """Seconds; for complaints of Faust about streams that are quiet."""
 CONFIG = {"cleanup.policy": "compact,delete", "retention.ms": str(24 * 60 * 60 * 1000), "segment.ms": "3600000"}
-"""Of the topic: the last word of each rule, and none of rules that are no more."""
+"""Configuration of the topic: it keeps the last record of each rule, and no record of removed rules."""
 
 log = structlog.get_logger(__name__)
 
@@ -141,7 +141,7 @@ class ProgressApplication:
 
 
 async def _start(application: Any) -> str:
-    """Why there is no start; empty when there is. In a task: Faust's own cancellations are not ours."""
+    """Why the application can't start; empty when it can. In a task: Faust's own cancellations are not ours."""
     starting = asyncio.create_task(application.start(), name="start Faust")
     try:
         await asyncio.wait({starting}, timeout=START_TIMEOUT)
@@ -156,8 +156,8 @@ async def _start(application: Any) -> str:
 
 
 async def _stop(application: Any) -> None:
-    """Within STOP_TIMEOUT. What is left behind is not awaited: cancelled while it waits for one part, mode goes on to
-    wait for the next one."""
+    """Stops the application within STOP_TIMEOUT. After that the task is not awaited: mode, cancelled in one wait, would
+    begin the next wait."""
     stopping = asyncio.create_task(application.stop(), name="stop Faust")
     await asyncio.wait({stopping}, timeout=STOP_TIMEOUT)
     if not stopping.done():

@@ -28,7 +28,7 @@ def rules_to_proto(rules: RecordRules) -> Iterator[snapshots.FoldedRecordRule]:
 
 
 def rules_from_proto(messages: Iterable[snapshots.FoldedRecordRule]) -> RecordRules:
-    """The rules, equal to those that were written."""
+    """The rules, equal to the rules that were written."""
     return {message.spec.record_rule_id: _rule(message) for message in messages}
 
 

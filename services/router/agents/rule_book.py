@@ -1,6 +1,6 @@
-"""The record rules that are in force, as far as this router knows the log. Lives on one event loop; no I/O.
+"""The record rules that are in force, as far as this router knows the log. For one event loop only; no I/O.
 
-As the bulletin, it only moves forward: a log that is read again takes no rule back to what it was.
+As the bulletin, the rule book only moves forward: a second reading of the log takes no rule back to an earlier state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where snapshots are: a compacted topic beside the log. Reads the newest one that is good, writes another one.
+"""The topic of snapshots, compacted, beside the log. Reads the newest good snapshot, and writes new ones.
 
 A snapshot is a shortcut: nothing here raises what would keep a router from reading the log from its beginning, but
 `SnapshotTopicError`, and that within `TIMEOUT`.
@@ -23,8 +23,8 @@ from services.router.agents.snapshots import Found, Snapshot, SnapshotError, fou
 TIMEOUT = 10.0
 """Seconds to find the newest snapshot and to check it, or to write one."""
 WINDOWS = (16, 64, 256)
-"""How many records from the end are looked through for a good snapshot: the newest are there, and compaction leaves few
-others. A router that finds none in the last window has none."""
+"""Records from the end that are searched for a good snapshot: the newest are there, and compaction leaves few others. A
+router that finds none in the last window has none."""
 
 log = structlog.get_logger(__name__)
 
@@ -125,7 +125,7 @@ async def _bounds(consumer: Any, partition: TopicPartition) -> tuple[int, int]:
 
 
 async def _values(consumer: Any, partition: TopicPartition, start: int, end: int) -> list[bytes]:
-    """What the records from `start` to before `end` hold, as far as there are some."""
+    """The values of the records from `start` to before `end`, as far as there are records."""
     values: list[bytes] = []
     consumer.assign([partition])
     consumer.seek(partition, start)

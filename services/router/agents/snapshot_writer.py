@@ -1,7 +1,8 @@
 """When a snapshot is written: every so many events, once the router has caught up, and never in the way of its work.
 
-Every router writes, and none asks another one: before it writes, it looks whether a snapshot is there that is as new,
-and lets it be. A write that fails is tried again later with what is the newest by then; the router goes on without.
+Every router writes without asking another router. Before a router writes, it checks whether there is a snapshot that is
+as new; if so, it writes none. If a write fails, the router tries again later with the newest state by then, and works
+without the snapshot meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class SnapshotWriter:
-    """Of one reading. `run` until cancelled; `note` how far it is."""
+    """Writes the snapshots of one reading. `run` works until cancelled; `note` takes the reading's progress."""
 
     def __init__(self, topic: SnapshotTopic, every: int, ledger: Ledger, router: str) -> None:
         self._topic = topic

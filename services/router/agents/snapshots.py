@@ -1,16 +1,15 @@
-"""Snapshots: what a router has folded, as records of a compacted topic, and back. No I/O.
+"""Snapshots: the folded state of a router as records of a compacted topic, and back. No I/O.
 
 Theory of operation
-1. A snapshot is a shortcut, never the only copy: whatever is wrong with one (absent, damaged, incomplete, of another
-   format, of another log), an older one is taken, or the log is read from its beginning.
-2. Compaction keeps the last record of each key. A snapshot's keys name one of `SLOTS` slots, which follows from its
-   position: so an older one that is late, because its router was slow, does not take the place of a newer one, and a
-   router that dies while it writes spoils one slot and not the others. The highest position counts, not the last
-   record.
-3. A slot's keys are numbered, one for each piece: a snapshot may be larger than a record. What an earlier, larger one
-   has left behind carries another id, and goes with nothing.
-4. A snapshot belongs to a log: it names the offset of the last event in it, and the hash of that event. `is_of` tells
-   whether that is what the log has there; a log that was made anew has not.
+1. A snapshot is a shortcut, never the only copy: if a snapshot is absent, damaged, incomplete, of another format or of
+   another log, the router takes an older snapshot. If there is none, the router reads the log from its beginning.
+2. Compaction keeps the last record of each key. A snapshot's keys name one of `SLOTS` slots, which follows from the
+   snapshot's position. So an older snapshot that a slow router writes late does not replace a newer snapshot. A router
+   that dies while it writes damages one slot and not the others. The highest position counts, not the last record.
+3. A slot's keys are numbered, one for each piece: a snapshot may be larger than a record. Pieces that remain of an
+   earlier, larger snapshot have another id, and are ignored.
+4. A snapshot belongs to a log: it names the offset of the last event in it, and the hash of that event. `is_of`
+   compares that hash with the event in the log at this offset; a new log has another event there.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from mesh.rpc import snapshots
 from services.router.agents.record_rule_form import rules_from_proto, rules_to_proto
 
 FORMAT = 1
-"""Raise it when older routers would misread what newer ones write; they then ignore it."""
+"""Raise the number when older routers would misread snapshots of newer routers; older routers then ignore those."""
 SLOTS = 4
 PIECE_BYTES = 512 * 1024
 """Half of what a record may have by Kafka's default (`max.message.bytes`)."""
 MOST_PIECES = 64
-"""Of one snapshot: 32 MB. 10,000 rules take one piece."""
+"""Pieces of one snapshot: 32 MB. 10,000 rules take one piece."""
 MOST_BYTES = 512 * 1024 * 1024
-"""Of a snapshot that is unpacked."""
+"""Bytes of an unpacked snapshot."""
 
 
 class SnapshotError(ValueError):
@@ -47,14 +46,14 @@ class SnapshotError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was folded up to the event at `offset` of the log."""
+    """The state folded up to the event at `offset` of the log."""
 
     routing: RoutingState
     record_rules: RecordRules
     offset: int
     event_hash: bytes
     router: str = ""
-    """Who made it."""
+    """The router that made the snapshot."""
     time: float = field(default_factory=time.time)
     """When, in seconds since 1970."""
 
@@ -126,7 +125,9 @@ def _piece(common: snapshots.SnapshotPiece, number: int, data: bytes) -> bytes:
 
 
 def found_in(values: Iterable[bytes | None]) -> list[Found]:
-    """The complete snapshots among these records, the newest first. What is no piece of one is passed over."""
+    """The complete snapshots among these records, the newest first. Records that are no piece of a snapshot are
+    skipped.
+    """
     by_id: dict[str, dict[int, snapshots.SnapshotPiece]] = {}
     for value in values:
         try:

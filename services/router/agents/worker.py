@@ -1,4 +1,4 @@
-"""The child process that moves records: started, told its orders, listened to, and started again when it ends.
+"""The child process that moves records: the router starts it, sends its orders, reads its output, and restarts it.
 
 It ends with this router, whatever happens to it: its stdin is a pipe that breaks then.
 """
@@ -72,7 +72,7 @@ class Worker:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def send(self, orders: Iterable[Order]) -> None:
-        """Tells the process; nothing when there is none, for the next one is told everything."""
+        """Sends orders to the process. Without a process it sends nothing, because the next process gets all orders."""
         process = self._process
         if process is None or process.stdin is None or process.stdin.is_closing():
             return

@@ -1,1 +1,1 @@
-"""Discovery: leads each data plane from table to table, and tells control how far they are."""
+"""Discovery: leads each data plane from table to table, and reports the phase of each data plane to control."""

@@ -1,23 +1,23 @@
 """One data plane as its router leads it: a state machine without I/O. Messages go in, orders come out.
 
 Theory of operation
-1. A member is in one state, named after what it waits for. `TRANSITIONS` says which message is heard in which state;
-   every other one breaks the protocol and ends the stream with the reason.
-2. The first order is Apply of the table in force, also when the member says that it runs that revision: its answer is
-   what tells that the stream works. A member that runs a newer revision than this router knows gets nothing until the
-   router has caught up: nobody is led back. The same holds for a member that has said HELD for a revision that this
-   router has not read. If that move was given up meanwhile, a Release follows the table in force.
-3. A pending table makes a Hold. While the member holds, only the end of the rollout is told: Switch when the pending
-   table came into force, Release when not, and after either the table in force where it is another one by then. Who has
-   a table that is newer than the pending one (a cluster changed meanwhile) gets no Switch, but the table in force.
-   Whether a revision came into force is read off the table in force: rule versions or pasts begin or end at it. So
-   states may be skipped without harm. A pending table that is tried first (`RoutingState.trial`) makes a Try on the
-   members that take part, and nothing on the others. That takes minutes: a cluster that changes meanwhile is told at
-   once, and the Try again behind it.
-4. A refused Switch is made good by Apply: the member had let go of the hold by itself, and must not stay on the table
-   before. Any other refusal stands until there is another table: the member knows better what it can't run.
-5. A member of an older release that would pass over what a table says is not told that table: it counts as refused,
-   with the reason, and the member goes on as it is. Half of a rule is another rule.
+1. A member is in one state, named after the message that the member waits for. `TRANSITIONS` lists the valid messages
+   of each state; every other message breaks the protocol and ends the stream with the reason.
+2. The first order is Apply of the table in force, also when the member already runs that revision: the answer shows
+   that the stream works. A member that runs a newer revision than this router knows gets no order until the router has
+   caught up: no member is led back. The same holds for a member that has answered HELD for a revision that this router
+   has not read. If that move was given up meanwhile, a Release follows the table in force.
+3. A pending table makes a Hold. While the member holds, the router only sends the end of the rollout: Switch if the
+   pending table came into force, else Release. If another table is in force by then, the router sends that table
+   afterwards. If the member's table is newer than the pending table (a cluster changed meanwhile), it gets no Switch,
+   but the table in force. The table in force shows whether a revision came into force: rule versions or pasts begin or
+   end at that revision. So states may be skipped without harm. A pending table that is tried first
+   (`RoutingState.trial`) makes a Try on the members that take part, and nothing on the others. The trial takes minutes:
+   if a cluster changes meanwhile, the router sends the new table at once, and then the Try again.
+4. After a refused Switch the router sends Apply: the member had ended the hold by itself, and must not stay on the
+   table before. Any other refusal stands until there is another table: the member knows best which table it can't run.
+5. If a member of an older release would ignore parts of a table, the router does not send the table. The table counts
+   as refused, with the reason, and the member keeps its table. Half of a rule is another rule.
 6. Answers come in the order of the orders. One to an order that was overtaken (a HELD that crossed a Release) is
    ignored; one to an order never given breaks the protocol.
 """
@@ -35,7 +35,7 @@ from mesh.routing.codec import TABLE_FORMAT, format_needed
 SHORTEST_HOLD_MS = 1000
 """A pending table is always held, however late its member comes: until control ends the rollout, nobody may write."""
 MAX_UNANSWERED = 256
-"""Orders without an answer; a member that leaves more of them is told to start again."""
+"""Orders without an answer; the router ends the stream of a member that leaves more unanswered."""
 
 TOO_OLD = (
     "its release is older than the router's, and would pass over what rules ask of clients or where topics have lived: "
@@ -44,11 +44,11 @@ TOO_OLD = (
 
 
 class ProtocolError(Exception):
-    """The member broke the protocol; the text says what it did and what was due."""
+    """The member broke the protocol; the text names its message and the expected one."""
 
 
 class MemberState(Enum):
-    """What a member waits for."""
+    """The message for which a member waits."""
 
     GREETING = "its own hello"
     ADMISSION = "a table that is not older than its own"
@@ -57,7 +57,7 @@ class MemberState(Enum):
 
 
 class Answer(Enum):
-    """What a member says of an order."""
+    """A member's answer to an order."""
 
     APPLIED = "applied"
     HELD = "held"
@@ -65,7 +65,7 @@ class Answer(Enum):
     REFUSED = "refused"
 
 
-# Messages: what a member hears.
+# Messages to a member's state machine.
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class Hello:
 
     revision: int
     table_format: int = TABLE_FORMAT
-    """What it understands of tables."""
+    """The table format that the member understands."""
     held_revision: int = 0
-    """What it has said HELD for without knowing the end; 0: nothing."""
+    """The revision that the member answered with HELD, while it does not know the end of that move; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Answered:
 Message = Hello | News | Answered
 
 
-# Orders: what a member is told.
+# Orders to a member.
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ Order = Apply | Hold | Try | Switch | Release
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a member is, as it said itself; what control is told."""
+    """The phase of a member by its own answers, as reported to control."""
 
     revision: int = 0
     answer: Answer | None = None
@@ -170,9 +170,9 @@ class Member:
         self._runs = 0
         self._reads = 0
         self._held_before = 0
-        """What it had said HELD for before this stream."""
+        """The revision that the member had answered with HELD before this stream."""
         self._spoken_for = False
-        """Whether its standing is a refusal that it did not say itself."""
+        """Whether its standing is a refusal that this router set, not the member."""
         self._told: RoutingTable | None = None
         self._held: RoutingTable | None = None
         self._due: deque[_Due] = deque()
@@ -317,4 +317,4 @@ TRANSITIONS: dict[tuple[MemberState, type[Message]], Callable[..., tuple[Order, 
     (MemberState.ROLLOUT_END, News): Member._end_rollout,
     (MemberState.ROLLOUT_END, Answered): Member._answered,
 }
-"""What is heard in which state, and what follows."""
+"""The messages that are valid in each state, and the reaction to each."""

@@ -1,4 +1,6 @@
-"""Tells control where this router and its data planes are. The router works just as well while control is away."""
+"""Reports the phases of this router and its data planes to control. The router works just as well while control is
+down.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from services.router.change import Change
 from services.router.discovery.roster import HoldBound
 
 REPORT_INTERVAL = 5.0
-"""Seconds after which everything is told again, changed or not."""
+"""Seconds after which the router reports everything again, changed or not."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 """Seconds between attempts to reach control."""
 

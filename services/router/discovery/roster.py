@@ -1,4 +1,4 @@
-"""All data planes that are connected to this router: spreads the news, and says where everyone is."""
+"""All data planes that are connected to this router: passes news to each, and collects their phases."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from services.router.discovery.orders import PHASES
 from services.router.discovery.session import Ending, Session
 
 DEPARTURES_KEPT_S = 120.0
-"""Seconds for which control is told of a goodbye: enough for it to be away for a restart meanwhile."""
+"""Seconds for which the router reports a goodbye to control: enough for a restart of control."""
 MAX_DEPARTURES = 1000
-"""More than gateways of one mesh that stop within that time; of more, the last ones are told."""
+"""More than the gateways of one mesh that stop within that time. If more stop, the last ones are reported."""
 
 
 @dataclass(slots=True)
 class HoldBound:
-    """How long data planes may hold, in milliseconds. Control says; the settings say until then."""
+    """How long data planes may hold, in milliseconds. Control sets this value; until then, the settings do."""
 
     milliseconds: int
 
@@ -76,7 +76,7 @@ class Roster:
         self._changed()
 
     def heard_clients(self, session: Session, report: discovery.ClientReport) -> None:
-        """The member said who is connected to it."""
+        """The member reported its clients."""
         session.clients = report
         self._changed()
 
@@ -90,11 +90,11 @@ class Roster:
         return [self._described(session) for session in self._sessions.values()]
 
     def clients(self) -> dict[str, discovery.ClientReport]:
-        """Who is connected to each member, as it said last."""
+        """The clients of each member, by the member's last report."""
         return {name: session.clients for name, session in self._sessions.items()}
 
     def departed(self) -> dict[str, int]:
-        """Who said goodbye lately, and how many milliseconds ago, for control."""
+        """The members that said goodbye lately, each with the milliseconds since then, for control."""
         now = self._clock()
         self._departures = {name: at for name, at in self._departures.items() if now - at <= DEPARTURES_KEPT_S}
         return {name: round(1000 * (now - at)) for name, at in self._departures.items()}

@@ -1,4 +1,4 @@
-"""DiscoveryService: the gRPC side of a watch. What to say is decided in member.py."""
+"""DiscoveryService: the gRPC side of a watch. member.py decides which orders to send."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from services.router.discovery.roster import Roster
 from services.router.discovery.session import Ending, Session
 
 HELLO_TIMEOUT = 5.0
-"""Seconds that a data plane may take to say who it is."""
+"""Seconds that a data plane may take to send Hello."""
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ class DiscoveryService(discovery_grpc.DiscoveryServiceServicer):
             await context.abort(ending.code, ending.reason)
 
     async def _listen(self, session: Session, requests: AsyncIterator[discovery.WatchRequest]) -> None:
-        """Hears the member out; ends it when it has nothing more to say."""
+        """Reads the member's messages; ends the session at the end of the stream."""
         left = Ending(grpc.StatusCode.OK, "left", "it left")
         try:
             async for request in requests:

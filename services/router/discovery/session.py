@@ -14,7 +14,7 @@ from services.router import metrics
 from services.router.discovery.member import Answered, Apply, Member, Message, News, Order, ProtocolError
 
 MAX_OUTBOX = 64
-"""Orders that may wait for a member that reads slowly. Of several Apply in a row the last is what matters."""
+"""Orders that may wait for a member that reads slowly. If several Apply follow each other, only the last matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Session:
     def __init__(self, identity: admin.Member, news: News | None) -> None:
         self.identity = identity
         self.clients = discovery.ClientReport()
-        """Who is connected to it, as it said last; never changed in place."""
+        """The member's clients by its last report; never changed in place."""
         self.ending: Ending | None = None
         self._member = Member(identity.name.removeprefix("members/"), news)
         self._outbox: deque[Order] = deque()
@@ -45,7 +45,7 @@ class Session:
         return self._member
 
     def tell(self, message: Message) -> None:
-        """Lets the state machine hear `message`. What breaks the protocol ends the stream."""
+        """Gives `message` to the state machine. A message that breaks the protocol ends the stream."""
         if self.ending is not None:
             return
         before = self._member.standing
@@ -59,7 +59,7 @@ class Session:
         self._put(orders)
 
     def end(self, ending: Ending) -> None:
-        """Ends the stream; what is in the outbox is not sent any more. The first reason counts."""
+        """Ends the stream; orders in the outbox are not sent any more. The first reason counts."""
         if self.ending is None:
             self.ending = ending
             self.drop_outbox()

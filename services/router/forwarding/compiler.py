@@ -1,4 +1,4 @@
-"""Makes judges, transformers and plans of what rules say."""
+"""Compiles rules to judges, transformers and plans."""
 
 from __future__ import annotations
 

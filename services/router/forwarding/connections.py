@@ -1,4 +1,4 @@
-"""How workers connect: librdkafka's clients from what the mesh knows of a cluster, and its errors as setbacks."""
+"""The connections of workers: librdkafka's clients for a cluster of the mesh, and their errors as setbacks."""
 
 from __future__ import annotations
 
@@ -21,23 +21,27 @@ TRANSACTION_TIMEOUT = 30.0
 DELIVERY_TIMEOUT = 25.0
 """Seconds for the records of a transaction to arrive; less than the transaction may last."""
 QUEUE_KILOBYTES = 32 * 1024
-"""Of records that were fetched and not yet copied, and of those not yet acknowledged: each, for each rule."""
+"""Kilobytes of fetched records that are not copied yet, and as many of written records without acknowledgement, per
+rule.
+"""
 LARGEST_BATCH = 1_000_000
 """Bytes, before compression."""
 SMALLEST_BATCH = 16_384
 """Bytes; where the target takes no larger ones (`max.message.bytes`), batches are halved down to this."""
 LARGEST_RECORD = 100 * 1024 * 1024
-"""Bytes; librdkafka would refuse larger ones than 1 MB by itself. What is too large is the target's to say."""
+"""Bytes. librdkafka alone would refuse records larger than 1 MB; here the target decides what is too large."""
 _OWN = frozenset({"bootstrap.servers", "client.id", "group.id", "transactional.id", "enable.idempotence", "acks"})
 """Properties that a cluster's configuration can't change: the theory stands on them."""
 _REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
-"""Why a cluster does not let us in. librdkafka says so beside its answers, which tell of a broken connection only."""
+"""Why a cluster refuses the login. librdkafka reports the reason by a callback; its answers only report a broken
+connection.
+"""
 
 log = logging.getLogger(__name__)
 
 
 class Setback(Exception):  # noqa: N818  # it is no failure of the worker: it tries again
-    """The worker can't go on now. The message is what an operator reads as the rule's problem."""
+    """The worker can't go on now. An operator reads the message as the rule's problem."""
 
     def __init__(self, problem: str, *, too_large: bool = False) -> None:
         super().__init__(problem)
@@ -46,7 +50,7 @@ class Setback(Exception):  # noqa: N818  # it is no failure of the worker: it tr
 
 
 def setback(place: str, error: BaseException) -> Setback:
-    """What went wrong, and where, for an operator."""
+    """The error and its place, for an operator."""
     if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
         cause = error.args[0]
         return Setback(f"{place}: {cause.str()}", too_large=cause.code() == KafkaError.MSG_SIZE_TOO_LARGE)
@@ -85,7 +89,7 @@ class Cluster:
         return self.ask(lambda admin: admin.list_topics(timeout=REQUEST_TIMEOUT))
 
     def consumer(self, **settings: Any) -> Any:
-        """Reads what is committed, from where it is told to; in no group, whatever its name."""
+        """Reads committed records from assigned offsets; in no group, although librdkafka needs a group id."""
         own = {
             "group.id": self._client_id,
             "enable.auto.commit": False,
@@ -101,7 +105,7 @@ class Cluster:
         return Consumer(self._settings({**self._further(self._spec.consumer_config), **own, **settings}))
 
     def producer(self, transactional_id: str, largest_batch: int) -> Any:
-        """Writes in transactions. What the cluster's producer_config says of compression and the like counts."""
+        """Writes in transactions. Compression and similar settings come from the cluster's producer_config."""
         usual = {"compression.type": "lz4", "linger.ms": 5}
         own = {
             "transactional.id": transactional_id,
@@ -142,7 +146,7 @@ class Cluster:
 
 
 def answers(futures: Mapping[Any, Any], place: str, accepted: Sequence[int] = ()) -> dict[Any, Any]:
-    """What became of each part of an admin request. Setback: one failed, otherwise than as `accepted` says."""
+    """The result of each part of an admin request. Setback: a part failed with an error that is not in `accepted`."""
     results = {}
     for about, future in futures.items():
         try:

@@ -1,7 +1,7 @@
-"""The plan of a content rule: to which topic each record goes, by what is in it.
+"""The plan of a content rule: the target topic of each record, by the record's content.
 
-1. The first branch whose expression is true takes the record; what none takes goes to `otherwise`, and where there is
-   none, to the dead letters.
+1. The first branch whose expression is true takes the record. Other records go to `otherwise`, or without it to the
+   dead letters.
 2. A record that can't be read, judged or changed goes to the dead letters, with the reason in headers. So does one for
    which an earlier branch can't be judged, though a later one would be true: it might have been the earlier one's.
 3. A dead letter keeps key, value, headers and time as they were on the source.
@@ -63,7 +63,7 @@ class Distribution:
         self._sight = Sight([expression for _, expression, _ in self._branches], read_value)
 
     def __call__(self, record: Record) -> Sequence[Write]:
-        """NotNowError where what reads the value needs something that does not answer."""
+        """NotNowError if the reader of the value needs a service that does not answer."""
         seen = self._sight(record)
         target = self._otherwise
         for number, expression, place in self._branches:

@@ -1,13 +1,14 @@
-"""Groups follow the records: what they have committed on a mirror's source is committed, translated, on its target.
+"""Groups follow the records: offsets that they have committed on a mirror's source are committed, translated, on its
+target.
 
 Theory of operation
 1. Only groups without members on the target get offsets there: the cluster refuses others, and a member would commit
    its own the next moment.
 2. Offsets on the target are never moved back, but for groups that an operator names in an order: they may have been
    used there.
-3. An order is carried out when no group is ahead of the mirror any more, or after ORDER_SECONDS: until then, some would
-   read again on the target what they have read.
-4. What was translated is not translated again while nobody commits.
+3. An order is carried out when no group is ahead of the mirror any more, or after ORDER_SECONDS. Until then, some
+   groups would read records again on the target.
+4. An offset that was translated is not translated again while the group does not commit.
 5. It has a thread and a consumer of its own: a search takes milliseconds, for which records do not wait.
 """
 
@@ -34,7 +35,7 @@ from services.router.forwarding.provenance import origin_of
 from services.router.forwarding.translation import Log, Sighting, translated
 
 USUAL_INTERVAL = 10.0
-"""Seconds between two looks at all groups, where the rule says none."""
+"""Seconds between two translations of all groups, if the rule sets none."""
 ORDER_SECONDS = 60.0
 """How long an order waits for the mirror to come up to all groups."""
 ORDER_PAUSE = 0.5
@@ -54,7 +55,7 @@ IN_USE = frozenset(
         KafkaError.REBALANCE_IN_PROGRESS,
     }
 )
-"""What the target says of a group with members there."""
+"""The target's errors for a group with members there."""
 SEARCHING = {
     "auto.offset.reset": "earliest",  # what lies before the log's beginning is gone for every reader
     "fetch.message.max.bytes": 128 * 1024,
@@ -67,7 +68,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Of a mirrored partition, as it is at the moment."""
+    """The state of a mirrored partition at the moment, for the translation of its offsets."""
 
     target_topic: str
     copied: int
@@ -105,7 +106,7 @@ class GroupFollower:
         """When offsets were last translated, in seconds since 1970."""
         self.problem = ""
         self.in_use = 0
-        """Groups that had members on the target, at the last look."""
+        """Groups that had members on the target at the last translation."""
         self._rule_id = rule_id
         self._source = source
         self._source_id = source_id
@@ -212,7 +213,7 @@ class GroupFollower:
         return True
 
     def _ends(self, places: Collection[SourcePartition]) -> dict[SourcePartition, int]:
-        """Where partitions of the target end for who reads what is committed."""
+        """The end offsets of the target's partitions for consumers that read committed records only."""
         specs: Any = OffsetSpec
         wanted = {TopicPartition(*place): specs.latest() for place in places}
         futures = self._target.ask(
@@ -262,7 +263,7 @@ class GroupFollower:
         return [name for name in names if not name.startswith(OWN) and (pattern is None or pattern.fullmatch(name))]
 
     def _committed(self, cluster: Cluster, groups: Collection[str]) -> dict[str, dict[SourcePartition, int]]:
-        """What these groups have committed on a cluster."""
+        """The offsets that these groups have committed on a cluster."""
         futures: dict[str, Any] = {}
         for group in groups:
             wanted = [ConsumerGroupTopicPartitions(group)]

@@ -1,4 +1,4 @@
-"""What a session keeps of each source partition on its way, and what it counts. No I/O."""
+"""The state that a session keeps for each source partition, and its counters. No I/O."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from services.router.forwarding.memory import SourcePartition
 from services.router.forwarding.points import Points
 
 FOLLOWING = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
-"""What becomes of records behind one that could not be delivered."""
+"""The errors of records behind a record that could not be delivered."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What a worker has done since it began. Only what is committed counts."""
+    """The work of a worker since its start. Only committed records count."""
 
     written: int = 0
     filtered: int = 0
@@ -38,14 +38,14 @@ class Lane:
 
     source: SourcePartition
     target_topic: str
-    """Of a mirror."""
+    """The target topic of a mirror."""
     position: int
     """The next offset to read, as of this transaction."""
     committed: list[int]
     """As each target remembers it."""
     points: Points
     began: int = 0
-    """Where this transaction began."""
+    """The offset at which this transaction began."""
     first: int = -1
     """Offset on the target of this transaction's first record, once it has one."""
     failure: Any = None

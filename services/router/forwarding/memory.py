@@ -1,14 +1,15 @@
-"""What the target cluster remembers of a rule: records of the compacted topic `mesh.record-positions`. No I/O.
+"""The state of a rule on the target cluster: records of the compacted topic `mesh.record-positions`. No I/O.
 
-Each is written in the transaction of the records that it is about. Keys and values are JSON, for whoever looks:
+Each is written in the transaction of the records that it is about. Keys and values are JSON, so that people can read
+them. The keys of a rule:
 
-    [MESH, "apples", 11]                                what was carried out of the rule that event 11 created
-    [MESH, "apples", 11, "apples-red", 3]               the next offset to read
-    [MESH, "apples", 11, "apples-red", 3, "points"]     signposts for the translation of offsets (`points`)
-    [MESH, "apples", 11, "apples-red", 3, "topic_id"]   Kafka's id of the topic that the position is of
+- `[MESH, "apples", 11]`: the orders carried out for the rule that event 11 created.
+- `[MESH, "apples", 11, "apples-red", 3]`: the next offset to read.
+- `[MESH, "apples", 11, "apples-red", 3, "points"]`: signposts for the translation of offsets (`points`).
+- `[MESH, "apples", 11, "apples-red", 3, "topic_id"]`: Kafka's id of the topic that the position belongs to.
 
-MESH tells the rule from those of other meshes with the same target, the event's position from one that had its id
-before and was removed.
+MESH distinguishes the rule from rules of other meshes with the same target. The event's position distinguishes the rule
+from an earlier, removed rule with the same id.
 """
 
 from __future__ import annotations
@@ -71,11 +72,11 @@ class Memory:
 
     @property
     def partition(self) -> int:
-        """Of the topic, where this rule's records are."""
+        """The partition of the topic that holds this rule's records."""
         return crc32(self.rule_id.encode()) % PARTITIONS
 
     def fold(self, key: bytes | None, value: bytes | None) -> None:
-        """Takes in a record of the topic. ValueError for what nobody of us wrote."""
+        """Takes in a record of the topic. ValueError for a record that no worker wrote."""
         if key is None or not key.startswith(_json([self.mesh_id, self.rule_id])[:-1] + b","):
             return  # another rule's
         _, _, created, *rest = json.loads(key)
@@ -112,11 +113,11 @@ class Memory:
         return self._entry((*source, "topic_id"), topic_id)
 
     def forgetting(self) -> Iterator[Entry]:
-        """What lets all of it go: the rule is removed."""
+        """The tombstones for all records of the rule, when the rule is removed."""
         return (Entry(key, None) for key in sorted(self.keys | self.outdated))
 
     def forgetting_outdated(self) -> Iterator[Entry]:
-        """What lets go of an earlier rule of this id."""
+        """The tombstones for the records of an earlier rule with this id."""
         return (Entry(key, None) for key in sorted(self.outdated))
 
     def _entry(self, about: tuple[Any, ...], value: Any) -> Entry:

@@ -1,12 +1,12 @@
-"""What the router says to its child process and hears from it: one JSON object a line, over stdin and stdout.
+"""The protocol between the router and its child process: one JSON object a line, over stdin and stdout.
 
-1. An order says what is to be, not what to do: `RunRule` carries the whole rule as the log has decided it, and may be
-   repeated at will. Which rewinds and one-time syncs were carried out is kept on the target cluster with the position,
-   by the revision of their event: each is carried out once, whichever process gets the order.
+1. An order describes the wanted state, not an action: `RunRule` carries the whole rule as the log has decided it, and
+   may be repeated at will. The target cluster stores the revisions of the rewinds and one-time syncs that were carried
+   out, together with the position. So each is carried out once, whichever process gets the order.
 2. Secrets travel as the references that the log holds; the child resolves them when it connects.
-3. The end of stdin is the end of the child. What is read but not committed then was never written.
-4. The child says `Progress` of each rule once a second and when something changes, and `RuleEnded` behind StopRule and
-   RemoveRule, when the rule's last transaction is over.
+3. The child ends at the end of stdin. Records that are read but not committed then are never visible on the target.
+4. The child sends `Progress` of each rule once a second and after each change. After StopRule and RemoveRule it sends
+   `RuleEnded`, when the rule's last transaction is over.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 from mesh.rpc import record_rules, routing
 
 LARGEST_LINE = 16 * 1024 * 1024
-"""Bytes; a line is a rule or a report of one, at most some hundred kilobytes even with thousands of partitions."""
+"""Bytes; a line is a rule or a report of a rule, at most some hundred kilobytes even with thousands of partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +44,20 @@ class GroupSync:
 
 @dataclass(frozen=True, slots=True)
 class RunRule:
-    """Run this rule from now on, in place of what was said of it before."""
+    """Run this rule from now on, in place of the earlier order for the rule."""
 
     spec: record_rules.RecordRuleSpec
     revision: int
     """Position of the last event about the rule."""
     created: int
-    """Position of the event that created it: a rule that was removed and created again begins anew."""
+    """Position of the event that created the rule: a rule that was removed and created again starts from its own start.
+    """
     paused: bool = False
     rewinds: tuple[Rewind, ...] = ()
-    """Those that still decide where something begins, oldest first: one to offsets leaves other partitions to those
-    before it, which may not have been carried out yet."""
+    """The rewinds that still decide the start of a partition, oldest first. A rewind to offsets does not affect other
+    partitions; earlier rewinds, which may not have been carried out yet, decide those."""
     syncs: tuple[GroupSync, ...] = ()
-    """The last ones since it was created, oldest first, for the same reason."""
+    """The last syncs since the rule was created, oldest first, for the same reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,8 @@ class StopRule:
 class RemoveRule:
     """This rule is no more: stop it, and forget its positions and offset maps.
 
-    Where none runs it at the time, these stay and do no harm: they name the event that created the rule.
+    If no router runs the rule at the time, its records on the targets stay. They do no harm, because they name the
+    event that created the rule.
     """
 
     rule_id: str
@@ -78,11 +80,13 @@ class RemoveRule:
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """All clusters of the mesh, in place of those said before. Rules whose clusters changed connect anew."""
+    """All clusters of the mesh, in place of those in earlier orders. Rules whose clusters changed connect again."""
 
     clusters: tuple[routing.ClusterSpec, ...]
     mesh_id: str
-    """What tells this mesh's workers from another's on the same target: the Kafka cluster id of the home cluster."""
+    """Distinguishes this mesh's workers from another mesh's on the same target: the Kafka cluster id of the home
+    cluster.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ Report = Progress | RuleEnded
 
 
 def order_line(order: Order) -> bytes:
-    """The line that says this order."""
+    """The order as a line."""
     match order:
         case RunRule():
             said: dict[str, Any] = {
@@ -128,7 +132,7 @@ def order_line(order: Order) -> bytes:
 
 
 def order_of(line: bytes) -> Order:
-    """The order that a line says. ValueError for one that says none."""
+    """The order in a line. ValueError for any other line."""
     said = json.loads(line)
     match said:
         case {"run": spec, "revision": revision, "created": created, "paused": paused}:
@@ -146,7 +150,7 @@ def order_of(line: bytes) -> Order:
 
 
 def report_line(report: Report) -> bytes:
-    """The line that says this report."""
+    """The report as a line."""
     match report:
         case Progress():
             said = base64.b64encode(report.progress.SerializeToString()).decode()
@@ -156,7 +160,7 @@ def report_line(report: Report) -> bytes:
 
 
 def report_of(line: bytes) -> Report:
-    """The report that a line says. ValueError for one that says none."""
+    """The report in a line. ValueError for any other line."""
     match json.loads(line):
         case {"progress": progress, "counts": counts}:
             return Progress(_progress_of(progress), counts)
@@ -166,8 +170,8 @@ def report_of(line: bytes) -> Report:
 
 
 def _progress_of(said: str) -> record_rules.RecordRuleProgress:
-    """As bytes, because it comes once a second with each partition: as JSON, thousands of them would take the router's
-    loop for longer than gateways may wait."""
+    """The progress comes as bytes, once a second with each partition: as JSON, thousands of partitions would block the
+    router's loop for longer than gateways may wait."""
     try:
         return record_rules.RecordRuleProgress.FromString(base64.b64decode(said))
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""Where a session begins to read, and begins again: written down on the targets before a record is read."""
+"""The start offsets of a session: written to the targets before the session reads a record."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ def opened(
     names: Mapping[str, str],
     topic_ids: Mapping[str, str],
 ) -> list[Lane]:
-    """Lanes of these partitions, from where the targets remember. What none remembers begins as the rule says.
+    """Lanes of these partitions, from the offsets that the targets store. A partition without a stored offset begins as
+    the rule says.
 
-    `names`: of a mirror, topic -> its name on the target. `topic_ids`: asked for before, so that a topic that is made
-    again meanwhile is noticed later, and never passed over.
+    `names`: for a mirror, topic -> its name on the target. `topic_ids`: read before, so that a later check always
+    notices a topic that is created again meanwhile.
     """
     memories = [target.memory for target in targets]
     late = any(memory.carried_out.begun for memory in memories)
@@ -96,7 +97,9 @@ def recognise(
 
 
 def target_ends(target: Target, names: Mapping[SourcePartition, str]) -> dict[SourcePartition, int]:
-    """Where the partitions of the target end that these go to. None of them grows by this rule meanwhile."""
+    """The end offsets of the target's partitions for these source partitions. This rule writes to none of them
+    meanwhile.
+    """
     there = {SourcePartition(name, source.number): source for source, name in names.items()}
     return {there[each]: end for each, end in starts.end_offsets(target.cluster, there).items()}
 

@@ -1,15 +1,16 @@
-"""Signposts into a target partition: which offsets of the source begin where. No I/O.
+"""Signposts into a target partition: target offsets at which offsets of the source begin. No I/O.
 
 Theory of operation
-1. A point says: every record of the source at or behind `source` is on the target at or behind `target`. A transaction
-   gives one for each of its partitions: the position it began at, and the offset that its first record got.
-2. Between two points the mirror's records lie in the order of the source, so that one can search there by halves:
-   each carries its source offset. Points only shorten the search; how many are kept decides nothing about exactness.
-3. But for these: where an operator rewinds, the order begins anew. Points behind the place are dropped, and one is made
-   of the place and the end of the target, a *turn*, which is never thinned out: what lies before it is the old pass.
-   So is the first point of a partition: what lies before it is none of this rule's.
-4. Bounded: MOST points, of which every second one is dropped when there are more; the last RECENT are kept besides, in
-   memory only, because groups that follow the log are there.
+1. A point means: every record of the source at or behind `source` is on the target at or behind `target`. A transaction
+   gives a point for each of its partitions: the transaction's first source position, and the offset of its first
+   record.
+2. Between two points the mirror's records are in the order of the source, and each carries its source offset, so a
+   binary search works there. Points only shorten the search; the result is exact with any number of points.
+3. A rewind is an exception: the order begins again. Points behind the new position are dropped, and the new position
+   and the end of the target become a point, a *turn*, which is never thinned out: records before it are from the old
+   pass. The first point of a partition is a turn, too: records before it are not from this rule.
+4. The number is bounded: MOST points, of which every second one is dropped when there are more. The last RECENT points
+   are also kept, in memory only, because groups that follow the log are at these offsets.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import NamedTuple
 MOST = 128
 """Points that are kept; in the topic they take a few kilobytes."""
 RECENT = 1024
-"""Transactions whose beginnings are known while the worker lives; a search there reads one transaction."""
+"""Transactions whose beginnings are known while the worker runs; a search among them reads one transaction."""
 
 
 class Point(NamedTuple):
@@ -33,15 +34,15 @@ class Point(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Where to search on the target."""
+    """The range of offsets to search on the target."""
 
     first: int
     last: int | None
-    """What is looked for is at this offset or before; None: nobody knows yet how far."""
+    """The record is at this offset or before; None: the bound is not known yet."""
 
 
 class Points:
-    """Those of one partition, in the order of both offsets. Written by one thread, read by any."""
+    """The points of one partition, in the order of both offsets. Written by one thread, read by any."""
 
     def __init__(self, points: Iterable[Point] = ()) -> None:
         self._kept = tuple(points)
@@ -49,7 +50,7 @@ class Points:
 
     @property
     def kept(self) -> tuple[Point, ...]:
-        """Those worth writing down."""
+        """The points that are written to the target."""
         return self._kept
 
     @property
@@ -62,24 +63,24 @@ class Points:
         return self._recent[-1].target if self._recent else -1
 
     def note(self, point: Point) -> None:
-        """A transaction was committed that began here."""
+        """Adds the point at which a committed transaction began."""
         self._recent = (*self._recent[-RECENT + 1 :], point)
 
     def keep(self, point: Point) -> None:
-        """This one is to be written down."""
+        """Adds a point that is to be written to the target."""
         kept = self._kept
         if len(kept) >= MOST:
             kept = tuple(each for index, each in enumerate(kept) if index % 2 == 0 or each.turn)[-MOST + 1 :]
         self._kept = (*kept, point)
 
     def rewind(self, source: int, end: int) -> None:
-        """The mirror begins here, or again; the target ends at `end`."""
+        """The mirror begins at `source`, for the first time or again; the target ends at `end`."""
         self._kept = tuple(each for each in self._kept if each.source < source)
         self._recent = tuple(each for each in self._recent if each.source < source)
         self.keep(Point(source, end, turn=True))
 
     def stretch(self, source: int) -> Stretch:
-        """Where the first record at or behind this source offset is."""
+        """The range that contains the first record at or behind this source offset."""
         low, high = _around(self._kept, source)
         near_low, near_high = _around(self._recent, source)
         if near_low and (low is None or near_low.target > low.target):

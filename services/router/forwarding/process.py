@@ -1,7 +1,7 @@
 """The router's child process that carries out record rules, one thread for each.
 
-It hears orders on stdin and says how far it is on stdout (`orders`); its log goes to stderr. It ends with its parent:
-when stdin does.
+It reads orders from stdin and writes its progress to stdout (`orders`); its log goes to stderr. It ends with its
+parent: when stdin does.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Foreman:
                 self._end(order.rule_id, forget=True)
 
     def report(self) -> None:
-        """Says how far all are."""
+        """Reports the progress of all rules."""
         for worker in list(self._workers.values()):
             self._tell(worker.progress())
 
     def report_on(self) -> None:
-        """Says so again and again, until `end_all`."""
+        """Reports the progress again and again, until `end_all`."""
         while not self._ended.wait(REPORT_SECONDS):
             self.report()
 

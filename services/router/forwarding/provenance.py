@@ -1,9 +1,9 @@
-"""Where a record has been: the one header that a record rule adds to what it writes. No I/O.
+"""The origin of a record: the one header that a record rule adds to the records that it writes. No I/O.
 
     mesh-origin: 182736 apples 4L6g3nShT-eMCtK--X86sw,TnbZb0V9S2uZOTVFNJ1kyA
 
-1. The offset on the cluster that it was read from, the rule that read it, and the Kafka cluster ids of all clusters
-   that it has been on, the one that it was read from last.
+1. The header holds the offset on the source cluster, the id of the rule, and the Kafka cluster ids of all clusters that
+   the record has been on. The source cluster comes last.
 2. Kafka's own cluster ids, not the mesh's names: a cluster may be registered anew, under another name, or twice.
 3. A mirror writes no record to a cluster that is named there. So whatever mirrors an operator sets up, in circles, too,
    a record is on each cluster once.
@@ -23,7 +23,7 @@ HEADER = "mesh-origin"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What the header says."""
+    """The content of the header."""
 
     offset: int
     rule_id: str
@@ -31,7 +31,7 @@ class Origin:
 
 
 def origin_of(headers: Headers | None) -> Origin | None:
-    """What the last header of the name says; None where a record rule wrote none."""
+    """The content of the last header of this name; None if no record rule wrote one."""
     for name, value in reversed(headers or ()):
         if name == HEADER:
             return _read(value)
@@ -39,17 +39,19 @@ def origin_of(headers: Headers | None) -> Origin | None:
 
 
 class Stamp:
-    """Makes the headers of what one rule writes, read from one cluster."""
+    """Makes the headers of records that one rule reads from one cluster and writes."""
 
     def __init__(self, rule_id: str, source: str) -> None:
         """`source`: its Kafka cluster id."""
         self._rule_id = rule_id
         self._source = source
         self.first_tail = f" {rule_id} {source}".encode()
-        """What follows the offset, for a record that no rule has written yet: most of them."""
+        """The text behind the offset, for a record that no rule has written yet. Most records are such."""
 
     def clusters(self, headers: Headers | None) -> tuple[str, ...]:
-        """Where a record with these headers has been before; the source not counted, unless it came back to it."""
+        """The clusters that a record with these headers has been on before. The source counts only if the record came
+        back to the source.
+        """
         origin = origin_of(headers) if headers else None
         return origin.clusters if origin else ()
 

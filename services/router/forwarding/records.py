@@ -1,8 +1,8 @@
-"""The seam between what judges a record and what moves it: a record in, writes out. No I/O.
+"""The interface between the code that judges a record and the code that moves it: a record in, writes out. No I/O.
 
-The mover reads records, asks the rule's plan what becomes of each one, and writes that together with the position it
-has read to. A plan decides and never writes. Mirrors that neither filter nor change anything have no plan: their
-records are passed on without being asked about.
+The mover reads records, asks the rule's plan for the writes of each record, and writes them together with its position.
+A plan decides and never writes. Mirrors that neither filter nor change anything have no plan: their records are passed
+on without being asked about.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BY_KEY = -1
 
 
 class Fate(Enum):
-    """What a write is counted as."""
+    """The counter of a write."""
 
     WRITTEN = "written"
     DEAD = "dead"
@@ -41,14 +41,14 @@ class Write(NamedTuple):
 
 
 class NotNowError(Exception):
-    """What judging a record takes does not answer, as a schema registry that is down; the message says what.
+    """A service that judging needs does not answer, such as a schema registry that is down; the message names it.
 
     The rule waits with this as its problem, and asks again of the same record until it can be said.
     """
 
 
 class Message(Record, Protocol):
-    """What a consumer gives: a record, or word of something else."""
+    """A message from a consumer: a record, or an error event."""
 
     def error(self) -> Any | None: ...
 
@@ -68,7 +68,7 @@ class Transformer(Protocol):
 
 
 class Plan(Protocol):
-    """What a rule makes of its records."""
+    """The output of a rule for its records."""
 
     def __call__(self, record: Record) -> Sequence[Write]:
         """Zero or more writes, the same whenever asked. UnjudgedError: the rule stops here. NotNowError: it waits."""

@@ -1,4 +1,4 @@
-"""Where the schema registry is: told to the router by its settings, and by the router to its child process."""
+"""The address of the schema registry: the router gets it from its settings, and passes it to its child process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RegistryAccess:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """How the router tells its child process: secrets stay references."""
+        """The settings for the child process, in which secrets stay references."""
         said = (("url", self.url), ("user-info", self.user_info), ("ca-location", self.ca_location))
         return tuple(f"--registry-{name}={value}" for name, value in said if value)
 

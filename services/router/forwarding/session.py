@@ -1,17 +1,19 @@
-"""One session of a rule: from taking over until something goes wrong, or something else is wanted.
+"""One session of a rule: from taking over until an error, or until the order changes.
 
 Theory of operation
-1. Reads the source without a group, from where the targets remember, and writes in transactions: some records, and in
-   the same transaction the position behind them. What was not committed was never read; what was is never read again.
-2. Several targets have a transaction and a position each. A partition is read from the least of them; a target that
-   is ahead skips what it has.
-3. Whatever goes wrong ends the session with a Setback. It mends nothing and retries nothing: the worker begins a new
-   one, which knows only what the targets remember. So there is one way to recover, and it is used often.
+1. A session reads the source without a group, from the offsets that the targets store, and writes in transactions: some
+   records, and in the same transaction the position behind them. Records without a committed transaction are read
+   again; committed records are never read again.
+2. Several targets have a transaction and a position each. The session reads a partition from the lowest position; a
+   target that is ahead skips the records that it has.
+3. Every error ends the session with a Setback. The session repairs nothing and retries nothing: the worker begins a new
+   session, which knows only the state on the targets. So there is one way to recover, and it is used often.
 4. Every wait has a bound. A transaction has a bound in records, bytes and time.
-5. A position that the source has no records for any more, or that is of a topic that was deleted and created again, is
-   a setback, never a jump: records would be missing that nobody was told of. An operator rewinds.
-6. What a mirror passes on as it is goes through `_copy`: the loop in which a microsecond counts. The rest goes through
-   `_judge`.
+5. A position can be invalid: the source has deleted the records there, or the topic was deleted and created again. An
+   invalid position is a setback, never a jump: a jump would lose records without a message to anybody. An operator
+   rewinds the rule.
+6. Records that a mirror copies unchanged go through `_copy`: the loop in which a microsecond counts. Other records go
+   through `_judge`.
 """
 
 from __future__ import annotations
@@ -46,9 +48,9 @@ TRANSACTION_SECONDS = 0.25
 GATHERING_SECONDS = 0.02
 """How long the first record of a transaction waits for further ones."""
 IDLE_SECONDS = 0.2
-"""Longest wait for a record; then the session looks whether something else is wanted."""
+"""Longest wait for a record; then the session checks whether its order has changed."""
 LOOK_SECONDS = 5.0
-"""Between two looks at the topics of both clusters."""
+"""Seconds between two checks of the topics of both clusters."""
 POSITION_SECONDS = 1.0
 """Positions that moved without a record written are committed so often."""
 POINT_SECONDS = 10.0
@@ -78,12 +80,12 @@ class Session:
         """Lanes whose position is not committed yet."""
         self._cluster_ids: dict[str, str] = {}
         self._topic_ids: dict[str, str] = {}
-        """Of the source, as of the last look."""
+        """Topic ids of the source at the last check."""
         self._stamp = Stamp(order.spec.record_rule_id, "")
 
     @property
     def problem(self) -> str:
-        """What an operator should know although records go on."""
+        """A problem that an operator should know although the rule still copies records."""
         return next((each.problem for each in self._followers if each.problem), "")
 
     @property
@@ -97,7 +99,7 @@ class Session:
         return sum(each.in_use for each in self._followers)
 
     def open(self) -> None:
-        """Looks at the clusters, takes over, and finds where to begin."""
+        """Reads the clusters' topics, takes over the transactional id, and finds the start offsets."""
         metadata = self._source.metadata()
         self._cluster_ids[self._source.name] = metadata.cluster_id
         for target in self._targets:
@@ -159,7 +161,7 @@ class Session:
         return states
 
     def close(self) -> None:
-        """Gives up what is not committed."""
+        """Closes the clients of the session; open transactions are aborted."""
         for follower in self._followers:
             follower.stop()
         for target in self._targets:
@@ -215,7 +217,7 @@ class Session:
         self._fresh.bytes += size
 
     def _judge(self, messages: list[Message]) -> None:
-        """Each record as the plan says."""
+        """Writes each record as the plan decides."""
         assert self._task.plan is not None
         for message in messages:
             if (error := message.error()) is not None:
@@ -262,7 +264,7 @@ class Session:
         return lane
 
     def _heed(self, message: Message, error: KafkaError) -> None:
-        """What the consumer says in place of a record."""
+        """Handles an error that the consumer returns in place of a record."""
         source = (message.topic(), message.partition())
         if error.code() == KafkaError._PARTITION_EOF:
             lane = self.lanes.get(source)
@@ -384,7 +386,7 @@ class Session:
         self._consumer.incremental_assign([TopicPartition(*lane.source, lane.position) for lane in lanes])
 
     def _end_transactions(self) -> None:
-        """What was taken so far is committed, before something else is."""
+        """Commits the records that were read so far, before other work begins."""
         if self._moved:
             self._commit()
 

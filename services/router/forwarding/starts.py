@@ -1,4 +1,4 @@
-"""Where to begin: a StartAt becomes offsets of the source's partitions."""
+"""Start offsets: converts a StartAt to offsets of the source's partitions."""
 
 from __future__ import annotations
 
@@ -37,14 +37,16 @@ def beginnings(
 def rewound(
     source: Cluster, start: record_rules.StartAt, partitions: Collection[SourcePartition]
 ) -> dict[SourcePartition, int]:
-    """Where an operator wants these partitions to be read from; those that stay where they are are left out."""
+    """The offsets from which an operator wants these partitions to be read. Partitions that stay at their position are
+    left out.
+    """
     if start.WhichOneof("kind") == "offsets":
         return _said(start.offsets, partitions)
     return beginnings(source, start, partitions, late=False)
 
 
 def first_offsets(source: Cluster, partitions: Collection[SourcePartition]) -> dict[SourcePartition, int]:
-    """Of the first records that are there."""
+    """The offsets of the first existing records."""
     return _offsets(source, partitions, _SPECS.earliest())
 
 
@@ -54,8 +56,8 @@ def end_offsets(cluster: Cluster, partitions: Collection[SourcePartition]) -> di
 
 
 def _since(source: Cluster, milliseconds: int, partitions: Collection[SourcePartition]) -> dict[SourcePartition, int]:
-    """Of the first records of this time or later. The ends are asked for before: where there is no such record yet,
-    none that comes meanwhile is passed over.
+    """The offsets of the first records of this time or later. The function reads the end offsets first: if there is no
+    such record yet, a record that comes meanwhile is not skipped.
     """
     ends = end_offsets(source, partitions)
     found = _offsets(source, partitions, _SPECS.for_timestamp(milliseconds))

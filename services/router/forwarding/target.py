@@ -1,9 +1,10 @@
-"""One target cluster of a session: a transactional producer, and what the cluster remembers of the rule.
+"""One target cluster of a session: a transactional producer, and the rule's state on the cluster.
 
-1. The transactional id is the rule's, so the cluster itself takes the word from whoever ran the rule before: from
-   `take_over` on, nothing of an earlier owner can be committed.
-2. Only then the memory is read back, to the end, without what was not committed.
-3. Any error ends the session. Nothing is repaired here: the next one reads the memory again, and goes on from there.
+1. The transactional id is the rule's, so the cluster itself fences the worker that ran the rule before: from
+   `take_over` on, an earlier owner can commit nothing.
+2. Only then the target reads its memory back, to the end, without uncommitted records.
+3. Any error ends the session. Nothing is repaired here: the next session reads the memory again, and continues from
+   there.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ MOST_AT_ONCE = 1000
 
 
 class Target:
-    """Where a rule writes to. Used by one thread."""
+    """The connection to a cluster that a rule writes to. Used by one thread."""
 
     def __init__(self, cluster: Cluster, memory_: Memory, transactional_id: str, largest_batch: int) -> None:
         self.cluster = cluster
@@ -46,7 +47,7 @@ class Target:
         self._in_transaction = False
 
     def take_over(self) -> None:
-        """Takes the word from an earlier owner, and reads what is remembered."""
+        """Fences an earlier owner, and reads the rule's state."""
         try:
             self._producer.init_transactions(REQUEST_TIMEOUT)
         except KafkaException as error:
@@ -109,7 +110,7 @@ class Target:
         self._in_transaction = False
 
     def close(self) -> None:
-        """Gives up what is not committed. What it can't say to the cluster, the next owner's `take_over` does."""
+        """Aborts the open transaction. If the cluster can't be reached, the next owner's `take_over` aborts it."""
         self._producer.purge()
         if self._in_transaction:
             with contextlib.suppress(KafkaException):

@@ -1,4 +1,4 @@
-"""What a rule asks of the mover, whichever kind it is: clusters, topics, and a plan for its records. No I/O."""
+"""The task of the mover for a rule of any kind: clusters, topics, and a plan for its records. No I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.router.forwarding.topics import MirroredTopics
 
 
 class Judging(Protocol):
-    """Compiles what rules say of records. ValueError: the text can't be compiled, and why."""
+    """Compiles the parts of rules that are about records. ValueError: the text can't be compiled, and why."""
 
     def judge(self, expression: str) -> Judge: ...
     def transformer(self, transforms: Sequence[record_rules.Transform]) -> Transformer: ...
@@ -31,7 +31,7 @@ class Task:
     targets: tuple[str, ...]
     """cluster_names; a mirror has one."""
     topic: str
-    """Of a rule about one topic, else empty: for it to say that its topic is absent."""
+    """The topic of a rule about one topic, else empty: such a rule reports an absent topic."""
     plan: Plan | None
     """None: every record is copied as it is."""
     mirror: MirroredTopics | None

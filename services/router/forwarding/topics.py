@@ -1,7 +1,7 @@
-"""Which topics a mirror copies, what they are called on the target, and what keeps both in step. No I/O.
+"""The topics that a mirror copies, their names on the target, and the changes that keep both in step. No I/O.
 
-What is not carried over: settings of where and how safely a cluster keeps records, because the other cluster may have
-other brokers, and the kind of timestamps: records keep theirs.
+Two kinds of settings are not carried over. The first are settings of replicas and disks, because the other cluster may
+have other brokers. The second is the kind of timestamps, because records keep their timestamps.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class MirroredTopics:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What brings a topic of the target in step; nothing where there is nothing to do."""
+    """The change that brings a topic of the target in step; empty if the topic is in step."""
 
     create: TopicState | None = None
     partitions: int = 0
@@ -81,7 +81,9 @@ class Step:
 
 
 def step(source: TopicState, target: TopicState | None) -> Step:
-    """What makes the target like the source. Partitions can't be taken away; a target with more keeps them."""
+    """The change that makes the target like the source. Partitions can't be removed; a target with more partitions
+    keeps them.
+    """
     wanted = {name: value for name, value in source.settings.items() if _is_carried_over(name)}
     if target is None:
         return Step(create=TopicState(source.partitions, wanted))

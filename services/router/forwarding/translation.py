@@ -1,16 +1,18 @@
-"""Offsets of a mirror's source, translated to its target: exactly, for every one of them. No I/O.
+"""Exact translation of every offset of a mirror's source to its target. No I/O.
 
 Theory of operation
 1. The target's log is its own offset map: each record that the mirror wrote carries its source offset in its header.
-   The translation of an offset is the place of the first such record at or behind it. So nothing has to be kept for
-   each record or each transaction, and what is true is read where it is true: after compaction, retention, filters,
-   marks of transactions on either side, other producers in between, even a target that was restored.
-2. The records of a mirror lie in the order of the source, from each turn to the next (`points`). So the first one is
-   found by halves, and the last NEAR offsets by reading.
-3. A group that has read all that was copied goes on behind it: at what others wrote behind the mirror's last record, or
-   at the end.
-4. What is not copied yet can't be translated: a group that is ahead of the mirror gets the end of what is there. It
-   would read on from there what it has read, so it is translated anew until the mirror has come up to it.
+   The translation of an offset is the target offset of the first such record at or behind the source offset. So the
+   worker need not keep state for each record or each transaction. The translation is exact, because it reads the
+   target's log itself: after compaction, retention, filters, transaction markers on either side, records of other
+   producers, and even after a restore of the target.
+2. The records of a mirror are in the order of the source, from each turn to the next (`points`). So a binary search
+   finds the first record, and reads the last NEAR offsets one after the other.
+3. A group that has read all copied records continues behind them: at records that others wrote behind the mirror's last
+   record, or at the end.
+4. The offset of a record that is not copied yet can't be translated: a group that is ahead of the mirror gets the end
+   of the target's log. From there the group would read records again, so the worker translates the group's offset again
+   until the mirror has caught up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics in step: looks at both clusters, and makes on the target what `topics` says is missing."""
+"""Topics in step: reads the topics of both clusters, and makes the changes on the target that `topics` computes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from services.router.forwarding.topics import Step, TopicState, step
 
 POSITIONS_SETTINGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 MOST_REPLICAS = 3
-"""Of the topic of positions: as many as the cluster has brokers, up to this."""
+"""Replicas of the topic of positions: as many as the cluster has brokers, at most this many."""
 NO_ID = str(Uuid(0, 0))
-"""What clusters before Kafka 2.8 say, which have none."""
+"""The topic id that clusters before Kafka 2.8 return, which have no topic ids."""
 VISIBLE_POLL = 0.05
-"""Seconds between two looks for what was made."""
+"""Seconds between two checks for topics that were created."""
 
 
 def partition_counts(cluster: Cluster) -> dict[str, int]:

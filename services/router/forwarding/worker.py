@@ -1,7 +1,7 @@
-"""The worker of one rule: a thread that runs one session after another, and never gives up by itself.
+"""The worker of one rule: a thread that runs one session after another, and never ends by itself.
 
-A new order ends the session, too: the next one begins with it. What a session leaves undone the next one finds undone
-on the target; nothing is handed over.
+A new order ends the session, too: the next session begins with the new order. Sessions hand nothing over to each other:
+the next session finds on the target what remains to do.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from services.router.forwarding.tasks import Judging, Task, task_of
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 """Seconds between two sessions: doubled with each setback, until one moves something."""
 STATES_SECONDS = 0.5
-"""Between two looks at how far the partitions are."""
+"""Seconds between two reports of the partitions' progress."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What workers know of the mesh."""
+    """The facts about the mesh that workers know."""
 
     mesh_id: str = ""
     clusters: Mapping[str, routing.ClusterSpec] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What the worker is to do; replaced as a whole."""
+    """The task of the worker; replaced as a whole."""
 
     order: RunRule
     world: World
@@ -148,7 +148,7 @@ class Worker:
             self._forget_all(self._wanted)
 
     def _session(self, wanted: _Wanted) -> None:
-        """One session, until something else is wanted. Setback: it could not go on."""
+        """One session, until the order changes. Setback: the rule could not continue."""
         task = self._task(wanted)
         source = self._cluster(wanted, task.source)
         targets: list[Target] = []

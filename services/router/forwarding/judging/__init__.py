@@ -1,1 +1,1 @@
-"""What only content rules need to judge records: values in Avro, by the schema registry. The rest is `mesh.judging`."""
+"""Parts of judging that only content rules need: values in Avro, by the schema registry. The rest is `mesh.judging`."""

@@ -1,9 +1,9 @@
 """The schema registry as a reader of Avro needs it: schema ids in, parsed schemas out.
 
-An id never changes its meaning, so what was read once is kept. What does not answer is asked ATTEMPTS times, then the
-record has to wait (NotNowError). An id that the registry does not know is asked for again, too, since registries follow
-one another with a delay; then it counts as unknown for a while. Where many are unknown, values are no Avro at all, and
-each is asked for once only: a rule has to get past them.
+An id never changes its meaning, so a schema that was read once is kept. A registry that does not answer is asked
+ATTEMPTS times, then the record has to wait (NotNowError). The worker also asks again for an id that the registry does
+not know, since registries follow one another with a delay; then the id counts as unknown for a while. If many ids are
+unknown, the values are probably no Avro, and the worker asks for each id only once: a rule has to get past such values.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class SchemaRegistry:
         return AvroSchema(schema_id, parsed, any("logicalType" in text for text in (*texts, answer["schema"])))
 
     def _take_in(self, answer: Mapping[str, Any], named: dict[str, Any], texts: list[str]) -> None:
-        """Reads what the schema refers to into `named`, what that refers to first."""
+        """Reads the schemas that the schema refers to into `named`, each after the schemas it refers to itself."""
         for reference in answer.get("references") or ():
             if reference["name"] in named:
                 continue

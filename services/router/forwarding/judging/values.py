@@ -20,7 +20,7 @@ SCHEMA_ID = struct.Struct(">bI")
 
 
 def reader_of(value_format: int, registry: SchemaRegistry | None) -> ValueReader:
-    """What reads values of this format."""
+    """The reader of values of this format."""
     match value_format:
         case record_rules.VALUE_FORMAT_AVRO:
             return AvroReader(registry)
