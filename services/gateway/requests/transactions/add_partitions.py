@@ -19,6 +19,7 @@ from services.gateway.requests.transactions.home import (
     transaction_home,
 )
 from services.gateway.requests.transactions.parts import FENCED, FENCED_SOON, forget_part, part_on
+from services.gateway.requests.transactions.registry import open_at_home
 from services.gateway.requests.transactions.state import Identity
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.add_partitions_to_txn import (
@@ -44,6 +45,8 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     closed = closed_topics(foreign, home, mesh)
     if closed:
         tell_refused("AddPartitionsToTxn", transactional_id, home, closed)
+        presented = Identity(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
+        yield from open_at_home(home, transactional_id, presented, mesh)
         return _answer(
             message,
             _failed((topic for topic in topics if topic.name in closed), FOREIGN_TOPIC)
@@ -71,6 +74,8 @@ def _add(
     presented = Identity(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
     identity = yield from part_on(cluster, transactional_id, presented, home, mesh, registers=True)
     if isinstance(identity, ErrorCode):
+        if identity.retriable:
+            yield from open_at_home(home, transactional_id, presented, mesh)
         old = version < FENCED_SINCE and identity is ErrorCode.PRODUCER_FENCED
         return _failed(topics, ErrorCode.INVALID_PRODUCER_EPOCH if old else identity)
     part = replace(

@@ -68,7 +68,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     presented = Identity(message.producer_id, message.producer_epoch)
     producer = mesh.memory.producers.get(message.transactional_id, mesh.now)
     if producer is not None and producer.identity != presented:
-        if producer.ended == (presented, message.committed):  # its client has missed the answer
+        if (producer.home, producer.ended) == (home, (presented, message.committed)):  # its client missed the answer
             return _answer(producer.identity)
         producer = None
     known = yield from survey(message.transactional_id, (home, *(producer.parts if producer else ())), mesh)
@@ -90,7 +90,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         if ended.error_code in NOT_MINE and not takes_part(home, mesh):
             return (yield from _end_at_origin(message, request.version, home, ended, mesh))
     if begun_on != home and not ended.error_code and isinstance(at_home, TransactionState):
-        yield from _move(ended, message, request.version, begun_on, at_home.transaction_timeout_ms, home, mesh)
+        return (yield from _move(ended, message, request.version, begun_on, at_home.transaction_timeout_ms, home, mesh))
     return ended
 
 
@@ -105,16 +105,10 @@ def _origin(known: States, presented: Identity) -> str | None:
 def _end_on(
     cluster: str, message: EndTxnRequest, version: int, mesh: MeshView
 ) -> Generator[Command, Any, EndTxnResponse]:
-    """As the coordinator there answers; but an abort of nothing is done.
-
-    With the first protocol librdkafka sends one after its first partition was refused. Coordinators answer
-    INVALID_TXN_STATE to who has nothing to abort, and librdkafka dies of it.
-    """
+    """As the coordinator there answers. That of an abort is never softened: INVALID_TXN_STATE may mean a commit."""
     coordinator = coordinator_of(message.transactional_id)
     outcome = yield from ask_coordinator(cluster, coordinator, message, version, EndTxnResponse, mesh)
-    ended = EndTxnResponse(error_code=outcome) if isinstance(outcome, ErrorCode) else outcome
-    nothing = ended.error_code == ErrorCode.INVALID_TXN_STATE and not message.committed
-    return EndTxnResponse() if nothing and version < SECOND_PROTOCOL_SINCE else ended
+    return EndTxnResponse(error_code=outcome) if isinstance(outcome, ErrorCode) else outcome
 
 
 def _end_again(
@@ -144,9 +138,13 @@ def _end_parts(
     there = {cluster: state for cluster, state in states.items() if isinstance(state, TransactionState)}
     producer = remembered(message.transactional_id, identity_of(at_home), home, mesh)
     producer.elsewhere |= {cluster: identity_of(state) for cluster, state in there.items()}
+    sole = len(registered) == 1 and not writes_at_home(at_home)
     if not message.committed:
+        if sole and _was_committed(registered, there, version, at_home.transaction_start_time_ms):
+            _tell("abort refused: it is committed", message, parts=sorted(there))
+            return EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE)
         ended = yield from _abort(message, version, home, there, mesh)
-    elif len(registered) == 1 and not writes_at_home(at_home):
+    elif sole:
         ended = yield from _commit_sole(message, version, home, registered, there, mesh)
     elif registered:
         ended = yield from _commit_all(message, version, home, registered, there, mesh)
@@ -234,6 +232,18 @@ def _is_committed(state: TransactionState, registered: set[int], version: int) -
     return state.transaction_state in COMMITTED and registered == {then % EPOCHS}
 
 
+def _was_committed(
+    registered: Mapping[str, set[int]], there: Mapping[str, TransactionState], version: int, begun_ms: int
+) -> bool:
+    """Whether the only part is committed, and home was not told. By the first protocol a producer keeps its epoch, so
+    the part must have begun after home did; the clocks of the two clusters decide."""
+    (cluster,) = registered
+    state = there.get(cluster)
+    if state is None or not _is_committed(state, registered[cluster], version):
+        return False
+    return version >= SECOND_PROTOCOL_SINCE or state.transaction_start_time_ms >= begun_ms
+
+
 def _commit_all(
     message: EndTxnRequest,
     version: int,
@@ -293,7 +303,7 @@ def _end_at_origin(
         if isinstance(state, TransactionState) and state.producer_id == message.producer_id:
             ended = yield from _end_parts(message, version, cluster, state, known, mesh)
             if not ended.error_code:
-                yield from _move(ended, message, version, cluster, state.transaction_timeout_ms, home, mesh)
+                return (yield from _move(ended, message, version, cluster, state.transaction_timeout_ms, home, mesh))
             return ended
     return refused
 
@@ -306,8 +316,9 @@ def _move(
     timeout_ms: int,
     home: str,
     mesh: MeshView,
-) -> Generator[Command, Any, None]:
-    """Give the producer an identity at its new home; if that can't be now, the end of its next transaction does it."""
+) -> Generator[Command, Any, EndTxnResponse]:
+    """The answer with the producer's identity at its new home. If that is busy, the client has to ask again; if it
+    refuses, the end of the next transaction tries once more."""
     transactional_id = message.transactional_id
     log.info(
         "a transaction has ended where it began, its transactional id has moved",
@@ -316,14 +327,15 @@ def _move(
         is_on=home,
     )
     if version < SECOND_PROTOCOL_SINCE:
-        return
+        return ended
     first = InitProducerIdRequest(transactional_id, timeout_ms)
     moved = yield from init_producer(home, transactional_id, first, INIT_VERSION, mesh)
-    if not moved.error_code:
-        following = Identity(moved.producer_id, moved.producer_epoch)
-        ended.producer_id, ended.producer_epoch = following
-        done = Ended(Identity(message.producer_id, message.producer_epoch), message.committed)
-        mesh.memory.producers.put(transactional_id, Producer(home, following, ended=done), mesh.now)
+    if moved.error_code:
+        return EndTxnResponse(error_code=moved.error_code) if ErrorCode(moved.error_code).retriable else ended
+    following = Identity(moved.producer_id, moved.producer_epoch)
+    done = Ended(Identity(message.producer_id, message.producer_epoch), message.committed)
+    mesh.memory.producers.put(transactional_id, Producer(home, following, ended=done), mesh.now)
+    return _answer(following)
 
 
 def _answer(following: Identity) -> EndTxnResponse:

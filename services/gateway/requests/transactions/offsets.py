@@ -22,6 +22,7 @@ from services.gateway.requests.plan import Command, Coordinator, Forget, MeshVie
 from services.gateway.requests.transactions.coordinator import SECOND_PROTOCOL, ask_coordinator, coordinator_of
 from services.gateway.requests.transactions.home import takes_part, tell_refused, transaction_home
 from services.gateway.requests.transactions.parts import FENCED, FENCED_SOON, forget_part, part_on
+from services.gateway.requests.transactions.registry import open_at_home
 from services.gateway.requests.transactions.state import Identity
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -51,6 +52,8 @@ def handle_add(request: Request, mesh: MeshView) -> Plan:
     home = transaction_home(message.transactional_id, mesh)
     group_home = yield from find_home(message.group_id, mesh)
     if home is None or group_home is None:
+        if home is not None:
+            yield from open_at_home(home, message.transactional_id, _presented(message), mesh)
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if group_home != home and not (takes_part(home, mesh) and takes_part(group_home, mesh)):
         group_home = home  # it may be without a member: TxnOffsetCommit will tell
@@ -63,10 +66,12 @@ def _add(
     cluster: str, message: AddOffsetsToTxnRequest, version: int, home: str, mesh: MeshView
 ) -> Generator[Command, Any, ErrorCode]:
     """The group to the transaction on one cluster."""
-    presented = Identity(message.producer_id, message.producer_epoch)
+    presented = _presented(message)
     transactional_id = message.transactional_id
     identity = yield from part_on(cluster, transactional_id, presented, home, mesh, registers=True)
     if isinstance(identity, ErrorCode):
+        if identity.retriable:
+            yield from open_at_home(home, transactional_id, presented, mesh)
         return identity
     part = replace(message, producer_id=identity.producer_id, producer_epoch=identity.epoch)
     coordinator = coordinator_of(transactional_id)
@@ -76,6 +81,10 @@ def _add(
         forget_part(cluster, transactional_id, mesh)
         return FENCED_SOON
     return error
+
+
+def _presented(message: AddOffsetsToTxnRequest) -> Identity:
+    return Identity(message.producer_id, message.producer_epoch)
 
 
 def handle_commit(request: Request, mesh: MeshView) -> Plan:

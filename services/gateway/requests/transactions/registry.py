@@ -8,7 +8,8 @@ Theory of operation
 2. Which of the four tells the epoch under which the producer writes on that cluster, by its remainder. A part that a
    broker has aborted by its time-out goes on under another epoch, so it is missed at the commit. So is a part to which
    two gateways have written under different epochs.
-3. Partition 0 is no cluster's: it holds the records of `decisions`.
+3. Partition 0 is no cluster's: it holds the records of `decisions`. A transaction that has this one alone was opened
+   for a producer that the gateway refused (`open_at_home`).
 """
 
 from collections.abc import Generator, Mapping
@@ -104,6 +105,17 @@ def register(
     elif error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         log.error("the gateway may not write to the topic for transactions", cluster=home, topic=TRANSACTIONS_TOPIC)
     return error
+
+
+def open_at_home(
+    home: str, transactional_id: str, presented: Identity, mesh: MeshView
+) -> Generator[Command, Any, None]:
+    """Let home have something to abort, where the gateway itself keeps a client's first partition from its cluster.
+
+    Else the coordinator answers an abort by the first protocol with INVALID_TXN_STATE, of which librdkafka dies. If
+    home can't be told now, that is the answer. By the second protocol coordinators take an abort of nothing.
+    """
+    yield from register(home, transactional_id, presented, LOG_PARTITION, mesh)
 
 
 def has_topic(home: str, mesh: MeshView) -> bool:

@@ -114,10 +114,15 @@ class SimulatedCluster:
     partitions: int = 0
     """Of the topic for transactions; 0: there is none."""
     away: bool = False
+    elections: int = 0
+    """So many more producers are told NOT_COORDINATOR: the broker does not lead its new topic for transactions yet."""
 
     def answer(self, call: Call) -> Struct:
         message = _message_of(call)
         match message:
+            case InitProducerIdRequest() if self.elections:
+                self.elections -= 1
+                return InitProducerIdResponse(0, ErrorCode.NOT_COORDINATOR, -1, -1)
             case InitProducerIdRequest():
                 return self._init(message)
             case DescribeTransactionsRequest():

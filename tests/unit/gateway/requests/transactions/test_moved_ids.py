@@ -40,6 +40,23 @@ def test_a_transaction_ends_where_it_began(protocol: int, topics: tuple[str, ...
     assert read(mesh)["bananas"][-1:] == ["next"]
 
 
+@pytest.mark.parametrize("topics", [("apples",), ("apples", "bananas", "cherries")])
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_producer_is_at_its_new_home_after_the_end_though_the_coordinator_there_is_just_elected(
+    topics: tuple[str, ...], commit: bool
+) -> None:
+    mesh, client = begun()
+    written(client, topics, "begun")
+    move_id(mesh, "c3")
+    mesh.clusters["c3"].elections = 2
+    assert client.end(commit=commit) == 0
+    assert client.transact(apples=b"next", bananas=b"next") == 0
+    begun_with = ["begun"] if commit else []
+    assert read(mesh) == {topic: begun_with * (topic in topics) + ["next"] for topic in ("apples", "bananas")} | (
+        {"cherries": begun_with} if commit and "cherries" in topics else {}
+    )
+
+
 @BOTH
 def test_what_was_decided_at_the_old_home_is_committed_for_a_producer_that_begins_at_the_new_one(protocol: int) -> None:
     both = 0
