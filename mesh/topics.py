@@ -4,8 +4,17 @@ import re
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
-OWN_PREFIXES = ("mesh.events", "mesh.audit", "mesh.snapshots", "mesh.record-", "mesh.traffic", "mesh.replays")
-"""The beginnings of the mesh's own topics: its log, its audit events, its counters of traffic, its workers' positions.
+OWN_PREFIXES = (
+    "mesh.events",
+    "mesh.audit",
+    "mesh.snapshots",
+    "mesh.record-",
+    "mesh.traffic",
+    "mesh.replays",
+    "mesh.transactions",
+)
+"""The beginnings of the mesh's own topics: its log, its audit events, its counters of traffic, its workers' positions,
+the registry and the decisions of its transactions.
 
 A client that wrote there could decide in the mesh, so no rule leads to these topics. A mesh that shares its home
 cluster with another mesh calls its log "mesh.events-two" or the like.

@@ -4,8 +4,9 @@
    group was used before. The counts outlive the process that carried out the job.
 2. Records and offsets are one transaction: a process that dies leaves both or none. A process that continues the job
    fences the process before it.
-3. In a mesh, the group and the topics may be on different clusters. Then there is no such transaction: offsets are
-   committed after the records are acknowledged. If the process dies in between, the records are written again.
+3. A mesh has no such transaction if a cluster before Kafka 3.0 has some of the group and the topics, and another
+   cluster has the rest. Then offsets are committed after the records are acknowledged. If the process dies in between,
+   the records are written again.
 """
 
 import asyncio

@@ -169,7 +169,7 @@ class TransactionLane:
                 FaultKind.TRANSACTION_NOT_DONE,
                 f"Topic {self._log.topic}, for the answers to requests with an Idempotency-Key, is missing and cannot "
                 f"be made ({failure.args[0].str()}). Make it with one partition, or let the sidecar: through a mesh it "
-                f"needs a rule that leads to the home cluster of the transactional id {self.id}",
+                "needs a rule",
             ) from None
 
     async def _once(self, client: TransactionalClient, work: Work, timeout: float) -> Answered:

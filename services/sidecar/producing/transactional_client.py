@@ -3,8 +3,8 @@
 A transaction ends in one of four ways, and the caller learns the way:
 
 1. The transaction was committed: `write` returns the partitions and offsets of the records.
-2. The transaction was aborted, and nothing was written: `NotWritten`, or `Elsewhere` if topics are not on this id's
-   cluster.
+2. The transaction was aborted, and nothing was written: `NotWritten`, or `Elsewhere` if this id may not write to
+   topics.
 3. The producer was replaced or broke, and nothing was written: `Lost`, certain.
 4. The producer was replaced or broke during the commit: `Lost`, and only Kafka knows the outcome. A new producer with
    the same id settles the outcome.
@@ -25,7 +25,7 @@ from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of, faile
 from services.sidecar.producing.records import Delivered, Delivery, Failed, Outgoing
 
 _ELSEWHERE = KafkaError.TOPIC_AUTHORIZATION_FAILED
-"""The gateway's error for a topic on another cluster, and a broker's error for a topic that may not be written."""
+"""A broker's error for a topic that may not be written, and the gateway's error for a topic that this id can't reach."""
 _REFUSED = (
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,

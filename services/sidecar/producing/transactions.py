@@ -181,9 +181,10 @@ class Transactions:
         raise Fault(
             FaultKind.TRANSACTION_REFUSED,
             f"Topics {', '.join(work.topics)} cannot be written in one transaction as "
-            f"{', '.join(lane.id for lane in self._lanes)}: one of them lives on another cluster than that id, or may "
-            f"not be written ({told}). A transaction lives on one cluster: give the topics, or the transactional id, a "
-            "rule that leads there, or name an id with that home in transactional_ids",
+            f"{', '.join(lane.id for lane in self._lanes)}: Kafka refuses one of them ({told}). "
+            "Either the principal may not write to the topic; or a cluster older than Kafka 3.0 has the topic or the "
+            "id, and the two are on different clusters. Grant the right, or give the id a rule that leads to the "
+            "topic's cluster, or name an id with that home in transactional_ids",
         )
 
     def _lanes_for(self, topics: Sequence[str]) -> list[TransactionLane]:

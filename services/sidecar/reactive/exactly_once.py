@@ -8,8 +8,8 @@ Theory of operation
    settlement that can't be written holds up no other partition. A settlement that fails alone is delivered again.
 3. If the outcome of a commit is unknown, a new producer with the same id ends the transaction. The group's committed
    offsets then show whether it was committed.
-4. Before the first delivery, `check` tests whether one transaction can hold all parts. Source topics, the group,
-   replies and dead letters must be on the cluster of the transactional id. The test writes nothing.
+4. Before the first delivery, `check` tests whether one transaction can hold all parts. These are the offsets of the
+   source topics, replies and dead letters. A mesh refuses clusters before Kafka 3.0. The test writes nothing.
 """
 
 import asyncio
@@ -138,9 +138,10 @@ class TransactionalSettler:
             what = topic or f"what is read ({', '.join(one.topic for one in consumed.offsets)}), or its group,"
             raise Fault(
                 FaultKind.TRANSACTION_REFUSED,
-                f"reactive_exactly_once is not possible: {what} cannot be in a transaction ({refused}). What is read, "
-                "the group, replies and dead letters have to be on the cluster of the transactional id: give them a "
-                "rule that leads there, or set reactive_transactional_id to an id with that home",
+                f"reactive_exactly_once is not possible: {what} cannot be in a transaction ({refused}). "
+                "Either the principal has no right to it; or a cluster older than Kafka 3.0 has it, or has the "
+                "transactional id, and the two are on different clusters. Grant the right, or set "
+                "reactive_transactional_id to an id whose home is that cluster",
             ) from None
 
     async def close(self) -> None:

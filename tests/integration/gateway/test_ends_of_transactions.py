@@ -1,4 +1,4 @@
-"""The ends of transactions in every state that a client can bring about: a broker answers, and the gateway as it does."""
+"""The ends of transactions in each state that a client can bring about: the gateway answers as a broker does."""
 
 import asyncio
 import uuid

@@ -135,7 +135,9 @@ def test_expressions_with_and_without_plain_text_are_found_alike() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("topic", ["mesh.events", "mesh.events-two", "mesh.audit", "mesh.record-positions"])
+@pytest.mark.parametrize(
+    "topic", ["mesh.events", "mesh.events-two", "mesh.audit", "mesh.record-positions", "mesh.transactions"]
+)
 def test_no_rule_leads_to_a_topic_of_the_mesh_itself(topic: str) -> None:
     everything = table((NameRegex(".*"), "c1"))
     assert everything.route(topic) is None

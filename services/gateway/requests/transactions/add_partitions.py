@@ -1,13 +1,15 @@
 """AddPartitionsToTxn: a transaction is about to write to these partitions; each cluster gets those that live on it.
 
 If one of them lives on a cluster that takes no part in transactions of others, none is added, as on a broker, and the
-others say that they were not tried. Brokers send versions 4 and 5 among themselves; clients stay below.
+others say that they were not tried. So it is with the mesh's own topics, which clients do not know. Brokers send
+versions 4 and 5 among themselves; clients stay below.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
+from mesh.topics import is_own_topic
 from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import Command, Forget, MeshView, Plan, Request
 from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
@@ -19,7 +21,7 @@ from services.gateway.requests.transactions.home import (
     transaction_home,
 )
 from services.gateway.requests.transactions.parts import FENCED, FENCED_SOON, forget_part, part_on
-from services.gateway.requests.transactions.registry import open_at_home
+from services.gateway.requests.transactions.registry import open_at_home, open_where_known
 from services.gateway.requests.transactions.state import Identity
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.add_partitions_to_txn import (
@@ -41,23 +43,23 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     home = transaction_home(transactional_id, mesh)
     if home is None:
         return _answer(message, _failed(topics, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    if any(is_own_topic(topic.name) for topic in topics):
+        return _none_added(message, is_own_topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     foreign = foreign_topics((topic.name for topic in topics), home, mesh)
     closed = closed_topics(foreign, home, mesh)
     if closed:
         tell_refused("AddPartitionsToTxn", transactional_id, home, closed)
-        presented = Identity(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
-        yield from open_at_home(home, transactional_id, presented, mesh)
-        return _answer(
-            message,
-            _failed((topic for topic in topics if topic.name in closed), FOREIGN_TOPIC)
-            + _failed((topic for topic in topics if topic.name not in closed), ErrorCode.OPERATION_NOT_ATTEMPTED),
-        )
+        yield from open_at_home(home, transactional_id, _presented(message), mesh)
+        return _none_added(message, closed.__contains__, FOREIGN_TOPIC)
     parts: dict[str, list[AddPartitionsToTxnTopic]] = {}
     for topic in topics:
         parts.setdefault(foreign.get(topic.name, home), []).append(topic)
     results: list[AddPartitionsToTxnTopicResult] = []
     for cluster, part in parts.items():
         results += yield from _add(message, request.version, cluster, part, home, mesh)
+    errors = {partition.partition_error_code for result in results for partition in result.results_by_partition}
+    if ErrorCode.INVALID_PRODUCER_ID_MAPPING in errors:
+        yield from open_where_known(home, transactional_id, _presented(message), mesh)
     return _answer(message, results)
 
 
@@ -71,7 +73,7 @@ def _add(
 ) -> Generator[Command, Any, list[AddPartitionsToTxnTopicResult]]:
     """These topics to the transaction on their cluster, under the producer's identity there."""
     transactional_id = message.v3_and_below_transactional_id
-    presented = Identity(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
+    presented = _presented(message)
     identity = yield from part_on(cluster, transactional_id, presented, home, mesh, registers=True)
     if isinstance(identity, ErrorCode):
         if identity.retriable:
@@ -95,6 +97,21 @@ def _add(
         forget_part(cluster, transactional_id, mesh)  # home has just taken the producer for the rightful one
         return _failed(topics, FENCED_SOON)
     return results
+
+
+def _presented(message: AddPartitionsToTxnRequest) -> Identity:
+    return Identity(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
+
+
+def _none_added(
+    message: AddPartitionsToTxnRequest, is_faulty: Callable[[str], bool], error: ErrorCode
+) -> AddPartitionsToTxnResponse:
+    topics = message.v3_and_below_topics
+    return _answer(
+        message,
+        _failed((topic for topic in topics if is_faulty(topic.name)), error)
+        + _failed((topic for topic in topics if not is_faulty(topic.name)), ErrorCode.OPERATION_NOT_ATTEMPTED),
+    )
 
 
 def _failed(topics: Iterable[AddPartitionsToTxnTopic], error: ErrorCode) -> list[AddPartitionsToTxnTopicResult]:

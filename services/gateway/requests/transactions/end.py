@@ -235,8 +235,11 @@ def _is_committed(state: TransactionState, registered: set[int], version: int) -
 def _was_committed(
     registered: Mapping[str, set[int]], there: Mapping[str, TransactionState], version: int, begun_ms: int
 ) -> bool:
-    """Whether the only part is committed, and home was not told. By the first protocol a producer keeps its epoch, so
-    the part must have begun after home did; the clocks of the two clusters decide."""
+    """Whether the only part is committed, and home has not heard of the commit.
+
+    By the first protocol a producer keeps its epoch, so the part must have begun after home did. The clocks of the two
+    clusters decide about that.
+    """
     (cluster,) = registered
     state = there.get(cluster)
     if state is None or not _is_committed(state, registered[cluster], version):

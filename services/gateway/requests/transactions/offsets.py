@@ -22,7 +22,7 @@ from services.gateway.requests.plan import Command, Coordinator, Forget, MeshVie
 from services.gateway.requests.transactions.coordinator import SECOND_PROTOCOL, ask_coordinator, coordinator_of
 from services.gateway.requests.transactions.home import takes_part, tell_refused, transaction_home
 from services.gateway.requests.transactions.parts import FENCED, FENCED_SOON, forget_part, part_on
-from services.gateway.requests.transactions.registry import open_at_home
+from services.gateway.requests.transactions.registry import open_at_home, open_where_known
 from services.gateway.requests.transactions.state import Identity
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -58,6 +58,8 @@ def handle_add(request: Request, mesh: MeshView) -> Plan:
     if group_home != home and not (takes_part(home, mesh) and takes_part(group_home, mesh)):
         group_home = home  # it may be without a member: TxnOffsetCommit will tell
     error = yield from _add(group_home, message, request.version, home, mesh)
+    if error is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+        yield from open_where_known(home, message.transactional_id, _presented(message), mesh)
     old = request.version < FENCED_SINCE and error is ErrorCode.PRODUCER_FENCED
     return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_PRODUCER_EPOCH if old else error)
 

@@ -22,6 +22,7 @@ from services.gateway.requests.plan import Call, Command, Controller, Forget, Me
 from services.gateway.requests.topic_names import TRANSACTIONS_TOPIC
 from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
 from services.gateway.requests.transactions.state import Identity
+from services.gateway.requests.transactions.survey import identity_of, survey
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode, error_name
@@ -113,9 +114,19 @@ def open_at_home(
     """Let home have something to abort, where the gateway itself keeps a client's first partition from its cluster.
 
     Else the coordinator answers an abort by the first protocol with INVALID_TXN_STATE, of which librdkafka dies. If
-    home can't be told now, that is the answer. By the second protocol coordinators take an abort of nothing.
+    home can't be asked now, a client hears that error. By the second protocol coordinators take an abort of nothing.
     """
     yield from register(home, transactional_id, presented, LOG_PARTITION, mesh)
+
+
+def open_where_known(
+    home: str, transactional_id: str, presented: Identity, mesh: MeshView
+) -> Generator[Command, Any, None]:
+    """The same for a producer that home does not know, because a rule has moved its id: the home before knows it."""
+    known = yield from survey(transactional_id, (cluster for cluster in mesh.table.clusters if cluster != home), mesh)
+    for cluster, state in known.items():
+        if isinstance(state, TransactionState) and identity_of(state) == presented:
+            yield from open_at_home(cluster, transactional_id, presented, mesh)
 
 
 def has_topic(home: str, mesh: MeshView) -> bool:

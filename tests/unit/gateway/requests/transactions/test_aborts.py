@@ -16,7 +16,7 @@ from tests.unit.gateway.requests.transactions.test_atomic_transactions import (
     read,
     written,
 )
-from tests.unit.gateway.requests.transactions.test_transactions import group_on
+from tests.unit.gateway.requests.transactions.test_transactions import group_on, with_transaction_rule
 
 CALLS = LAST_CALL // 2
 
@@ -48,14 +48,14 @@ def test_an_abort_after_a_commit_without_an_answer_is_done_if_the_commit_was_not
 
 @pytest.mark.parametrize("commit_before", [True, False])
 def test_an_abort_of_nothing_is_refused_as_by_a_broker(commit_before: bool) -> None:
-    mesh, client = begun(FIRST)
+    _, client = begun(FIRST)
     if commit_before:
         assert client.transact(bananas=b"value") == 0
     assert client.end(commit=False) == ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_second_abort_is_done_as_the_first() -> None:
-    mesh, client = begun(FIRST)
+    _, client = begun(FIRST)
     written(client, ("apples", "bananas"), "never")
     assert client.end(commit=False) == client.end(commit=False) == 0
 
@@ -89,6 +89,24 @@ def test_so_has_one_that_gave_up_waiting_for_the_cluster_of_a_group() -> None:
     answer = mesh.ask(offsets.handle_add, AddOffsetsToTxnRequest("tx", *client.identity, "pickers"), 3)
     assert ErrorCode(answer.error_code).retriable
     assert client.end(commit=False) == 0
+
+
+@pytest.mark.parametrize("to_a_group", [True, False])
+def test_so_has_one_whose_id_has_moved(to_a_group: bool) -> None:
+    mesh, client = begun(FIRST)
+    assert client.transact(apples=b"before") == 0
+    with_transaction_rule(mesh.world, "c3")
+    if to_a_group:
+        group_on("c2", mesh.world)
+        added = AddOffsetsToTxnRequest("tx", *client.identity, "pickers")
+        assert mesh.ask(offsets.handle_add, added, 3).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    else:
+        assert client.write("bananas", b"refused") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    mesh.restart()
+    assert client.end(commit=False) == 0
+    assert client.begin() == 0
+    assert client.transact(bananas=b"after") == 0
+    assert read(mesh) == {"apples": ["before"], "bananas": ["after"]}
 
 
 def test_a_part_that_never_opened_does_not_pass_for_a_commit_of_it() -> None:

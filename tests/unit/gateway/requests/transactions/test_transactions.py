@@ -174,12 +174,20 @@ def test_partitions_are_added_at_home() -> None:
 def test_one_partition_on_a_cluster_that_takes_no_part_and_none_is_added() -> None:
     book = play(add_partitions.handle, added("apples", "bananas"), 3, world(older="c2"))
     (call,) = book.asked()
-    topics = call.message.v3_and_below_topics
-    assert (call.cluster, topics) == ("c1", [AddPartitionsToTxnTopic(TRANSACTIONS_TOPIC, [0])]), "there is one to abort"
+    opening = AddPartitionsToTxnRequest([], "tx", 7, 0, [AddPartitionsToTxnTopic(TRANSACTIONS_TOPIC, [0])])
+    assert (call.cluster, call.message) == ("c1", opening), "it has something to abort"
     book.all_unreachable()
     assert errors_of_partitions(book.answer) == {
         "apples": ErrorCode.OPERATION_NOT_ATTEMPTED,
         "bananas": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+
+
+def test_a_topic_of_the_mesh_itself_is_unknown_to_clients() -> None:
+    book = play(add_partitions.handle, added("apples", TRANSACTIONS_TOPIC), 3, world())
+    assert errors_of_partitions(book.answer) == {
+        "apples": ErrorCode.OPERATION_NOT_ATTEMPTED,
+        TRANSACTIONS_TOPIC: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 
 
