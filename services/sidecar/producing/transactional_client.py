@@ -25,7 +25,7 @@ from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of, faile
 from services.sidecar.producing.records import Delivered, Delivery, Failed, Outgoing
 
 _ELSEWHERE = KafkaError.TOPIC_AUTHORIZATION_FAILED
-"""A broker's error for a topic that may not be written, and the gateway's error for a topic that this id can't reach."""
+"""The error of a broker for a topic that may not be written, and of the gateway for a topic that is out of reach."""
 _REFUSED = (
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
