@@ -30,7 +30,7 @@ class EventLog:
     """One reading: start it, run it, stop it, each once (`run` as often as one likes)."""
 
     def __init__(self, client_id: str, home: HomeAccess, topic: str, receive: Receive, first_offset: int = 0) -> None:
-        """What `receive` raises ends the reading."""
+        """What `receive` raises ends the reading. `first_offset`: 0 stands for the first record that the log has."""
         self._home = home
         self._partition = TopicPartition(topic, 0)
         self._receive = receive
@@ -44,7 +44,10 @@ class EventLog:
             async with asyncio.timeout(TIMEOUT):
                 await self._consumer.start()
                 self._consumer.assign([self._partition])
-                self._consumer.seek(self._partition, self._first_offset)
+                first_offset = self._first_offset
+                if first_offset == 0:  # a log that was restored begins behind the records that it has lost
+                    first_offset = (await self._consumer.beginning_offsets([self._partition]))[self._partition]
+                self._consumer.seek(self._partition, first_offset)
                 ends = await self._consumer.end_offsets([self._partition])
         except (KafkaError, TimeoutError, OSError) as error:
             raise EventLogError(f"home cluster {self._home}: {reason_of(error)}") from error
