@@ -1,1 +1,1 @@
-"""How a command becomes a decision: look at the world, ask the domain, append to the log, see the rollout through."""
+"""How a command becomes a decision: check the clusters, ask the domain, append to the log, complete the rollout."""

@@ -1,4 +1,4 @@
-"""Answers as they are stored for a request_id, and refusals as gRPC tells them."""
+"""Answers that control stores for a request_id, and refusals as gRPC statuses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATUS_KEY = "grpc-status-details-bin"
 
 
 def as_rpc_error(refusal: Refusal) -> errors.RpcError:
-    """The status that a refusal becomes, with its google.rpc details."""
+    """The gRPC status of a refusal, with its google.rpc details."""
     match refusal:
         case InvalidField():
             return errors.bad_request(refusal.field, refusal.description)
@@ -61,14 +61,14 @@ def stored_failure(request_id: str, digest: bytes, refusal: Refusal) -> StoredAn
 
 
 def replayed(kind: type[M], answer: StoredAnswer) -> M:
-    """The response of the first call; raises what it was refused with."""
+    """The response of the first call; raises ReplayedFailure if control refused the first call."""
     if answer.ok:
         return kind.FromString(answer.answer)
     raise ReplayedFailure(Status.FromString(answer.answer))
 
 
 class ReplayedFailure(Exception):  # noqa: N818  (an answer)
-    """The status that the first call got."""
+    """The status with which the first call failed."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)

@@ -1,6 +1,6 @@
-"""Those who follow audit events of records: one at a time each, bounded in number, over all clusters of the mesh.
+"""Callers that follow audit events of records, over all clusters of the mesh; their number is bounded.
 
-PostgreSQL has no part in it: clusters are those of the log in memory, events come from Kafka.
+PostgreSQL has no part in this: the view of the log in memory names the clusters, and Kafka holds the events.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from services.control.store.journal import Journal
 from services.control.upstream.audit_topics import AuditFollower, Found
 
 MAX_TAILS = 20
-"""At one replica; each has a thread and a connection for each cluster."""
+"""The most callers of one replica; each needs a thread and a connection for each cluster."""
 MAX_WAITING = 2
-"""Batches of one caller, of all clusters, that it has not taken yet."""
+"""The most batches of all clusters that wait for one caller."""
 LOOK_SECONDS = 5.0
-"""How soon a cluster that is new is followed, too."""
+"""The longest time in seconds until a caller follows a new cluster, too."""
 
 tails_gauge = Gauge("control_audit_tails", "Callers that follow audit events of records.")
 tailed_total = Counter("control_audit_tailed_total", "Audit events of records given to those who follow them.")
 
 
 class AuditTails:
-    """All of this replica."""
+    """All callers of this replica."""
 
     def __init__(self, journal: Journal, topics: Sequence[str]) -> None:
         self._journal = journal
@@ -36,7 +36,7 @@ class AuditTails:
         self._open = 0
 
     async def follow(self, request: audit.TailAuditRequest) -> AsyncGenerator[audit.TailAuditResponse]:
-        """News until the caller goes, or has all that it asked for. Unavailable when too many follow."""
+        """New events until the caller goes, or has all that it asked for. Unavailable when too many callers follow."""
         if self._open >= MAX_TAILS:
             raise Unavailable("TOO_MANY_TAILS", f"{self._open} callers follow audit events here; end one of them")
         self._open += 1

@@ -1,8 +1,8 @@
-"""Changes that some clients try first: watched while they run, then promoted or given up.
+"""Changes that some clients try first: control watches a canary while it runs, then promotes or aborts it.
 
-What a canary is about stands in the log alone (its event says for how long, and by whom), so a control that takes the
-lead in the middle of it goes on watching. While one runs, other changes of the rules are refused: they wait for its
-end, or for an operator to end it.
+Only the log holds the facts of a canary: its event names its duration and its gateways. So if another control takes
+the lead meanwhile, that control goes on watching. While a canary runs, control refuses other changes of the rules. They
+wait for its end, or for an operator who ends it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from services.control.store.journal import Caller, Journal
 from services.control.store.log import StoredAnswer
 
 LOOK_EVERY = 0.5
-"""Seconds between two looks at how a canary does."""
+"""Seconds between two checks of a canary."""
 
 log = structlog.get_logger(__name__)
 canaries_total = Counter("control_canaries_total", "Canaries that came to an end.", ["outcome"])
 
 
 class Canaries:
-    """Watches the canary that runs, if one does."""
+    """Watches the canary, while one runs."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Canaries:
         self._clock = clock
 
     async def run(self) -> None:
-        """Until cancelled; does nothing while this process does not lead."""
+        """Runs until cancelled; does nothing while this process does not lead."""
         led_since = time.monotonic()
         while True:
             await asyncio.sleep(LOOK_EVERY)
@@ -65,18 +65,18 @@ class Canaries:
                 continue
             if self._someone_is_coming() and time.monotonic() < led_since + SETTLE_TIME:
                 continue
-            with suppress(Refusal, StoreUnavailableError):  # somebody else was faster, or it is looked at again
+            with suppress(Refusal, StoreUnavailableError):  # another call was faster, or the next check tries again
                 await self._look(change)
 
     async def end(
         self, revision: int, *, promote: bool, caller: Caller, answer: Callable[[int], StoredAnswer | None]
     ) -> int:
-        """An operator does not wait for its time. Position of the event."""
+        """Ends the canary before its time, by an operator's order. Returns the position of the event."""
         await self._journal.first_time(caller)
         return await self._turns.take(self._ended_by_hand(revision, promote, caller, answer))
 
     async def begun(self, change: events.Event) -> list[str]:
-        """What is to be said to who began it, when those who try it have said so, or a while later."""
+        """The warnings for the caller who began a canary, once all its gateways have answered, or after a time-out."""
         canary = change.rule_set_changed.canary
         deadline = time.monotonic() + APPLY_TIMEOUT
         while True:
@@ -93,7 +93,7 @@ class Canaries:
         ]
 
     def _someone_is_coming(self) -> bool:
-        """Just after the lead began, gateways that try it may not have been heard of: no reason to give it up."""
+        """Whether gateways of the canary may still connect, just after the lead began; no reason for an abort."""
         return bool(self._members.away()) or not self._members.gateways()
 
     async def _look(self, change: events.Event) -> None:
@@ -131,13 +131,13 @@ class Canaries:
 
 
 def canary_in(view: MeshView) -> events.Event | None:
-    """The change that is being tried."""
+    """The change that clients are trying; None while no canary runs."""
     rollout = view.rollout
     return rollout if rollout is not None and rollout.rule_set_changed.HasField("canary") else None
 
 
 def refuse_while_tried(view: MeshView) -> None:
-    """One change at a time: another one would make it unclear what is being tried."""
+    """Refuses a change while a canary runs: another change would make it unclear what clients are trying."""
     change = canary_in(view)
     if change is not None:
         canary = change.rule_set_changed.canary

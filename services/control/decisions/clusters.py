@@ -1,4 +1,4 @@
-"""Registering, changing and removing clusters: look at the real thing first, then decide."""
+"""Registering, changing and removing clusters: control first connects to the cluster, then decides."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from services.control.upstream.connections import Connections, SeenCluster, Unre
 log = structlog.get_logger(__name__)
 
 AnswerCluster = Callable[[str, MeshView], StoredAnswer | None]
-"""What to remember for a request_id, given the cluster's name and the view after the decision."""
+"""The answer to store for a request_id, given the cluster's name and the view after the decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """What came of connecting to a cluster: what was seen, or why it was not reached."""
+    """The result of connecting to a cluster: the seen cluster, or the reason why control did not reach it."""
 
     cluster: UpstreamCluster
     seen: SeenCluster | None
     reason: str = ""
     topics: Collection[str] = ()
-    """The names of its topics, if they were asked for."""
+    """The names of its topics, if the caller asked for them."""
 
 
 class ClusterDecisions:
@@ -86,8 +86,9 @@ class ClusterDecisions:
         validate_only: bool,
         answer: AnswerCluster,
     ) -> events.ClusterRegistered | None:
-        """The event that was appended, or that would be with `validate_only`; None when the cluster is there
-        already.
+        """The appended event, or the event that would follow with `validate_only`.
+
+        None when the cluster is registered already.
         """
 
         async def decide() -> events.ClusterRegistered | None:
@@ -101,7 +102,7 @@ class ClusterDecisions:
         check_spec(spec)
         if not validate_only:
             await self._journal.first_time(caller)
-        self.clusters.register(spec, Sighting())  # what needs no look at the cluster is refused without one
+        self.clusters.register(spec, Sighting())  # refuses what it can without a connection to the cluster
         sighting = await self._look(spec, allow_unreachable)
         return await (decide() if validate_only else self._turns.take(decide()))
 
@@ -117,7 +118,7 @@ class ClusterDecisions:
         validate_only: bool,
         answer: AnswerCluster,
     ) -> events.ClusterUpdated | None:
-        """The event that was appended, or that would be; None when nothing changes."""
+        """The appended event, or the event that would follow with `validate_only`; None when nothing changes."""
 
         async def decide() -> events.ClusterUpdated | None:
             if not validate_only:
@@ -164,7 +165,7 @@ class ClusterDecisions:
         return await (decide() if validate_only else self._turns.take(decide()))
 
     async def learn(self, name: str, seen: SeenCluster) -> None:
-        """Writes down which Kafka cluster this is, when it was registered without being reached and now answers."""
+        """Records the Kafka cluster id of a cluster that now answers, and was not reached when it was registered."""
         known = self._journal.view.state.effective.clusters.get(name)
         if known is None or known.kafka_cluster_id or not seen.kafka_cluster_id or self._journal.why_not_leading:
             return
@@ -222,5 +223,5 @@ class ClusterDecisions:
 
 
 def routing_position(view: MeshView) -> int:
-    """What decisions about clusters and rules rest on."""
+    """The position on which decisions about clusters and rules depend."""
     return view.routing_position

@@ -1,12 +1,13 @@
-"""Replays that control carries out itself: an instance goes on elsewhere, by orders; a group does, by its offsets.
+"""Replays that control carries out itself: it moves an instance by orders, and a group by its offsets.
 
 A reset of a group, step by step
-1. Instances of it that sidecars hold are drained, each by an order that is part of the replay.
-2. When the group is empty on every cluster, its offsets are set where they are kept. Kafka refuses that before.
-3. The replay has ended. What was stopped goes on: by orders, given again until a sidecar has carried them out.
-A control that takes over does all of 1 and 2 again. Orders have a request_id that follows from the replay, so each is
-given once, and offsets that are set twice are the same. What was stopped is known from the log alone, so nothing stays
-stopped, whenever and however a replay ends.
+1. Control drains the instances of the group that sidecars hold, each by an order that is part of the replay.
+2. When the group is empty on every cluster, control sets its offsets on the clusters that keep them. Kafka refuses to
+   set offsets before.
+3. The replay has ended. The stopped instances go on: control gives orders again until a sidecar has carried them out.
+A control that takes over does all of 1 and 2 again. The request_id of an order follows from the replay, so each order
+is given once. Setting offsets twice gives the same result. The stopped instances are known from the log alone, so no
+instance stays stopped, whenever and however a replay ends.
 """
 
 from __future__ import annotations
@@ -37,28 +38,28 @@ from services.control.upstream.connections import Connections, UnreachableError
 from services.control.upstream.groups import GroupRefusedError
 
 NAMESPACE = uuid.UUID("6f1d2c52-2a1c-4a52-9f0b-0c9b5a2f7d11")
-"""Of request ids that follow from replays."""
+"""The namespace of request ids that follow from replays."""
 DRAIN_MS = 30_000
 ORDER_EXPIRES_MS = 30_000
 ORDER_WITHIN = 120.0
-"""Seconds until control has given up an order that nobody carries out: its bounds together, and some more."""
+"""Seconds until control has given up an order that nobody carries out: the sum of its bounds, and some more."""
 GO_ON_EXPIRES_MS = 3_600_000
-"""An order to go on waits so long for a sidecar that is not there; then it is given again."""
+"""An order to resume waits so long for an absent sidecar; then control gives it again."""
 EMPTY_WITHIN = 60.0
-"""Seconds that a group may take to be empty; a member that has died counts until its session has ended."""
+"""Seconds until a group must be empty; a member that has died counts until its session has ended."""
 SET_WITHIN = 60.0
-"""Seconds that a cluster may be away which keeps the group's offsets."""
+"""Seconds that a cluster may be away if it keeps the group's offsets."""
 POLL = 0.5
 
 log = structlog.get_logger(__name__)
 
 
 class Cancelled(Exception):  # noqa: N818  (an outcome)
-    """Somebody wants the replay to end, and it had done nothing yet that counts."""
+    """A user wants the replay to end, and it has set nothing yet."""
 
 
 class ControlReplays:
-    """Carries them out."""
+    """Carries out seeks and resets of groups."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class ControlReplays:
         self._connections = connections
 
     async def carry_out(self, replay: replays.Replay) -> events.ReplayEnded:
-        """Does it, and tells how it ended. StoreUnavailableError and Unavailable of control's own: do it again."""
+        """Carries the replay out; returns its end. On StoreUnavailableError or Unavailable, the caller tries again."""
         try:
             self._require_wanted(replay)
             text = await (self._reset(replay) if replay.spec.HasField("group") else self._seek(replay))
@@ -88,7 +89,7 @@ class ControlReplays:
         return ended(replay.name, replays.REPLAY_STATE_DONE, text, replay.partitions)
 
     async def let_go_on(self) -> None:
-        """Gives the orders to go on that are due."""
+        """Gives the orders to resume that are due."""
         view = self._journal.view
         going_on = {(each.target, each.replay) for each in view.orders.open.values() if each.command.HasField("resume")}
         for instance, name in view.replays.stopped.items():
@@ -102,7 +103,7 @@ class ControlReplays:
             await self._orders.place(request, Caller(CONTROL, f"{name} has ended"), lambda _order: None, name)
 
     async def _forget(self, instance: str, replay: str) -> None:
-        """What a replay has stopped is no more: nobody has to let it go on."""
+        """Records that an instance which a replay has stopped is gone: nobody has to resume it."""
         gone = removed(instance, "its sidecar closed it while a replay had stopped it")
         await self._journal.append(
             [Draft(instance, gone)],
@@ -165,7 +166,7 @@ class ControlReplays:
             done.append(cluster)
 
     async def _until(self, problem: Callable[[], Awaitable[str]], within: float, text: str) -> None:
-        """Asks until there is no problem any more; fails with the last one after so many seconds."""
+        """Asks until there is no problem any more; fails with the last problem after `within` seconds."""
         last = ""
         try:
             async with asyncio.timeout(within):
@@ -183,7 +184,7 @@ class ControlReplays:
     async def _order(
         self, replay: replays.Replay, target: str, command: events.SidecarCommand, step: str
     ) -> events.SidecarOrder:
-        """An order that is part of a replay; the same one, where it has been given before."""
+        """An order that is part of a replay; the same order, if control has given it before."""
         request = instances_pb.PlaceOrderRequest(
             target=target,
             command=command,
@@ -202,7 +203,7 @@ class ControlReplays:
             raise _FailedError(f"{target.removeprefix(INSTANCES)} can't be told: {error}") from error
 
     async def _outcome(self, order: events.SidecarOrder) -> str:
-        """What a sidecar says of an order that it has carried out."""
+        """The description of an outcome, as the sidecar reports it."""
         last = await self._following.outcome(order, ORDER_WITHIN)
         name = last.target.removeprefix(INSTANCES)
         if not last.HasField("outcome"):
@@ -218,7 +219,7 @@ class ControlReplays:
 
 
 class _FailedError(Exception):
-    """It could not be done; the text says why."""
+    """A step of the replay failed; the text says why."""
 
 
 def _so_far(done: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a set of edits would do, told without deciding anything: all of it at once, refusals included."""
+"""The effects of a set of edits, reported without deciding anything: all of them at once, also the refusals."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from services.control.store.traffic import TrafficTables
 from services.control.upstream.connections import Connections
 
 CLIENTS_PER_TURN = 50
-"""Kinds of clients looked at in a row, each with up to 100 topics."""
+"""Kinds of clients checked in a row, each with up to 100 topics."""
 TRAFFIC_WITHIN = 1.0
-"""Seconds for what flows through the topics that move: good to know, and nothing waits for it."""
+"""Seconds to read the traffic of the topics that move: it is good to know, but the dry run goes on without it."""
 
 
 log = structlog.get_logger(__name__)
@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What would come of it."""
+    """The result of a dry run."""
 
     change: RuleChange
     findings: Sequence[Finding]
@@ -56,7 +56,7 @@ class DryRun:
 
 
 class DryRuns:
-    """Asks the same rule set and the same clusters as a change does, and refuses only what can't be an edit at all."""
+    """Asks the same rule set and clusters as a change does, and refuses only edits that are wrong in any mesh."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class DryRuns:
         self._scout = Scout(connections, never_move)
 
     async def run(self, command: Command, wishes: ChangeWishes, *, allow_shadowed: bool) -> DryRun:
-        """`command` takes rules that can never match; `allow_shadowed` says whether the change would."""
+        """Makes the dry run. `command` takes rules that never match; `allow_shadowed`: whether the change would."""
         rule_set = self._journal.view.rule_set
         rule_set.expect(wishes.expected_revision)
         decision = await command(rule_set)
@@ -107,7 +107,7 @@ class DryRuns:
         )
 
     async def _lately(self, moves: Sequence[Move]) -> Mapping[str, TopicTraffic]:
-        """What flows through the topics; nothing where that is not known, for whatever reason, or not at once."""
+        """The traffic of the topics; empty if it is not known, for whatever reason, or not within the time-out."""
         try:
             async with asyncio.timeout(TRAFFIC_WITHIN):
                 return await self._traffic.lately(move.topic for move in moves)
@@ -117,7 +117,7 @@ class DryRuns:
 
 
 async def touched(before: RoutingTable, after: RoutingTable, uses: Sequence[ClientUse]) -> list[Affected]:
-    """As `affected`, some clients after the others: a mesh has thousands, and others want answers, too."""
+    """As `affected`, for some clients after the others: a mesh has thousands, and other calls want answers, too."""
     found: list[Affected] = []
     for first in range(0, len(uses), CLIENTS_PER_TURN):
         found += affected(before, after, uses[first : first + CLIENTS_PER_TURN])
@@ -126,7 +126,5 @@ async def touched(before: RoutingTable, after: RoutingTable, uses: Sequence[Clie
 
 
 def _concerned(before: RoutingTable, after: RoutingTable, moves: Sequence[Move]) -> set[str]:
-    """Clusters whose groups have to be known: all, since a group that reads a topic which moves may read others
-    anywhere.
-    """
+    """Clusters whose groups control has to know: all, as a group that reads a moving topic may read others anywhere."""
     return set(before.clusters) & set(after.clusters) if moves or before.rules != after.rules else set()

@@ -1,4 +1,4 @@
-"""Freezing and thawing the mesh. They don't wait for running changes, which end as they would have."""
+"""Freezing and thawing the mesh. Both don't wait for running changes, which end as they would have ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.control.store.journal import Caller, Draft, Journal
 from services.control.store.log import StoredAnswer
 
 Answer = Callable[[int], StoredAnswer | None]
-"""What to remember for a request_id, given the position of the event."""
+"""The answer to store for a request_id, given the position of the event."""
 
 
 class Freezing:
@@ -23,13 +23,13 @@ class Freezing:
         self._journal = journal
 
     async def freeze(self, caller: Caller, answer: Answer) -> int:
-        """Position of the event; of the one before where the mesh is frozen already."""
+        """The position of the event; of the earlier event if the mesh is frozen already."""
         await self._journal.first_time(caller)
         frozen = self._journal.view.frozen
         return await self._append(freeze(frozen, caller.reason), frozen.position if frozen else 0, caller, answer)
 
     async def thaw(self, caller: Caller, answer: Answer) -> int:
-        """Position of the event; 0 where the mesh is not frozen."""
+        """The position of the event; 0 if the mesh is not frozen."""
         await self._journal.first_time(caller)
         return await self._append(thaw(self._journal.view.frozen), 0, caller, answer)
 

@@ -1,4 +1,4 @@
-"""The history of everything, of a rule, a cluster, a record rule or a topic: decisions from PostgreSQL, in words."""
+"""The history of everything, or of a rule, a cluster, a record rule or a topic: decisions from PostgreSQL, in words."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from services.control.store.past import Outcome, PastStore
 from services.control.store.reports import Reports
 
 WINDOW = 2000
-"""Versions of rules looked at in one go when a topic's history is told."""
+"""Versions of rules that control reads in one go for a topic's history."""
 MOST_WINDOWS = 10
-"""For one page; a topic that rules hardly moved gets a short page, and a token to look on."""
+"""Windows for one page; a topic that rules hardly moved gets a short page, and a token for the next page."""
 MOST_ORDERS = 50
-"""Decisions of one page for which places in the order are told; of others only that a rule was moved."""
+"""Decisions of one page that name the rules' places in the order; other decisions only say that a rule was moved."""
 MOST_UNCOUNTED = 100
-"""Changes held or given up that one page looks at."""
+"""Pending or aborted changes that one page checks."""
 
 Page = tuple[list[Entry], int]
-"""Entries, newest first, and the position below which the next page goes on; 0 on the last."""
+"""Entries, newest first, and the position below which the next page begins; 0 on the last page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """Where the history of an instance goes on: below this position of the log, and this number of a report."""
+    """The start of the next page of an instance's history: below this log position, and below this report number."""
 
     position: int
     sequence: int | None = None
@@ -37,21 +37,22 @@ class Before:
 
 
 class History:
-    """Tells what was decided."""
+    """Shows the decisions of control."""
 
     def __init__(self, store: PastStore, reports: Reports) -> None:
         self._store = store
         self._reports = reports
 
     async def of_stream(self, stream: str, below: int, size: int) -> Page:
-        """The decisions in a stream (all, when empty) below a position."""
+        """The decisions in a stream (in all streams, when empty) below a position."""
         found = await self._store.decisions_before(below, stream, size + 1)
         entries = await self._told(found[:size])
         return entries, found[size - 1].position if len(found) > size else 0
 
     async def of_instance(self, name: str, before: Before, size: int) -> tuple[list[Entry], Before | None]:
-        """The decisions about an instance among what sidecars have reported of it, newest first; where the next page
-        goes on, None on the last.
+        """The decisions about an instance and the reports of sidecars about it, newest first.
+
+        Also returns the start of the next page; None on the last page.
         """
         decided = [
             (each, replace(before, position=each.position))
@@ -70,7 +71,7 @@ class History:
         return entries, before
 
     async def of_rule(self, rule_id: str, below: int, size: int) -> Page:
-        """The decisions about one rule; each says only what it meant for this rule."""
+        """The decisions about one rule; each entry says only what changed for this rule."""
         versions = await self._store.versions_of(rule_id, below, size + 1)
         revisions = {each.from_revision for each in versions}
         revisions |= {each.until_revision for each in versions if each.until_revision and each.until_revision < below}
@@ -84,7 +85,7 @@ class History:
         return entries, page[-1].position if len(newest) > size else 0
 
     async def of_topic(self, topic: str, below: int, size: int) -> Page:
-        """The decisions that changed where a topic lives, or would have."""
+        """The decisions that changed the place of a topic, or would have changed it."""
         entries: list[Entry] = []
         for _ in range(MOST_WINDOWS):
             low, versions = await self._store.versions_about(topic, below, WINDOW)
@@ -142,7 +143,7 @@ class History:
 
 
 def _as_event(report: reports_pb.Report) -> events.Event:
-    """As earlier releases wrote it into the log; it has no position there."""
+    """The event that an earlier release wrote into the log for such a report; it has no position there."""
     event = events.Event(stream=report.name, time=report.time, actor=report.actor)
     kind = report.WhichOneof("payload")
     if kind is not None:
@@ -189,7 +190,7 @@ def _living(version: RuleVersion) -> RuleVersion:
 
 
 def _outcome(event: events.Event, outcome: Outcome | None) -> str:
-    """Empty where nothing was to be seen through."""
+    """The outcome of a rollout, as text; empty if the decision had no rollout."""
     changed = event.rule_set_changed
     if outcome is None or not is_pending(changed):
         return ""

@@ -1,4 +1,4 @@
-"""What a decision asks the clusters it concerns, all at the same time."""
+"""The questions of a decision to the clusters that it concerns, all at the same time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ Committed = Mapping[str, Mapping[int, int]]
 
 
 class Inquiry:
-    """The questions of one decision. A cluster that does not answer refuses it, unless that is allowed: then it is
-    left out of the answers.
+    """The questions of one decision.
+
+    If a cluster does not answer, the decision is refused. If the caller allows it, the answers leave out the cluster
+    instead.
     """
 
     def __init__(self, connections: Connections, *, allow_unreachable: bool) -> None:
@@ -29,7 +31,7 @@ class Inquiry:
         """Clusters that did not answer, with the reason."""
 
     async def topics(self, table: RoutingTable, names: Iterable[str], what: str) -> dict[str, dict[str, int]]:
-        """What is on the clusters."""
+        """Cluster -> topics there -> number of partitions."""
         questions = {name: self._connections.topics(table.clusters[name]) for name in sorted(names)}
         return await self._answers(questions, what)
 
@@ -39,7 +41,7 @@ class Inquiry:
         moves: Iterable[Move],
         topics: Mapping[str, Mapping[str, int]],
     ) -> dict[Place, Mapping[int, LogRange]]:
-        """What lies in the logs before and after; nothing in those that are yet to be created."""
+        """The offsets of the logs before and after the move; empty for topics that do not exist yet."""
         places = {place for move in moves for place in (move.source, move.target) if place is not None}
         known = {place: topics[place.cluster].get(place.upstream_topic) for place in places if place.cluster in topics}
         wanted: dict[str, dict[str, int]] = {}
@@ -57,7 +59,7 @@ class Inquiry:
         places: Iterable[Place],
         groups: Collection[str] | None,
     ) -> dict[Place, Committed]:
-        """Committed offsets of the groups (of all, for None)."""
+        """Committed offsets of the groups (of all groups, for None)."""
         wanted: dict[str, list[str]] = {}
         for cluster, topic in places:
             wanted.setdefault(cluster, []).append(topic)
@@ -68,7 +70,7 @@ class Inquiry:
     async def settings(
         self, clusters: Mapping[str, UpstreamCluster], places: Iterable[Place], names: Collection[str]
     ) -> dict[Place, dict[str, str]]:
-        """What counts for topics there, defaults of the cluster included: these settings alone."""
+        """The effective values of these settings for the topics there, defaults of the cluster included."""
         wanted: dict[str, list[str]] = {}
         for cluster, topic in places:
             wanted.setdefault(cluster, []).append(topic)
@@ -79,7 +81,7 @@ class Inquiry:
         return {Place(cluster, topic): said for cluster, there in found.items() for topic, said in there.items()}
 
     async def readers(self, clusters: Iterable[UpstreamCluster]) -> dict[str, dict[str, set[str]]]:
-        """Cluster -> group -> topics there that it has committed offsets of."""
+        """Cluster -> group -> topics there for which the group has committed offsets."""
         questions = {cluster.name: self._connections.readers(cluster) for cluster in clusters}
         return await self._answers(questions, "groups of clusters that topics move between")
 

@@ -1,5 +1,6 @@
-"""Consumer instances that sidecars hold: reported by sidecars, shown to operators. The log has only the orders about
-them.
+"""Consumer instances that sidecars hold: sidecars report them, operators see them.
+
+The log has only the orders about instances.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from services.control.store.reports import Reports
 
 
 class InstanceDecisions:
-    """What sidecars say of their instances. It doesn't wait for routing writes."""
+    """The reports of sidecars about their instances. A report doesn't wait for routing writes."""
 
     def __init__(self, journal: Journal, reports: Reports, orders: SidecarOrders) -> None:
         self._journal = journal
@@ -22,7 +23,7 @@ class InstanceDecisions:
         self._orders = orders
 
     async def register(self, wanted: events.ConsumerInstance, caller: Caller) -> events.ConsumerInstance:
-        """The instance as it is now; an instance that is there already, just like this, makes no report."""
+        """The instance as it is now; an instance that control knows already, exactly like this, makes no report."""
         self._journal.require_leading()
         name = name_of(wanted)
         await self._reports.add(name, caller.actor, lambda known: registered(known.instances, wanted))
@@ -31,7 +32,7 @@ class InstanceDecisions:
         return instance
 
     async def remove(self, name: str, sidecar: str, caller: Caller) -> None:
-        """Forgets an instance; one that is not there is no error."""
+        """Forgets an instance; an unknown instance is no error."""
         self._journal.require_leading()
 
         def removal(known: Reported) -> events.ConsumerInstanceRemoved | None:

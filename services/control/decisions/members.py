@@ -1,17 +1,18 @@
-"""Who runs: routers and gateways from the routers' reports, sidecars from their beats.
+"""The members that run: routers and gateways from the routers' reports, sidecars from their heartbeats.
 
 Gateways that are away
-1. A gateway that stops in order says goodbye to its router when it serves no client any more; the router passes that
-   on, and the gateway is forgotten.
-2. Any other that no router reports is *away*. Its process may have died, its link may be cut, its router may be gone:
-   nothing that control hears tells these apart (a connection that is reset may be the kernel of a dead process, or a
-   proxy between two living ones), and one that lives serves its clients on, under the table that it has. So it counts
-   as a member that does not answer: a change that moves topics does not begin, and names it.
+1. A gateway that stops in order says goodbye to its router when it serves no client any more. The router passes the
+   goodbye on, and control forgets the gateway.
+2. Any other gateway that no router reports is *away*. Its process may have died, its link may be cut, or its router may
+   be gone. Control can't distinguish these: a reset connection may come from the kernel of a dead process, or from a
+   proxy between two living processes. A living gateway serves its clients on, under the table that it has. So an away
+   gateway counts as a member that does not answer. A change that moves topics does not begin, and names the gateway.
 3. Time alone makes no gateway gone: only an operator can know that its process is dead. A change that names the gateway
    (`without_members`) goes on without it, and so do later changes (`pass_over`). Should the gateway live after all, it
-   is the one member that writes to old clusters. So each change names it in its answer, and the status shows it as left
-   behind, until a router hears it again, or for `KEPT`. As soon as it hears a router, it gets the table in force.
-4. All this must outlive control: the register (`store/register.py`) keeps it, and the next leader recalls it.
+   is the one member that writes to old clusters. So each change names the gateway in its answer. The status shows the
+   gateway as left behind, until a router hears from it again, or for `KEPT`. As soon as the gateway reaches a router,
+   it gets the table in force.
+4. This state must outlive control: the register (`store/register.py`) keeps it, and the next leader recalls it.
    Everything else here heals with the next report.
 """
 
@@ -32,11 +33,11 @@ from services.control.domain.rollouts import Answer, Phase
 from services.control.domain.usage import ClientUse
 
 EXPIRY = timedelta(seconds=15)
-"""Without a word for so long a router or a sidecar counts as gone; reports come every few seconds."""
+"""A router or a sidecar that is silent for so long counts as gone; reports come every few seconds."""
 KEPT = timedelta(days=1)
-"""For so long a gateway that was passed over is shown."""
+"""How long the status shows a gateway that an operator left out."""
 MAX_AWAY = 1000
-"""Gateways that are shown as away; of more, those heard of last."""
+"""The most gateways that the status shows as away: those that control heard of last."""
 MAX_SIDECARS = 10_000
 
 PHASES = {
@@ -56,13 +57,13 @@ _SINCE = datetime.now(UTC) - timedelta(seconds=time.monotonic())
 
 
 def steady_clock() -> datetime:
-    """The time of day that no one sets: nobody is gone because a clock was put right."""
+    """A time of day that no one sets: so no member is gone because a clock was put right."""
     return _SINCE + timedelta(seconds=time.monotonic())
 
 
 @dataclass(slots=True)
 class _Router:
-    """One open report stream."""
+    """One open report stream of a router."""
 
     member: admin.Member
     data_planes: dict[str, admin.Member]
@@ -77,13 +78,13 @@ class Members:
     ever_reported: bool = False
     """Whether any router has reported since this process started."""
     _clients: dict[str, discovery.ClientReport] = field(default_factory=dict)
-    """Of connected gateways, by name."""
+    """The reports of connected gateways, by name."""
     _routers: dict[object, _Router] = field(default_factory=dict)
     _sidecars: dict[str, admin.Member] = field(default_factory=dict)
     _gateways: dict[str, admin.Member] = field(default_factory=dict)
-    """All that have not said goodbye, as they were last heard of."""
+    """All gateways that have not said goodbye, as in their last report."""
     _goodbyes: dict[str, datetime] = field(default_factory=dict)
-    """When the others did."""
+    """The times of the other gateways' goodbyes."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def report(
@@ -94,8 +95,9 @@ class Members:
         departed: Mapping[str, int] | None = None,
         clients: Mapping[str, discovery.ClientReport] | None = None,
     ) -> None:
-        """What a router says about itself and its data planes: complete, so it replaces what it said before.
-        `departed`: who said goodbye to it, and how many milliseconds ago.
+        """Takes a router's report about itself and its data planes; it is complete, so it replaces the earlier report.
+
+        `departed`: gateways that said goodbye to the router, and how many milliseconds ago.
         """
         me = self._seen(router, admin.MEMBER_KIND_ROUTER)
         planes = {}
@@ -113,12 +115,12 @@ class Members:
         self._tell()
 
     def left(self, stream: object) -> None:
-        """A router's stream has ended: what hangs on it is not heard of any more."""
+        """A router's stream has ended: control does not hear of its data planes any more."""
         if self._routers.pop(stream, None) is not None:
             self._tell()
 
     def beat(self, sidecar: admin.Member) -> bool:
-        """A sidecar lives; False when there are more of them than can be."""
+        """Takes a heartbeat of a sidecar; False when there are too many sidecars."""
         member = self._seen(sidecar, admin.MEMBER_KIND_SIDECAR)
         if member.name not in self._sidecars and len(self._sidecars) >= MAX_SIDECARS:
             return False
@@ -127,8 +129,9 @@ class Members:
         return True
 
     def recall(self, register: Mapping[str, tuple[admin.Member, bool]]) -> None:
-        """Gateways that another process had heard of; what this one has heard itself counts. Those that were connected
-        then count as heard of now: for how long they were, nobody has written down.
+        """Takes the gateways that another process had heard of; gateways that this process has heard of itself stay.
+
+        Gateways that were connected then count as heard of now: nobody has recorded how long they were connected.
         """
         for name, (member, connected) in register.items():
             goodbye = self._goodbyes.get(name)
@@ -138,7 +141,7 @@ class Members:
         self._tell()
 
     def all(self) -> list[admin.Member]:
-        """Every member, by kind and name; those that are away, too."""
+        """Every member, by kind and name; also the members that are away."""
         self._expire()
         found = {member.name: _left_behind(member) for member in self._away()} | self._connected()
         found |= {router.member.name: router.member for router in self._routers.values()}
@@ -146,7 +149,7 @@ class Members:
         return sorted(found.values(), key=lambda member: (member.kind, member.name))
 
     def gateways(self) -> dict[str, Answer]:
-        """Connected gateways with what they answered last."""
+        """Connected gateways with their last answers."""
         self._expire()
         return {
             short(member.name): Answer(member.revision, PHASES.get(member.phase, Phase.UNKNOWN), member.phase_reason)
@@ -155,7 +158,7 @@ class Members:
         }
 
     def trying(self) -> dict[str, Trying]:
-        """Connected gateways with what they say of the canary that runs."""
+        """Connected gateways with their reports about the running canary."""
         connected = self._connected()
         return {
             name: Trying(
@@ -167,24 +170,24 @@ class Members:
         }
 
     def away(self) -> dict[str, float]:
-        """Gateways that may still serve clients, and that no router hears: seconds since they were heard of."""
+        """Gateways that may still serve clients, and that no router hears: gateway -> seconds of silence."""
         self._expire()
         now = self.clock()
         return {short(member.name): (now - _time(member)).total_seconds() for member in self._away()}
 
     def awaited(self) -> dict[str, float]:
-        """Those of `away` that no operator has passed over."""
+        """The gateways of `away`, without those that an operator has left out."""
         return {name: s for name, s in self.away().items() if not self._gateways[f"members/{name}"].passed_over}
 
     def pass_over(self, names: Iterable[str]) -> None:
-        """An operator goes on without these. Those that are away stop no later change, until a router hears them."""
+        """Goes on without these gateways. Those that are away stop no later change, until a router hears from them."""
         away = self.away()
         for name in away.keys() & {*names}:
             self._gateways[f"members/{name}"].passed_over = True
         self._tell()
 
     def revision_of(self, name: str) -> int | None:
-        """Revision of the table that a gateway was last known to run or hold; None when nobody knows the gateway."""
+        """The last known revision of the table that a gateway runs or holds; None when nobody knows the gateway."""
         member = self._gateways.get(f"members/{name}")
         return None if member is None else member.revision
 
@@ -193,25 +196,25 @@ class Members:
         return frozenset(short(name) for name in self._gateways)
 
     def register(self) -> dict[str, tuple[admin.Member, bool]]:
-        """All that have not said goodbye, and whether they are connected: what the next leader has to know."""
+        """All gateways that have not said goodbye, each with whether it is connected, for the next leader."""
         self._expire()
         connected = self._connected()
         return {name: (member, name in connected) for name, member in self._gateways.items()}
 
     def uses(self) -> list[ClientUse]:
-        """Who is connected to gateways that are heard of, and what they use."""
+        """The clients of the connected gateways, and the names that they use."""
         connected = {short(name) for name in self._connected()}
         self._clients = {name: report for name, report in self._clients.items() if name in connected}
         return [_use(name, client) for name, report in self._clients.items() for client in report.clients]
 
     def routers_below(self, table_format: int) -> dict[str, str]:
-        """Routers that are heard of and understand less of tables than this, each with its version."""
+        """Connected routers that support only older formats of tables than this, each with its version."""
         self._expire()
         routers = (router.member for router in self._routers.values())
         return {short(each.name): each.version for each in routers if each.table_format < table_format}
 
     async def changed_within(self, seconds: float) -> bool:
-        """Returns at the next change; False when there is none within so many seconds."""
+        """Returns True at the next change; False when there is none within `seconds`."""
         if seconds <= 0:
             return False
         try:
@@ -222,7 +225,7 @@ class Members:
         return True
 
     def _connected(self) -> dict[str, admin.Member]:
-        """Data planes that hang on a router; one that changed routers is believed where it was heard of last."""
+        """Connected data planes. If a data plane changed its router, the report of the router heard last counts."""
         found: dict[str, admin.Member] = {}
         for router in sorted(self._routers.values(), key=lambda router: router.heard):
             found.update(router.data_planes)
@@ -233,7 +236,7 @@ class Members:
         return [member for name, member in self._gateways.items() if name not in connected]
 
     def _say_goodbye(self, departed: Mapping[str, int]) -> None:
-        """Not for those that came back since, to this router or another one."""
+        """Forgets departed gateways, without those that have connected again since, to this router or another."""
         now, connected = self.clock(), self._connected()
         for name, milliseconds in departed.items():
             member, at = self._gateways.get(name), now - timedelta(milliseconds=milliseconds)
@@ -273,7 +276,7 @@ class Members:
 
 
 def short(name: str) -> str:
-    """The member of `members/{member}`."""
+    """The {member} part of `members/{member}`."""
     return name.removeprefix("members/")
 
 

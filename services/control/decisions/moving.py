@@ -1,4 +1,4 @@
-"""What a change of the rules moves, and what that means: a look at the clusters concerned, all at the same time."""
+"""The moves of a rule change and their effects: control asks all clusters concerned at the same time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ChangeWishes:
-    """How a change is wanted (ChangeOptions of the contract)."""
+    """The options of a change (ChangeOptions of the contract)."""
 
     expected_revision: int = 0
     validate_only: bool = False
@@ -47,45 +47,45 @@ class ChangeWishes:
     allow_unreachable: bool = False
     accept_skip: bool = False
     without_members: frozenset[str] = frozenset()
-    """Gateways that do not answer and without which topics move."""
+    """Gateways that do not answer; topics move without them."""
     canary: events.Canary | None = None
-    """Who tries it first."""
+    """The gateways that try the change first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """Topics that move, those of them whose target can't take them as it is, and what it means."""
+    """Topics that move, those of them whose target can't take them as it is, and the effects on their readers."""
 
     moves: Sequence[Move] = ()
     checked: Checked = field(default_factory=Checked)
     effects: Sequence[Effect] = ()
     silent: Mapping[str, str] = field(default_factory=dict)
-    """Clusters that had to be asked and did not answer, with the reason: what is there is not known."""
+    """Clusters that control asked in vain, with the reason: the state of their topics is unknown."""
     unseen: int = 0
-    """Kinds of clients whose moves were not looked at, at least: there are too many."""
+    """The least number of kinds of clients whose moves control did not check, because there are too many kinds."""
 
     @property
     def warnings(self) -> list[str]:
-        """What could not be found out about clients."""
+        """Warnings about clients whose moves control did not check."""
         if not self.unseen:
             return []
         return [f"rules ask so much of clients that moves were not looked at for {self.unseen} kinds of them, or more"]
 
     @property
     def absent(self) -> Sequence[Move]:
-        """Topics that are to be created on their target."""
+        """Moves whose target lacks the topic, so that control has to create it."""
         return self.checked.absent
 
 
 class Scout:
-    """Looks at clusters for decisions about moves. `never_move`: the mesh's own log stays, whatever the rules say."""
+    """Reads clusters for decisions about moves. `never_move`: topics of the mesh's own log, which no rule moves."""
 
     def __init__(self, connections: Connections, never_move: Sequence[str]) -> None:
         self._connections = connections
         self._never_move = never_move
 
     async def look(self, decision: RuleSetDecision, wishes: ChangeWishes) -> Moving:
-        """What the decision moves; refused when that can't be, or would harm readers."""
+        """The moves of the decision; refused when a target can't take a topic, or when readers would miss records."""
         moving = await self.survey(decision, wishes)
         refuse_narrow(moving.checked)
         if not wishes.create_missing_topics:
@@ -95,7 +95,7 @@ class Scout:
         return moving
 
     async def survey(self, decision: RuleSetDecision, wishes: ChangeWishes) -> Moving:
-        """What the decision moves, whether that can be or not; a cluster that does not answer may refuse it."""
+        """The moves of the decision, possible or not; refused when a cluster does not answer, unless allowed."""
         inquiry = Inquiry(self._connections, allow_unreachable=wishes.allow_unreachable)
         before, after = decision.before, decision.after
         losing = clusters_that_may_lose(before, after)
@@ -104,7 +104,7 @@ class Scout:
         plan = MovePlan(before, after, topics, never=self._never_move)
         for kind in kinds.looked_at:
             plan.look_at(kind)
-            await asyncio.sleep(0)  # with all topics of large clusters each may take a second: others want answers, too
+            await asyncio.sleep(0)  # a kind may take a second with all topics of large clusters; other calls wait, too
         moves = plan.moves
         if not moves:
             return Moving(silent=inquiry.silent, unseen=kinds.left_out)
@@ -116,8 +116,10 @@ class Scout:
         return Moving(moves, checked(moves, topics), effects, inquiry.silent, kinds.left_out)
 
     async def covers(self, decision: RuleSetDecision) -> list[Cover]:
-        """Rules that the change leaves without a topic, for an expression comes first; by the topics of those clusters
-        that tell them in time."""
+        """Rules that the change leaves without a topic, because an expression comes first.
+
+        Only topics of clusters that answer in time count.
+        """
         suspected = suspicions(decision.before, decision.after)
         if not suspected:
             return []
@@ -126,7 +128,7 @@ class Scout:
         return covers(suspected, decision.before, topics)
 
     async def create(self, table: RoutingTable, absent: Sequence[Move]) -> None:
-        """Creates topics on their targets, like they are on their sources."""
+        """Creates topics on their targets, with the settings of their sources."""
         by_pair: dict[tuple[str, str], list[tuple[Place, Place, int]]] = {}
         for move in absent:
             if move.target is not None:
@@ -160,7 +162,7 @@ class Scout:
         wishes: ChangeWishes,
         inquiry: Inquiry,
     ) -> list[Effect]:
-        """A dry run tells all that groups will see; the change itself asks for groups only where one may be harmed."""
+        """A dry run gives all effects on groups; the change itself asks for groups only where a group may be harmed."""
         if wishes.accept_skip and not wishes.validate_only:
             return []
         clusters = {**decision.before.clusters, **decision.after.clusters}
@@ -172,7 +174,7 @@ class Scout:
         places = {place for move in moves if move.source in asked for place in keepers.places(move)}
         positions = await inquiry.positions(clusters, places, None)
         effects = effects_of(moves, keepers, logs, positions, {})
-        # a group that seems to skip may have read the new log to this place before: its offsets there tell
+        # a group that seems to skip may have read the new log up to this place before: its offsets there show it
         skips = [
             effect
             for effect in effects

@@ -1,10 +1,12 @@
-"""Who waits for orders, and for their outcomes: they are told by the log, whichever replica wrote it.
+"""The sidecars that follow their orders, and the calls that wait for outcomes. Both read the log of all replicas.
 
 Theory of operation
-1. A follower has no queue: it has a place in what is open, and remembers what it was given. A slow one costs nothing.
-2. `run` looks at each growth of the log once, and wakes the followers whose orders have changed.
-3. A sidecar has one follower. Another one takes its place: of the same process (the first connection has died, and
-   nobody has noticed yet), or of a younger one, and then the elder's ends with ABORTED.
+1. A follower has no queue: it has a place in the open orders, and remembers the orders that it got. A slow follower
+   costs nothing.
+2. `run` reads each growth of the log once, and wakes the followers whose orders have changed.
+3. A sidecar has one follower. Another follower takes its place in two cases. It may be of the same process: then the
+   first connection has died, and nobody has noticed yet. Or it is of a younger process: then the older process's
+   follower ends with ABORTED.
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ followers_gauge = Gauge("control_order_followers", "Sidecars that follow their o
 
 @dataclass(eq=False, slots=True)
 class _Follower:
-    """One open stream."""
+    """One open stream of a sidecar."""
 
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class OrderFollowing:
-    """Gives orders to sidecars, and outcomes to those who wait for them."""
+    """Sends orders to sidecars, and outcomes to the calls that wait for them."""
 
     def __init__(
         self, journal: Journal, sidecars: Sidecars, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -49,7 +51,7 @@ class OrderFollowing:
         sidecars.on_other_process = self._wake
 
     async def run(self) -> None:
-        """For ever."""
+        """Runs for ever."""
         known = Orders()
         while True:
             view = self._journal.view
@@ -60,8 +62,9 @@ class OrderFollowing:
             await self._journal.grown_beyond(view.position)
 
     async def follow(self, sidecar: str, incarnation: Incarnation) -> AsyncIterator[events.SidecarOrder]:
-        """What is open for a sidecar, then what comes. Ends when another follower of the sidecar takes its place; with
-        Conflict when that is of a younger process.
+        """The open orders of a sidecar, then each new order.
+
+        Ends when another follower of the sidecar takes its place; with Conflict if that is of a younger process.
         """
         self._sidecars.require_current(sidecar, incarnation)
         follower = self._take_place(sidecar)
@@ -85,12 +88,12 @@ class OrderFollowing:
             followers_gauge.set(len(self._followers))
 
     def lost_the_lead(self) -> None:
-        """Sends sidecars to another replica."""
+        """Ends all streams, so that sidecars go to another replica."""
         for follower in self._followers.values():
             follower.woken.set()
 
     async def outcome(self, order: events.SidecarOrder, seconds: float) -> events.SidecarOrder:
-        """The order as it is when it has come to its end, or after so many seconds."""
+        """The order at its end, or after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 while order.name in self._journal.view.orders.open:

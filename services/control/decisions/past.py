@@ -1,4 +1,4 @@
-"""The mesh at an earlier revision or time, as PostgreSQL knows it; the last few answers are remembered."""
+"""The mesh at an earlier revision or time, from PostgreSQL; the last few views stay in memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from services.control.store.journal import Journal
 from services.control.store.past import PastStore
 
 REMEMBERED = 8
-"""Views kept; one of 10,000 rules is about 10 MB."""
+"""Views in memory; a view of 10,000 rules is about 10 MB."""
 
 
 class Past:
-    """Questions about what was. A change that was held counts from its decision on, if it switched."""
+    """Questions about earlier revisions. A change with a rollout counts from its decision on, if it switched."""
 
     def __init__(self, journal: Journal, store: PastStore) -> None:
         self._journal = journal
@@ -26,7 +26,7 @@ class Past:
         self._views: OrderedDict[int, MeshView] = OrderedDict()
 
     async def view_at(self, revision: int, field: str = "revision") -> MeshView:
-        """The mesh right after the event at this position; consumer instances and schedules are left out."""
+        """The mesh right after the event at this position, without consumer instances and schedules."""
         require_past(revision, self._journal.view.position, field)
         known = self._views.get(revision)
         if known is not None:
@@ -34,14 +34,14 @@ class Past:
             return known
         pending = self._journal.view.rollout
         view = mesh_of(revision, await self._store.rules_at(revision), await self._store.last_of_aggregates(revision))
-        if pending is None or pending.position > revision:  # what is held may come to count
+        if pending is None or pending.position > revision:  # the pending change may still count for this revision
             self._views[revision] = view
             while len(self._views) > REMEMBERED:
                 self._views.popitem(last=False)
         return view
 
     async def revision_at(self, time: datetime) -> int:
-        """Position of the last event at or before a time."""
+        """The position of the last event at or before a time."""
         position = await self._store.position_at(time)
         if not position:
             first = await self._store.time_of(1)
@@ -53,7 +53,7 @@ class Past:
         return await self._store.time_of(revision)
 
     async def reverted(self, rules: RuleSet, revision: int) -> RuleSetDecision:
-        """Decides to bring the rules of a revision back."""
+        """Decides to put the rules of a revision in force again."""
         require_past(revision, self._journal.view.position)
         return rules.bring_back(await self._rules_at(revision), revision)
 

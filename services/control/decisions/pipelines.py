@@ -1,4 +1,4 @@
-"""How the continuous jobs of pipelines do, as they said last. In memory; it heals with the next report."""
+"""The state of the pipelines' continuous jobs, from their last reports. In memory; it heals with the next report."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mesh.rpc import pipelines
 from services.control.decisions.members import EXPIRY, Clock, steady_clock
 
 MAX_JOBS = 20
-"""Of one pipeline; there are three kinds."""
+"""The most jobs of one pipeline; there are three kinds."""
 MAX_APART = 100
-"""Topics of a job that are kept."""
+"""The most topics of a job that control keeps."""
 LONGEST_PROBLEM = 1_000
 LONGEST_NAME = 600
 """Characters of a topic with its cluster."""
@@ -25,7 +25,7 @@ class _Told:
 
 
 class Pipelines:
-    """The last word of each pipeline; `is_alive` says of one whether it is heard of."""
+    """The last report of each pipeline; `is_alive` says whether control hears of a pipeline."""
 
     def __init__(self, is_alive: Callable[[str], bool], clock: Clock = steady_clock) -> None:
         self._is_alive = is_alive
@@ -33,12 +33,12 @@ class Pipelines:
         self._told: dict[str, _Told] = {}
 
     def report(self, pipeline: str, jobs: Iterable[pipelines.JobStatus]) -> None:
-        """All jobs of a pipeline (pipelines/{pipeline}) that was just heard of."""
+        """Takes the state of all jobs of a pipeline (pipelines/{pipeline}) of which control has just heard."""
         self._told = {name: told for name, told in self._told.items() if self._is_alive(name)}
         self._told[pipeline] = _Told(tuple(_kept(each) for each in list(jobs)[:MAX_JOBS]), self._clock())
 
     def jobs(self) -> list[pipelines.ListedJob]:
-        """Of all pipelines that are heard of, by pipeline and name."""
+        """The jobs of all pipelines that control hears of, by pipeline and name."""
         found = []
         for name, told in sorted(self._told.items()):
             if not self._is_alive(name) or self._clock() - told.time > EXPIRY:

@@ -1,5 +1,6 @@
-"""Whether the registered clusters answer: asked every few seconds, each with a bound, one slow cluster never in the
-way of others.
+"""Whether the registered clusters answer: control asks every few seconds.
+
+Each request has a time-out, and a slow cluster never delays the requests to other clusters.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ reachable = Gauge("control_cluster_reachable", "1 when the cluster answered the 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The last look at a cluster; `seen` is the last thing seen, also when it is unreachable now."""
+    """The last check of a cluster; `seen` is the last answer, also when the cluster is unreachable now."""
 
     reachable: bool
     reason: str
@@ -32,7 +33,7 @@ class Probe:
 
 
 class Probes:
-    """The last look at each cluster."""
+    """The last check of each cluster."""
 
     def __init__(self, journal: Journal, connections: Connections, interval: float) -> None:
         self._journal = journal
@@ -44,7 +45,7 @@ class Probes:
         return self._last.get(name)
 
     def note(self, name: str, seen: SeenCluster) -> None:
-        """Takes what somebody else saw."""
+        """Takes an answer that another part of control got."""
         self._last[name] = Probe(True, "", seen, time.monotonic())
         reachable.labels(name).set(1)
 
@@ -62,10 +63,10 @@ class Probes:
         try:
             reachable.remove(name)
         except KeyError:
-            return  # it was never looked at
+            return  # control never checked it
 
     async def look(self, cluster: UpstreamCluster) -> Probe:
-        """Looks now."""
+        """Checks a cluster now."""
         before = self._last.get(cluster.name)
         try:
             self.note(cluster.name, await self._connections.describe(cluster))
@@ -77,7 +78,7 @@ class Probes:
         return self._last[cluster.name]
 
     async def run(self, learn: Callable[[str, SeenCluster], Awaitable[None]]) -> None:
-        """Looks for ever; `learn` is told what was seen."""
+        """Checks all clusters for ever; `learn` gets each answer."""
         while True:
             clusters = list(self._journal.view.state.effective.clusters.values())
             probes = await asyncio.gather(*(self.look(cluster) for cluster in clusters))

@@ -1,4 +1,4 @@
-"""How far record rules are, as the routers that run them said last. In memory; it heals with the next report."""
+"""The progress of record rules, from the last reports of their routers. In memory; it heals with the next report."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from prometheus_client import Gauge
 from mesh.rpc import record_rules
 
 EXPIRY = 15.0
-"""Seconds without a word of a router after which it counts as gone, as with members."""
+"""Seconds of silence after which a router counts as gone, as with members."""
 
 running_gauge = Gauge("control_record_rules_running", "Record rules that some router says to run.")
 
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
-    """What one router runs."""
+    """The rules that one router runs."""
 
     router: str
     rules: frozenset[str]
@@ -26,17 +26,17 @@ class _Claims:
 
 
 class RecordProgress:
-    """The last word about each rule."""
+    """The last report about each rule."""
 
     def __init__(self, known: Callable[[], Container[str]], clock: Callable[[], float] = time.monotonic) -> None:
-        """`known`: ids of the rules there are; of others nothing is kept."""
+        """`known`: ids of the existing rules; control drops reports about other rules."""
         self._known = known
         self._clock = clock
         self._claims: dict[object, _Claims] = {}
         self._last: dict[str, record_rules.RecordRuleProgress] = {}
 
     def report(self, stream: object, router: str, said: Iterable[record_rules.RecordRuleProgress]) -> None:
-        """What a router says about the rules that it runs: all of them. Of two routers the later word counts."""
+        """Takes a router's report about all rules that it runs. If two routers report a rule, the later one counts."""
         known = self._known()
         name = router if router.startswith("members/") else f"members/{router}"
         fresh = {each.record_rule_id: each for each in said if each.record_rule_id in known}
@@ -51,12 +51,12 @@ class RecordProgress:
         running_gauge.set(len(self._runners()))
 
     def left(self, stream: object) -> None:
-        """A router's stream has ended; what it said last stays to be seen."""
+        """A router's stream has ended; its last report stays visible."""
         self._claims.pop(stream, None)
         running_gauge.set(len(self._runners()))
 
     def of(self, rule_id: str, *, paused: bool = False) -> record_rules.RecordRuleProgress | None:
-        """The last word about a rule, with what is odd about who runs it; None when nobody ever spoke of it."""
+        """The last report about a rule, with a problem if no router or several run it; None when no report came yet."""
         last = self._last.get(rule_id)
         if last is None:
             return None

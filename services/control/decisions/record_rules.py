@@ -1,4 +1,4 @@
-"""Commands about record rules: ask the clusters what is there, decide, append. Routers carry it out by themselves."""
+"""Commands about record rules: control asks the clusters, decides, and appends. Routers carry the decision out."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ RecordRuleEvent = (
     | events.GroupOffsetsSyncOrdered
 )
 Command = Callable[[RecordRuleSet], RecordRuleEvent | None]
-"""What to decide about a rule; None when it is so already."""
+"""The decision about a rule; None when the rule is already as wanted."""
 AnswerRule = Callable[[MeshView, int], StoredAnswer | None]
-"""What to remember for a request_id, given the view after the decision and the position of its event (0: none)."""
+"""The answer to store for a request_id, given the view after the decision and the position of its event (0: none)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRuleWishes:
-    """How a change is wanted."""
+    """The options of a change."""
 
     expected_revision: int = 0
     validate_only: bool = False
@@ -46,12 +46,12 @@ class RecordRuleWishes:
 
 @dataclass(frozen=True, slots=True)
 class RecordRuleChange:
-    """What came of a command: the mesh after it (as it would be, with validate_only), and the event's position."""
+    """The result of a command: the mesh after it (with validate_only: as it would be), and the event's position."""
 
     after: MeshView
     revision: int
     warnings: Sequence[str] = ()
-    """With validate_only: what a mirror's target would not like of the records."""
+    """With validate_only: problems that a mirror's target would have with the records."""
 
 
 class RecordRuleDecisions:
@@ -65,7 +65,7 @@ class RecordRuleDecisions:
     async def change(
         self, rule_id: str, command: Command, wishes: RecordRuleWishes, caller: Caller, answer: AnswerRule
     ) -> RecordRuleChange:
-        """Carries a command about one rule out. A new rule has no revision to compare with."""
+        """Carries out a command about one rule. A new rule has no revision to compare with."""
 
         def decided() -> RecordRuleEvent | None:
             rules = self._journal.view.record_rule_set
@@ -86,7 +86,7 @@ class RecordRuleDecisions:
 
         if not wishes.validate_only:
             await self._journal.first_time(caller)
-        first = decided()  # what needs no look at the clusters is refused without one
+        first = decided()  # refuses what it can without asking the clusters
         if first is not None:
             await self._look(first, wishes)
         if wishes.validate_only:
@@ -103,7 +103,7 @@ class RecordRuleDecisions:
                 raise InvalidField(need.field, problem)
 
     async def _warnings(self, event: RecordRuleEvent | None) -> list[str]:
-        """By the profiles of the topics that a new mirror copies; of a target that does not answer nothing is known."""
+        """Warnings from the profiles of the topics that a new mirror copies; none if the target does not answer."""
         if not isinstance(event, events.RecordRuleCreated | events.RecordRuleUpdated):
             return []
         view = self._journal.view
@@ -128,7 +128,7 @@ class RecordRuleDecisions:
                 return ()
 
     async def _topics(self, cluster: str, wishes: RecordRuleWishes) -> Mapping[str, int] | None:
-        """Topics of a cluster with their partitions; None when it does not answer and need not."""
+        """Topics of a cluster -> their partitions; None when the cluster does not answer, and the caller allows it."""
         try:
             return await self._connections.topics(self._journal.view.state.effective.clusters[cluster])
         except UnreachableError as error:

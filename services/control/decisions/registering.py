@@ -1,4 +1,4 @@
-"""Keeps the register of gateways in step with what routers report, while this process leads."""
+"""Updates the register of gateways from the routers' reports, while this process leads."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from services.control.store.journal import Journal
 from services.control.store.register import GatewayRegister
 
 LOOK_EVERY = 5.0
-"""Seconds after which the register is compared, changed or not: members go away without a word, too."""
+"""Seconds after which control compares the register, even without a report: members also go away silently."""
 RETRY_AFTER = 1.0
 
 Entry = tuple[str, int, int, bool, bool]
-"""What is worth a row: address, revision, phase, and whether the gateway was passed over and is connected."""
+"""The columns of a gateway: address, revision, phase, whether an operator left it out, whether it is connected."""
 
 NOTHING: Entry = ("", -1, -1, False, False)
 
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class Registering:
-    """`recall` when the lead begins, `run` always."""
+    """Call `recall` when the lead begins; `run` runs always."""
 
     def __init__(self, journal: Journal, members: Members, register: GatewayRegister) -> None:
         self._journal = journal
@@ -34,13 +34,13 @@ class Registering:
         self._written: dict[str, Entry] = {}
 
     async def recall(self) -> None:
-        """What the leader before had heard. StoreUnavailableError when PostgreSQL does not answer."""
+        """Reads the gateways that the last leader knew. StoreUnavailableError when PostgreSQL does not answer."""
         known = await self._register.load()
         self._written = dict.fromkeys(known, NOTHING)
         self._members.recall(known)
 
     async def run(self) -> None:
-        """For ever."""
+        """Runs for ever."""
         while True:
             try:
                 if not self._journal.why_not_leading:

@@ -1,11 +1,14 @@
-"""Members that follow their replays: who is there, and what each is given. Told by the log, whichever replica wrote it.
+"""Connected members, and the replays that each member gets: the log names them, whichever replica wrote the event.
 
 Theory of operation
-1. A follower has no queue: it has a place in what is open, and remembers what it was given. A slow one costs nothing.
-2. A member has one follower. Another one takes its place: of the same process (the first connection has died, and
-   nobody has noticed yet), or of a younger one, and then the elder's ends with ABORTED.
-3. Whoever follows is there. Who has stopped is remembered for a while: its replays stay its own so long.
-4. Only the replica that leads is followed, for it is that one that assigns. Another one says so (UNAVAILABLE).
+1. A follower has no queue: it has a place in the open replays, and remembers the replays that it got. A slow follower
+   costs nothing.
+2. A member has one follower. Another follower takes its place in two cases. It may be of the same process: then the
+   first connection has died, and nobody has noticed yet. Or it is of a younger process: then the older process's
+   follower ends with ABORTED.
+3. A member that follows is connected. When a member has stopped following, control remembers it for a while, and leaves
+   its replays with it.
+4. Members follow only the replica that leads, because the leader assigns replays. Another replica answers UNAVAILABLE.
 """
 
 from __future__ import annotations
@@ -28,27 +31,27 @@ from services.control.domain.sidecar_commands import SIDECARS
 from services.control.store.journal import Journal
 
 MAX_FOLLOWERS = 500
-"""As of orders: half of the calls that control serves at a time are for operators and routers."""
+"""As for orders: half of the calls that control serves at a time are for operators and routers."""
 
 followers_gauge = Gauge("control_replay_followers", "Members that follow their replays here.")
 
 Shown = Callable[[replays.Replay], replays.Replay]
-"""A replay with what is known beyond the log."""
+"""A replay with the reports that are not in the log."""
 
 
 @dataclass(eq=False, slots=True)
 class _Follower:
-    """One open stream, or the memory of the last one."""
+    """One open stream of a member, or the memory of its last stream."""
 
     candidate: Candidate
     incarnation: Incarnation
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     left: datetime | None = None
-    """When the stream ended."""
+    """The time when the stream ended."""
 
 
 class ReplayFollowers:
-    """Gives replays to members."""
+    """Sends replays to members."""
 
     def __init__(self, journal: Journal, sidecars: Sidecars, clock: Clock = steady_clock) -> None:
         self.clock = clock
@@ -59,7 +62,7 @@ class ReplayFollowers:
         self._followers: dict[str, _Follower] = {}
 
     async def run(self) -> None:
-        """For ever: wakes those whose replays have changed."""
+        """Runs for ever: wakes the followers whose replays have changed."""
         known = Replays()
         while True:
             view = self._journal.view
@@ -72,8 +75,9 @@ class ReplayFollowers:
     async def follow(
         self, candidate: Candidate, incarnation: Incarnation, shown: Shown
     ) -> AsyncIterator[replays.Replay]:
-        """What is open for a member, then what comes or is cancelled. Ends when another follower of the member takes
-        its place; with Conflict when that is of a younger process.
+        """The open replays of a member, then each replay that is new or cancelled.
+
+        Ends when another follower of the member takes its place; with Conflict if that is of a younger process.
         """
         member = candidate.member
         follower = self._take_place(candidate, incarnation)
@@ -96,16 +100,16 @@ class ReplayFollowers:
             self._tell()
 
     def lost_the_lead(self) -> None:
-        """Sends those who follow to another replica."""
+        """Ends all streams, so that members go to another replica."""
         for follower in self._followers.values():
             follower.woken.set()
 
     def candidates(self) -> list[Candidate]:
-        """Members that are there."""
+        """Connected members."""
         return [each.candidate for each in self._followers.values() if each.left is None]
 
     def is_there(self, member: str) -> bool:
-        """Whether it follows, or has until a moment ago."""
+        """Whether the member follows its replays, or has until a moment ago."""
         follower = self._followers.get(member)
         return follower is not None and (follower.left is None or self.clock() - follower.left <= SILENCE)
 

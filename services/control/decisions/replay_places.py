@@ -1,5 +1,7 @@
-"""Where the topics of copies and profiles are, asked before anything is decided. A cluster that does not answer refuses
-nothing: whoever carries the replay out needs it anyway, and waits for it.
+"""The places of the topics of copies and profiles; control asks for them before it decides anything.
+
+A cluster that does not answer refuses nothing. The member that carries the replay out needs the cluster anyway, and
+waits for it.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ log = structlog.get_logger(__name__)
 
 
 class ReplayPlaceSearch:
-    """Finds them."""
+    """Finds the places."""
 
     def __init__(self, journal: Journal, connections: Connections) -> None:
         self._journal = journal
         self._connections = connections
 
     async def of(self, spec: replays.ReplaySpec) -> list[replays.ReplayPlace]:
-        """What the replay is told; refused where a topic is nowhere, or not on its cluster."""
+        """The places for the replay; refused if a topic has no place, or does not exist on its cluster."""
         table = self._journal.view.state.effective
         places = places_of(spec, table)
         names = sorted(places.clusters)

@@ -1,5 +1,6 @@
-"""Plans of seeks and of resets of groups: who would go on where, asked of clusters and sidecars before anything is
-decided.
+"""Plans of seeks and of resets of groups: the new position of each partition.
+
+Control asks clusters and sidecars for them before it decides anything.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be done."""
+    """The result that a seek or a reset would have."""
 
     partitions: list[replays.ReplayPartition]
     stopped: list[str] = field(default_factory=list)
-    """Instances that have to stop meanwhile."""
+    """Instances that have to stop during the reset."""
     note: str = ""
-    """What it does not say, and why."""
+    """The part that the plan leaves out, and the reason."""
 
 
 class ReplayPlans:
-    """Makes them."""
+    """Makes the plans."""
 
     def __init__(self, journal: Journal, reports: Reports, connections: Connections, sidecars: Sidecars) -> None:
         self._journal = journal
@@ -54,11 +55,11 @@ class ReplayPlans:
         self._sidecars = sidecars
 
     async def of(self, spec: replays.ReplaySpec) -> Plan:
-        """The plan of a seek or a group; refused where it can't be."""
+        """The plan of a seek or a reset; refused if it is not possible."""
         return await (self._of_group(spec) if spec.HasField("group") else self._of_seek(spec))
 
     async def members(self, group: str) -> list[Member]:
-        """Who is in a group, on whichever cluster it has its home."""
+        """The members of a group, on all clusters that may be its home."""
         clusters = self._journal.view.state.effective.clusters
         asked = {name: self._connections.members(cluster, group) for name, cluster in clusters.items()}
         found = await _answers(asked, f"whether group {group!r} has members there")
@@ -107,7 +108,7 @@ class ReplayPlans:
     async def _places(
         self, wanted: Collection[_Wanted], only: Mapping[str, Collection[int] | None]
     ) -> list[replays.ReplayPartition]:
-        """Where each partition goes on; `only`: partitions of a topic that count, where not all do."""
+        """The new position of each partition; `only`: the partitions of a topic that count, None for all."""
         table = self._journal.view.state.effective
         places = {each.asked.topic: place_of(table, each.asked.topic, f"{each.field}.topic") for each in wanted}
         logs = await self._logs(places, wanted)
@@ -132,7 +133,7 @@ class ReplayPlans:
     async def _logs(
         self, places: Mapping[str, Place], wanted: Collection[_Wanted]
     ) -> dict[str, Mapping[int, LogRange]]:
-        """What lies in each topic."""
+        """The offsets of each topic's log."""
         names = {place.cluster for place in places.values()}
         there = await _answers({name: self._connections.topics(self._cluster(name)) for name in names}, "its topics")
         for each in wanted:
@@ -158,7 +159,7 @@ class ReplayPlans:
         return (await _answers({place.cluster: question}, "which records are how old"))[place.cluster]
 
     async def _committed(self, group: str, topics: Collection[str]) -> dict[tuple[str, int], int]:
-        """What a group has committed, by the names that clients know."""
+        """The committed offsets of a group, by the names of topics for clients."""
         table = self._journal.view.state.effective
         keepers = {topic: keeper_of(table, group, topic, place_of(table, topic, "spec.ranges")) for topic in topics}
         wanted: dict[str, list[str]] = {}
@@ -183,7 +184,7 @@ class ReplayPlans:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A range about one topic, and where it stands in the request."""
+    """A range about one topic, and its field in the request."""
 
     asked: replays.ReplayRange
     field: str
@@ -197,7 +198,7 @@ def _about(asked: replays.ReplayRange, topic: str) -> replays.ReplayRange:
 
 
 async def _answers(questions: Mapping[str, Coroutine[Any, Any, T]], what: str) -> dict[str, T]:
-    """What each cluster says; Unavailable when one does not answer."""
+    """The answer of each cluster; Unavailable when a cluster does not answer."""
     answers = await asyncio.gather(*questions.values(), return_exceptions=True)
     found: dict[str, T] = {}
     for name, answer in zip(questions, answers, strict=True):

@@ -1,9 +1,9 @@
-"""How far replays are: what the log says, and what their members have said since. Watched from memory.
+"""The progress of replays: the log, and the later reports of the members. Watchers read it from memory.
 
-Members tell as often as they like; the table of reports takes a part of it (`progress_interval`), and a control that
-takes the lead goes on from there. What is between heals by itself: that control hears it with the next report. A replay
-of many partitions is listed and watched without them, unless they are asked for: then all of them come once, and what
-changes afterwards.
+Members report as often as they like; the table of reports takes a part of the reports (`progress_interval`). A control
+that takes the lead goes on from this table. The reports in between are not lost for long: the next report repeats
+them. A list or a watcher of a replay with many partitions leaves them out, unless the request asks for them. Then all
+partitions come once, and afterwards each partition that changes.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from services.control.store.reports import Reports
 
 MAX_WATCHERS = 200
 FEW = 100
-"""Partitions that are told wherever a replay is; more of them only where they are asked for."""
+"""With so many partitions, a replay is always shown with them; with more, only if the request asks for them."""
 GAP = 0.2
-"""Seconds between two looks of a watcher, at least: what comes faster comes together."""
+"""The shortest time in seconds between two checks of a watcher: faster changes come together."""
 LOOK_EVERY = 1.0
-"""Seconds between two looks, at most: members come and go without an event."""
+"""The longest time in seconds between two checks: members come and go without an event."""
 COMING_BACK = 30.0
-"""Seconds that members may take to come back to a control that has just taken the lead."""
+"""Seconds for members to connect again to a control that has just taken the lead."""
 
 watchers_gauge = Gauge("control_replay_watchers", "Calls that watch a replay.")
 
 
 class ReplayProgress:
-    """The last word about each open replay."""
+    """The last progress of each open replay."""
 
     def __init__(
         self,
@@ -54,26 +54,26 @@ class ReplayProgress:
         self._reports = reports
         self._followers = followers
         self._courses: dict[str, Course] = {}
-        """Of open replays."""
+        """The courses of open replays, by name."""
         self._written: dict[str, datetime] = {}
-        """When a report of it was stored last; for one that this process has not seen begin, since it looks."""
+        """Replay -> time of its last stored report; if this process stored none, the time of its first check."""
         self._changed = asyncio.Event()
         self._watchers = 0
         self._readers: tuple[Instances, Readers] = ({}, {})
-        """Of these instances: they change seldom, and are many."""
+        """The instances, and their readers. They are kept because instances change seldom, and are many."""
 
     def note(self, replay: replays.Replay, partitions: Iterable[replays.ReplayPartition]) -> None:
-        """What a member says: partitions that changed."""
+        """Takes the partitions that changed, as the replay's member reports them."""
         self.course(replay).note(partitions)
         self.tell()
 
     def tell(self) -> None:
-        """Something has changed that watchers look at."""
+        """Wakes the watchers after a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     def course(self, replay: replays.Replay) -> Course:
-        """How far an open replay is."""
+        """The progress of an open replay."""
         course = self._courses.get(replay.name)
         if course is None:
             self.keep_only(self._journal.view.replays.open.keys())
@@ -83,11 +83,11 @@ class ReplayProgress:
 
     @property
     def partitions_open(self) -> int:
-        """Of all open replays."""
+        """The number of known partitions of all open replays."""
         return sum(len(self.course(each).partitions) for each in self._journal.view.replays.open.values())
 
     def shown(self, replay: replays.Replay) -> replays.Replay:
-        """A replay as it is now, and what it waits for."""
+        """A replay as it is now, and the reason why it waits, if it does."""
         if replay.state in ENDS:
             return replay
         course = self.course(replay)
@@ -96,13 +96,13 @@ class ReplayProgress:
         return now
 
     def in_brief(self, replay: replays.Replay) -> replays.Replay:
-        """The same; without partitions, where these are many."""
+        """The same as `shown`; without partitions, if they are many."""
         if replay.state in ENDS:
             return replay if len(replay.partitions) <= FEW else without_partitions(replay)
         return self.shown(replay) if len(self.course(replay).partitions) <= FEW else self._without_partitions(replay)
 
     def to_be_written(self, replay: replays.Replay) -> list[replays.ReplayPartition]:
-        """What should be stored now; nothing while that would be too often."""
+        """The partitions to store now; empty while a further report would be too early."""
         since, course = self._written.setdefault(replay.name, self.clock()), self.course(replay)
         is_plan = not replay.partitions and replay.name not in self._reports.known.progress
         if not is_plan and self.clock() - since < progress_interval(replay, len(course.partitions), self.clock()):
@@ -113,12 +113,12 @@ class ReplayProgress:
         self._written[name] = self.clock()
 
     def keep_only(self, names: Collection[str]) -> None:
-        """Forgets those that have ended."""
+        """Forgets the replays that have ended."""
         self._courses = {name: course for name, course in self._courses.items() if name in names}
         self._written = {name: time for name, time in self._written.items() if name in names}
 
     def load(self) -> Mapping[str, int]:
-        """How many open replays each member has."""
+        """Member -> the number of its open replays."""
         found: dict[str, int] = {}
         for replay in self._journal.view.replays.open.values():
             member = replay.member.removeprefix(SIDECARS)
@@ -126,14 +126,14 @@ class ReplayProgress:
         return found
 
     def readers(self) -> Readers:
-        """Reactive consumers by their sidecar."""
+        """Sidecar -> its reactive consumers."""
         instances = self._reports.known.instances
         if self._readers[0] is not instances:
             self._readers = (instances, readers_of(instances))
         return self._readers[1]
 
     async def watch(self, name: str, *, partitions: bool = False) -> AsyncIterator[replays.Replay]:
-        """The replay as it is, and after each change; ends with it. `partitions`: those that changed, too."""
+        """The replay as it is, and after each change; stops at its end. `partitions`: also the changed partitions."""
         if self._watchers >= MAX_WATCHERS:
             raise Unavailable("TOO_MANY_WATCHERS", f"{MAX_WATCHERS} calls watch replays here: retry later")
         self._watchers += 1
@@ -157,7 +157,7 @@ class ReplayProgress:
             watchers_gauge.set(self._watchers)
 
     async def with_plan(self, name: str, seconds: float) -> replays.Replay:
-        """The replay as soon as its plan is known, a dry run when it has ended; as it is after so many seconds."""
+        """The replay once its plan is known, for a dry run once it has ended; after `seconds`, as it then is."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not self._has_plan(self._journal.view.replays.get(name)):
@@ -173,7 +173,7 @@ class ReplayProgress:
         return replay.state in ENDS or (bool(self.course(replay).partitions) and not replay.spec.dry_run)
 
     def _without_partitions(self, replay: replays.Replay) -> replays.Replay:
-        """An open replay with how far it is, all together, and what it waits for."""
+        """An open replay with the totals of its progress, and the reason why it waits."""
         now = without_partitions(replay)
         if has_to_be_told(replay):
             now.description = self._waits_for(replay)
@@ -183,7 +183,7 @@ class ReplayProgress:
         return now
 
     def _news(self, replay: replays.Replay, told: dict[Key, replays.ReplayPartition]) -> list[replays.ReplayPartition]:
-        """Partitions that are not as they were told."""
+        """Partitions that differ from what the watcher got before."""
         known = replay.partitions if replay.state in ENDS else self.course(replay).in_order()
         news = [each for each in known if told.get(key_of(each)) is not each and told.get(key_of(each)) != each]
         told |= {key_of(each): each for each in news}

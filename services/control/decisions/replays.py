@@ -1,5 +1,6 @@
-"""Commands about replays: asked for, cancelled, told of by members. The control that leads assigns them, writes down
-how far they are, and carries out those that are its own.
+"""Commands about replays: users start and cancel them, members report about them.
+
+The leading control assigns replays to members and records their progress. It carries out seeks and resets itself.
 """
 
 from __future__ import annotations
@@ -47,16 +48,16 @@ from services.control.store.log import StoredAnswer
 from services.control.store.reports import Reports
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at what is open, at most."""
+"""The longest time in seconds between two checks of the open replays."""
 AGAIN_AFTER = 2.0
-"""Seconds after which control tries again what it could not do for reasons of its own."""
+"""Seconds after which control tries a step again that failed for reasons of control's own."""
 CANCEL_WITHIN = 60.0
-"""Seconds that a member may take to say where it has ended what was cancelled; then control says it."""
+"""Seconds for a member to report where it stopped a cancelled replay; then control ends the replay."""
 MOST_NAMED = 20
 
 ReplayEvent = events.ReplayAssigned | events.ReplayProgressed | events.ReplayCancelOrdered | events.ReplayEnded
 Answer = Callable[[replays.Replay], StoredAnswer | None]
-"""What to remember for a request_id, given the replay."""
+"""The answer to store for a request_id, given the replay."""
 
 log = structlog.get_logger(__name__)
 ended_total = Counter("control_replays_total", "Replays that came to an end.", ["destination", "outcome"])
@@ -64,7 +65,7 @@ open_gauge = Gauge("control_replays_open", "Replays that have not ended.", ["sta
 
 
 class ReplayDecisions:
-    """What is decided about replays."""
+    """The decisions about replays."""
 
     def __init__(
         self,
@@ -93,11 +94,11 @@ class ReplayDecisions:
         followers.on_change = self._stirred.set
 
     def began_to_lead(self) -> None:
-        """From here on, members can follow."""
+        """Marks the beginning of the lead: from now on, members can follow."""
         self._leading_since = _now()
 
     async def start(self, request: replays.StartReplayRequest, caller: Caller, answer: Answer) -> replays.Replay:
-        """The replay, pending; a dry run of control's own has ended, and is not kept."""
+        """The replay, pending; a dry run of a seek or a reset has ended at once, and is not kept."""
         await self._journal.first_time(caller)
         name = self._new_name()
         spec = checked(request.spec, name.removeprefix(f"{REPLAYS}/"))
@@ -123,7 +124,7 @@ class ReplayDecisions:
         return new.replay_started.replay
 
     async def cancel(self, name: str, caller: Caller, answer: Answer) -> replays.Replay:
-        """The replay, which is to end, or has."""
+        """The replay, which is to end or has ended."""
         await self._journal.first_time(caller)
         event = cancelled(self._journal.view.replays, name, "before anybody carried it out")
         if event is not None:
@@ -132,7 +133,7 @@ class ReplayDecisions:
         return self._progress.in_brief(self._journal.view.replays.get(name))
 
     async def report(self, request: replays.ReportReplayRequest, member: str, caller: Caller) -> None:
-        """What a member says of a replay."""
+        """Takes a member's report about a replay."""
         self._journal.require_leading()
         await self._journal.catch_up()
         known = self._journal.view.replays
@@ -148,7 +149,7 @@ class ReplayDecisions:
         await self._end(replay, self._ending(replay, request.state, request.description, request.profiles), caller)
 
     async def run(self) -> None:
-        """For ever; does nothing while another control leads."""
+        """Runs for ever; does nothing while another control leads."""
         try:
             while True:
                 self._stirred.clear()
@@ -227,14 +228,14 @@ class ReplayDecisions:
         text: str,
         profiles: Iterable[TopicProfile] = (),
     ) -> list[ReplayEvent]:
-        """The end of one that a member carries out, with all that the log does not know of its partitions."""
+        """The events that end a member's replay, with all partitions that are newer than in the log."""
         course = self._progress.course(replay)
         news = course.beyond(replay.partitions)
         *before, last = progressed(replay.name, news, course.totals) or [events.ReplayProgressed()]
         return [*before, ended(replay.name, state, text, last.partitions, course.totals, profiles)]
 
     async def _carry_out(self, replay: replays.Replay) -> None:
-        """A replay of control's own, from wherever it is."""
+        """Carries out a seek or a reset, from any point of its course."""
         try:
             if not replay.member:
                 await self._append(
@@ -256,14 +257,14 @@ class ReplayDecisions:
             self._stirred.set()
 
     async def _end(self, replay: replays.Replay, ending: Sequence[ReplayEvent], caller: Caller) -> None:
-        """Once: who comes second finds it ended."""
+        """Ends the replay once: a second caller finds the replay ended."""
         end = ending[-1]
         assert isinstance(end, events.ReplayEnded)
         while replay.name in self._journal.view.replays.open:
             try:
                 await self._append(replay.name, ending, caller)
             except Conflict:
-                continue  # it has progressed, or is cancelled
+                continue  # the replay has progressed, or is cancelled
             label = WORDS[end.state]
             ended_total.labels(replay.spec.WhichOneof("destination"), label).inc()
             log.info("a replay came to its end", replay=replay.name, outcome=label, description=end.description)
@@ -284,11 +285,11 @@ class ReplayDecisions:
         return not self._is_there(member) or _now() - since > CANCEL_WITHIN
 
     def _is_there(self, member: str) -> bool:
-        """Those that have not come back yet to a control that has just taken the lead count as there."""
+        """Whether the member is connected. Just after control took the lead, every member counts as connected."""
         return self._followers.is_there(member) or _now() - self._leading_since < COMING_BACK
 
     def _check_sidecar(self, spec: replays.ReplaySpec) -> None:
-        """One that nobody has heard of is a slip of the pen. Of pipelines only those are known that follow just now."""
+        """Refuses a sidecar that nobody has heard of: its name is mistyped. A pipeline may connect later."""
         sidecar = "" if is_of_pipelines(spec) else wanted_member(spec)
         if not sidecar or self._followers.is_known(sidecar) or sidecar in self._sidecars.known():
             return
@@ -300,7 +301,7 @@ class ReplayDecisions:
             task.cancel()
 
     def _new_name(self) -> str:
-        """Short, for it is typed; none that is known."""
+        """A name that is unknown so far. It is short, because users type it."""
         known = self._journal.view.replays
         while True:
             name = f"{REPLAYS}/{secrets.token_hex(4)}"
@@ -313,7 +314,7 @@ def _now() -> float:
 
 
 def _counted(replay: replays.Replay) -> replays.Replay:
-    """What a dry run answers with."""
+    """The answer to a dry run."""
     replay.ClearField("name")
     replay.state = replays.REPLAY_STATE_DONE
     replay.description = replay.description or "only counted: nothing was set"

@@ -1,8 +1,8 @@
-"""A rule change that moves topics, seen through: hold everywhere, then switch everywhere, or give up and say because
-of whom.
+"""The rollout of a rule change that moves topics: all gateways hold, then all switch; else control aborts it.
 
-It does not begin while a gateway is away that may still serve clients (`members.py` says which): nobody is held for a
-change that can't land. The operator may go on without it, by name.
+An aborted rollout names the members that caused the abort. A rollout does not begin while a gateway is away that may
+still serve clients (`members.py` says which). So no gateway holds for a change that can't succeed. The operator may go
+on without a gateway, by its name.
 """
 
 from __future__ import annotations
@@ -25,21 +25,25 @@ from services.control.store.journal import Caller, Draft, Journal
 from services.control.store.log import StoredAnswer
 
 APPLY_TIMEOUT = 3.0
-"""Seconds that a call waits for members to run what was decided; the decision stands without them."""
+"""Seconds that a call waits for members to run the decision; the decision stands without them."""
 SETTLE_TIME = 5.0
-"""Seconds after the start in which routers come back with their gateways; until one does, no change that must be
-held begins.
+"""Seconds after the start for routers to connect again with their gateways.
+
+Until a router does, no change that must be held begins.
 """
 COMEBACK_TIME = 8.0
-"""Seconds that a change waits for gateways that are away: one that lives looks for a router at least every 5 seconds,
-and its router for control. Nobody holds meanwhile.
+"""Seconds that a change waits for gateways that are away; no gateway holds meanwhile.
+
+A living gateway looks for a router at least every 5 seconds, and its router for control.
 """
 SWITCH_MARGIN_MS = 3000
-"""Requests wait this much longer than control waits for HELD, so that clients do not see the usual move. No record
-rests on this margin: a gateway that has said HELD writes the moving topics nowhere until it knows how the move ended.
+"""Requests wait this much longer than control waits for HELD, so that clients do not see the usual move.
+
+No record depends on this margin: a gateway that has answered HELD writes the moving topics nowhere until it knows how
+the move ended.
 """
 CONTROL = "control"
-"""Actor of what control decides by itself."""
+"""The actor of decisions that control makes by itself."""
 
 log = structlog.get_logger(__name__)
 rollouts_total = Counter("control_rollouts_total", "Rollouts of rule changes that move topics.", ["outcome"])
@@ -51,7 +55,7 @@ switch_seconds = Histogram(
 
 
 class RolloutAbandoned(Exception):  # noqa: N818  (an outcome)
-    """The change was given up; `late` are the members because of whom, each with what it did instead."""
+    """Control aborted the change; `late` holds the members that caused this, each with what it did instead."""
 
     def __init__(self, revision: int, late: dict[str, str], cause: str) -> None:
         super().__init__(cause)
@@ -61,7 +65,7 @@ class RolloutAbandoned(Exception):  # noqa: N818  (an outcome)
 
 
 class Rollouts:
-    """One rollout at a time; callers hold the turn of routing writes."""
+    """Runs one rollout at a time; callers hold the turn of routing writes."""
 
     def __init__(self, journal: Journal, members: Members, hold_ms: int) -> None:
         self._journal = journal
@@ -70,12 +74,13 @@ class Rollouts:
         self._started = time.monotonic()
 
     async def settle(self) -> events.Event | None:
-        """Gives up a rollout that nobody sees through: left by a control that stopped, or that lost its database.
+        """Aborts a rollout that a control has left because it stopped, or lost its database.
 
-        Gateways that have said HELD wait for this word: they write the moving topics nowhere until it comes.
+        Gateways that have answered HELD wait for the end of the rollout: until then, they write the moving topics
+        nowhere.
         """
         pending = self._journal.view.rollout
-        if pending is None or pending.rule_set_changed.HasField("canary"):  # that one is watched by `canaries.py`
+        if pending is None or pending.rule_set_changed.HasField("canary"):  # `canaries.py` watches a canary
             return None
         cause = "control stopped or lost its database before the rollout was decided"
         payload = events.RolloutAborted(revision=pending.position, cause=cause)
@@ -86,13 +91,13 @@ class Rollouts:
         return pending
 
     async def _wait_for_routers(self) -> None:
-        """Just after the start: routers are on their way back, and their gateways must not be passed over."""
+        """Waits just after the start: routers connect again then, and the rollout must not skip their gateways."""
         deadline = self._started + SETTLE_TIME
         while not self._members.ever_reported and (left := deadline - time.monotonic()) > 0:
             await self._members.changed_within(left)
 
     def check_known(self, without: Collection[str]) -> None:
-        """Refuses to go on without members that nobody has heard of: a slip of the pen would pass for a decision."""
+        """Refuses to go on without unknown members: a mistyped name would count as a decision."""
         known = self._members.known()
         for name in without:
             if name not in known:
@@ -102,7 +107,7 @@ class Rollouts:
                 )
 
     def check_understood(self, change: events.RuleSetChanged) -> None:
-        """Refuses what a router of an older release would read half: for everybody what is for some clients only."""
+        """Refuses a change that a router of an older release would read wrongly: for all clients instead of some."""
         if not is_for_some(change):
             return
         for name, version in sorted(self._members.routers_below(TABLE_FORMAT).items()):
@@ -114,11 +119,11 @@ class Rollouts:
             )
 
     def canary_of(self, wanted: events.Canary) -> events.Canary:
-        """The canary as it is to be; refused where it names gateways that nobody knows."""
+        """The canary with its defaults; refused if it names unknown gateways."""
         return canary_of(wanted, self._members.known())
 
     def obstacles(self, without: Collection[str]) -> list[str]:
-        """For a dry run: members because of which a change that moves topics would not begin now."""
+        """For a dry run: members that would prevent a change that moves topics from beginning now."""
         return [
             f"gateway {name!r} has not been heard of for {seconds:.0f} s: while it is away the change does not begin, "
             "unless it goes on without it by name"
@@ -126,8 +131,9 @@ class Rollouts:
         ]
 
     async def wait_for_members(self, without: Collection[str]) -> list[str]:
-        """Before a change that moves topics: no gateway may be away that may still serve clients. The result names
-        those that operators go on without, now or since an earlier change.
+        """Waits before a change that moves topics: no gateway may be away that may still serve clients.
+
+        The result names the gateways that operators leave out, now or since an earlier change.
         """
         deadline = time.monotonic() + COMEBACK_TIME
         await self._wait_for_routers()
@@ -138,8 +144,9 @@ class Rollouts:
         return sorted({*without, *self._members.away()})
 
     def left_behind(self, revision: int, passed_over: Collection[str]) -> list[str]:
-        """What an operator has to know of gateways that do not run `revision`: it was made without them, they went away
-        since, or they have said HELD and nothing after it.
+        """Warnings for an operator about gateways that do not run `revision`.
+
+        The change was made without such a gateway, or the gateway went away since, or it has not answered after HELD.
         """
         answers = self._members.gateways()
         stuck = {name for name, answer in answers.items() if holds(answer, revision)} - {*passed_over}
@@ -156,15 +163,16 @@ class Rollouts:
         ]
 
     async def followed(self, revision: int, without: Collection[str], seconds: float) -> None:
-        """Returns when every gateway that control knows of runs `revision`; Unfollowed names those that do not."""
+        """Returns when all known gateways run `revision`; Unfollowed names the gateways that do not in time."""
         deadline = time.monotonic() + seconds
         while missing := behind(revision, self._members.gateways(), self._awaited(without), without):
             if not await self._members.changed_within(deadline - time.monotonic()):
                 raise Unfollowed(revision, missing)
 
     async def run(self, change: events.Event, caller: Caller, without: Collection[str] = ()) -> float:
-        """Sees an appended RuleSetChanged through. Milliseconds until all had switched; RolloutAbandoned when they
-        did not.
+        """Completes the rollout of an appended RuleSetChanged.
+
+        Returns the milliseconds until all gateways had switched; raises RolloutAbandoned if control aborts the rollout.
         """
         started = time.monotonic()
         revision = change.position
@@ -198,14 +206,14 @@ class Rollouts:
         return True
 
     def _awaited(self, without: Collection[str]) -> dict[str, float]:
-        """Gateways that are away, and that no operator has passed over: seconds since they were heard of."""
+        """Gateways that are away, and that no operator has left out: gateway -> seconds of silence."""
         return {name: seconds for name, seconds in self._members.awaited().items() if name not in without}
 
     async def _held(
         self, revision: int, expected: frozenset[str], without: Collection[str], deadline: float
     ) -> Verdict:
         while True:
-            still_there = expected & self._members.known()  # who said goodbye serves nobody
+            still_there = expected & self._members.known()  # a gateway that said goodbye serves no client
             decision = verdict(revision, still_there, self._members.gateways(), without)
             if decision is not Verdict.WAIT:
                 return decision
@@ -218,8 +226,9 @@ class Rollouts:
         caller: Caller,
         answer: Callable[[int], StoredAnswer | None] = lambda _: None,
     ) -> int:
-        """Appends the end of a rollout; its position. Once more where the answer of the database was lost: the log says
-        whether the first try counted.
+        """Appends the end of a rollout, and returns its position.
+
+        If the answer of the database is lost, it reads the log, and appends again only if the first try did not count.
         """
         rests_on: Callable[[MeshView], object] = lambda view: view.rollout and view.rollout.position  # noqa: E731
         draft = Draft(RULES_STREAM, payload)
@@ -248,7 +257,7 @@ def as_conflict(abandoned: RolloutAbandoned) -> Conflict:
 
 
 def _away(awaited: Mapping[str, float]) -> Conflict:
-    """ABORTED before anything was held, with the members' names."""
+    """ABORTED before any gateway held, with the members' names."""
     said = ", ".join(f"{name} has not been heard of for {seconds:.0f} s" for name, seconds in sorted(awaited.items()))
     return Conflict(
         "ROLLOUT_ABORTED",

@@ -1,4 +1,4 @@
-"""Changing the rule set: decide, make sure that topics which move find a place, append, see the rollout through."""
+"""Changing the rule set: decide, make sure that moving topics find a place, append, complete the rollout."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RuleChange:
-    """What came of a command."""
+    """The result of a command."""
 
     revision: int
     decision: RuleSetDecision
     moving: Moving = field(default_factory=Moving)
-    """Topics that move; absent ones have been created, or would be."""
+    """Topics that move; control has created absent topics, or would create them."""
     switch_ms: float = field(default=0.0)
     warnings: Sequence[str] = ()
 
 
 Command = Callable[[RuleSet], Awaitable[RuleSetDecision]]
-"""Asked when it is its turn; it may have to look into the past."""
+"""A command makes its decision when its turn comes; it may have to read earlier revisions."""
 Remember = Callable[[RuleChange | Refusal, MeshView], StoredAnswer | None]
-"""What to store for the caller's request_id, given what came of it and the view after it."""
+"""The answer to store for the caller's request_id, given the result and the view after it."""
 
 
 class RuleDecisions:
@@ -63,7 +63,7 @@ class RuleDecisions:
         self._rollouts = rollouts
 
     async def change(self, command: Command, wishes: ChangeWishes, caller: Caller, remember: Remember) -> RuleChange:
-        """Carries a command out, or says what it would do with `validate_only`."""
+        """Carries a command out; with `validate_only`, says what it would do."""
         if wishes.validate_only:
             checked = await self._checked(command, wishes, create=False)
             if checked.decision.event is None or not checked.decision.event.needs_hold:
@@ -72,11 +72,11 @@ class RuleDecisions:
         return await self._turns.take(self._change(command, wishes, caller, remember))
 
     async def followed(self, revision: int, wishes: ChangeWishes, seconds: float) -> None:
-        """See Rollouts.followed: the change that made `revision` stands, whatever comes of this."""
+        """See Rollouts.followed: the change that made `revision` stands, however this call ends."""
         await self._rollouts.followed(revision, wishes.without_members, seconds)
 
     async def settle(self) -> None:
-        """See Rollouts.settle; also corrects what the caller of that change will be told when it asks again."""
+        """See Rollouts.settle; also corrects the stored answer for that change's caller, who may ask again."""
         await self._turns.take(self._settle())
 
     async def _settle(self) -> None:

@@ -1,12 +1,14 @@
-"""Changes that are carried out at a time: kept in the log, checked when they are scheduled, decided when they are due.
+"""Changes for a given time: kept in the log, checked when they are scheduled, decided when they are due.
 
 Theory of operation
-1. The control that leads looks every second, or sooner where something is due sooner, and carries out what is due, one
-   after the other, as a call of whoever scheduled it: the very code of a call, its checks, its rollout, its audit.
-2. That call has a request_id which follows from the schedule. Should control stop between the decision and
-   ScheduledChangeEnded, the next one makes the same call, is given the first one's answer, and writes the end down.
-3. What control could not do for reasons of its own (PostgreSQL is gone, it does not lead any more, other changes stand
-   in line) it tries again, for as long as the change may be late. Any other refusal is the outcome.
+1. The leading control checks every second, or sooner if a change is due sooner. It carries out the due changes one
+   after the other, each as a call of the user who scheduled it. So the change has the code, the checks, the rollout and
+   the audit of a call.
+2. That call has a request_id which follows from the schedule. If control stops between the decision and
+   ScheduledChangeEnded, the next control makes the same call. It gets the first call's answer, and records the end.
+3. A change may fail for reasons of control's own: PostgreSQL does not answer, control does not lead any more, or other
+   changes wait before it. Then control tries again, for as long as the change may be late. Any other refusal is the
+   outcome.
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ from services.control.store.journal import Caller, Draft, Journal
 from services.control.store.log import StoredAnswer
 
 LOOK_EVERY = 1.0
-"""Seconds at most between two looks."""
+"""The longest time in seconds between two checks."""
 RETRY_AFTER = 5.0
-"""Seconds after which a change is tried again that could not be tried for reasons of control's own."""
+"""Seconds after which control tries a change again that failed for reasons of control's own."""
 PASSING = ("NOT_WRITABLE", "STOPPING", "STARTING", "TOO_MANY_WRITES", "BUSY")
-"""Reasons of refusals that are control's own, and pass."""
+"""Reasons of refusals whose cause is control itself, and that are temporary."""
 
 Answer = Callable[[events.Event], StoredAnswer | None]
-"""What to remember for a request_id, given the event."""
+"""The answer to store for a request_id, given the event."""
 
 log = structlog.get_logger(__name__)
 ended_total = Counter("control_scheduled_changes_total", "Scheduled changes that came to an end.", ["outcome"])
@@ -51,14 +53,14 @@ class Commands(Protocol):
     """The calls that can be scheduled, as `api/scheduled_calls.py` makes them."""
 
     async def check(self, command: Message) -> None:
-        """Raises what it would be refused with now."""
+        """Raises the error with which control would refuse the command now."""
 
     def carry_out(self, command: Message, scheduled: events.Event) -> Awaitable[admin.RuleChangeResponse]:
-        """Makes the call for whoever scheduled it."""
+        """Makes the call for the user who scheduled it."""
 
 
 class Schedules:
-    """Commands about scheduled changes, and what carries them out."""
+    """Commands about scheduled changes, and the loop that carries out due changes."""
 
     def __init__(self, journal: Journal, commands: Commands, clock: Clock) -> None:
         self.clock = clock
@@ -66,10 +68,10 @@ class Schedules:
         self._commands = commands
         self._running = ""
         self._cancelling: list[str] = []
-        """Those that somebody is taking back just now, as often as somebody is."""
+        """The changes that calls are cancelling now; one entry for each call."""
 
     async def schedule(self, request: admin.ScheduleChangeRequest, caller: Caller, answer: Answer) -> events.Event:
-        """The event of a command that would be carried out if its time were now."""
+        """The event of a command that control would carry out if its time were now."""
         await self._journal.first_time(caller)
         event = schedules.schedule(self._journal.view.schedules, self._new_id(), request, self.clock())
         await self._commands.check(schedules.command_of(request.command))
@@ -82,10 +84,10 @@ class Schedules:
         return new
 
     async def cancel(self, name: str, caller: Caller, answer: Answer) -> int:
-        """Position of the event. Conflict when it is being carried out, or was."""
+        """The position of the event. Conflict when control carries the change out, or has done so."""
         await self._journal.first_time(caller)
         event = schedules.get(self._journal.view.schedules, name)
-        self._cancelling.append(name)  # its time may come before this is in the log
+        self._cancelling.append(name)  # the change may become due before its end is in the log
         try:
             if name == self._running or await self._journal.store.answer_of(schedules.request_id_of(event)) is not None:
                 raise Conflict(
@@ -97,7 +99,7 @@ class Schedules:
         return new.position
 
     async def run(self) -> None:
-        """For ever; does nothing while another control leads."""
+        """Runs for ever; does nothing while another control leads."""
         while True:
             await asyncio.sleep(self._until_next_look())
             if self._journal.why_not_leading:
@@ -117,7 +119,7 @@ class Schedules:
         return seconds if 0 < seconds < LOOK_EVERY else LOOK_EVERY
 
     async def _see_through(self, event: events.Event) -> None:
-        """Carries it out and writes down what came of it; raises what is to be tried again."""
+        """Carries the change out and records its outcome; raises an error if control has to try again."""
         name, caller = event.change_scheduled.name, Caller(CONTROL, "its time had come")
         if name in self._cancelling:
             return
@@ -170,7 +172,7 @@ class Schedules:
         return new
 
     def _new_id(self) -> str:
-        """Short, for it is typed; none that is pending."""
+        """An id that no pending change has. It is short, because users type it."""
         while True:
             identifier = secrets.token_hex(4)
             if f"{schedules.SCHEDULES}/{identifier}" not in self._journal.view.schedules:

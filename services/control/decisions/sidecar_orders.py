@@ -1,5 +1,6 @@
-"""Commands about sidecars: an order is an event, and so is its outcome. The control that leads gives up what nobody
-carries out.
+"""Commands about sidecars: an order is an event, and so is its outcome.
+
+The leading control gives up orders that nobody carries out.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from services.control.store.log import StoredAnswer
 from services.control.store.reports import Reports
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks for orders that nobody carries out."""
+"""Seconds between two checks for orders that nobody carries out."""
 
 Answer = Callable[[events.SidecarOrder], StoredAnswer | None]
-"""What to remember for a request_id, given the order."""
+"""The answer to store for a request_id, given the order."""
 
 log = structlog.get_logger(__name__)
 ended_total = Counter("control_sidecar_orders_total", "Orders to sidecars that came to an end.", ["outcome"])
 
 
 class SidecarOrders:
-    """Places orders, takes outcomes, gives up."""
+    """Places orders, takes outcomes, and gives up overdue orders."""
 
     def __init__(self, journal: Journal, reports: Reports, sidecars: Sidecars) -> None:
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -46,13 +47,13 @@ class SidecarOrders:
         self._leading_since = self.clock()
 
     def began_to_lead(self) -> None:
-        """From here on, sidecars can say how orders went."""
+        """Marks the beginning of the lead: from now on, sidecars can report outcomes of orders."""
         self._leading_since = self.clock()
 
     async def place(
         self, request: instances.PlaceOrderRequest, caller: Caller, answer: Answer, replay: str = ""
     ) -> events.SidecarOrder:
-        """The order, open; `replay`: that it is part of."""
+        """The open order; `replay`: the replay that the order is part of."""
         await self._journal.first_time(caller)
         known = self._reports.known.instances
         event = sidecar_orders.place(
@@ -68,7 +69,7 @@ class SidecarOrders:
         return new.sidecar_ordered.order
 
     async def report(self, name: str, sidecar: str, outcome: events.OrderOutcome, caller: Caller) -> None:
-        """What a sidecar says of an order; once it has an outcome, that stands."""
+        """Takes a sidecar's report about an order; the first outcome stands."""
         await self._journal.first_time(caller)
         orders = self._journal.view.orders
         event = sidecar_orders.reported(orders, name, sidecar, outcome, self.clock())
@@ -76,13 +77,13 @@ class SidecarOrders:
             await self._end(orders.get(name), event, caller)
 
     async def hand_over(self) -> None:
-        """Gives open orders to the sidecars that hold their instances by now."""
+        """Gives open orders to the sidecars that now hold their instances."""
         for event in sidecar_orders.to_hand_over(self._journal.view.orders, self._reports.known.instances):
             order = self._journal.view.orders.open.get(event.name)
             if order is None:
                 continue
             why = f"{event.sidecar} holds the consumer now, and not {order.sidecar}"
-            with suppress(Conflict):  # it has just come to its end, or is looked at again
+            with suppress(Conflict):  # the order has just come to its end, or the next check tries again
                 await self._journal.append(
                     [Draft(order.target, event)],
                     Caller(CONTROL, why),
@@ -90,7 +91,7 @@ class SidecarOrders:
                 )
 
     async def run(self) -> None:
-        """For ever; does nothing while another control leads."""
+        """Runs for ever; does nothing while another control leads."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             if self._journal.why_not_leading:
@@ -107,7 +108,7 @@ class SidecarOrders:
                     log.info("an order that nobody carries out is looked at again", order=order.name, reason=str(error))
 
     async def _give_up(self, order: events.SidecarOrder) -> None:
-        """A sidecar that is gone can't close an instance; that the instance is forgotten, it needs not be there for."""
+        """Ends an order without success. If its sidecar is gone, an order to remove an instance still takes effect."""
         heard = self._sidecars.is_alive(order.sidecar)
         event = sidecar_orders.given_up(order, self.clock(), heard=heard)
         if order.command.HasField("remove") and not heard and self._holder_of(order.target) == order.sidecar:
@@ -123,7 +124,7 @@ class SidecarOrders:
             )
         except Conflict:
             if order.name not in self._journal.view.orders.open:
-                return  # it has just come to its end otherwise
+                return  # another caller has just ended the order
             raise
         label = events.OrderResult.Name(event.outcome.result).removeprefix("ORDER_RESULT_").lower()
         ended_total.labels(label).inc()
@@ -134,7 +135,7 @@ class SidecarOrders:
         return "" if instance is None else instance.sidecar
 
     def _new_id(self) -> str:
-        """Short, for it is typed; none that is known."""
+        """An id that no known order has. It is short, because users type it."""
         orders = self._journal.view.orders
         while True:
             identifier = secrets.token_hex(4)
@@ -144,6 +145,6 @@ class SidecarOrders:
 
 
 def _removal(known: Reported, order: events.SidecarOrder, cause: str) -> events.ConsumerInstanceRemoved | None:
-    """Unless another sidecar holds it by now."""
+    """The removal of the order's instance; None if another sidecar holds the instance now."""
     instance = known.instances.get(order.target)
     return None if instance is None or instance.sidecar != order.sidecar else removed(order.target, cause)

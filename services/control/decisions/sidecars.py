@@ -1,5 +1,7 @@
-"""Which process of each sidecar counts, and how its instances do: as it said last. In memory; it heals with the next
-beat. Pipelines are among them by their resource names, for the sake of the orders that they follow.
+"""The process that counts for each sidecar, and the last reported state of its instances.
+
+The state is in memory; it heals with the next heartbeat. Pipelines are here too, by their resource names, because they
+follow orders.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from services.control.domain.sidecar_commands import PIPELINES, named
 
 LONGEST_PROBLEM = 1000
 MAX_PARTITIONS = 500_000
-"""Of all instances together, for which is kept where they are; about 100 MB."""
+"""The most partitions of all instances together for which control keeps positions; about 100 MB."""
 
 partitions_gauge = Gauge("control_instance_partitions", "Partitions of instances whose positions are kept.")
 
 
 @dataclass(slots=True)
 class _Sidecar:
-    """What is known of one."""
+    """The state of one sidecar."""
 
     incarnation: Incarnation
     heard: datetime
@@ -36,26 +38,26 @@ class _Sidecar:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The last word about an instance."""
+    """The last report about an instance."""
 
     status: instances.InstanceStatus
     time: datetime
 
 
 class Sidecars:
-    """The last word of each sidecar."""
+    """The last report of each sidecar."""
 
     def __init__(self, known: Callable[[], Instances], clock: Clock = steady_clock) -> None:
-        """`known`: instances that are registered; of others nothing is kept."""
+        """`known`: registered instances; control drops reports about other instances."""
         self.on_other_process: Callable[[str], None] = lambda _sidecar: None
-        """Called when another process of a sidecar than before is the one that counts."""
+        """Called when another process of a sidecar than before counts."""
         self._known = known
         self._clock = clock
         self._sidecars: dict[str, _Sidecar] = {}
         self._partitions = 0
 
     def hear(self, sidecar: str, incarnation: Incarnation) -> bool:
-        """A word of a process; False when a younger one of the same sidecar is there."""
+        """Takes a message of a process; False when a younger process of the same sidecar is connected."""
         now, last = self._clock(), self._sidecars.get(sidecar)
         if last is None:
             self._make_room()
@@ -81,7 +83,7 @@ class Sidecars:
             )
 
     def report(self, sidecar: str, said: Iterable[instances.InstanceStatus]) -> None:
-        """How the instances of a sidecar that was just heard do: all that it holds."""
+        """Takes the state of all instances of a sidecar of which control has just heard."""
         entry, known = self._sidecars[sidecar], self._known()
         self._partitions -= entry.partitions
         entry.statuses, entry.partitions = {}, 0
@@ -98,7 +100,7 @@ class Sidecars:
         partitions_gauge.set(self._partitions)
 
     def status_of(self, instance: events.ConsumerInstance) -> Heard | None:
-        """None when its sidecar has said nothing of it yet."""
+        """The last report about the instance; None when its sidecar has reported nothing about it yet."""
         entry = self._sidecars.get(instance.sidecar)
         status = None if entry is None else entry.statuses.get(instance.name)
         if entry is None or status is None:
@@ -116,11 +118,11 @@ class Sidecars:
         return entry is not None and self._silence(entry) <= EXPIRY
 
     def known(self) -> set[str]:
-        """Those that are heard of, and those that hold instances; no pipelines."""
+        """Sidecars that control hears of, and sidecars that hold instances; no pipelines."""
         return {name for name in self.listeners() if not name.startswith(PIPELINES)}
 
     def listeners(self) -> set[str]:
-        """The same, and pipelines."""
+        """The sidecars of `known`, and pipelines."""
         alive = {name for name, entry in self._sidecars.items() if self._silence(entry) <= EXPIRY}
         return alive | {instance.sidecar for instance in self._known().values()}
 
@@ -128,7 +130,7 @@ class Sidecars:
         return self._clock() - entry.heard
 
     def _make_room(self) -> None:
-        """For one more: the one that has been silent for longest goes, if it is gone."""
+        """Makes room for one more sidecar: removes the sidecar that has been silent for longest, if it is gone."""
         if len(self._sidecars) < MAX_SIDECARS:
             return
         name, entry = min(self._sidecars.items(), key=lambda each: each[1].heard)

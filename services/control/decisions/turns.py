@@ -1,6 +1,6 @@
-"""Routing writes one after another: a bounded wait for the one in front, a rollout included, and no end half-way.
+"""Routing writes run one after another. A write waits a bounded time for the write before it, a rollout included.
 
-A call that its client gives up goes on all the same: a rollout must be decided, whoever asked for it.
+If the client gives a call up, its write still runs to its end: a rollout must be decided, whoever asked for it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from prometheus_client import Gauge
 from services.control.domain.errors import Conflict, Unavailable
 
 WAIT_FOR_TURN = 20.0
-"""Seconds that a write waits for those before it: a rollout's worth, with the time for gateways to come back."""
+"""Seconds that a write waits for earlier writes: enough for a rollout, and for gateways to connect again."""
 MAX_WAITING = 100
-"""Writes that may wait; more are refused at once."""
+"""The most waiting writes; control refuses further writes at once."""
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class Turns:
         self._closed = False
 
     async def take(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs `work` when it is its turn; it runs to its end even when the caller goes away."""
+        """Runs `work` in its turn; `work` runs to its end even when the caller goes away."""
         if self._closed:
             work.close()
             raise Unavailable("STOPPING", "control is stopping: ask again in a moment, or another replica")
@@ -48,7 +48,7 @@ class Turns:
         return await asyncio.shield(task)
 
     async def drain(self, seconds: float) -> None:
-        """Takes no more writes and lets the running ones end, for at most `seconds`."""
+        """Takes no more writes, and waits at most `seconds` for the end of the running writes."""
         self._closed = True
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
@@ -72,4 +72,4 @@ class Turns:
         self._running.discard(task)
         waiting_gauge.set(len(self._running))
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.debug("routing write refused", reason=str(error))  # the caller gets it, unless it has gone
+            log.debug("routing write refused", reason=str(error))  # the caller gets the error, unless it has gone

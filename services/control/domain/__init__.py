@@ -1,1 +1,1 @@
-"""What control decides and why: aggregates, commands in, events out. No I/O."""
+"""The decisions of control and their reasons: aggregates, commands in, events out. No I/O."""

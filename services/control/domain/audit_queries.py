@@ -1,4 +1,4 @@
-"""Questions to the table of audit events: what may be asked, and how far the table is behind what it tells of."""
+"""Questions to the table of audit events: the permitted questions, and how far the table is behind the audit topics."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from mesh.rpc import audit
 from services.control.domain.errors import InvalidField
 
 IDS = ("correlation_id", "traceability_id", "trace_id")
-"""Each finds the life of a record, however long ago that was."""
+"""Each of these ids finds the life of a record, however long ago the record was written."""
 ENOUGH = (*IDS, "event_id", "topic", "service_id")
-"""One of these has to be given: each has an index."""
+"""A request must give one of these fields: each has an index."""
 TEXTS = (*IDS, "topic", "key", "service_id", "audit_type", "audit_status")
 WITHOUT_IDS = timedelta(hours=24)
-"""How far back is looked where no id is given, and no time."""
+"""How far back a query searches if the request gives neither an id nor a time."""
 SILENT_AFTER = timedelta(seconds=60)
-"""A pipeline says how far it is every ten seconds or so."""
+"""A pipeline reports its progress every ten seconds or so."""
 HOW_TO_START = "start `kafka-mesh pipeline serve`, or `kafka-mesh pipeline run audit --continuous`"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """What is asked for, checked."""
+    """The checked conditions of a query."""
 
     texts: Mapping[str, str]
-    """What columns have to hold."""
+    """Column -> the text that the column must hold."""
     event_id: UUID | None
     partition: int | None
     offset: int | None
@@ -36,7 +36,7 @@ class AuditQuery:
 
 
 def audit_query(request: audit.QueryAuditRequest, now: datetime) -> AuditQuery:
-    """What the request asks for; InvalidField says what is wrong with it."""
+    """The query that a request asks for; InvalidField says what is wrong with the request."""
     if not any(getattr(request, name) for name in ENOUGH):
         raise InvalidField("correlation_id", f"one of {', '.join(ENOUGH)} is needed: all events of a mesh are too many")
     texts = {name: value for name in TEXTS if (value := getattr(request, name))}
@@ -77,7 +77,7 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
-    """What the pipeline says of a cluster."""
+    """The pipeline's report about a cluster."""
 
     cluster: str
     problem: str
@@ -87,7 +87,7 @@ class SourceProgress:
 def freshness(
     partitions: Sequence[PartitionProgress], sources: Sequence[SourceProgress], now: datetime
 ) -> audit.AuditFreshness:
-    """How far the table is behind; `now` is the time of the clock that `told` is of."""
+    """How far the table is behind. `now` is a time of the same clock as `told`."""
     found = audit.AuditFreshness(problem="; ".join(_problems(sources, now)))
     if not sources:
         return found

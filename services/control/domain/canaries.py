@@ -1,7 +1,7 @@
-"""Canaries: a change that some clients try first. What may be tried, and when it is promoted or given up.
+"""Canaries: a change that some clients try first. The module says which changes are allowed, and when one ends.
 
-Tried may be what decides nothing about where a topic lives, nor which cluster coordinates a group or a transaction:
-those have one home, whoever asks. So far that is rules about client software; validation, quotas and access are to
+A canary may not decide on which cluster a topic is, nor which cluster coordinates a group or a transaction. Those have
+one home for all clients. So far, only rules about client software may be tried; validation, quotas and access are to
 come.
 """
 
@@ -19,14 +19,14 @@ from services.control.domain.rollouts import Answer, Phase, refuses
 DEFAULT_TRY_MS = 60_000
 SHORTEST_TRY_MS, LONGEST_TRY_MS = 1_000, 24 * 3_600_000
 DEFAULT_MORE_ERRORS = 10
-"""In a thousand."""
+"""Per thousand requests."""
 ENOUGH_REQUESTS = 20
-"""Of those who try it, before errors say anything."""
+"""Requests of the clients that try the change, before their errors count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Requests answered, and those of them that ended in a failure."""
+    """The numbers of answered requests, and of those that ended in a failure."""
 
     answered: int = 0
     failed: int = 0
@@ -41,7 +41,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Trying:
-    """What a gateway says while a canary runs."""
+    """A gateway's report while a canary runs."""
 
     answer: Answer
     tried: Counts = Counts()
@@ -49,7 +49,7 @@ class Trying:
 
 
 class Outcome(Enum):
-    """What to do about a canary."""
+    """The decision about a canary."""
 
     WAIT = "wait"
     PROMOTE = "promote"
@@ -58,7 +58,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The outcome; a cause, and members because of whom, when it is given up."""
+    """The outcome. If the canary is aborted: also the cause, and the gateways that caused the abort."""
 
     outcome: Outcome
     cause: str = ""
@@ -69,7 +69,7 @@ WAIT, PROMOTE = Judgement(Outcome.WAIT), Judgement(Outcome.PROMOTE)
 
 
 def canary_of(wanted: events.Canary, known: Collection[str]) -> events.Canary:
-    """The canary with all that it left to us; InvalidField when it can't be. `known`: gateways."""
+    """The canary with defaults for all unset fields; InvalidField if a field is wrong. `known`: names of gateways."""
     members = sorted(name.removeprefix("members/") for name in wanted.members)
     for name in members:
         if name not in known:
@@ -95,7 +95,7 @@ def canary_of(wanted: events.Canary, known: Collection[str]) -> events.Canary:
 
 
 def check_may_be_tried(before: RoutingTable, after: RoutingTable) -> None:
-    """NotAllowed when the change decides where something has its home."""
+    """NotAllowed when the change decides the cluster of a topic, a group or a transactional id."""
     if _homes(before) != _homes(after):
         raise NotAllowed(
             "NOT_FOR_CANARIES",
@@ -111,12 +111,12 @@ def _homes(table: RoutingTable) -> list[object]:
 
 
 def chosen_for(canary: events.Canary, gateways: Mapping[str, Trying]) -> dict[str, Trying]:
-    """Those of the gateways that take part."""
+    """The gateways that take part in the canary."""
     return {name: each for name, each in gateways.items() if not canary.members or name in canary.members}
 
 
 def judged(revision: int, canary: events.Canary, elapsed_ms: float, gateways: Mapping[str, Trying]) -> Judgement:
-    """What becomes of the canary of `revision` now; `gateways`: those that are connected."""
+    """The decision about the canary of `revision` now; `gateways`: the connected gateways."""
     chosen = chosen_for(canary, gateways)
     refusing = sorted(name for name, each in chosen.items() if refuses(each.answer, revision))
     if refusing:

@@ -23,7 +23,7 @@ MAX_PARTITIONS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What was seen of a cluster when control connected to it; an empty id means that it was not reached."""
+    """The facts that control saw when it connected to a cluster. An empty id means that control did not reach it."""
 
     kafka_cluster_id: str = ""
     home: bool = False
@@ -31,7 +31,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """The registered clusters and what a new one is given."""
+    """The registered clusters, and the ordinal for a new cluster."""
 
     table: RoutingTable
     next_ordinal: int
@@ -99,7 +99,7 @@ class Clusters:
         return None if updated == cluster_to_proto(known) else events.ClusterUpdated(cluster=updated)
 
     def remove(self, name: str, record_rules: Sequence[str] = ()) -> events.ClusterRemoved:
-        """`record_rules`: ids of those that read from the cluster or write to it."""
+        """`record_rules`: ids of the record rules that read from the cluster or write to it."""
         cluster = self.get(name)
         rules = [rule.rule_id for rule in self.table.rules if rule.target_cluster == name]
         if rules:
@@ -148,7 +148,7 @@ def expect_revision(name: str, expected: int, actual: int) -> None:
 
 
 def check_spec(spec: routing.ClusterSpec) -> None:
-    """Refuses a spec that can't be, whatever the mesh looks like."""
+    """Refuses a spec that is wrong in any mesh."""
     if not CLUSTER_NAME.fullmatch(spec.cluster_name):
         raise InvalidField(
             "spec.cluster_name", f"{spec.cluster_name!r} is not 1 to 63 characters of a-z, A-Z, 0-9, '.', '_', '-'"

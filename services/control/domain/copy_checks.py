@@ -1,7 +1,8 @@
-"""What of a copy to a topic, or of a profile, can be refused without asking anybody; and how copies' topics are called.
+"""Checks of a copy to a topic, or of a profile, that need no call to a cluster; and the names of target topics.
 
-The target's name may hold "{topic}", the name of what is read. It must where several topics are read: two partitions of
-one number would be written to one, and their records would be told apart by a header alone.
+The target's name may hold "{topic}", the name of the source topic. A copy of several topics needs "{topic}": without
+it, two partitions with the same number would be written to one partition. Then only a header would distinguish their
+records.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from services.control.domain.rule_checks import INTERNAL_PREFIX
 
 SAME_NAME = "{topic}"
 MAX_PROFILED = 20
-"""Topics of one profile: what is found of all of them is one event."""
+"""Topics of one profile: all findings of a profile are one event."""
 LARGEST_SAMPLE = 1_000_000_000
-"""Records of each partition; more than anybody waits for."""
+"""Records of each partition; a larger sample would take longer than anybody waits."""
 
 _DEFAULTS = {
     "timestamps": (replays.ReplayTimestamps, replays.REPLAY_TIMESTAMPS_KEEP),
@@ -29,17 +30,17 @@ _DEFAULTS = {
 
 
 def topics_of(spec: replays.ReplaySpec) -> list[str]:
-    """Those that are read, each once, in their order."""
+    """The source topics of a replay, each once, in their order."""
     return list(dict.fromkeys(each.topic for each in spec.ranges))
 
 
 def target_of(copy: replays.ReplayToTopic, topic: str) -> str:
-    """How the copies of a topic's records are called."""
+    """The name of the topic that gets the copies of a topic's records."""
     return (copy.topic or SAME_NAME).replace(SAME_NAME, topic)
 
 
 def check_copy(spec: replays.ReplaySpec, identifier: str) -> None:
-    """Fills in what is left unsaid."""
+    """Refuses a wrong copy, and fills in the defaults of unset fields."""
     copy, topics = spec.topic, topics_of(spec)
     check_name("spec.topic.pipeline", copy.pipeline)
     check_name("spec.topic.group", copy.group)

@@ -1,5 +1,7 @@
-"""Expressions that take topics from rules behind them. Whether one expression covers a rule for ever can't be told in
-general; from the topics that there are it can be told for today.
+"""Expressions that take topics from rules behind them.
+
+No program can decide in general whether one expression covers a rule for ever. This module decides it for the topics
+that exist today.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from services.control.domain.rule_checks import INTERNAL_PREFIX
 
 SHOWN = 5
 MOST_SUSPICIONS = 200
-"""Of one change; each is looked at with all topics."""
+"""Suspicions of one change; control checks each of them with all topics."""
 MOST_PAIRS = 200_000
-"""Of rules, tried for one change: a command may replace all rules of a mesh."""
+"""Pairs of rules that control tries for one change: a command may replace all rules of a mesh."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Suspicion:
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """It takes all that there are."""
+    """An expression that takes all topics of a rule behind it."""
 
     regex: ForwardingRule
     behind: ForwardingRule
@@ -47,7 +49,7 @@ class Cover:
 
 
 def suspicions(before: RoutingTable, after: RoutingTable) -> list[Suspicion]:
-    """Pairs of rules that a change brings into this order."""
+    """Pairs of an expression and a rule behind it, if the change adds, changes or moves one of the two."""
     changed = set(Window.between(before, after).new)
     rules = [rule for rule in after.rules if rule.match.subject is Subject.TOPIC]
     regexes: list[ForwardingRule] = []
@@ -73,7 +75,7 @@ def _may_cover(regex: ForwardingRule, rule: ForwardingRule) -> bool:
 
 
 def covers(suspected: Sequence[Suspicion], table: RoutingTable, topics: Mapping[str, Iterable[str]]) -> list[Cover]:
-    """What is so, of what is suspected; `topics`: cluster -> topics there, of the clusters that have told them."""
+    """The suspicions that are true. `topics`: cluster -> topics there, of the clusters that have reported them."""
     names = _names(table, topics)
     mine = {each.behind: tuple(filter(each.behind.match.matches, names)) for each in suspected}
     found = {
@@ -85,7 +87,7 @@ def covers(suspected: Sequence[Suspicion], table: RoutingTable, topics: Mapping[
 
 
 def _names(table: RoutingTable, topics: Mapping[str, Iterable[str]]) -> list[str]:
-    """What clients call them, and what clusters do where no name leads to them yet."""
+    """The names of topics for clients. A topic to which no name leads yet has its cluster's name for it."""
     found = {
         table.virtual_topic(cluster, topic) or topic
         for cluster, there in topics.items()

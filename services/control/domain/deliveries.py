@@ -1,4 +1,4 @@
-"""What can be said of how a reactive consumer delivers, when its sidecar tells of it and when it is changed."""
+"""Checks of a reactive consumer's delivery settings, when its sidecar reports them and when a command changes them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST_LINGER_MS = 60_000
 
 
 def check_delivery(where: str, delivery: events.DeliverySettings, fields: Collection[str]) -> None:
-    """InvalidField unless these fields are ones that a sidecar can deliver by."""
+    """InvalidField unless a sidecar can deliver by these fields."""
     for field in fields:
         match field:
             case "backend_url":
@@ -44,7 +44,7 @@ def check_delivery(where: str, delivery: events.DeliverySettings, fields: Collec
 
 
 def check_mask(where: str, paths: Collection[str]) -> None:
-    """InvalidField for what is no field of DeliverySettings."""
+    """InvalidField for a path that is no field of DeliverySettings."""
     for path in paths:
         if path not in FIELDS:
             raise InvalidField(where, f"{path!r} is no field of a delivery; it has {', '.join(FIELDS)}")
@@ -66,7 +66,7 @@ def _check_url(where: str, url: str) -> None:
 
 
 def _problem_of_url(url: str) -> str:
-    """Never says the URL itself where it may hold a password."""
+    """The problem of a URL; the text leaves out the URL where it may hold a password."""
     if len(url) > LONGEST_URL:
         return f"has more than {LONGEST_URL} characters"
     if "@" in url:

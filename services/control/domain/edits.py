@@ -1,7 +1,7 @@
-"""Edits of the rule set, which are carried out on a draft of it one after the other.
+"""Edits of the rule set; control makes them one after the other on a draft of the rule set.
 
-An edit refuses only what it can't carry out (a rule that is not there, an id that is taken). Whether the list can be is
-checked once, when all edits of a command are done (`rules.py`): on the way it may be anything.
+An edit refuses only what it can't do (a rule that does not exist, an id that is taken). `rules.py` checks the whole
+list once, after all edits of a command; between two edits the list may be invalid.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from mesh.routing import ForwardingRule, Match, NodeView, Subject, UnmatchedTopi
 from services.control.domain.errors import Exists, Unknown
 
 LONGEST_DERIVED_ID = 55
-"""Characters that a rule_id made from a match may have before a number is added."""
+"""The most characters of a rule_id made from a match, before a number is added."""
 SUBJECT_IN_ID = {
     Subject.TOPIC: "",
     Subject.GROUP: "-group",
     Subject.TRANSACTIONAL_ID: "-txn",
     Subject.CLIENT_SOFTWARE: "-client",
 }
-"""How a rule_id made from a match says what the rule is about."""
+"""The part of a rule_id made from a match that says what the rule is about."""
 DEFAULT_CLUSTER_ID = "default"
 NAMED = 20
-"""Rules that an error names, at most."""
+"""The most rules that an error names."""
 
 Rules = tuple[ForwardingRule, ...]
 
 
 class Place(Enum):
-    """Where a rule goes when not before another one."""
+    """The place of a rule that goes before no other named rule."""
 
     FIRST = "first"
     LAST = "last"
@@ -39,14 +39,14 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """Right before this rule."""
+    """The place right before this rule."""
 
     rule_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFields:
-    """What a command says of a rule; None leaves it as it is."""
+    """The fields of a rule that a command sets; None leaves a field as it is."""
 
     match: Match | None = None
     target_cluster: str | None = None
@@ -61,10 +61,10 @@ class RuleFields:
 
 
 class Draft:
-    """A rule set that is being edited: an order of ids, and what each of them stands for."""
+    """A rule set that is being edited: the order of the ids, and the rule of each id."""
 
     def __init__(self, rules: Iterable[ForwardingRule]) -> None:
-        """Exists when two rules have one id."""
+        """Makes a draft of these rules; Exists when two rules have one id."""
         self._order: list[str] = []
         self._rules: dict[str, ForwardingRule] = {}
         self._ids: dict[Match, str] = {}
@@ -79,20 +79,20 @@ class Draft:
 
     @property
     def taken(self) -> Collection[str]:
-        """Ids of its rules."""
+        """The ids of the draft's rules."""
         return self._rules.keys()
 
     def get(self, rule_id: str, where: str = "") -> ForwardingRule:
-        """Unknown, with `where` the rule was asked for, when there is none."""
+        """The rule of this id; Unknown if there is none. `where` is the part of the command that asked for it."""
         rule = self._rules.get(rule_id)
         return named(self.rules, rule_id, where) if rule is None else rule
 
     def id_of(self, match: Match) -> str | None:
-        """The rule with exactly this match."""
+        """The id of the rule with exactly this match."""
         return self._ids.get(match)
 
     def put(self, rule: ForwardingRule, place: Place | Before = Place.LAST) -> None:
-        """A new rule."""
+        """Adds a new rule."""
         match place:
             case Place.FIRST:
                 self._order.insert(0, rule.rule_id)
@@ -105,7 +105,7 @@ class Draft:
         self._ids.setdefault(rule.match, rule.rule_id)
 
     def change(self, rule: ForwardingRule) -> None:
-        """Another content for a rule that is there."""
+        """Replaces the content of an existing rule."""
         self._forget_match(self._rules[rule.rule_id])
         self._rules[rule.rule_id] = rule
         self._ids.setdefault(rule.match, rule.rule_id)
@@ -123,7 +123,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Adds a rule; an empty rule_id is made from the match."""
+    """Adds a rule; if its rule_id is empty, the id is made from the match."""
 
     rule: ForwardingRule
     place: Place | Before = Place.LAST
@@ -182,7 +182,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Takes a rule out."""
+    """Removes a rule."""
 
     rule_id: str
 
@@ -193,7 +193,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Makes `wanted` the whole set, in its order. A rule whose match is there keeps its id."""
+    """Makes `wanted` the whole set, in its order. A rule with the match of an existing rule keeps that rule's id."""
 
     wanted: Rules
 
@@ -211,7 +211,7 @@ Edit = Create | Update | Set | Move | Remove | Replace
 
 
 def named(rules: Iterable[ForwardingRule], rule_id: str, where: str = "") -> ForwardingRule:
-    """The rule of this id; Unknown, with `where` it was asked for, when there is none."""
+    """The rule of this id; Unknown if there is none. `where` is the part of the command that asked for it."""
     rules = tuple(rules)
     for rule in rules:
         if rule.rule_id == rule_id:
@@ -221,13 +221,14 @@ def named(rules: Iterable[ForwardingRule], rule_id: str, where: str = "") -> For
 
 
 def in_order(rules: Rules) -> Rules:
-    """As they are tried: default clusters behind all others, wherever they were placed."""
+    """The rules in the order in which gateways try them: default clusters are last, wherever a command placed them."""
     return tuple(sorted(rules, key=lambda rule: isinstance(rule.match, UnmatchedTopics)))
 
 
 def _with_id(rule: ForwardingRule, taken: Collection[str]) -> ForwardingRule:
-    """The rule with an id: its own, or one made from its match: "apples", "apples-prefix", "shop-group-prefix",
-    "apples-2" where taken.
+    """The rule with its own id, or with an id made from its match.
+
+    Examples: "apples", "apples-prefix", "shop-group-prefix"; "apples-2" where "apples" is taken.
     """
     if rule.rule_id:
         return rule

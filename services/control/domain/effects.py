@@ -1,17 +1,17 @@
-"""What a move means for the records of a topic and for its readers.
+"""The effects of a move on the records of a topic and on its readers.
 
-Records stay where they are, and offsets are not carried over. A consumer that runs keeps its position, a number that
-means another place in the log of the new cluster. Told by the offset that its group has committed where the topic lived
-before, and by what the new log holds:
+Records stay on the old cluster, and offsets are not carried over. A running consumer keeps its position, but this
+number means another place in the log of the new cluster. Control compares the group's committed offset on the old
+cluster with the new log:
 
 1. The new log begins at the position, or the group has read there to exactly this offset before: it misses nothing.
 2. The position is outside of the new log: the broker says so, and the group's reset policy decides.
 3. The group has read further there before: it reads some records again.
-4. Otherwise it goes on in the middle of a log without an error, and never sees what stands before: the bad case.
+4. Otherwise it goes on in the middle of a log without an error, and never sees the earlier records: the bad case.
 
-A consumer that starts after the move has no position: it begins where its group has read to there before, or by its
-reset policy. Not so a group with shadow topics, whose home keeps its offsets of all topics: it has the same position
-wherever a topic moves, and what it has read there before is not known.
+A consumer that starts after the move has no position. It begins at its group's committed offset on the new cluster, or
+by its reset policy. A group with shadow topics differs: its home keeps its offsets of all topics. Such a group has the
+same position wherever a topic moves, and control does not know what the group has read there before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from services.control.domain.moves import Move, for_whom, listed, located
 
 
 class Fate(IntEnum):
-    """What happens; the higher, the worse."""
+    """The result for a topic or for a group; the higher, the worse."""
 
     RECORDS_STAY = 1
     GOES_ON = 2
@@ -37,7 +37,7 @@ class Fate(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Offsets of a partition's log: the first one, and the one that comes next."""
+    """Offsets of a partition's log: that of the first record, and that of the next record to be written."""
 
     start: int
     end: int
@@ -48,18 +48,19 @@ class LogRange:
 
 
 Logs = Mapping[Place, Mapping[int, LogRange]]
-"""Place of a topic -> partition -> what is there. A place that is absent was not looked at."""
+"""Place of a topic -> partition -> its log. A place that is absent was not read."""
 Positions = Mapping[Place, Mapping[str, Mapping[int, int]]]
 """Place of a topic, or of its shadow -> group -> partition -> committed offset."""
 
 EMPTY = LogRange(0, 0)
-"""The log of a partition that is yet to be created."""
+"""The log of a partition that does not exist yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What happens to the records of a topic that moves (`group` is empty), or to one of its groups: to the partition
-    with the worst fate.
+    """The fate of the records of a topic that moves (`group` is empty), or of one of its groups.
+
+    The effect on a group is that of its partition with the worst fate.
     """
 
     move: Move
@@ -94,24 +95,29 @@ class OffsetKeepers:
         self._homes = {rule.target_cluster for rule in rules} & table.clusters.keys()
 
     def home_of(self, group: str, clients: ClientMatch | None = None) -> str | None:
-        """The cluster that keeps the group's offsets of all topics, for these clients; None where each topic's own
-        cluster does."""
+        """The cluster that keeps the group's offsets of all topics, for these clients.
+
+        None if each topic's own cluster keeps them.
+        """
         rule = self._table.for_clients(clients).group_rule(group)
         return rule.target_cluster if rule is not None and rule.shadow_topics else None
 
     def places(self, move: Move) -> set[Place]:
-        """Where groups may have offsets of a topic before it moves: beside its records, and at its shadows."""
+        """The places that may hold offsets of groups for a topic before it moves: the topic itself, and its shadows."""
         homes = self._homes - {move.source.cluster}
         return {move.source} | {Place(home, self._shadow(home, move)) for home in homes}
 
     def _shadow(self, home: str, move: Move) -> str:
-        """What gateways call a topic on a cluster where it does not live: as when it lived there last."""
+        """The name of a topic's shadow on a cluster that is not the topic's own.
+
+        It is the name that the topic had when it was last on that cluster.
+        """
         route = self._table.for_clients(move.client).route(move.topic)
         left = None if route is None else route.before
         return left.upstream_topic if left is not None and left.cluster == home else move.topic
 
     def readers(self, move: Move, positions: Positions) -> dict[str, Mapping[int, int]]:
-        """The groups that read a topic, each with the offsets that count."""
+        """The groups that read a topic, each with the offsets that its members use."""
         return {
             group: offsets
             for place in self.places(move)
@@ -123,9 +129,9 @@ class OffsetKeepers:
 def effects_of(
     moves: Iterable[Move], keepers: OffsetKeepers, logs: Logs, positions: Positions, read_before: Positions
 ) -> list[Effect]:
-    """Everything that is to be said, topic by topic; the records first, then the groups.
+    """All effects, topic by topic: first on the records, then on the groups.
 
-    `read_before`: what groups have committed where the topics live afterwards.
+    `read_before`: the offsets that groups have committed on the clusters of the topics after the move.
     """
     effects: list[Effect] = []
     for move in moves:
@@ -153,7 +159,7 @@ def _effect(
 
 
 def fate_of(position: int, log: LogRange, read_before: int | None) -> Fate:
-    """What a reader at `position` meets in `log`, where its group has read up to `read_before`, if it ever has."""
+    """The fate of a reader at `position` in `log`; `read_before` is its group's earlier committed offset there."""
     if not log.start <= position <= log.end:
         return Fate.OUT_OF_RANGE
     if position in (log.start, read_before):
@@ -176,7 +182,7 @@ def refuse_skips(effects: Iterable[Effect]) -> None:
 
 
 def skip_of(effect: Effect) -> str:
-    """Which records a group would miss, as a clause."""
+    """The records that a group would miss, as a clause."""
     move, log = effect.move, effect.new_log
     return (
         f"group {effect.group!r} is at offset {effect.position} of topic {move.topic!r} partition {effect.partition}, "

@@ -1,5 +1,6 @@
-"""Why a command is refused. Each refusal says the fact, the place and the way out; `api/failures.py` turns it into a
-gRPC status.
+"""The reasons why control refuses a command.
+
+Each refusal says the fact, the place and the remedy; `api/failures.py` turns it into a gRPC status.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from collections.abc import Mapping
 
 
 class Refusal(Exception):  # noqa: N818  (a decision, not a fault)
-    """A command that is not carried out."""
+    """A command that control does not carry out."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -16,7 +17,7 @@ class Refusal(Exception):  # noqa: N818  (a decision, not a fault)
 
 
 class InvalidField(Refusal):
-    """A field of the request can't be what it is."""
+    """A field of the request has a wrong value."""
 
     def __init__(self, field: str, description: str) -> None:
         super().__init__(f"{field}: {description}")
@@ -25,7 +26,7 @@ class InvalidField(Refusal):
 
 
 class Unknown(Refusal):
-    """There is no such resource."""
+    """The resource does not exist."""
 
     def __init__(self, resource: str, message: str) -> None:
         super().__init__(message)
@@ -33,7 +34,7 @@ class Unknown(Refusal):
 
 
 class Exists(Refusal):
-    """The resource, or the same thing under another name, is there already."""
+    """The resource exists already, perhaps under another name."""
 
     def __init__(self, resource: str, message: str) -> None:
         super().__init__(message)
@@ -41,7 +42,7 @@ class Exists(Refusal):
 
 
 class NotAllowed(Refusal):
-    """The state of the mesh does not allow it. `kind` in capitals, `subject` a resource name."""
+    """The state of the mesh does not allow the command. `kind` is in capitals, `subject` is a resource name."""
 
     def __init__(self, kind: str, subject: str, message: str) -> None:
         super().__init__(message)
@@ -50,7 +51,7 @@ class NotAllowed(Refusal):
 
 
 class Conflict(Refusal):
-    """Lost against another change, or given up by the data planes: read again and retry."""
+    """The command lost against another change, or the data planes made it fail: read again and retry."""
 
     def __init__(self, reason: str, message: str, facts: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -59,7 +60,7 @@ class Conflict(Refusal):
 
 
 class Unavailable(Refusal):
-    """Something that the command needs is gone for now."""
+    """Something that the command needs is unavailable for now."""
 
     def __init__(self, reason: str, message: str, facts: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -68,8 +69,9 @@ class Unavailable(Refusal):
 
 
 class Unfollowed(Refusal):
-    """The change stands, and members have not followed within the time that the caller gives; `missing` says how far
-    each of them is.
+    """The change is in force, but members have not followed within the time that the caller gives.
+
+    `missing` says how far each of them is.
     """
 
     def __init__(self, revision: int, missing: Mapping[str, str]) -> None:

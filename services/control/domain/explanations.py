@@ -1,4 +1,4 @@
-"""Why something goes where it goes, as sentences: each rule tried, in order, up to the one that decides."""
+"""The reasons for a routing decision, as sentences: each rule tried, in order, up to the rule that decides."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Tried:
 
 
 def tried_rules(table: RoutingTable, subject: Subject, name: str, client: ClientIdentity = NOBODY_KNOWN) -> list[Tried]:
-    """Rules about the subject in the order tried; the last one matched, unless none did."""
+    """Rules about the subject in the order tried. The last rule matched, unless none did."""
     tried: list[Tried] = []
     for rule in table.rules:
         if rule.match.subject is not subject:
@@ -50,7 +50,7 @@ def tried_rules(table: RoutingTable, subject: Subject, name: str, client: Client
 
 
 def why_unrouted(table: RoutingTable, topic: str, decisive: ForwardingRule | None) -> str:
-    """Why clients are told that the topic does not exist; `decisive` is the rule that matches."""
+    """Why gateways answer clients that the topic does not exist; `decisive` is the rule that matches."""
     told = "clients are told that the topic does not exist"
     if decisive is None:
         return f"no rule matches: {told}"
@@ -66,7 +66,7 @@ def why_unrouted(table: RoutingTable, topic: str, decisive: ForwardingRule | Non
 
 
 def without_rule(table: RoutingTable, subject: Subject) -> str:
-    """What holds for a group, a transactional id or a client that no rule matches."""
+    """The default for a group, a transactional id or a client that no rule matches."""
     home = (
         "the home cluster of the mesh" if table.home is None else f"the home cluster of the mesh, {table.home.name!r}"
     )
@@ -81,7 +81,7 @@ def without_rule(table: RoutingTable, subject: Subject) -> str:
 
 
 def _why_not_for(wanted: ClientMatch, client: ClientIdentity) -> str:
-    """Which of the things that a rule asks of clients this one does not fulfil; empty if it fulfils them all."""
+    """The first condition of a rule that this client does not fulfil; empty if it fulfils them all."""
     if wanted.holds_for(client):
         return ""
     networks = ClientMatch(source_networks=wanted.source_networks) if wanted.source_networks else None

@@ -1,4 +1,4 @@
-"""What would break, or surprise somebody, if a change of the rules were made: told by a dry run, all of it at once."""
+"""The problems and surprises that a change of the rules would cause. A dry run reports all of them at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from services.control.domain.usage import ClientUse, Readers, transaction_home
 
 
 class Severity(IntEnum):
-    """How bad; the higher, the worse."""
+    """How bad a finding is; the higher, the worse."""
 
     NOTE = 1
     WARNING = 2
@@ -24,7 +24,7 @@ class Severity(IntEnum):
 
 
 class FindingKind(Enum):
-    """What it is about; as in the contract."""
+    """The subject of a finding, as in the contract."""
 
     TOPIC_ABSENT = "topic absent"
     FEWER_PARTITIONS = "fewer partitions"
@@ -47,7 +47,7 @@ class FindingKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to know before the change is made."""
+    """A fact to know before the change is made."""
 
     kind: FindingKind
     severity: Severity
@@ -71,11 +71,11 @@ COMPARED = frozenset({*RETENTION, COMPACTION, *NOTICED})
 
 
 Settings = Mapping[Place, Mapping[str, str]]
-"""Place of a topic -> setting -> what counts there. A place that is absent was not looked at."""
+"""Place of a topic -> setting -> its value there. A place that is absent was not read."""
 
 
 def of_places(moves: Iterable[Move], checked: Checked, *, create_missing: bool) -> list[Finding]:
-    """Topics that find no place, or a narrow one."""
+    """Topics that would have no place, or a place with too few partitions."""
     found = [
         Finding(
             FindingKind.TOPIC_UNROUTED,
@@ -109,7 +109,7 @@ def of_places(moves: Iterable[Move], checked: Checked, *, create_missing: bool) 
 
 
 def of_settings(moves: Iterable[Move], settings: Settings) -> list[Finding]:
-    """Topics that would be kept, compacted or taken differently where they go."""
+    """Topics for which retention, compaction or another setting would differ on the new cluster."""
     found: list[Finding] = []
     for move in moves:
         if move.target is None or move.source not in settings or move.target not in settings:
@@ -134,7 +134,7 @@ def _of_setting(name: str, here: str, there: str) -> tuple[FindingKind, Severity
 
 
 def _takes_less(name: str, here: str, there: str) -> bool:
-    """Whether records are kept for less long there, or some are refused there that are taken here."""
+    """Whether the new cluster keeps records for less long, or may refuse records that the old cluster takes."""
     if name in (*RETENTION, "max.message.bytes"):
         return _limit(there) < _limit(here)
     return name in ("message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
@@ -189,7 +189,7 @@ def of_groups(
 
 
 def of_transactions(before: RoutingTable, after: RoutingTable, uses: Iterable[ClientUse]) -> list[Finding]:
-    """Transactional ids in use whose topics would lie on other clusters than their coordinator."""
+    """Transactional ids in use whose topics would be on other clusters than their coordinator."""
     found: dict[str, Finding] = {}
     for use in uses:
         old, new = before.for_client(use.identity), after.for_client(use.identity)
@@ -211,7 +211,7 @@ def of_transactions(before: RoutingTable, after: RoutingTable, uses: Iterable[Cl
 
 
 def of_shadows(before: RoutingTable, after: RoutingTable, *, accepted: bool) -> list[Finding]:
-    """Rules that newly can never match."""
+    """Rules that can never match after the change, without those that never matched before."""
     known = shadowed_rules(before.rules)
     severity = Severity.WARNING if accepted else Severity.BREAKS
     return [
@@ -228,12 +228,12 @@ def of_shadows(before: RoutingTable, after: RoutingTable, *, accepted: bool) -> 
 
 
 def of_covers(covers: Iterable[Cover]) -> list[Finding]:
-    """Rules that an expression leaves without a topic, as far as topics are known."""
+    """Rules that an expression leaves without a topic, among the known topics."""
     return [Finding(FindingKind.REGEX_COVERS, Severity.WARNING, each.behind.rule_id, str(each)) for each in covers]
 
 
 def of_silence(silent: Mapping[str, str]) -> list[Finding]:
-    """Clusters that could not be asked."""
+    """Clusters that control could not ask."""
     return [
         Finding(FindingKind.UNKNOWN, Severity.WARNING, cluster, f"{reason}; what the change means there is not known")
         for cluster, reason in sorted(silent.items())
@@ -241,7 +241,7 @@ def of_silence(silent: Mapping[str, str]) -> list[Finding]:
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """In the order in which they are told."""
+    """The findings in the order in which a dry run reports them."""
     kinds = list(FindingKind)
     return sorted(findings, key=lambda each: (-each.severity, kinds.index(each.kind), each.subject))
 

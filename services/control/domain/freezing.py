@@ -1,8 +1,9 @@
-"""A frozen mesh: every change is refused, and who froze it, when and why is said, until somebody thaws it.
+"""A frozen mesh: control refuses every change, and says who froze the mesh, when and why, until a user thaws it.
 
-`FREED` is the one list of what may happen all the same: thawing, and the course and end of what had begun before;
-beside it only orders that ask a sidecar something or are part of such a course, and replays that only count. Whatever
-is not there is refused, an event that is new to this file, too. What members report is no event, and goes on.
+`FREED` is the one list of events that a frozen mesh allows: thawing, and the course and end of work that had begun
+before the freeze. Only two kinds of event are allowed beside this list. One is an order that asks a sidecar something
+or belongs to such work; the other is a replay that only counts. Control refuses every other event, even an event that
+is new to this file. Reports of members are no events, so control still takes them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _is_free(payload: Message) -> bool:
 
 
 def refusal(frozen: events.Event) -> NotAllowed:
-    """What those are told who want to change something; `frozen` is the event of the freeze."""
+    """The refusal of a change; `frozen` is the event of the freeze."""
     return NotAllowed(
         "MESH_FROZEN",
         "mesh",
@@ -57,12 +58,12 @@ def refusal(frozen: events.Event) -> NotAllowed:
 
 
 def freeze(frozen: events.Event | None, reason: str) -> events.MeshFrozen | None:
-    """None when the mesh is frozen already."""
+    """The event of a freeze; None when the mesh is frozen already."""
     if not reason.strip():
         raise InvalidField("reason", "say why: whoever is refused meanwhile will be told")
     return events.MeshFrozen() if frozen is None else None
 
 
 def thaw(frozen: events.Event | None) -> events.MeshThawed | None:
-    """None when the mesh is not frozen."""
+    """The event of a thaw; None when the mesh is not frozen."""
     return None if frozen is None else events.MeshThawed()

@@ -1,8 +1,8 @@
-"""When a topic came to live where, for any client: told from the versions of the rules that match it.
+"""When the cluster of a topic changed, for any client. Control finds this in the versions of the rules that match it.
 
-A client is bound by the first rule that matches and is about it. So where a topic lives is, at each revision, a list:
-the rules that match it in their order, up to the first that is about every client, each with the place to which it
-leads. The decisions that changed where the topic lives are those that changed this list.
+A client is bound by the first rule that matches the topic and is about the client. So at each revision, a topic has a
+list of rules: the matching rules in their order, up to the first rule that is about every client. Each rule of this
+list leads to a place. The decisions that moved the topic are the decisions that changed this list.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A place, and the clients for whom a topic lives there; None for all that no home before is for."""
+    """The place of a topic for some clients; None for all clients that are in no earlier home of the list."""
 
     clients: ClientMatch | None
     place: Place
 
 
 def homes(rules: Iterable[ForwardingRule], topic: str) -> tuple[Home, ...]:
-    """Where a topic lives by rules in their order; those that match nothing of it do not count."""
+    """The places of a topic by rules in their order; rules that do not match the topic do not count."""
     found: list[Home] = []
     for rule in rules:
         if rule.match.subject is not Subject.TOPIC or not rule.match.matches(topic):
@@ -46,7 +46,7 @@ def homes(rules: Iterable[ForwardingRule], topic: str) -> tuple[Home, ...]:
 
 
 def _without_idle(found: Sequence[Home]) -> tuple[Home, ...]:
-    """Leaves out conditions that lead to the very place where all others go anyway."""
+    """Leaves out conditions that lead to the place of all other clients."""
     kept = list(found)
     while len(kept) > 1 and kept[-1].clients is None and kept[-2].place == kept[-1].place:
         del kept[-2]
@@ -54,15 +54,16 @@ def _without_idle(found: Sequence[Home]) -> tuple[Home, ...]:
 
 
 def homes_at(versions: Iterable[RuleVersion], topic: str, revision: int) -> tuple[Home, ...]:
-    """Where a topic lived at a revision; `versions` are those that may match it."""
+    """The places of a topic at a revision; `versions` are those that may match the topic."""
     return homes(_table(versions, revision).rules, topic)
 
 
 def homes_if(
     versions: Iterable[RuleVersion], topic: str, revision: int, change: events.RuleSetChanged
 ) -> tuple[Home, ...]:
-    """Where a topic would live from a revision on, if its change counted. `versions` are those that may match it, and
-    those of the rules that the change is about.
+    """The places of a topic from a revision on, if the revision's change counted.
+
+    `versions` are those that may match the topic, and those of the rules that the change is about.
     """
     table = _table(versions, revision)
     return homes(with_changes(table, revision, change.changes).rules, topic)
@@ -71,8 +72,9 @@ def homes_if(
 def turning_points(
     versions: Sequence[RuleVersion], topic: str, low: int, high: int
 ) -> list[tuple[int, tuple[Home, ...]]]:
-    """Revisions between `low` and `high` from which a topic lived elsewhere, with where; newest first. `versions` are
-    all that may match it and were in force from `low` on.
+    """Revisions between `low` and `high` that moved a topic, each with the topic's new places; newest first.
+
+    `versions` are all that may match the topic and were in force from `low` on.
     """
     edges = {edge for each in versions for edge in (each.from_revision, each.until_revision) if edge is not None}
     before = homes_at(versions, topic, low)
@@ -86,7 +88,7 @@ def turning_points(
 
 
 def place_text(of: Sequence[Home], topic: str) -> str:
-    """ "c1", "c1/upstream-name"; where it depends on the client: "c2 for principal User:ada, c1 for others"."""
+    """ "c1", "c1/upstream-name"; if the place depends on the client: "c2 for principal User:ada, c1 for others"."""
     texts = [
         f"{_place(home.place, topic)} for {home.clients}" if home.clients is not None else _place(home.place, topic)
         for home in of

@@ -1,7 +1,7 @@
-"""Which of two processes of the same sidecar counts: the one that began later.
+"""Which of two processes of the same sidecar counts: the process that began later.
 
-A sidecar says when it began with each word, so nothing has to be remembered for that: a control that starts anew and
-hears the elder first takes the younger's side as soon as it speaks.
+A sidecar says in each message when it began, so control need not remember it. A restarted control may hear the older
+process first. Then it takes the side of the younger process as soon as that process sends a message.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Incarnation:
 
 
 EARLIER_RELEASE = Incarnation(0, "")
-"""A sidecar of a release that says nothing of the kind: it is never asked to give way, and nobody has to for it."""
+"""A sidecar of a release that names no incarnation. It never has to give way, and no other process gives way to it."""
 
 
 def incarnation_of(text: str) -> Incarnation:
-    """InvalidField when it can't be compared with another one."""
+    """InvalidField when the text can't be compared with another incarnation."""
     found = _TEXT.fullmatch(text)
     if found is None:
         raise InvalidField(

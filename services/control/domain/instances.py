@@ -1,4 +1,4 @@
-"""The consumer instance aggregate: a sidecar tells of an instance that it holds."""
+"""The consumer instance aggregate: a sidecar reports an instance that it holds."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ LONGEST_PATTERN = 4_000
 MAX_TOPICS = 1000
 MAX_PARTITIONS = 10_000
 MAX_INSTANCES = 100_000
-"""Of all sidecars; each is held in memory."""
+"""Instances of all sidecars; control holds each of them in memory."""
 NUL = "\0"
-"""No name has it, and PostgreSQL takes no text that does."""
+"""No name has a zero byte, and PostgreSQL takes no text with one."""
 
 Instances = Mapping[str, events.ConsumerInstance]
-"""By instances/{group}.{instance}."""
+"""instances/{group}.{instance} -> the instance."""
 
 
 def registered(known: Instances, wanted: events.ConsumerInstance) -> events.ConsumerInstanceRegistered | None:
-    """An instance that is new, or that changed; None when it is known just like this.
+    """An instance that is new, or that changed; None when control knows exactly this instance.
 
-    The last sidecar that tells of it holds it: a backend comes back through another one after a crash.
+    The last sidecar that reports an instance holds it: after a crash, a backend comes back through another sidecar.
     """
     _check(wanted)
     instance = events.ConsumerInstance()
@@ -52,7 +52,7 @@ def removed(name: str, cause: str) -> events.ConsumerInstanceRemoved:
 
 
 def name_of(instance: events.ConsumerInstance) -> str:
-    """The resource name."""
+    """The resource name of an instance."""
     return instance_name(instance.group, instance.instance_id)
 
 
@@ -77,7 +77,7 @@ def _check(instance: events.ConsumerInstance) -> None:
 
 
 def check_what_it_reads(where: str, instance: events.ConsumerInstance) -> None:
-    """InvalidField unless it reads in one way, by names that can be; its fields are below `where`."""
+    """InvalidField unless the instance reads in one way, by valid names; its fields are below `where`."""
     ways = [field for field in ("topics", "topic_pattern", "assigned_partitions") if getattr(instance, field)]
     if len(ways) > 1:
         raise InvalidField(f"{where}.{ways[1]}", f"stands beside {ways[0]}; an instance reads by one of them")
@@ -101,7 +101,7 @@ def _check_text(field: str, text: str, longest: int) -> None:
 
 
 def _check_one_of(instance: events.ConsumerInstance, field: str, possible: tuple[str, ...]) -> None:
-    """What is not said is the sidecar's own default."""
+    """Refuses an unknown value. For an empty value, the sidecar's own default applies."""
     said = getattr(instance, field)
     if said not in ("", *possible):
         raise InvalidField(f"instance.{field}", f"{said!r} is not one of {', '.join(possible)}")

@@ -1,14 +1,16 @@
-"""For which clients a change of the rules has to be looked at: where rules ask who the client is, a topic may move for
-some and stay for others.
+"""The kinds of clients for which control checks a change of the rules.
+
+A topic may move for some clients and stay for others, if rules have conditions about clients.
 
 Theory of operation
-1. A *kind* is what is known of a client: a condition, or two that hold together. None stands for a client of whom
-   nothing is known. What such a client sees is `RoutingTable.for_clients(kind)`.
-2. A topic that moves for any client moves for one of these kinds. Say a rule decides about it before the change and
-   another one afterwards. Then it moves for whoever fulfils both conditions, and no more need be known: rules that ask
-   for more have not decided for that client, and those that ask for less were there.
-3. At least one of the two rules has changed. So the kinds are: the conditions of rules that changed, each of them with
-   each other condition, and every condition that implies a changed one or where a rule about everyone has changed.
+1. A *kind* is what control knows of a client: a condition, or two that hold together. None stands for a client of which
+   control knows nothing. `RoutingTable.for_clients(kind)` is the table that such a client sees.
+2. A topic that moves for any client moves for one of these kinds. Say a rule decides about the topic before the
+   change, and another rule afterwards. Then the topic moves for each client that fulfils both conditions. No more need
+   be known: rules with more conditions have not decided for that client, and rules with fewer conditions were there.
+3. At least one of the two rules has changed. So the kinds are the conditions of changed rules, each also together with
+   each other condition. To these come all conditions that imply a changed condition. If a rule about all clients has
+   changed, every condition is a kind.
 """
 
 from __future__ import annotations
@@ -21,29 +23,29 @@ from mesh.routing.clients import implied
 
 Kind = ClientMatch | None
 KINDS_LOOKED_AT = 100
-"""Of one change: each is looked at with all topics of the clusters concerned."""
+"""Kinds of one change: control checks each kind with all topics of the clusters concerned."""
 PAIRS_TRIED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The kinds of clients to look at, those about whom least is known first."""
+    """The kinds of clients to check, in order: first the kinds of which control knows least."""
 
     looked_at: tuple[Kind, ...]
     left_out: int = 0
-    """How many there are besides, at least."""
+    """The least number of further kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The part of the rules about topics that a change reaches: all before is the same."""
+    """The part of the rules about topics that a change reaches: all rules before this part are the same."""
 
     old: tuple[ForwardingRule, ...]
-    """Those that go, or are placed otherwise."""
+    """The rules that are removed, or get another place."""
     new: tuple[ForwardingRule, ...]
-    """Those that come, or are placed otherwise."""
+    """The rules that are added, or get another place."""
     behind: tuple[ForwardingRule, ...]
-    """Those that stay as they are, in the order that they have among themselves, behind the first that does not."""
+    """The unchanged rules behind the first changed rule, in the order that they keep among themselves."""
 
     @classmethod
     def between(cls, before: RoutingTable, after: RoutingTable) -> Window:
@@ -71,7 +73,7 @@ class Window:
 
 
 def decision_of(rule: ForwardingRule) -> tuple[Match, str, str]:
-    """All of a rule about topics by which they may move."""
+    """The parts of a rule about topics that can move a topic."""
     return rule.match, rule.target_cluster, rule.upstream_topic
 
 

@@ -1,8 +1,8 @@
 """Which existing topics a rule change moves, and whether their target can take them.
 
-A topic moves when the cluster it lives on changes, or its name there. Its target must have it already, with at least as
-many partitions: records of a key must find the partition that the client chose. (A client keeps its idea of the
-partitions for minutes.) What is on clusters is spoken of by the names there.
+A topic moves when its cluster changes, or its name on that cluster. The target must already have the topic, with at
+least as many partitions: records of a key must find the partition that the client chose. (A client keeps its list of
+the partitions for minutes.) This module names topics on clusters by their names there.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from services.control.domain.rule_checks import INTERNAL_PREFIX
 
 SHOWN = 20
 FEW = 20
-"""Rules that are tried by themselves before a topic is looked up."""
+"""The most changed rules that control tries one by one before it looks a topic up in the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A topic with `partitions` at `source` lives at `target` after the change; target is None for nowhere."""
+    """A topic with `partitions` at `source` is at `target` after the change; target is None for no place."""
 
     topic: str
     source: Place
     target: Place | None
     partitions: int
     client: Kind = None
-    """Only for clients of whom this is known; None: for all that have no rule of their own."""
+    """The move is only for clients of this kind. None: for all clients that have no rule of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,19 @@ class Checked:
 
     absent: tuple[Move, ...] = ()
     narrow: tuple[tuple[Move, int], ...] = ()
-    """With the partitions that the target has."""
+    """Each move with the number of partitions that the target has."""
 
 
 def clusters_that_may_lose(before: RoutingTable, after: RoutingTable) -> set[str]:
-    """Clusters whose topics have to be looked at; rules that the change can't reach do not count, so that a cluster
-    that is down stops only changes that concern it."""
+    """Clusters whose topics control has to check.
+
+    Rules that the change can't reach do not count, so a cluster that is down stops only changes that concern it.
+    """
     window = Window.between(before, after)
     old = [rule for rule in before.rules if rule.match.subject is Subject.TOPIC]
     kept = {decision_of(rule) for rule in (*window.new, *window.behind)}
     arriving = window.new
-    # one that renames may take the name that a topic has now from clients, wherever either rule stands
+    # a rule that renames may take from clients the name that a topic has now, wherever either rule stands
     losing = {rule.target_cluster for rule in arriving if rule.template is not None} & {r.target_cluster for r in old}
     for rule in (*window.old, *window.behind):
         if rule.target_cluster in losing:
@@ -65,7 +67,7 @@ def _may_take_from(arriving: ForwardingRule, rule: ForwardingRule) -> bool:
 
 
 def may_overlap(one: Match, other: Match) -> bool:
-    """Whether a topic could match both, for the same client; says yes where a regular expression makes it unclear."""
+    """Whether a topic could match both rules, for the same client; True if a regular expression makes it unclear."""
     if one.subject is not other.subject or (one.client and other.client and one.client.both(other.client) is None):
         return False
     match one, other:
@@ -82,8 +84,9 @@ def may_overlap(one: Match, other: Match) -> bool:
 def planned_moves(
     before: RoutingTable, after: RoutingTable, topics: Mapping[str, Mapping[str, int]], *, never: Iterable[str] = ()
 ) -> list[Move]:
-    """Topics that exist where they live now (`topics`: cluster -> topic there -> partitions) and live elsewhere
-    afterwards, for some clients at least.
+    """Existing topics whose place differs before and after the change, for some clients at least.
+
+    `topics`: cluster -> topic there -> partitions.
     """
     plan = MovePlan(before, after, topics, never=never)
     for kind in kinds_of_clients(before, after).looked_at:
@@ -92,7 +95,7 @@ def planned_moves(
 
 
 class MovePlan:
-    """As `planned_moves`, one kind of clients after the other."""
+    """The moves as in `planned_moves`, for one kind of clients after the other."""
 
     def __init__(
         self,
@@ -118,7 +121,7 @@ class MovePlan:
 
     @property
     def moves(self) -> list[Move]:
-        """Of all kinds. What moves alike for clients of whom less is known is told once, of them."""
+        """The moves for all kinds. A move that a more general kind has is not repeated for a narrower kind."""
         return [move for alike in self._moves.values() for move in alike]
 
     def look_at(self, kind: Kind) -> None:
@@ -142,10 +145,10 @@ class MovePlan:
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """Which topics a change can reach at all: those that match one of few rules that changed."""
+    """The topics that a change can reach: if few rules changed, the topics that match one of them."""
 
     matches: tuple[Match, ...] | None
-    """None: any."""
+    """None: any topic."""
 
     @classmethod
     def of(cls, before: RoutingTable, after: RoutingTable) -> _Reach:
@@ -159,7 +162,7 @@ class _Reach:
 
 
 def checked(moves: Iterable[Move], topics: Mapping[str, Mapping[str, int]]) -> Checked:
-    """Sorts out the moves that their targets (`topics` as above) can't take; one without an entry is not judged."""
+    """Finds the moves that their targets (`topics` as above) can't take. A cluster without an entry is not checked."""
     absent: list[Move] = []
     narrow: list[tuple[Move, int]] = []
     for move in moves:
@@ -208,12 +211,12 @@ def refuse_absent(result: Checked) -> None:
 
 
 def for_whom(move: Move) -> str:
-    """ ", for clients with ...": at the end of what is said of a move; nothing where it is everybody's."""
+    """ ", for clients with ..." for the end of a sentence about a move; empty if the move is for all clients."""
     return "" if move.client is None else f", for clients with {move.client}"
 
 
 def located(topic: str, place: Place | None) -> str:
-    """ "on 'c1'", with the topic's name there when it is another one."""
+    """ "on 'c1'", with the topic's name there if that name differs."""
     if place is None:
         return "nowhere"
     name = "" if place.upstream_topic == topic else f" as {place.upstream_topic!r}"

@@ -1,5 +1,6 @@
-"""The mesh as it was: a view made of rule versions and of the last events of clusters, record rules and the mesh; what
-differs between two of them, and where topics lived.
+"""The mesh at an earlier revision, the differences between two revisions, and the places of topics then.
+
+Such a view is made of rule versions, and of the last events of clusters, record rules and the mesh.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from services.control.domain.view import MeshView, Origin
 
 
 def require_past(revision: int, position: int, field: str = "revision") -> None:
-    """Refuses what is no revision that the mesh, whose log ends at `position`, has had."""
+    """Refuses a number that is no revision of the mesh so far; the log of the mesh ends at `position`."""
     if revision < 1:
         raise InvalidField(field, f"is {revision}; revisions are positions of events, counted from 1")
     if revision > position:
@@ -60,7 +61,7 @@ def _clusters(aggregates: Iterable[events.Event]) -> tuple[list[UpstreamCluster]
 
 
 def _record_rules(aggregates: Sequence[events.Event]) -> RecordRules:
-    """A rule that was removed and made again begins with its last creation; what came before is another's."""
+    """The record rules. If a rule was removed and created again, only events from its last creation on count."""
     created = {event.stream: event.position for event in aggregates if event.HasField("record_rule_created")}
     rules: RecordRules = {}
     for event in aggregates:
@@ -71,17 +72,20 @@ def _record_rules(aggregates: Sequence[events.Event]) -> RecordRules:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Names of what differs between two revisions."""
+    """The names of rules and clusters that differ between two revisions."""
 
     rules: tuple[str, ...]
-    """In the order after, removed ones last."""
+    """In the order of the later revision; removed rules are last."""
     clusters: tuple[str, ...]
-    """By ordinal."""
+    """In the order of their ordinals."""
     record_rules: tuple[str, ...]
 
 
 def differences(before: MeshView, after: MeshView) -> Differences:
-    """What is not as it was. A rule also differs when it was moved: what others passed it by does not count."""
+    """The differences between two views.
+
+    A rule also differs when a change moved it. Rules that it passed do not differ for that reason.
+    """
     old, new = before.state.effective, after.state.effective
     known = {**old.clusters, **new.clusters}
     changed = [name for name, it in known.items() if old.clusters.get(name) != new.clusters.get(name)]
@@ -112,7 +116,7 @@ def _record(rules: RecordRules, name: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A topic that lives elsewhere after than before; None for nowhere. `partitions` as it has now where it lived."""
+    """A topic whose place differs before and after; None for no place. `partitions`: the number now at `source`."""
 
     topic: str
     source: Place | None
@@ -121,7 +125,7 @@ class Moved:
 
 
 def moved_topics(before: RoutingTable, after: RoutingTable, topics: Mapping[str, Mapping[str, int]]) -> list[Moved]:
-    """Topics that exist now (`topics`: cluster -> topic there -> partitions) and live elsewhere after than before."""
+    """Existing topics (`topics`: cluster -> topic there -> partitions) whose place differs before and after."""
     names = {
         table.virtual_topic(cluster, upstream_topic)
         for table in (before, after)

@@ -1,5 +1,6 @@
-"""What a topic's last profile says against the place where its records are to go. A profile is as old as it is, so each
-finding says when it was made.
+"""Findings that compare a topic's last profile with the place to which its records are to go.
+
+A profile may be old, so each finding says when the profile was made.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from services.control.domain.record_flows import names_of, template_of
 
 LARGEST_MESSAGE = "max.message.bytes"
 LOOKED_AT = frozenset({LARGEST_MESSAGE, COMPACTION})
-"""Settings of targets that count here."""
+"""Settings of target topics that these findings use."""
 SKEWED = 0.2
-"""Share of the records that one key may have before it is told: its partition has them all, wherever the topic is."""
+"""The share of the records from which a dry run reports one key: its partition has them all, wherever the topic is."""
 OLD = timedelta(days=7)
 
 
@@ -28,7 +29,7 @@ class Arrival:
     """Records of a topic that are to go to a place."""
 
     topic: str
-    """As clients call it."""
+    """The topic's name for clients."""
     place: Place
 
 
@@ -37,7 +38,7 @@ def arrivals_of_moves(moves: Iterable[Move]) -> list[Arrival]:
 
 
 def arrivals_of_rule(spec: record_rules.RecordRuleSpec, table: RoutingTable, profiles: Profiles) -> list[Arrival]:
-    """What a mirror copies, of the topics that have a profile."""
+    """The arrivals of a mirror's records, for the topics that have a profile."""
     if spec.WhichOneof("kind") != "mirror":
         return []
     mirror, names, template = spec.mirror, names_of(spec), template_of(spec.mirror)
@@ -51,7 +52,7 @@ def arrivals_of_rule(spec: record_rules.RecordRuleSpec, table: RoutingTable, pro
 
 
 def of_profiles(arrivals: Iterable[Arrival], profiles: Profiles, settings: Settings, now: datetime) -> list[Finding]:
-    """Topics without a profile, and settings that are not known, give no finding."""
+    """The findings of all arrivals. Topics without a profile and unknown settings give no finding."""
     return [
         finding
         for each in arrivals
@@ -86,7 +87,7 @@ def _spread(profile: TopicProfile) -> str:
     partitions = profile.partition_records
     sample = " of a sample" if profile.is_sample else ""
     said = f"has {profile.records} records{sample}, {profile.values.median} bytes in the middle"
-    if len(partitions) < 2 or not profile.records:  # of one there is nothing to compare
+    if len(partitions) < 2 or not profile.records:  # a single partition has nothing to compare
         return said
     fullest = max(partitions, key=lambda each: (partitions[each], -each))
     share = partitions[fullest] / profile.records

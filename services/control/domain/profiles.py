@@ -1,5 +1,6 @@
-"""What the records of topics are like: the last profile of each, as replays to "profile" have told. Bounded: a member
-says what it found, and control keeps of it what is of use to people.
+"""The last profile of the records of each topic, as replays to "profile" have reported it.
+
+Profiles are bounded: a member reports what it found, and control keeps the part that is of use to people.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from services.control.domain.errors import InvalidField, Unknown
 from services.control.domain.replay_names import check_topic
 
 TOPICS = "topics/"
-"""How the resource names of topics begin."""
+"""The beginning of the resource names of topics."""
 KEPT_BYTES = 4 * 1024 * 1024
-"""Of all profiles; they are in memory and in every snapshot. A thousand topics, as topics are."""
+"""Bytes of all profiles; they are in memory and in every snapshot. Enough for a thousand usual topics."""
 LARGEST = 40 * 1024
-"""Bytes of one; those of one replay are one event, and Kafka takes events of 1 MB."""
+"""Bytes of one profile; those of one replay are one event, and Kafka takes events of 1 MB."""
 
 TopicProfile = profiles_pb.TopicProfile
 Profiles = Mapping[str, TopicProfile]
-"""By topic; the one that was made last is the last."""
+"""Topic -> profile; the profile that was made last is the last."""
 
 
 def profile_of(known: Profiles, topic: str) -> TopicProfile:
@@ -31,7 +32,7 @@ def profile_of(known: Profiles, topic: str) -> TopicProfile:
 
 
 def check_profiles(profiles: Iterable[TopicProfile], spec: replays.ReplaySpec) -> None:
-    """What a member has found; InvalidField when that can't be."""
+    """Checks the profiles that a member reports; InvalidField for a topic outside of the replay."""
     topics = {each.topic for each in spec.ranges} if spec.HasField("profile") else set()
     for place, each in enumerate(profiles):
         field = f"profiles[{place}].topic"
@@ -42,7 +43,7 @@ def check_profiles(profiles: Iterable[TopicProfile], spec: replays.ReplaySpec) -
 
 
 def fitting(profile: TopicProfile) -> TopicProfile:
-    """The profile, without what makes it too large to be kept: first the partitions, then the last fields."""
+    """The profile, without the parts that make it too large: first the partitions go, then the last fields."""
     if profile.ByteSize() <= LARGEST:
         return profile
     small = TopicProfile()
@@ -56,7 +57,7 @@ def fitting(profile: TopicProfile) -> TopicProfile:
 
 
 def fold_profiles(known: Profiles, event: events.Event) -> Profiles:
-    """The profiles after an event: the very same value where it says nothing of them."""
+    """The profiles after an event; the very same value if the event says nothing of profiles."""
     if event.WhichOneof("payload") != "replay_ended" or not event.replay_ended.profiles:
         return known
     kept = dict(known)

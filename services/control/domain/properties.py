@@ -1,10 +1,9 @@
-"""What librdkafka property names mean to the mesh: which ones shape every connection, which ones only our own
-clients, which are secret.
+"""The meaning of librdkafka's property names for the mesh: which shape every connection, and which are secret.
 
-A registered cluster carries `producer_config` and `consumer_config`. Security and connection keys count for every
-connection to the cluster, the gateway's included. The rest steers the mesh's own clients only: passing traffic keeps
-each client's own acks, linger, group and so on. Secrets are never written down: their values are references,
-`${env:NAME}` or `${file:/path}`.
+A registered cluster carries `producer_config` and `consumer_config`. Security and connection properties count for every
+connection to the cluster, also for the gateway's. The other properties steer the mesh's own clients only: a client of
+the gateway keeps its own acks, linger, group and so on. Control never stores a secret. The value of a secret property
+is a reference, `${env:NAME}` or `${file:/path}`.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ from mesh.secret_references import REFERENCE
 from services.control.domain.errors import InvalidField
 
 ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
-"""Said by `bootstrap_servers` of the cluster, so that there is one place for it."""
+"""The cluster's `bootstrap_servers` give the addresses, so that there is one place for them."""
 
 
 def is_secret(name: str) -> bool:
-    """Also names that only look like a secret: a misspelt one must not end up in the log either."""
+    """Whether a property is secret. A name that looks like a secret counts: a misspelt one must not be in the log."""
     return name in SECRETS or "password" in name or "secret" in name
 
 
 def client_only(names: Iterable[str]) -> list[str]:
-    """Properties that do not touch passing traffic, sorted: acks, linger.ms, group.id, client.id and the like."""
+    """Properties that do not shape clients' connections, sorted: acks, linger.ms, group.id, client.id and the like."""
     return sorted({name for name in names if not shapes_connections(name)})
 
 
 def check_properties(field: str, properties: Mapping[str, str]) -> None:
-    """Refuses what control must not take or store; what librdkafka itself says comes from `upstream/checks.py`."""
+    """Refuses properties that control must not take or store; `upstream/checks.py` has librdkafka's own checks."""
     for name, value in properties.items():
         place = f"{field}[{name}]"
         if name in ADDRESSES:
@@ -58,11 +57,11 @@ def check_properties(field: str, properties: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SecretPlaces:
-    """Where the secrets of clusters may be: callers name them, and must not read other files and variables by that."""
+    """The permitted places of clusters' secrets. A caller names a place, and must not read other files or variables."""
 
     folder: str
     variables: str
-    """How the names of environment variables begin that hold secrets."""
+    """The beginning of the names of environment variables that hold secrets."""
 
     def check(self, field: str, properties: Mapping[str, str]) -> None:
         """Refuses a reference to any other place."""
@@ -84,7 +83,7 @@ class SecretPlaces:
 
 
 def check_security(field: str, producer: Mapping[str, str], consumer: Mapping[str, str]) -> None:
-    """Refuses what gateways can't serve: they would refuse every routing table with such a cluster."""
+    """Refuses settings that gateways can't serve: they would refuse every routing table with such a cluster."""
     for name, config in (("producer_config", producer), ("consumer_config", consumer)):
         _check_security(f"{field}.{name}", connection_properties(config, {}))
     _check_security(f"{field}.producer_config", connection_properties(producer, consumer))

@@ -1,5 +1,4 @@
-"""From one ordered list of rules to another: the smallest set of changes, with a rank for each rule that gets a new
-place.
+"""The smallest set of changes from one ordered list of rules to another, with a rank for each rule that moves.
 
 A rank is a number between those of the neighbours, so that a rule moves without touching the others. When two
 neighbours come too close for another number between them, all rules get fresh ranks.
@@ -15,15 +14,16 @@ from mesh.routing.codec import rule_to_proto
 from mesh.rpc import events
 
 STEP = 1024.0
-"""Distance between neighbours in a fresh ranking: room for ten halvings before digits are lost, and for many more
-after.
+"""The distance between neighbours in a fresh ranking.
+
+It gives room for ten halvings before digits are lost, and for many more after.
 """
 CLOSEST = 1e-6
-"""Neighbours nearer than this are spread again; far above the resolution of a double at any rank in use."""
+"""If neighbours are nearer than this, all rules get fresh ranks; far above the resolution of a double at any rank."""
 
 
 def changes_between(before: Sequence[RuleVersion], after: Sequence[ForwardingRule]) -> list[events.RuleChange]:
-    """What turns the living rules `before` (in order) into `after`; rules are the same when their ids are."""
+    """The changes that turn the rules in force `before` (in order) into `after`; rules with one id are the same."""
     old = {version.rule.rule_id: version for version in before}
     wanted = {rule.rule_id for rule in after}
     changes = [events.RuleChange(removed=rule_id) for rule_id in old if rule_id not in wanted]
@@ -60,7 +60,7 @@ def _ranks(old: dict[str, RuleVersion], order: list[str]) -> dict[str, float]:
 
 
 def _spread(run: list[str], below: float | None, above: float | None, ranks: dict[str, float]) -> bool:
-    """Ranks for a run of rules between two that stay; False when there is no room."""
+    """Ranks for a run of rules between two rules that stay; False when there is no room."""
     if not run:
         return True
     if below is None and above is None:

@@ -1,4 +1,4 @@
-"""Audit events of records as sidecars write them: read from JSON, and chosen by what a caller asks for."""
+"""Audit events of records as sidecars write them: this module reads them from JSON, and filters them for a caller."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _TEXTS = {
     "auditStatus": "audit_status",
     "stacktrace": "stacktrace",
 }
-"""The original's names, and ours."""
+"""Name in the event -> name in the contract."""
 _FILTERS = (
     "topic", "correlation_id", "traceability_id", "trace_id", "key", "service_id", "audit_type", "audit_status",
 )  # fmt: skip
 _LAST_MS = 253_402_300_799_999
-"""The end of the year 9999, as far as a Timestamp goes."""
+"""The end of the year 9999, the last year of a Timestamp."""
 
 
 def record_audit(value: bytes | None, cluster: str) -> audit.RecordAudit | None:
-    """One event; None if these bytes are none."""
+    """The event in these bytes; None if they hold no event."""
     try:
         given: Any = json.loads(value or b"")
         if not isinstance(given, dict) or "auditStatus" not in given:
@@ -46,7 +46,7 @@ def record_audit(value: bytes | None, cluster: str) -> audit.RecordAudit | None:
 
 
 def is_asked_for(event: audit.RecordAudit, request: audit.TailAuditRequest) -> bool:
-    """Whether the event has all that the request names."""
+    """Whether the event meets all conditions of the request."""
     if request.HasField("start_time") and event.time.ToNanoseconds() < request.start_time.ToNanoseconds():
         return False
     return all(getattr(request, name) in ("", getattr(event, name)) for name in _FILTERS)

@@ -1,7 +1,8 @@
-"""Where records of a rule come from and where they go, and whether some of them would go round for ever.
+"""The source and the targets of a record rule, and whether some records would go round for ever.
 
-A mirror between two clusters is no part of a loop: what it writes says where it has been, and it takes nothing back
-there. A content rule has no such memory, nor has a mirror within one cluster; those are judged here, by names.
+A mirror between two clusters is no part of a loop. It writes into each record where the record has been, and takes no
+record back there. A content rule has no such memory, nor has a mirror within one cluster; this module checks those by
+the names of their topics.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SAME_NAME = "{topic}"
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Topic names: one, or all that begin with a text."""
+    """Topic names: one name, or all names that begin with a text."""
 
     text: str
     prefix: bool = False
@@ -28,7 +29,7 @@ class Names:
         return topic.startswith(self.text) if self.prefix else topic == self.text
 
     def meet(self, other: Names) -> bool:
-        """Whether some name can be among both."""
+        """Whether some name can be in both."""
         match self.prefix, other.prefix:
             case True, True:
                 return self.text.startswith(other.text) or other.text.startswith(self.text)
@@ -54,7 +55,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One rule: what it reads, and what it writes without noting where it has been."""
+    """The source of one rule, and the topics to which it writes records without noting where they have been."""
 
     rule_id: str
     source: Place
@@ -65,7 +66,7 @@ class Flow:
 
 
 def names_of(spec: record_rules.RecordRuleSpec) -> Names:
-    """What the rule reads on its source cluster. InvalidRuleError when its name template is not one."""
+    """The topics that the rule reads on its source cluster. InvalidRuleError when its name template is wrong."""
     if spec.WhichOneof("kind") == "content":
         return Names(spec.content.topic)
     template_of(spec.mirror)
@@ -74,14 +75,14 @@ def names_of(spec: record_rules.RecordRuleSpec) -> Names:
 
 
 def template_of(mirror: record_rules.MirrorSpec) -> TopicTemplate:
-    """How topics of a mirror are called on its target. InvalidRuleError says what is wrong with it."""
+    """The names of a mirror's topics on its target. InvalidRuleError says what is wrong with the template."""
     text = (mirror.target_topic or SAME_NAME).replace(SOURCE_CLUSTER, mirror.source_cluster)
     prefix = mirror.topic_prefix if mirror.WhichOneof("topics") == "topic_prefix" else None
     return TopicTemplate.of(text, prefix=prefix, pattern=None, single=prefix is None)
 
 
 def target_names(mirror: record_rules.MirrorSpec) -> Names:
-    """What a mirror writes on its target cluster."""
+    """The topics that a mirror writes on its target cluster."""
     template = template_of(mirror)
     if mirror.WhichOneof("topics") == "topic":
         return Names(template.upstream(mirror.topic))
@@ -112,7 +113,7 @@ def targets_of(content: record_rules.ContentRuleSpec) -> Iterator[tuple[str, rec
 
 
 def dead_letters_of(content: record_rules.ContentRuleSpec) -> record_rules.RecordTarget:
-    """Where records go that can't be judged: as said, or "{topic}.dlq" on the source cluster."""
+    """The target of records that the rule can't judge: the rule's own, or "{topic}.dlq" on the source cluster."""
     if content.HasField("dead_letters"):
         return content.dead_letters
     return record_rules.RecordTarget(cluster=content.source_cluster, topic=f"{content.topic}.dlq")
@@ -131,7 +132,7 @@ def flow_of(spec: record_rules.RecordRuleSpec) -> Flow:
 
 
 def refuse_loops(new: Flow, others: Iterable[Flow]) -> None:
-    """Refuses a rule whose records would come back to it, by the names of the rules on the way."""
+    """Refuses a rule whose records would come back to it; the error names the rules on the way."""
     flows = [each for each in others if each.targets]
     way = _way_back(new, flows)
     if way is None:
@@ -146,7 +147,7 @@ def refuse_loops(new: Flow, others: Iterable[Flow]) -> None:
 
 
 def _way_back(new: Flow, flows: Sequence[Flow]) -> list[Flow] | None:
-    """The shortest way from what `new` writes to what it reads, through others; empty: it feeds itself."""
+    """The shortest way through other rules from the targets of `new` to its source; empty if `new` feeds itself."""
     ways: list[list[Flow]] = [[]]
     seen: set[str] = set()
     while ways:

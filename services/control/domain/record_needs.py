@@ -1,4 +1,4 @@
-"""What has to be there on the clusters before a record rule can begin."""
+"""The topics that the clusters must have before a record rule can begin."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from services.control.domain.record_flows import Names, names_of, target_names, 
 
 @dataclass(frozen=True, slots=True)
 class TopicNeed:
-    """A topic of a cluster that has to exist; an empty name: the cluster has to answer, that is all."""
+    """A topic of a cluster that has to exist; if the name is empty, the cluster only has to answer."""
 
     cluster: str
     topic: str
     field: str
-    """Of the request that asks for it."""
+    """The field of the request that names the topic."""
     partitions: int = 0
-    """At least so many."""
+    """The least number of partitions."""
 
     def unmet(self, topics: Mapping[str, int]) -> str:
-        """What is missing, as a sentence; empty when nothing is. `topics`: of the cluster, with their partitions."""
+        """The unmet need as a sentence; empty when it is met. `topics`: topics of the cluster -> their partitions."""
         if not self.topic:
             return ""
         if self.topic not in topics:
@@ -34,13 +34,13 @@ class TopicNeed:
 
 
 def needs_of(spec: record_rules.RecordRuleSpec) -> Sequence[TopicNeed]:
-    """Of a whole rule."""
+    """The needs of a whole rule."""
     needs = _mirror(spec.mirror) if spec.WhichOneof("kind") == "mirror" else _content(spec.content)
     return [*needs, *needs_of_offsets("record_rule.start", spec, spec.start)]
 
 
 def needs_of_offsets(field: str, spec: record_rules.RecordRuleSpec, start: record_rules.StartAt) -> Sequence[TopicNeed]:
-    """Of a place to begin: the partitions that it names."""
+    """The needs of a place to begin: the partitions that it names."""
     if start.WhichOneof("kind") != "offsets":
         return ()
     kind = spec.WhichOneof("kind") or ""

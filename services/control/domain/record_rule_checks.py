@@ -1,4 +1,4 @@
-"""What the specification of a record rule has to be, whatever the clusters look like."""
+"""Checks of the specification of a record rule that need no call to a cluster."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MAX_TRANSFORMS = 100
 MAX_OFFSETS = 100_000
 SHORTEST_SYNC_MS, LONGEST_SYNC_MS = 100, 86_400_000
 OWN_TOPICS = ("__", "mesh.")
-"""How names begin that Kafka and the mesh keep for themselves: nobody copies positions over positions."""
+"""The beginning of names that Kafka and the mesh keep for themselves; no rule may copy positions over positions."""
 
 
 def normalised(spec: record_rules.RecordRuleSpec) -> record_rules.RecordRuleSpec:
-    """The rule with what it leaves unsaid, so that the log says what was decided: it begins at the first record."""
+    """The rule with its defaults, so that the log holds the whole decision: it begins at the first record."""
     said = record_rules.RecordRuleSpec()
     said.CopyFrom(spec)
     if said.start.WhichOneof("kind") is None:
@@ -34,7 +34,7 @@ def normalised(spec: record_rules.RecordRuleSpec) -> record_rules.RecordRuleSpec
 
 
 def check_spec(spec: record_rules.RecordRuleSpec, clusters: Collection[str]) -> None:
-    """Refuses a rule that can't be; fields are named as in a request."""
+    """Refuses a wrong rule; errors name the fields as in a request."""
     if not RULE_ID.fullmatch(spec.record_rule_id):
         text = f"{spec.record_rule_id!r} is not 1 to 63 characters of a-z, 0-9, '-'"
         raise InvalidField("record_rule.record_rule_id", text)
@@ -49,7 +49,7 @@ def check_spec(spec: record_rules.RecordRuleSpec, clusters: Collection[str]) -> 
 
 
 def check_start(field: str, start: record_rules.StartAt, spec: record_rules.RecordRuleSpec) -> None:
-    """Refuses a place to begin that says nothing, or speaks of what the rule does not read."""
+    """Refuses a place to begin that is empty, or names a topic that the rule does not read."""
     match start.WhichOneof("kind"):
         case "earliest" | "latest" as kind:
             if not getattr(start, kind):

@@ -1,6 +1,6 @@
 """The record rule aggregate: create, update, pause, resume, rewind, remove mirrors and content rules.
 
-What can be told without asking a cluster is decided here; `record_rule_checks.py` says what a specification has to be.
+This module makes the decisions that need no call to a cluster; `record_rule_checks.py` checks a specification.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from services.control.domain.record_rule_checks import check_spec, check_start, 
 
 MAX_RECORD_RULES = 1000
 MAX_GROUPS = 1000
-"""Groups of one order; an order for all of them has none."""
+"""Groups that one order names; an order for all groups names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class RecordRuleSet:
         return events.RecordRuleCreated(rule=spec)
 
     def update(self, rule_id: str, spec: record_rules.RecordRuleSpec) -> events.RecordRuleUpdated | None:
-        """None when nothing changes. The position stays, so what it belongs to has to stay, too."""
+        """None when nothing changes. The position of the rule stays, so its clusters have to stay, too."""
         known = self.get(rule_id).spec
         spec = normalised(spec)
         spec.record_rule_id = spec.record_rule_id or rule_id
@@ -73,11 +73,11 @@ class RecordRuleSet:
         return None if spec == known else events.RecordRuleUpdated(rule=spec)
 
     def pause(self, rule_id: str) -> events.RecordRulePaused | None:
-        """None when it is paused."""
+        """None when the rule is paused already."""
         return None if self.get(rule_id).paused else events.RecordRulePaused(record_rule_id=rule_id)
 
     def resume(self, rule_id: str) -> events.RecordRuleResumed | None:
-        """None when it runs."""
+        """None when the rule runs already."""
         return events.RecordRuleResumed(record_rule_id=rule_id) if self.get(rule_id).paused else None
 
     def rewind(self, rule_id: str, start: record_rules.StartAt) -> events.RecordRuleRewound:
@@ -113,7 +113,7 @@ class RecordRuleSet:
 
 
 def _refuse_other_ways(known: record_rules.RecordRuleSpec, spec: record_rules.RecordRuleSpec) -> None:
-    """Positions belong to a source and to each target cluster: a rule between others is another rule."""
+    """Positions belong to a source and to each target cluster: a rule between other clusters is another rule."""
     way_out = "its position belongs to them; create another rule and remove this one"
     if known.WhichOneof("kind") != spec.WhichOneof("kind"):
         raise InvalidField("record_rule", f"a {_kind(known)} can't become a {_kind(spec)}; {way_out}")

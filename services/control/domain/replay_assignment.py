@@ -1,12 +1,12 @@
-"""Who carries a replay out.
+"""The choice of the member that carries out a replay.
 
-1. A replay that names a member is for that one alone. It waits while the member is not there, and goes on with it.
-2. Any other is for whichever member is there and can do it: for a destination at the backend, one whose reactive
-   consumers read all of its topics; for the source of dead letters, any that writes; for a copy and a profile, any
-   pipeline. Of several, the one that has the fewest.
-3. It stays with its member while that is there, and for `SILENCE` after that: longer than a member which is cut off
-   takes to notice, and to hold what it carries out. Then another one goes on.
-4. A member has as many at a time as it says, or `MAX_RUNNING`; the rest waits.
+1. If a replay names a member, only this member carries it out. While the member is absent, the replay waits.
+2. Any other replay goes to a connected member that can carry it out. For a destination at the backend, the member's
+   reactive consumers must read all topics of the replay. For the source of dead letters, any member that writes will
+   do; for a copy and a profile, any pipeline. If several members can, control chooses the one with the fewest replays.
+3. A replay stays with its member while the member is connected, and for `SILENCE` after that. A member that is cut off
+   needs less time to notice this and to pause its replays. Then another member goes on.
+4. A member has as many replays at a time as it says, or `MAX_RUNNING`; the other replays wait.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from services.control.domain.replay_checks import is_of_pipelines
 from services.control.domain.replays import wanted_member
 
 SILENCE = timedelta(seconds=20)
-"""A member that has not followed for so long is gone; it holds by itself after 15 s."""
+"""A member that has not followed for so long is gone. The member itself pauses its replays after 15 s."""
 MAX_RUNNING = 5
 """Replays that one member carries out at a time, unless it says another number."""
 USUAL_DESTINATIONS = frozenset({"backend", "source"})
@@ -30,7 +30,7 @@ MOST_NAMED = 10
 
 
 Readers = Mapping[str, Sequence[events.ConsumerInstance]]
-"""Reactive consumers by their sidecar."""
+"""Sidecar -> its reactive consumers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def readers_of(instances: Instances) -> Readers:
 def choose(
     replay: replays.Replay, candidates: Iterable[Candidate], readers: Readers, load: Mapping[str, int]
 ) -> str | None:
-    """The member that shall carry it out; None while there is none. `load`: how many each member has."""
+    """The member that shall carry out the replay; None while there is none. `load`: replays that each member has."""
     able = [each for each in candidates if not why_not(each, replay, readers) and each.has_room(load)]
     return min((each.member for each in able), key=lambda member: (load.get(member, 0), member), default=None)
 
@@ -64,11 +64,11 @@ def choose(
 def why_waiting(
     replay: replays.Replay, candidates: Iterable[Candidate], readers: Readers, load: Mapping[str, int]
 ) -> str:
-    """What a replay waits for that has no member, as a sentence; empty when it does not wait."""
+    """Why a replay has no member yet, as a sentence; empty when it does not wait."""
     there = sorted(candidates, key=lambda each: each.member)
     able = [each for each in there if not why_not(each, replay, readers)]
     if any(each.has_room(load) for each in able):
-        return ""  # it is given to one in a moment
+        return ""  # control assigns the replay in a moment
     if able:
         busy = ", ".join(f"{each.member} carries out {load.get(each.member, 0)}" for each in able[:MOST_NAMED])
         return f"waits for its turn: {busy}, and no more at a time"
@@ -92,7 +92,7 @@ def why_not(candidate: Candidate, replay: replays.Replay, readers: Readers) -> s
     if destination not in candidate.destinations:
         return f"takes no replays to the {destination}"
     if destination != "backend" or wanted:
-        return ""  # whoever names a sidecar knows what its backend takes
+        return ""  # a user who names a sidecar knows which topics its backend takes
     mine = readers.get(candidate.member, ())
     if not mine:
         return "has no reactive consumer"
@@ -101,7 +101,7 @@ def why_not(candidate: Candidate, replay: replays.Replay, readers: Readers) -> s
 
 
 def _why_without_pipeline(wanted: str) -> str:
-    """Sidecars that are there are none that could be meant."""
+    """Why no pipeline can carry out the replay; sidecars can't, so the text names none."""
     if wanted:
         fact = f"waits for pipeline {wanted!r}, which does not follow its replays"
         return f"{fact}; start `kafka-mesh pipeline serve` there, or cancel the replay"
@@ -109,7 +109,7 @@ def _why_without_pipeline(wanted: str) -> str:
 
 
 def _is_read(topic: str, spec: replays.ReplaySpec, consumers: Iterable[events.ConsumerInstance]) -> bool:
-    """Of dead letters, the topic may be named with its extension or without."""
+    """Whether a consumer reads the topic. A topic of dead letters may be named with its extension or without."""
     names = {topic, topic.rpartition(".")[0]} - {""} if spec.dead_letters else {topic}
     return any(_reads(each, name) for each in consumers for name in names)
 
@@ -119,5 +119,5 @@ def _reads(instance: events.ConsumerInstance, topic: str) -> bool:
         try:
             return re.fullmatch(instance.topic_pattern, topic) is not None
         except re.error:
-            return False  # it is another language's
+            return False  # the pattern is of another language
     return topic in instance.topics or any(each.topic == topic for each in instance.assigned_partitions)

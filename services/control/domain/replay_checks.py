@@ -1,4 +1,4 @@
-"""What of a replay can be refused without asking anybody: its ranges, its filter, its destination."""
+"""Checks of a replay that need no call to a cluster: its ranges, its filter, its destination."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from services.control.domain.sidecar_commands import LAST_SECOND
 
 MAX_RANGES = 1000
 MAX_SEEKS = 20
-"""Ranges of one seek: each is an order to the instance."""
+"""Ranges of one seek: each range is an order to the instance."""
 MAX_FILTERED = 10_000
-"""Reasons, keys or offsets of one filter, of each; they are in the log."""
+"""The most reasons, keys or offsets of one filter, of each kind; they are in the log."""
 FASTEST = 10_000_000.0
 """Records a second; more than any destination takes."""
 LONGEST_PATH = 2_000
 LARGEST_PARTITION, LARGEST_OFFSET = 2**31 - 1, 2**63 - 1
 DESTINATIONS = tuple(each.name for each in replays.ReplaySpec.DESCRIPTOR.oneofs_by_name["destination"].fields)
 OF_CONTROL = ("seek", "group")
-"""Destinations that control sees to itself."""
+"""Destinations that control serves itself."""
 OF_PIPELINES = ("topic", "profile")
-"""Destinations that need a pipeline: copies, and looks at records."""
+"""Destinations that need a pipeline: copies, and profiles of records."""
 
 
 def is_of_control(spec: replays.ReplaySpec) -> bool:
@@ -41,7 +41,7 @@ def is_of_pipelines(spec: replays.ReplaySpec) -> bool:
 
 
 def checked(spec: replays.ReplaySpec, identifier: str) -> replays.ReplaySpec:
-    """The replay with what it leaves unsaid, so that the log says what was asked for. InvalidField when it can't be."""
+    """The replay with its defaults, so that the log holds the whole request. InvalidField when a field is wrong."""
     destination = spec.WhichOneof("destination")
     if destination is None:
         raise InvalidField("spec.destination", f"is required: one of {', '.join(DESTINATIONS)}")
@@ -114,7 +114,7 @@ def _check_order(where: str, asked: replays.ReplayRange) -> None:
 
 
 def _check_overlaps(spec: replays.ReplaySpec) -> None:
-    """One place for each partition: two would be two positions of one consumer."""
+    """Refuses two ranges for one partition: they would be two positions of one consumer."""
     seen: dict[str, set[int | None]] = {}
     for place, each in enumerate(spec.ranges):
         partition = each.partition if each.HasField("partition") else None
@@ -205,7 +205,7 @@ _CHECKS: dict[str, Callable[[replays.ReplaySpec, str], None]] = {
 
 
 def check_partitions(partitions: Iterable[replays.ReplayPartition]) -> None:
-    """What a member says of partitions; InvalidField when that can't be."""
+    """Checks the partitions that a member reports; InvalidField for a wrong number or topic."""
     for place, each in enumerate(partitions):
         where = f"partitions[{place}]"
         check_topic(f"{where}.topic", each.topic)

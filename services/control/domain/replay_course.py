@@ -1,7 +1,8 @@
-"""How far one replay is: what the log says, what its member has reported since, and all of it together.
+"""The progress of one replay: the log, the later reports of its member, and the sum of both.
 
-A copy may have thousands of partitions, and its member speaks of a few at a time: what is said is taken in without a
-look at the others. Only when the log, or the table of reports, has taken a part of it, all are put together anew.
+A copy may have thousands of partitions, and its member reports a few at a time. Control takes in such a report without
+reading the other partitions. Control puts all partitions together again only when the log, or the table of reports, has
+taken a part of the reports.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def key_of(partition: replays.ReplayPartition) -> Key:
 def merged(
     before: Iterable[replays.ReplayPartition], said: Iterable[replays.ReplayPartition]
 ) -> list[replays.ReplayPartition]:
-    """Partitions as they are after what was said last, in their order. `before` has that order."""
+    """The partitions after the last report `said`, in their order. `before` has that order."""
     latest = {key_of(each): each for each in before}
     known = len(latest)
     latest |= {key_of(each): each for each in said}
@@ -29,7 +30,7 @@ def merged(
 
 
 def totals_of(partitions: Iterable[replays.ReplayPartition]) -> replays.ReplayTotals:
-    """All together."""
+    """The totals of all partitions."""
     totals = replays.ReplayTotals()
     for each in partitions:
         _count(totals, each, 1)
@@ -37,7 +38,7 @@ def totals_of(partitions: Iterable[replays.ReplayPartition]) -> replays.ReplayTo
 
 
 def without_partitions(replay: replays.Replay) -> replays.Replay:
-    """All that it says beside; they may be many, so they are not copied first."""
+    """The replay without its partitions; they may be many, so this function does not copy them first."""
     thin = replays.Replay()
     for field, value in replay.ListFields():
         if field.name == "partitions":
@@ -52,7 +53,7 @@ def without_partitions(replay: replays.Replay) -> replays.Replay:
 
 
 class Course:
-    """Of one replay."""
+    """The progress of one replay."""
 
     def __init__(self, replay: replays.Replay, reported: events.ReplayProgressed | None) -> None:
         self._base: tuple[object, ...] = ()
@@ -60,7 +61,7 @@ class Course:
         self.follow(replay, reported)
 
     def follow(self, replay: replays.Replay, reported: events.ReplayProgressed | None) -> None:
-        """What the log says now, and what is stored of its member's reports: they are newer."""
+        """Takes the log's state of the replay, and the stored reports of its member, which are newer."""
         if self._base and self._base[0] is replay and self._base[1] is reported:
             return
         self._base = (replay, reported)
@@ -72,7 +73,7 @@ class Course:
         self._totals = totals_of(self._all.values())
 
     def note(self, partitions: Iterable[replays.ReplayPartition]) -> None:
-        """What its member says: partitions that changed."""
+        """Takes the partitions that changed, as the replay's member reports them."""
         for each in partitions:
             key = key_of(each)
             before = self._all.get(key)
@@ -83,22 +84,22 @@ class Course:
 
     @property
     def partitions(self) -> Mapping[Key, replays.ReplayPartition]:
-        """All, as they are now."""
+        """All partitions, as they are now."""
         return self._all
 
     @property
     def unwritten(self) -> list[replays.ReplayPartition]:
-        """What is not stored, in order."""
+        """The partitions whose last report is not stored, in order."""
         return [self._said[key] for key in sorted(self._said)]
 
     def beyond(self, known: Iterable[replays.ReplayPartition]) -> list[replays.ReplayPartition]:
-        """Partitions that are not just so among those known, in order."""
+        """The partitions that differ from those in `known` or are absent there, in order."""
         as_known = {key_of(each): each for each in known}
         return [self._all[key] for key in sorted(self._all) if as_known.get(key) != self._all[key]]
 
     @property
     def totals(self) -> replays.ReplayTotals:
-        """As they are now; a value of its own."""
+        """The totals as they are now; a copy."""
         totals = replays.ReplayTotals()
         totals.CopyFrom(self._totals)
         return totals

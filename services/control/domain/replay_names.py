@@ -1,4 +1,4 @@
-"""Names that a replay speaks of: topics of the mesh's clients, members, groups."""
+"""Names in a replay: topics of the mesh's clients, members, groups."""
 
 from __future__ import annotations
 

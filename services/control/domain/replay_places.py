@@ -1,7 +1,7 @@
-"""Where the topics of a copy or a profile are: what the routing table says, and what the clusters say of it.
+"""The places of the topics of a copy or a profile, by the routing table and by the answers of the clusters.
 
-A topic that is named with its cluster is there, under this very name. Any other is where the mesh has it for clients of
-whom nothing is known.
+If a replay names a topic with its cluster, the topic is on that cluster under this very name. Any other topic is at its
+place for clients of which nothing is known.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ TARGET = "spec.topic.topic"
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlaces:
-    """Of one replay; by the names that it says."""
+    """The places of the topics of one replay, by their names in the replay."""
 
     sources: Mapping[str, Place]
     targets: Mapping[str, Place]
-    """Nothing of a profile."""
+    """Empty for a profile."""
     routed: Mapping[str, Place]
-    """Those of either that the routing table has placed: what the replay is told."""
+    """The sources and targets that the routing table has placed; the replay carries these places."""
 
     @property
     def clusters(self) -> set[str]:
@@ -39,7 +39,7 @@ class ReplayPlaces:
 
 
 def places_of(spec: replays.ReplaySpec, table: RoutingTable) -> ReplayPlaces:
-    """Of a copy or a profile that is checked. InvalidField where a topic is nowhere, or would be copied to itself."""
+    """The places of a checked copy or profile. InvalidField if a topic has no place, or would be copied to itself."""
     copy, topics = spec.topic, topics_of(spec)
     way_out = "set topic.source_cluster to read it from a cluster all the same" if spec.HasField("topic") else ""
     sources = {
@@ -60,7 +60,7 @@ def places_of(spec: replays.ReplaySpec, table: RoutingTable) -> ReplayPlaces:
 
 
 def check_there(spec: replays.ReplaySpec, places: ReplayPlaces, topics: Mapping[str, Mapping[str, int]]) -> None:
-    """InvalidField where a cluster that answered lacks a topic or a partition. `topics`: of each, with partitions."""
+    """InvalidField if a cluster that answered lacks a topic or partition. `topics`: cluster -> topic -> partitions."""
     for need in _needs(spec, places, topics):
         problem = need.unmet(topics[need.cluster]) if need.cluster in topics else ""
         if problem and need.field == TARGET and need.topic in topics[need.cluster]:
@@ -80,7 +80,7 @@ def _needs(
         if there is not None or copy.archive in (
             replays.REPLAY_ARCHIVE_UNSPECIFIED,
             replays.REPLAY_ARCHIVE_NEVER,
-        ):  # what Kafka has not got any more, the archive may have
+        ):  # the archive may have a topic that Kafka no longer has
             yield TopicNeed(source.cluster, source.upstream_topic, f"{field}.{'partition' if last else 'topic'}", last)
         if places.targets:
             target = places.targets[target_of(copy, asked.topic)]

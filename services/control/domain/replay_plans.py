@@ -1,4 +1,4 @@
-"""Where a group or an instance goes on, and who has to stop for that. Told by what clusters and sidecars say."""
+"""Plans of a reset: the new offsets of a group or an instance, and the instances that have to stop for the reset."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from services.control.domain.errors import InvalidField, NotAllowed
 from services.control.domain.instances import Instances
 
 NOWHERE = -1
-"""What clusters call the offset of a time behind the end, and we where a group was that has never committed."""
+"""The answer of clusters for a time behind the end; also the offset of a group that has never committed."""
 MOST_NAMED = 10
 
 Member = tuple[str, str]
-"""Of a group: its client id, and how it is named to people."""
+"""A member of a group: its client id, and its name in messages."""
 
 
 def place_of(table: RoutingTable, topic: str, field: str) -> Place:
-    """Where a topic lives, for clients of whom nothing is known."""
+    """The place of a topic, for clients of which nothing is known."""
     route = table.route(topic)
     if route is None:
         raise InvalidField(
@@ -31,7 +31,7 @@ def place_of(table: RoutingTable, topic: str, field: str) -> Place:
 
 
 def keeper_of(table: RoutingTable, group: str, topic: str, place: Place) -> Place:
-    """Where a group's offsets of a topic are: beside its records; with shadow topics, at the group's home."""
+    """The place of a group's offsets of a topic: beside its records; with shadow topics, at the group's home."""
     home = OffsetKeepers(table).home_of(group)
     if home is None or home == place.cluster:
         return place
@@ -41,7 +41,7 @@ def keeper_of(table: RoutingTable, group: str, topic: str, place: Place) -> Plac
 
 
 def partitions_of(asked: replays.ReplayRange, count: int, field: str) -> list[int]:
-    """Of a topic with so many partitions, those that a range is about."""
+    """The partitions of a range. `count`: the number of partitions of its topic."""
     if not asked.HasField("partition"):
         return list(range(count))
     if asked.partition >= count:
@@ -51,7 +51,7 @@ def partitions_of(asked: replays.ReplayRange, count: int, field: str) -> list[in
 
 
 def new_place(asked: replays.ReplayRange, log: LogRange, since: int, field: str) -> int:
-    """The offset where a partition goes on; `since`: of the first record not older than `start_time`."""
+    """The offset where a partition goes on; `since`: the offset of the first record not older than `start_time`."""
     match asked.WhichOneof("start"):
         case "start_offset":
             if not log.start <= asked.start_offset <= log.end:
@@ -76,9 +76,11 @@ def planned(topic: str, cluster: str, partition: int, start: int, log: LogRange)
 def to_be_stopped(
     group: str, members: Sequence[Member], known: Instances, is_alive: Callable[[str], bool], *, stop: bool
 ) -> list[str]:
-    """Instances that have to leave the group meanwhile. NotAllowed while it has members that nobody may stop, or can.
+    """Instances that have to leave the group during the reset.
 
-    A member is a sidecar's where its client id is the sidecar's name, and that holds as many instances of the group.
+    NotAllowed while the group has members that nobody may stop, or that control can't stop. A member belongs to a
+    sidecar if its client id is the sidecar's name. A sidecar has at most as many such members as it holds instances of
+    the group.
     """
     mine = [each for each in known.values() if each.group == group and not each.drained and is_alive(each.sidecar)]
     if not stop:
@@ -133,8 +135,9 @@ def _count(number: int, noun: str) -> str:
 def by_keeper(
     table: RoutingTable, group: str, partitions: Iterable[replays.ReplayPartition]
 ) -> Mapping[str, dict[tuple[str, int], int]]:
-    """Cluster -> (topic there, partition) -> offset: what has to be set where. NotAllowed where a topic lives elsewhere
-    by now: an offset of one log means nothing in another.
+    """Cluster -> (topic there, partition) -> offset: the offsets that control has to set on each cluster.
+
+    NotAllowed if a topic has moved meanwhile: an offset of one log means nothing in another log.
     """
     found: dict[str, dict[tuple[str, int], int]] = {}
     for each in partitions:

@@ -1,4 +1,4 @@
-"""What became of replays, as sentences."""
+"""The course and the end of replays, as sentences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.control.domain.sidecar_commands import SIDECARS
 from services.control.domain.sidecar_sentences import moment_text
 
 MOST_RANGES = 5
-"""Named in one sentence; of more only their number is told."""
+"""Ranges that one sentence names; of further ranges it says only the number."""
 
 
 def started(event: events.Event) -> Iterator[str]:

@@ -1,13 +1,14 @@
-"""The replay aggregate: records are consumed again. Somebody asks for it, a member of the mesh carries it out and says
-how far it is, control remembers.
+"""The replay aggregate: a user starts a replay, a member consumes the records again, control records the progress.
 
 The life of a replay
-1. It is PENDING until a member that can carry it out is there (`replay_assignment.py`), and says what it waits for.
-2. It is RUNNING from then on, whoever carries it out: where that member is gone, another one may go on, from the
-   positions that were said last. What the group of the replay has committed in Kafka is the finer truth.
-3. Its member says how it ended. The first end stands. One that is cancelled before anybody has it ends at once.
-4. Seeks and resets of groups are control's own. Instances that a reset stops go on when it has ended, however it did:
-   `stopped` knows them until a sidecar has said that they do.
+1. A replay is PENDING until a member that can carry it out is connected (`replay_assignment.py`). Meanwhile it says why
+   it waits.
+2. From then on the replay is RUNNING, whichever member carries it out. If that member is gone, another member may go on
+   from the last reported positions. The offsets that the replay's group has committed in Kafka are more exact.
+3. The member reports how the replay ended. The first end stands. If a user cancels a replay before a member has it, the
+   replay ends at once.
+4. Control itself carries out seeks and resets of groups. Instances that a reset stops go on after its end, however it
+   ended. `stopped` holds these instances until a sidecar has reported that they go on.
 """
 
 from __future__ import annotations
@@ -28,27 +29,27 @@ from services.control.domain.sidecar_orders import Orders
 REPLAYS = "replays"
 """The collection, in resource names. A replay's events are in the stream of its name."""
 KEPT = 200
-"""Replays that came to an end and are remembered; of older ones the log tells, and the table `replays`."""
+"""Ended replays in memory; older replays are in the log and in the table `replays`."""
 MAX_OPEN = 100
 MAX_OPEN_FOR_MEMBER = 20
-"""That wait for one member, or are with it; others find room."""
+"""Replays that wait for one member, or are with it; so replays of other members find room."""
 MAX_PARTITIONS = 1000
-"""Of one replay; each is in memory and in every snapshot."""
+"""Partitions of one replay; each of them is in memory and in every snapshot."""
 MAX_COPIED = 10_000
-"""Of one that a pipeline carries out."""
+"""Partitions of one replay that a pipeline carries out."""
 MAX_OPEN_PARTITIONS = 100_000
-"""Of all that are open; some 30 MB."""
+"""Partitions of all open replays; some 30 MB."""
 KEPT_BYTES = 8 * 1024 * 1024
-"""Of all that came to an end; of those that ended before, partitions and profiles are not kept."""
+"""Bytes of all ended replays. Control drops partitions and profiles of those that ended earlier."""
 LONGEST_DESCRIPTION = 1000
 PROGRESS_EVERY = timedelta(seconds=5)
-"""Between two stored reports of the progress of one replay, at least."""
+"""The shortest time between two stored reports of the progress of one replay."""
 PROGRESS_REPORTS_PER_AGE = 100
-"""A replay that runs for long says it less often: a day of it is some 600 events."""
+"""A replay that runs for long stores its progress less often: a day of it is some 600 events."""
 PARTITIONS_OF_A_REPORT = 100
-"""With more of them, stored reports are as many times rarer."""
+"""A replay with more partitions than this stores its progress proportionally less often."""
 LARGEST_EVENT = 600_000
-"""Bytes of partitions in one event; Kafka takes events of 1 MB. Some 15,000 partitions, as topics are called."""
+"""Bytes of partitions in one event; Kafka takes events of 1 MB. Some 15,000 partitions with usual topic names."""
 ENDS = (replays.REPLAY_STATE_DONE, replays.REPLAY_STATE_FAILED, replays.REPLAY_STATE_CANCELLED)
 WORDS = {
     replays.REPLAY_STATE_PENDING: "pending",
@@ -61,14 +62,14 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Replays:
-    """Replays that control knows, by replays/{replay}; the oldest first."""
+    """The replays that control knows, by replays/{replay}; the oldest first."""
 
     open: Mapping[str, replays.Replay] = field(default_factory=dict)
-    """As the log says; how far they are, their members report (`decisions/replay_progress.py`)."""
+    """The replays as in the log; their members report later progress (`decisions/replay_progress.py`)."""
     ended: Mapping[str, replays.Replay] = field(default_factory=dict)
-    """The last `KEPT`, as they came to their end."""
+    """The last `KEPT` ended replays, as they were at their end."""
     stopped: Mapping[str, str] = field(default_factory=dict)
-    """instances/{group}.{instance} that a replay has stopped, and that nobody has said to go on: the replay."""
+    """instances/{group}.{instance} -> the replay that has stopped it, until a sidecar has reported that it goes on."""
 
     def get(self, name: str) -> replays.Replay:
         replay = self.open.get(name) or self.ended.get(name)
@@ -77,21 +78,21 @@ class Replays:
         return replay
 
     def newest(self, *, open_only: bool = False) -> list[replays.Replay]:
-        """The one that was started last first."""
+        """The replays, the newest first."""
         return sorted((*self.open.values(), *(() if open_only else self.ended.values())), key=newest_first)
 
     def of_member(self, member: str) -> list[replays.Replay]:
-        """What a member has to carry out, the oldest first; `member` without "members/"."""
+        """The replays that a member has to carry out, the oldest first; `member` is without "members/"."""
         return [replay for replay in self.open.values() if replay.member == f"{SIDECARS}{member}"]
 
 
 def newest_first(replay: replays.Replay) -> str:
-    """To sort by, also as text."""
+    """A key to sort by, also as text."""
     return f"{(LAST_SECOND + 1) * 1_000_000_000 - replay.create_time.ToNanoseconds():021d} {replay.name}"
 
 
 def fold_replays(known: Replays, event: events.Event, orders: Orders) -> Replays:
-    """The replays after an event: the very same value where it says nothing of them. `orders`: those before it."""
+    """The replays after an event: the very same value if the event does not change them. `orders`: those before it."""
     match event.WhichOneof("payload"):
         case "replay_started":
             replay = event.replay_started.replay
@@ -126,7 +127,7 @@ def started(
     stopped: Iterable[str] = (),
     places: Iterable[replays.ReplayPlace] = (),
 ) -> events.ReplayStarted:
-    """The event of a replay that can begin; `spec` is checked."""
+    """The event of a replay that can begin; `spec` has been checked."""
     check_room(known, spec)
     replay = replays.Replay(
         name=name, spec=spec, state=replays.REPLAY_STATE_PENDING, actor=actor, reason=reason, partitions=plan,
@@ -137,8 +138,10 @@ def started(
 
 
 def gone_on_from(known: Replays, spec: replays.ReplaySpec) -> Sequence[replays.ReplayPartition]:
-    """How far a copy is that goes on with one that has ended: the same was asked for, the group included that keeps it.
-    Its member has to know, or it would copy all of it once more where that group is not to be found any more.
+    """The progress of an ended copy with the same specification, which the new copy continues.
+
+    The specification includes the group that keeps the progress. The member has to know this progress: without it, the
+    member would copy everything once more if that group no longer exists.
     """
     if not spec.topic.group or spec.dry_run:
         return []
@@ -146,7 +149,7 @@ def gone_on_from(known: Replays, spec: replays.ReplaySpec) -> Sequence[replays.R
 
 
 def check_room(known: Replays, spec: replays.ReplaySpec) -> None:
-    """NotAllowed when so many are open that one more is not possible."""
+    """NotAllowed when so many replays are open that one more is not possible."""
     if len(known.open) >= MAX_OPEN:
         text = f"{len(known.open)} replays are open, and no more are possible; wait until some end, or cancel them"
         raise NotAllowed("TOO_MANY_REPLAYS", REPLAYS, text)
@@ -168,7 +171,7 @@ def check_room(known: Replays, spec: replays.ReplaySpec) -> None:
 
 
 def wanted_member(spec: replays.ReplaySpec) -> str:
-    """The sidecar or pipeline that is named; empty for any."""
+    """The sidecar or pipeline that the replay names; empty for any."""
     return spec.backend.sidecar or spec.source.sidecar or spec.topic.pipeline or spec.profile.pipeline
 
 
@@ -177,7 +180,7 @@ def most_partitions(spec: replays.ReplaySpec) -> int:
 
 
 def cancelled(known: Replays, name: str, text: str) -> events.ReplayCancelOrdered | events.ReplayEnded | None:
-    """What comes of the wish that a replay should end: None when that is known already."""
+    """The event that a request to cancel leads to; None when control knows of such a request already."""
     replay = known.get(name)
     if replay.state in ENDS:
         said = f"replay {name!r} is {WORDS[replay.state]} already"
@@ -194,8 +197,9 @@ def check_report(
     said: Collection[Key] = (),
     partitions_open: int = 0,
 ) -> replays.Replay | None:
-    """The open replay that a member may tell of; None when it repeats the end that it has told. `said`: partitions of
-    it that are known; `partitions_open`: how many are known of all open replays.
+    """The open replay that a member may report about; None when the member repeats the end that it has reported.
+
+    `said`: known partitions of the replay; `partitions_open`: the number of known partitions of all open replays.
     """
     replay = known.get(request.name)
     if request.state not in WORDS:
@@ -232,8 +236,9 @@ def ended(
     totals: replays.ReplayTotals | None = None,
     profiles: Iterable[TopicProfile] = (),
 ) -> events.ReplayEnded:
-    """The event of an end. It is never refused for its text: what happened has happened. `totals`: where `partitions`
-    are not all.
+    """The event of an end. Control never refuses an end for its text: what happened has happened.
+
+    `totals`: given if `partitions` are not all partitions.
     """
     description = text.replace(NUL, "")[:LONGEST_DESCRIPTION]
     if not description and state == replays.REPLAY_STATE_FAILED:
@@ -247,7 +252,7 @@ def ended(
 def progressed(
     name: str, partitions: Sequence[replays.ReplayPartition], totals: replays.ReplayTotals
 ) -> list[events.ReplayProgressed]:
-    """The events of these changes: none is too large for Kafka."""
+    """The events of these changes; no event is too large for Kafka."""
     if not partitions:
         return []
     each = max(1, len(partitions) * LARGEST_EVENT // max(1, sum(one.ByteSize() for one in partitions)))
@@ -256,14 +261,14 @@ def progressed(
 
 
 def progress_interval(replay: replays.Replay, partitions: int, now: datetime) -> timedelta:
-    """Between two stored reports of a replay's progress: so they stay few, however long and wide the replay."""
+    """The time between two stored reports of a replay's progress: reports stay few in a long or wide replay."""
     age = now.timestamp() - replay.create_time.ToNanoseconds() / 1e9
     usual = max(PROGRESS_EVERY.total_seconds(), age / PROGRESS_REPORTS_PER_AGE)
     return timedelta(seconds=usual * max(1.0, partitions / PARTITIONS_OF_A_REPORT))
 
 
 def has_to_be_told(replay: replays.Replay) -> bool:
-    """Whether members carry it out, and not control itself."""
+    """Whether members carry out the replay, and not control itself."""
     return not is_of_control(replay.spec)
 
 
@@ -302,7 +307,7 @@ def _ended(known: Replays, event: events.Event) -> Replays:
 
 
 def _thin_out(kept: dict[str, replays.Replay]) -> None:
-    """Keeps the last ones whole, as far as there is room, and the very last one in any case."""
+    """Keeps the last replays whole, as far as there is room, and the very last replay in any case."""
     left = KEPT_BYTES
     for name in list(reversed(kept))[1:]:
         replay = kept[name]
@@ -315,7 +320,7 @@ def _thin_out(kept: dict[str, replays.Replay]) -> None:
 
 
 def _let_go_on(known: Replays, end: events.SidecarOrderEnded, orders: Orders) -> Replays:
-    """An order to go on has an outcome: done, or a sidecar that can't do it. One that nobody took is given again."""
+    """Handles the outcome of an order to resume: done, or a sidecar can't do it. Control repeats an expired order."""
     order = orders.open.get(end.name)
     if order is None or not order.command.HasField("resume") or known.stopped.get(order.target) != order.replay:
         return known

@@ -1,8 +1,10 @@
-"""What members of the mesh have reported last: instances that sidecars hold, and how far replays are. Reports are no
-decisions: nothing about routing follows from them, and they are not in the log. Orders about them are.
+"""The last reports of members of the mesh: instances that sidecars hold, and the progress of replays.
 
-The log of earlier releases has the same payloads as events. They are folded just so: the migration that took them out
-of the projections left the tables as those events had made them.
+Reports are no decisions: routing does not depend on them, and they are not in the log. Orders about instances and
+replays are in the log.
+
+The log of earlier releases has the same payloads as events. Control folds these events in the same way. The migration
+that took the payloads out of the projections left the tables as those events had made them.
 """
 
 from __future__ import annotations
@@ -15,20 +17,20 @@ from services.control.domain.instances import Instances
 from services.control.domain.replay_course import merged
 
 Progress = Mapping[str, events.ReplayProgressed]
-"""All partitions of each open replay that has reported some, by replays/{replay}."""
+"""replays/{replay} -> all reported partitions of an open replay."""
 Payload = events.ConsumerInstanceRegistered | events.ConsumerInstanceRemoved | events.ReplayProgressed
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The last word of all members, after the report `sequence`."""
+    """The last reports of all members, up to the report `sequence`."""
 
     sequence: int = 0
     instances: Instances = field(default_factory=dict)
     progress: Progress = field(default_factory=dict)
 
     def after(self, report: reports.Report) -> Reported:
-        """What is known after one more report; reports that are known change nothing."""
+        """The state after one more report; known reports change nothing."""
         if report.sequence <= self.sequence:
             return self
         known = replace(self, sequence=report.sequence)
@@ -44,7 +46,7 @@ def fold_instances(known: Instances, said: reports.Report | events.Event) -> Ins
             instance = said.consumer_instance_registered.instance
             return {**known, instance.name: instance}
         case "consumer_instance_removed":
-            left = dict(known)  # a copy costs a tenth of picking the others one by one
+            left = dict(known)  # copying costs a tenth of picking the other instances one by one
             left.pop(said.consumer_instance_removed.name, None)
             return left
         case _:

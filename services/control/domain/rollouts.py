@@ -1,9 +1,9 @@
-"""When a rule change that moves topics may switch: all gateways hold, or it is given up. A pure decision over what
-members said.
+"""Whether a rule change that moves topics may switch: either all gateways hold, or control aborts it.
 
-Every gateway that was there at the start, or that came since, must answer HELD for the revision. One that refuses
-ends the rollout at once; one that says nothing, or that left meanwhile without a goodbye, has until the hold runs
-out: it may still serve clients under the old table. Gateways without which the operator goes on are not asked.
+This is a pure decision over the answers of the members. Every gateway that was connected at the start, or connected
+since, must answer HELD for the revision. If a gateway refuses, the rollout ends at once. If a gateway is silent, or has
+left meanwhile without a goodbye, control waits for it until the hold runs out. Such a gateway may still serve clients
+under the old table. Control does not ask gateways that the operator leaves out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mesh.rpc import events
 
 
 class Phase(Enum):
-    """What a member answered last."""
+    """The last answer of a member."""
 
     UNKNOWN = "unknown"
     APPLIED = "applied"
@@ -35,7 +35,7 @@ class Answer:
 
 
 class Verdict(Enum):
-    """What to do about a rollout."""
+    """The decision about a rollout."""
 
     WAIT = "wait"
     SWITCH = "switch"
@@ -46,7 +46,7 @@ Answers = Mapping[str, Answer]
 
 
 def verdict(revision: int, expected: Collection[str], answers: Answers, without: Collection[str] = ()) -> Verdict:
-    """`expected`: gateways there at the start; `answers`: gateways connected now, with what they said last."""
+    """The decision; `expected`: gateways at the start; `answers`: connected gateways with their last answers."""
     required = _required(expected, answers, without)
     if any(refuses(answers[name], revision) for name in required if name in answers):
         return Verdict.ABORT
@@ -69,14 +69,14 @@ def runs(answer: Answer, revision: int) -> bool:
 
 
 def answered(answer: Answer, revision: int) -> bool:
-    """Whether the member has said what becomes of the table of `revision`: it runs it or a later one, or refused it."""
+    """Whether the member has answered for the table of `revision`: it runs it or a later one, or refused it."""
     return answer.phase in (Phase.APPLIED, Phase.REFUSED) and answer.revision >= revision
 
 
 def laggards(
     revision: int, expected: Collection[str], answers: Answers, without: Collection[str] = ()
 ) -> dict[str, str]:
-    """Members because of whom the rollout is given up, each with what it did instead of holding."""
+    """Members that make control abort the rollout, each with what it did instead of holding."""
     late: dict[str, str] = {}
     for name in _required(expected, answers, without):
         answer = answers.get(name)
@@ -91,7 +91,7 @@ def laggards(
 
 
 def behind(revision: int, answers: Answers, away: Mapping[str, float], without: Collection[str] = ()) -> dict[str, str]:
-    """Who does not run `revision` yet, each with what is known of it; `away`: seconds since a gateway was heard of."""
+    """Gateways that do not run `revision` yet, each with its state; `away`: gateway -> seconds of silence."""
     found = {name: f"has not been heard of for {seconds:.0f} s" for name, seconds in away.items()}
     for name, answer in answers.items():
         if answer.phase is Phase.REFUSED and answer.revision >= revision:
@@ -102,7 +102,7 @@ def behind(revision: int, answers: Answers, away: Mapping[str, float], without: 
 
 
 def is_for_some(change: events.RuleSetChanged) -> bool:
-    """Whether a change is for some clients only, or brings a default cluster: what release 0.1 does not know."""
+    """Whether a change is for some clients only, or adds a default cluster: release 0.1 knows neither."""
     matches = [each.created.match for each in change.changes] + [each.updated.match for each in change.changes]
     return change.HasField("canary") or any(each.HasField("client") or each.unmatched_topics for each in matches)
 

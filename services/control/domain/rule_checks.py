@@ -1,6 +1,6 @@
-"""What one rule must be, whatever the others are: an id, a match that something can have, a target, names that fit.
+"""Checks of one rule, whatever the other rules are: its id, a match that can match, its target, names that fit.
 
-Errors of a rule's own fields are raised where the rule is made (`mesh.routing`); here is what depends on its kind.
+`mesh.routing` checks a rule's own fields where it makes the rule; this module checks what depends on the rule's kind.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ TOPIC_CHARACTERS = re.compile(r"[a-zA-Z0-9._-]*")
 INTERNAL_PREFIX = "__"
 """Kafka's own topics (__consumer_offsets, __transaction_state, ...) belong to their cluster and never move."""
 MAX_MATCH_BYTES = 2000
-"""Of a match's text and of what it asks of clients: PostgreSQL indexes both, and takes at most 2,704 bytes there."""
+"""Bytes of a match's text and of its conditions for clients: PostgreSQL indexes both, and takes at most 2,704 there."""
 PRINCIPAL = re.compile(r"[A-Za-z]+:.+", re.DOTALL)
 
 
 def check_rule(rule: ForwardingRule, table: RoutingTable) -> None:
-    """InvalidField or NotAllowed when the rule can't be."""
+    """InvalidField or NotAllowed when the rule is wrong."""
     if not RULE_ID.fullmatch(rule.rule_id):
         raise InvalidField("rule.rule_id", f"{rule.rule_id!r} is not 1 to 63 characters of a-z, 0-9 and '-'")
     _check_match(rule)

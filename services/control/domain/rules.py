@@ -1,8 +1,10 @@
-"""The rule set aggregate: each command gives the ordered list of rules it wants, by edits of the present one
-(`edits.py`) or as it was once; checks and the event follow from that list.
+"""The rule set aggregate: each command gives the ordered list of rules that it wants.
 
-Checks on the wanted list: each rule by itself (`rule_checks.py`), no match twice, no two rules that give topics one
-name on their cluster, no exact or prefix rule that newly can never match.
+The list comes from edits of the present list (`edits.py`), or from an earlier revision. Checks and the event follow
+from this list.
+
+Checks on the wanted list: `rule_checks.py` checks each rule by itself. No two rules have the same match, and no two
+rules give topics one name on their cluster. No exact or prefix rule newly becomes unable to match.
 The event holds the smallest set of changes (`ranks.py`); a command that changes nothing gives no event.
 """
 
@@ -30,12 +32,12 @@ from services.control.domain.rule_checks import check_rule
 from services.control.domain.shadows import shadowed_rules
 
 MAX_RULES = 20_000
-"""Rules in one set; twice what has been measured for one routing table."""
+"""The most rules in one set; twice the number that has been measured for one routing table."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSetDecision:
-    """What a command comes to: the event (None when nothing changes) and the routing table that it makes."""
+    """The result of a command: the event (None when nothing changes) and the routing table that it makes."""
 
     event: events.RuleSetChanged | None
     before: RoutingTable
@@ -80,8 +82,9 @@ class RuleSet:
         return self._decide(draft.rules, allow_shadowed)
 
     def bring_back(self, rules: Rules, revision: int) -> RuleSetDecision:
-        """Makes the rules of an earlier revision those in force: their ids, their order, and all that they say. Those
-        that can never match were accepted then.
+        """Puts the rules of an earlier revision in force again: their ids, their order, and all their fields.
+
+        Rules that can never match are allowed: the earlier command accepted them.
         """
         self._refuse_lost_targets(rules, revision)
         decision = self._decide(rules, allow_shadowed=True)
@@ -147,8 +150,9 @@ class RuleSet:
 
 
 def _refuse_shared_names(wanted: Rules) -> None:
-    """A topic of a cluster has one name for clients. Rules by pattern may overlap in single names; then the first one
-    counts (`mesh.routing.table`).
+    """Refuses rules that give a topic of a cluster two names for clients.
+
+    Rules by pattern may overlap in single names; then the first rule counts (`mesh.routing.table`).
     """
     topics = [rule for rule in wanted if rule.match.subject is Subject.TOPIC]
     if all(rule.template is None for rule in topics):
@@ -174,12 +178,12 @@ def _refuse_shared_names(wanted: Rules) -> None:
 
 
 def _exclude(one: ClientMatch | None, other: ClientMatch | None) -> bool:
-    """Whether there can be no client who sees both rules."""
+    """Whether no client can see both rules."""
     return one is not None and other is not None and one.both(other) is None
 
 
 def _upstream_names(rule: ForwardingRule) -> str | None:
-    """What the rule's topics are called on their cluster, as far as two rules can be compared by it."""
+    """The names of the rule's topics on their cluster, in a form that is comparable with other rules; else None."""
     if isinstance(rule.match, ExactName):
         return rule.upstream_name(rule.match.text)
     of_suffix = (

@@ -1,7 +1,7 @@
-"""The schedule aggregate: a command that is to be carried out later, once.
+"""The schedule aggregate: a command that control is to carry out later, once.
 
-Times are UTC. A command is due when its time has come; it is missed when control was away until its time and
-`may_be_late_s` more have passed. What it does then is decided then, on the rules as they are by then.
+Times are UTC. A command is due at its time. The command is missed if control was away until `may_be_late_s` after its
+time. Control decides the command when it is due, on the rules that are then in force.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 SCHEDULES = "schedules"
 """The collection, in resource names and streams."""
 MAX_PENDING = 1000
-"""Changes that are still to come; each is held in memory and looked at by every operator who lists them."""
+"""Changes that are still to come; control holds each in memory and sends it to every operator who lists them."""
 LONGEST_COMMAND = 256 * 1024
-"""Bytes; some thousand rules. More belongs into a file that `meshctl apply` brings."""
+"""Bytes; some thousand rules. A larger change belongs into a file for `meshctl apply`."""
 FARTHEST = timedelta(days=366)
 USUAL_LATENESS_S = 600
 LARGEST_LATENESS_S = 86_400
 REQUEST_IDS = uuid.UUID("6d657368-0000-4000-8000-7363686564db")
-"""Namespace of the request ids that schedules' calls have; any UUID would do, as long as it stays."""
+"""Namespace of the request ids of schedules' calls; any UUID would do, as long as it stays."""
 
 COMMANDS: dict[str, type[Message]] = {
     kind.DESCRIPTOR.full_name: kind
@@ -41,16 +41,16 @@ COMMANDS: dict[str, type[Message]] = {
         admin.RevertRequest,
     )
 }
-"""What can be scheduled, by the name of its request."""
+"""The commands that can be scheduled, by the name of the request."""
 
 Pending = Mapping[str, events.Event]
-"""ChangeScheduled events of what is still to come, by schedules/{id}."""
+"""schedules/{id} -> the ChangeScheduled event of a change that is still to come."""
 
 
 def schedule(
     pending: Pending, identifier: str, request: admin.ScheduleChangeRequest, now: datetime
 ) -> events.ChangeScheduled:
-    """The event for a command that can be scheduled; whether it can be carried out is another question."""
+    """The event for a command that can be scheduled; whether control can carry it out is checked when it is due."""
     if len(pending) >= MAX_PENDING:
         raise NotAllowed(
             "TOO_MANY_SCHEDULES",
@@ -93,12 +93,12 @@ def get(pending: Pending, name: str) -> events.Event:
 
 
 def in_order(pending: Pending) -> list[events.Event]:
-    """Soonest first; of the same time, in the order in which they were asked for."""
+    """The soonest change first; changes of the same time are in the order of their requests."""
     return sorted(pending.values(), key=lambda event: (_time(event), event.position))
 
 
 def due(pending: Pending, now: datetime) -> list[events.Event]:
-    """Those whose time has come, in order."""
+    """The changes that are due, in order."""
     return [event for event in in_order(pending) if _time(event) <= now]
 
 
@@ -107,8 +107,10 @@ def is_missed(event: events.Event, now: datetime) -> bool:
 
 
 def request_id_of(event: events.Event) -> str:
-    """Of the call that carries it out. Always the same one: a control that stops right after the decision, and the one
-    that finds the schedule still pending, make one call, not two.
+    """The request id of the call that carries the change out; it is always the same.
+
+    If a control stops right after the decision, its successor finds the schedule still pending. With the same id, both
+    make one call, not two.
     """
     return str(uuid.uuid5(REQUEST_IDS, f"{event.change_scheduled.name} {event.event_id}"))
 
@@ -139,7 +141,7 @@ def _check_time(request: admin.ScheduleChangeRequest, now: datetime) -> None:
 
 
 def _check_options(command: Message) -> None:
-    """Options that have no meaning when nobody waits for an answer."""
+    """Refuses options that have no meaning when nobody waits for an answer."""
     options: admin.ChangeOptions = command.options  # type: ignore[attr-defined]  # all of COMMANDS have them
     if options.request_id:
         raise InvalidField("command.options.request_id", "leave it out: the schedule has an id for its call")

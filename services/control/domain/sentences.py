@@ -1,4 +1,4 @@
-"""What was decided, as sentences: one for each change."""
+"""Decisions as sentences: one for each change."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from services.control.domain import replay_sentences, sidecar_sentences
 from services.control.domain.sidecar_sentences import moment_text
 
 MOST_SENTENCES = 200
-"""For one decision; of those left out only their number is told."""
+"""The most sentences for one decision; of the others only their number is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a sentence needs that its event does not say."""
+    """The facts that a sentence needs, but its event does not hold."""
 
     rules: Mapping[str, ForwardingRule] = field(default_factory=dict)
-    """By rule_id, as they were right before; those that the event is about."""
+    """rule_id -> the rule right before the event, for the rules that the event is about."""
     order_before: Sequence[str] = ()
     order_after: Sequence[str] = ()
-    """Ids of all rules; empty when not known."""
+    """Ids of all rules in order; empty when not known."""
     earlier: events.Event | None = None
-    """The event before in the stream that holds a whole specification."""
+    """The previous event of the stream that holds a whole specification."""
 
 
 def sentences(event: events.Event, known: Known) -> list[str]:
-    """What was decided by an event."""
+    """The decision of an event, as sentences."""
     kind = event.WhichOneof("payload") or ""
     tell = _TELLERS.get(kind)
     if tell is None:
@@ -84,7 +84,7 @@ def _rules_changed(event: events.Event, known: Known) -> Iterator[str]:
 
 
 def rule_differences(before: ForwardingRule, after: ForwardingRule) -> list[str]:
-    """ "target_cluster c1 -> c2", for each field that is not as it was."""
+    """ "target_cluster c1 -> c2", for each field that has changed."""
     return [
         f"{name} {was} -> {now}" for name, read in _RULE_FIELDS.items() if (was := read(before)) != (now := read(after))
     ]
@@ -103,7 +103,7 @@ def _rule_moved(rule_id: str, known: Known) -> Iterator[str]:
         yield f"rule {rule_id} moved"
         return
     was, now = (order.index(rule_id) + 1 for order in (known.order_before, known.order_after))
-    if was != now:  # else only its rank has changed, to make room for others
+    if was != now:  # otherwise only the rank has changed, to make room for other rules
         yield f"rule {rule_id}: place {was} -> {now}"
 
 
@@ -263,7 +263,7 @@ _TELLERS: dict[str, Callable[[events.Event, Known], Iterator[str]]] = {
 
 
 def message_differences(before: Message, after: Message, path: str = "") -> Iterator[str]:
-    """ "bootstrap_servers a:1 -> b:1", for each field that is not as it was."""
+    """ "bootstrap_servers a:1 -> b:1", for each field that has changed."""
     for each in after.DESCRIPTOR.fields:
         was, now = getattr(before, each.name), getattr(after, each.name)
         if was == now:

@@ -1,4 +1,4 @@
-"""Rules that can never match, because an earlier rule takes every topic they could take."""
+"""Rules that can never match, because an earlier rule takes all topics that they could match."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from mesh.routing.clients import implied
 from mesh.routing.index import Index
 
 MATCH_ALL = frozenset({".*", ".+", "(.*)", "(.+)", "^.*$", "^.+$"})
-"""Expressions known to match every topic name. Whether one regular expression covers another in general is not
-tried.
-"""
+"""Expressions that match every topic name. Control does not try whether other expressions cover each other."""
 
 
 def shadowed_rules(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, ForwardingRule]:
-    """Rules that never match, each with the earlier rule that covers it; `rules` in their order. Of expressions that is
-    not tried.
+    """Rules that never match, each with the earlier rule that covers it; `rules` are in their order.
+
+    Control does not try whether a rule covers a regular expression.
     """
     by_subject: dict[Subject, list[ForwardingRule]] = {}
     for rule in rules:
@@ -47,7 +46,7 @@ def _shadowed(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, Forwardin
                 covers = catch_all
             case NameRegex():
                 pass
-        # a rule about some clients covers none about others, and none about all
+        # a rule about some clients covers no rule about other clients, and no rule about all clients
         cover = next((each for each in covers if implied(rule.match.client, each.match.client)), None)
         if cover is not None:
             shadowed[rule] = cover
@@ -66,7 +65,7 @@ def _shadowed(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, Forwardin
 
 
 class _Prefixes:
-    """Rules about prefixes, by these. Names are long, and prefixes of few lengths."""
+    """Prefix -> the rules about it. Names are long, and prefixes have few lengths."""
 
     def __init__(self) -> None:
         self._rules: dict[str, list[ForwardingRule]] = {}

@@ -1,4 +1,4 @@
-"""What a sidecar or a pipeline can be told, and what of it can be refused without asking them."""
+"""The commands for a sidecar or a pipeline, and the checks of a command that need no call to them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from services.control.domain.errors import InvalidField
 from services.control.domain.instances import LONGEST_NAME, NUL, check_what_it_reads
 
 SIDECARS = "members/"
-"""How targets begin that are sidecars themselves."""
+"""The beginning of targets that are sidecars themselves."""
 PIPELINES = "pipelines/"
-"""How targets begin that are pipelines."""
+"""The beginning of targets that are pipelines."""
 OF_INSTANCES = ("pause", "resume", "seek", "drain", "remove", "configure")
 OF_SIDECARS = ("set_log_levels", "get_log_levels", "check_health", "get_info")
 OF_PIPELINES = ("accept_loss",)
@@ -28,7 +28,7 @@ MAX_LOGGERS = 100
 USUAL_DRAIN_MS = 30_000
 LONGEST_DRAIN_MS = 600_000
 LAST_SECOND = 253_402_300_799
-"""Of the year 9999, the last one that a google.protobuf.Timestamp knows."""
+"""The last second of the year 9999, the last year that a google.protobuf.Timestamp knows."""
 
 
 def reads_only(command: events.SidecarCommand) -> bool:
@@ -36,7 +36,7 @@ def reads_only(command: events.SidecarCommand) -> bool:
 
 
 def checked(command: events.SidecarCommand, target: str) -> events.SidecarCommand:
-    """The command with what it leaves unsaid, so that the log says what was ordered. InvalidField when it can't be."""
+    """The command with its defaults, so that the log holds the whole order. InvalidField when a field is wrong."""
     kind = command.WhichOneof("command")
     whom, possible = _listener(target)
     if kind is None:
@@ -52,14 +52,14 @@ def checked(command: events.SidecarCommand, target: str) -> events.SidecarComman
 
 
 def named(holder: str) -> str:
-    """Who carries an order out, for people: "sidecar 's1'", "pipeline 'p1'"."""
+    """The member that carries an order out, for people: "sidecar 's1'", "pipeline 'p1'"."""
     if holder.startswith(PIPELINES):
         return f"pipeline {holder.removeprefix(PIPELINES)!r}"
     return f"sidecar {holder!r}"
 
 
 def _listener(target: str) -> tuple[str, tuple[str, ...]]:
-    """What the target is, and what it can be told."""
+    """The kind of the target, and the commands that it takes."""
     if target.startswith(INSTANCES):
         return "an instance", OF_INSTANCES
     if target.startswith(PIPELINES):

@@ -1,13 +1,13 @@
-"""The sidecar order aggregate: an operator tells a sidecar to do something, the sidecar says how it went, once.
+"""The sidecar order aggregate: an operator orders a sidecar to do something, and the sidecar reports the outcome, once.
 
 The life of an order
 1. It is open for the sidecar that holds its target. If another sidecar reports that it holds the instance, control
    hands the open orders over to that sidecar.
-2. Until `expire_time` a sidecar may begin with it. One that is there has on top what carrying it out may take, and a
+2. Until `expire_time` a sidecar may begin with the order. A connected sidecar also gets the time to carry it out, and a
    drain's own time. Then control gives the order up: nobody carried it out.
-3. The first outcome stands, whoever says more.
-4. While control was away, nobody could say anything: what comes due then is given up only when sidecars have had the
-   time to come back.
+3. The first outcome stands, even if a sidecar reports another.
+4. While control was away, no sidecar could report. So control gives up orders from that time only when the sidecars
+   have had the time to connect again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from services.control.domain.sidecar_commands import LAST_SECOND, PIPELINES, SID
 ORDERS = "orders"
 """The collection, in resource names. The events of an order are in the stream of its target."""
 KEPT = 1000
-"""Orders that came to an end and are remembered; of older ones the log tells."""
+"""Ended orders in memory; older orders are in the log."""
 MAX_OPEN = 1000
 MAX_OPEN_OF_SIDECAR = 100
 USUAL_EXPIRY_MS = 30_000
@@ -36,27 +36,27 @@ LONGEST_EXPIRY_MS = 86_400_000
 LONGEST_WAIT_MS = 60_000
 LONGEST_DESCRIPTION = 1000
 LONGEST_DETAILS = 32 * 1024
-"""Characters; levels of some hundred loggers."""
+"""Characters; enough for the levels of some hundred loggers."""
 TIME_TO_CARRY_OUT = timedelta(seconds=35)
-"""Beyond the order's own time, for a sidecar that is there: it takes half a minute at most, and has to say so."""
+"""Beyond the order's own time, for a connected sidecar: it needs half a minute at most, and then has to report."""
 TIME_OF_A_LOOK = timedelta(minutes=15)
-"""More of it for a job of a pipeline: the batches that it is at end first."""
+"""The same for a job of a pipeline, which first ends its current batches."""
 TIME_TO_BE_HEARD = timedelta(seconds=5)
-"""The same for one that is silent: it may be on its way back, to say how it went."""
+"""The same for a silent sidecar: it may be about to connect again and report the outcome."""
 TIME_TO_COME_BACK = timedelta(seconds=30)
-"""As long as sidecars pause at most, before they try control again."""
+"""The longest pause of sidecars before they try control again."""
 MOST_NAMED = 20
-"""Names that a refusal lists."""
+"""The most names that a refusal lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Orders that control knows, by orders/{order}; as the oldest, so in their order, come first."""
+    """The orders that control knows, by orders/{order}; the oldest come first."""
 
     open: Mapping[str, events.SidecarOrder] = field(default_factory=dict)
-    """As they were given."""
+    """The orders as they were given."""
     ended: Mapping[str, events.SidecarOrder] = field(default_factory=dict)
-    """The last `KEPT` that have an outcome, as they came to it."""
+    """The last `KEPT` orders with an outcome, in the order of their outcomes."""
 
     def get(self, name: str) -> events.SidecarOrder:
         order = self.open.get(name) or self.ended.get(name)
@@ -65,22 +65,22 @@ class Orders:
         return order
 
     def of_sidecar(self, sidecar: str) -> list[events.SidecarOrder]:
-        """What a sidecar has to carry out, in the order in which it was given."""
+        """The orders that a sidecar has to carry out, in the order in which they were given."""
         return [order for order in self.open.values() if order.sidecar == sidecar]
 
     def newest(self, target: str = "", *, open_only: bool = False) -> list[events.SidecarOrder]:
-        """All, or those for one target; the one that was given last first."""
+        """All orders, or those for one target; the newest first."""
         known = [*self.open.values(), *(() if open_only else self.ended.values())]
         return sorted((each for each in known if target in ("", each.target)), key=newest_first)
 
 
 def newest_first(order: events.SidecarOrder) -> str:
-    """To sort by, also as text."""
+    """A key to sort by, also as text."""
     return f"{(LAST_SECOND + 1) * 1_000_000_000 - order.create_time.ToNanoseconds():021d} {order.name}"
 
 
 def fold_orders(orders: Orders, event: events.Event) -> Orders:
-    """The orders after an event: the very same value where it says nothing of them."""
+    """The orders after an event: the very same value if the event does not change them."""
     match event.WhichOneof("payload"):
         case "sidecar_ordered":
             order = event.sidecar_ordered.order
@@ -91,7 +91,7 @@ def fold_orders(orders: Orders, event: events.Event) -> Orders:
             handed = event.sidecar_order_handed_over
             moving = [order for order in orders.open.values() if order.name == handed.name]
             return _handed_over(orders, moving, handed.sidecar)
-        case "consumer_instance_registered":  # of earlier releases: all that is open went with the instance
+        case "consumer_instance_registered":  # of earlier releases: all open orders went with the instance
             instance = event.consumer_instance_registered.instance
             moving = [order for order in orders.open.values() if order.target == instance.name]
             return _handed_over(orders, moving, instance.sidecar)
@@ -108,8 +108,9 @@ def place(
     now: datetime,
     replay: str = "",
 ) -> events.SidecarOrdered:
-    """The event for an order that can be given. `sidecars`: those that control has heard of, and pipelines;
-    `replay`: that it is part of.
+    """The event for an order that can be given.
+
+    `sidecars`: the sidecars and pipelines that control has heard of; `replay`: the replay that the order is part of.
     """
     sidecar = _holder(request.target, known, sidecars)
     command = checked(request.command, request.target)
@@ -128,7 +129,7 @@ def place(
 def reported(
     orders: Orders, name: str, sidecar: str, outcome: events.OrderOutcome, now: datetime
 ) -> events.SidecarOrderEnded | None:
-    """What a sidecar says of an order; None when that has an outcome already."""
+    """The event of a sidecar's report on an order; None when the order has an outcome already."""
     order = orders.get(name)
     if order.sidecar != sidecar:
         raise NotAllowed(
@@ -142,7 +143,7 @@ def reported(
 
 
 def to_hand_over(orders: Orders, known: Instances) -> list[events.SidecarOrderHandedOver]:
-    """Open orders for instances that another sidecar holds by now than the one that was told."""
+    """Open orders for instances that are now on another sidecar than when the order was given."""
     return [
         events.SidecarOrderHandedOver(name=order.name, sidecar=known[order.target].sidecar)
         for order in orders.open.values()
@@ -157,7 +158,7 @@ def can_begin(order: events.SidecarOrder, now: datetime) -> bool:
 def overdue(
     orders: Orders, now: datetime, leading_since: datetime, heard: Callable[[str], bool]
 ) -> list[events.SidecarOrder]:
-    """Open ones that nobody will carry out any more. `heard`: whether a sidecar is there."""
+    """Open orders that nobody will carry out any more. `heard`: whether a sidecar is connected."""
     return [
         order
         for order in orders.open.values()
@@ -166,7 +167,7 @@ def overdue(
 
 
 def given_up(order: events.SidecarOrder, now: datetime, *, heard: bool) -> events.SidecarOrderEnded:
-    """`heard`: whether its sidecar is there."""
+    """The event of an order that control gives up. `heard`: whether its sidecar is connected."""
     by = f"by {order.expire_time.ToDatetime(UTC):%Y-%m-%d %H:%M:%S} UTC"
     silence = f"is there, and did not say {by} what it did" if heard else f"was not there {by}"
     outcome = events.OrderOutcome(
@@ -200,7 +201,7 @@ def _handed_over(orders: Orders, moving: Iterable[events.SidecarOrder], sidecar:
 
 
 def _holder(target: str, known: Instances, sidecars: Collection[str]) -> str:
-    """The sidecar that has to do it."""
+    """The sidecar or the pipeline that has to carry out an order for the target."""
     if target.startswith(INSTANCES):
         if target not in known:
             raise Unknown(
@@ -226,7 +227,7 @@ def _holder(target: str, known: Instances, sidecars: Collection[str]) -> str:
 
 
 def _check_kind(command: events.SidecarCommand, instance: events.ConsumerInstance | None) -> None:
-    """How records are delivered can be said of those alone that deliver by themselves."""
+    """Only reactive consumers take delivery settings: they alone deliver records by themselves."""
     if command.HasField("configure") and instance is not None and instance.kind != events.INSTANCE_KIND_REACTIVE:
         text = f"{instance.name!r} is no reactive consumer: its backend decides what it reads, and when"
         raise NotAllowed("NOT_REACTIVE", instance.name, text)
@@ -259,7 +260,7 @@ def _given_up_at(order: events.SidecarOrder, leading_since: datetime, *, heard: 
 
 
 def _kept(outcome: events.OrderOutcome, now: datetime) -> events.OrderOutcome:
-    """What of an outcome goes into the log. It is never refused for its size: what happened has happened."""
+    """The part of an outcome that goes into the log. Control never refuses an outcome for its size: it has happened."""
     kept = events.OrderOutcome(
         result=outcome.result,
         description=outcome.description.replace(NUL, "")[:LONGEST_DESCRIPTION],

@@ -1,4 +1,4 @@
-"""What sidecars told of their instances, and what they were told, as sentences."""
+"""The reports of sidecars about their instances, and the orders for sidecars, as sentences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mesh.rpc import events
 from services.control.domain.sidecar_commands import PIPELINES, SIDECARS
 
 MOST_PARTITIONS = 10
-"""Named in one sentence; of more only their number is told."""
+"""Partitions that one sentence names; of further partitions it says only the number."""
 
 
 def instance_registered(event: events.Event) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""The view as bytes and back, by the types of its fields: a field that is new is in the next snapshot by itself.
+"""The view as bytes and back, by the types of its fields: a new field is in the next snapshot by itself.
 
-`FORMAT` names the shape of the view and the way it follows from events. Snapshots of another format are not read, for
-the log gives the view anyway. Only who changes what `apply` makes of events that are there already has to say so: by
-raising FOLD.
+`FORMAT` names the shape of the view and the way in which it follows from events. Control does not read snapshots of
+another format, because the log gives the view anyway. Only one change has to be declared: if `apply` makes something
+else of old events, the change has to raise FOLD.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from mesh.rpc import snapshots
 from services.control.domain.view import MeshView
 
 FOLD = 2
-"""Version of what `apply` makes of events, here and in `mesh`."""
+"""The version of the view that `apply` makes of events, here and in `mesh`."""
 FAST = 1
-"""zlib's level: a snapshot is written more often than it is sent anywhere."""
+"""zlib's level: control writes a snapshot more often than it sends one anywhere."""
 
 
 class SnapshotError(ValueError):
-    """These bytes are no view."""
+    """The bytes are no view."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How values of one type become JSON and back, and what that looks like."""
+    """How values of one type become JSON and back, and the shape of that JSON."""
 
     shape: str
     write: Callable[[Any], Any]
@@ -50,7 +50,7 @@ def view_to_bytes(view: MeshView) -> bytes:
 
 
 def view_from_bytes(body: bytes) -> MeshView:
-    """The view, equal to the one that was written; SnapshotError when these bytes are none."""
+    """The view, equal to the written view; SnapshotError when the bytes are no view."""
     try:
         view: MeshView = _VIEW.read(json.loads(zlib.decompress(body)))
     except (zlib.error, ValueError, TypeError, LookupError, DecodeError, InvalidRuleError) as error:
@@ -147,4 +147,4 @@ def _optional_form(form: _Form) -> _Form:
 
 _VIEW = _form_of(MeshView)
 FORMAT = f"{EVENT_FORMAT}.{FOLD}-{sha256(_VIEW.shape.encode()).hexdigest()[:12]}"
-"""Of events, of the fold, and of the view's shape."""
+"""The format of events, of the fold, and of the view's shape."""

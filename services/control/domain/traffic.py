@@ -1,8 +1,8 @@
-"""Questions about traffic: what may be asked, which tables answer it, and what the answer comes to.
+"""Questions about traffic: the permitted questions, the tables that answer them, and the form of the answers.
 
-A range is answered by the coarsest steps that fit: whole days, then whole hours, then the minutes at its ends. So an
-hour reads minutes, and a year 365 days and a little. What is older than a finer step is kept counts with the whole hour
-or day that it lies in.
+The coarsest steps that fit answer a range: whole days, then whole hours, then the minutes at its ends. So the answer
+for an hour reads minutes, and the answer for a year 365 days and a little. If a part of the range is older than the
+rows of a finer step, the whole hour or day around it counts.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from mesh.rpc import traffic
 from services.control.domain.errors import InvalidField
 
 LAST_HOUR, LAST_DAY = timedelta(hours=1), timedelta(hours=24)
-"""What is answered about where no time is given: who talks most, and how traffic went."""
+"""The range of an answer if the request gives no time: for the top talkers, and for the course of the traffic."""
 DEFAULT_LIMIT, LARGEST_LIMIT = 10, 1000
 GOOD_POINTS, MOST_POINTS = 200, 5_000
 SILENT_AFTER = timedelta(seconds=60)
-"""A pipeline says how far it is every ten seconds or so."""
+"""A pipeline reports its progress every ten seconds or so."""
 HOW_TO_START = "start `kafka-mesh pipeline serve`, or `kafka-mesh pipeline run traffic --continuous`"
 
 
 class Step(Enum):
-    """What rows of a table are about; its length."""
+    """The period of a table's row; the value is its length."""
 
     MINUTE = timedelta(minutes=1)
     HOUR = timedelta(hours=1)
     DAY = timedelta(days=1)
 
     def floor(self, moment: datetime) -> datetime:
-        """Where the minute, hour or day begins that `moment` lies in."""
+        """The start of the minute, hour or day that `moment` is in."""
         since = moment - datetime.fromtimestamp(0, UTC)
         return moment - since % self.value
 
     def ceil(self, moment: datetime) -> datetime:
-        """Where the next one begins, unless one begins right there."""
+        """The start of the next minute, hour or day; `moment` itself if one begins right then."""
         floor = self.floor(moment)
         return floor if floor == moment else floor + self.value
 
 
 _HasTimes = traffic.TopTalkersRequest | traffic.QueryTrafficRequest
 Kept = Mapping[Step, date]
-"""The first day that a step has; absent for all of them."""
+"""The first day for which a step has rows; a step that is absent has rows for all days."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a range that one step answers; it begins and ends where one of its rows does."""
+    """A part of a range that one step answers; it begins and ends at the edge of a row."""
 
     step: Step
     start: datetime
@@ -58,16 +58,16 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What is asked about: who, and when."""
+    """The clients and the time of a question."""
 
     filter: Mapping[str, str]
-    """What columns have to hold."""
+    """Column -> the text that the column must hold."""
     start: datetime
     end: datetime
 
 
 def range_of(asked: traffic.TrafficFilter, request: _HasTimes, now: datetime, default: timedelta) -> Range:
-    """InvalidField where times are the wrong way round."""
+    """The range of a request; InvalidField if its end is not after its start."""
     end = request.end_time.ToDatetime(UTC) if request.HasField("end_time") else now
     start = request.start_time.ToDatetime(UTC) if request.HasField("start_time") else end - default
     if start >= end:
@@ -76,7 +76,7 @@ def range_of(asked: traffic.TrafficFilter, request: _HasTimes, now: datetime, de
 
 
 def columns_of(dimensions: Sequence[traffic.TrafficDimension.ValueType]) -> list[str]:
-    """Columns by which talkers are told apart."""
+    """The columns that distinguish talkers."""
     known = {
         number: name.removeprefix("TRAFFIC_DIMENSION_").lower() for name, number in traffic.TrafficDimension.items()
     }
@@ -93,7 +93,7 @@ def columns_of(dimensions: Sequence[traffic.TrafficDimension.ValueType]) -> list
 
 
 def measure_of(measure: traffic.TrafficMeasure.ValueType) -> str:
-    """The column that talkers are sorted by."""
+    """The column by which talkers are sorted."""
     if measure == traffic.TRAFFIC_MEASURE_UNSPECIFIED:
         return "bytes"
     try:
@@ -109,7 +109,7 @@ def limit_of(limit: int) -> int:
 
 
 def step_of(request: traffic.QueryTrafficRequest, asked: Range, kept: Kept) -> Step:
-    """The step that is asked for; else the finest that is kept for so long and gives no more than GOOD_POINTS."""
+    """The requested step; else the finest step that has rows for so long and gives at most GOOD_POINTS points."""
     length = asked.end - asked.start
     if not request.HasField("step"):
         fitting = (
@@ -133,7 +133,7 @@ def pieces(start: datetime, end: datetime, kept: Kept) -> Iterator[Piece]:
 
 
 def _pieces(steps: Sequence[Step], start: datetime, end: datetime, kept: Kept) -> Iterator[Piece]:
-    """`start` and `end` lie where rows of the first step begin."""
+    """`start` and `end` are at the start of rows of the first step."""
     step, coarser = steps[0], steps[1:]
     if start >= end:
         return
@@ -142,7 +142,7 @@ def _pieces(steps: Sequence[Step], start: datetime, end: datetime, kept: Kept) -
         return
     first = datetime.combine(kept.get(step, date.min), time(), UTC)
     head, tail = coarser[0].ceil(start), coarser[0].floor(end)
-    if first > start:  # the rows at the start are gone: those of the next step stand for them
+    if first > start:  # the rows at the start are deleted: the rows of the next step replace them
         head = coarser[0].floor(start)
     if first > max(tail, start):
         tail = coarser[0].ceil(end)
@@ -157,7 +157,7 @@ def _pieces(steps: Sequence[Step], start: datetime, end: datetime, kept: Kept) -
 
 
 def growth(bytes_by_time: Sequence[tuple[datetime, int]], start: datetime, end: datetime) -> float | None:
-    """From the first half of the time to the second, as a share; None where the first has none."""
+    """The growth from the first half of the time to the second, as a share; None if the first half has no bytes."""
     middle = start + (end - start) / 2
     before = sum(count for moment, count in bytes_by_time if moment < middle)
     after = sum(count for moment, count in bytes_by_time if moment >= middle)
@@ -166,14 +166,14 @@ def growth(bytes_by_time: Sequence[tuple[datetime, int]], start: datetime, end: 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the pipeline has said of itself."""
+    """The pipeline's report about itself."""
 
     complete_until: datetime | None
     time: datetime
 
 
 def freshness(told: Told | None, now: datetime) -> traffic.TrafficFreshness:
-    """How far the tables are; `now` by the clock of which `told` is."""
+    """How far the tables are behind; `now` is a time of the same clock as `told`."""
     found = traffic.TrafficFreshness()
     if told is None:
         found.problem = f"no pipeline has ever counted traffic here: {HOW_TO_START}"

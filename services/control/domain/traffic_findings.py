@@ -1,4 +1,4 @@
-"""What flows through topics that a change would move: what their new clusters have to bear."""
+"""The traffic of topics that a change would move: the load for their new clusters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNITS = ("B", "kB", "MB", "GB")
 
 @dataclass(frozen=True, slots=True)
 class TopicTraffic:
-    """What a topic has had lately, in a day at most."""
+    """The recent traffic of a topic, of a day at most."""
 
     records_a_second: float
     bytes_a_second: float
@@ -22,7 +22,7 @@ class TopicTraffic:
 
 
 def of_traffic(moves: Iterable[Move], traffic: Mapping[str, TopicTraffic]) -> list[Finding]:
-    """One for each topic that has some."""
+    """A finding for each topic that has traffic."""
     return [
         Finding(FindingKind.TRAFFIC, Severity.NOTE, topic, _sentence(topic, traffic[topic]))
         for topic in sorted({move.topic for move in moves} & traffic.keys())

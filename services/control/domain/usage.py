@@ -1,4 +1,4 @@
-"""Who uses what of the mesh, as gateways and clusters tell it, and whom a change of the rules would touch."""
+"""The use of the mesh by clients, as gateways and clusters report it, and the clients that a rule change touches."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from mesh.routing import ClientIdentity, Place, RoutingTable
 
 Readers = Mapping[str, Mapping[str, Iterable[str]]]
-"""Cluster -> group -> topics there that it has committed offsets of."""
+"""Cluster -> group -> topics there for which the group has committed offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientUse:
-    """Clients of one kind at one gateway, and what they have used lately."""
+    """Clients of one kind at one gateway, and the names that they have used lately."""
 
     gateway: str
     identity: ClientIdentity
@@ -25,7 +25,7 @@ class ClientUse:
 
 @dataclass(frozen=True, slots=True)
 class HomeMove:
-    """A group or a transactional id in use whose coordinator would be another cluster's."""
+    """A group or a transactional id in use whose coordinator would be on another cluster."""
 
     name: str
     source: str
@@ -36,7 +36,7 @@ class HomeMove:
 def home_moves(
     before: RoutingTable, after: RoutingTable, readers: Readers, uses: Sequence[ClientUse]
 ) -> list[HomeMove]:
-    """By rules alone: a group without a rule stays where its members are."""
+    """Home moves by rules alone: a group without a rule stays on the cluster of its members."""
     groups = {group for there in readers.values() for group in there} | {group for use in uses for group in use.groups}
     found: list[HomeMove] = []
     for group in sorted(groups):
@@ -55,14 +55,14 @@ def home_moves(
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """Clients that use topics which would live elsewhere for them."""
+    """Clients that use topics which would be on another cluster for them, or have another name there."""
 
     use: ClientUse
     topics: Sequence[str] = ()
 
 
 def affected(before: RoutingTable, after: RoutingTable, uses: Iterable[ClientUse]) -> list[Affected]:
-    """Connected clients that would notice, and by which topics."""
+    """Connected clients that would notice the change, each with its topics that move."""
     found: list[Affected] = []
     for use in uses:
         old, new = before.for_client(use.identity), after.for_client(use.identity)
@@ -78,7 +78,7 @@ def _place(table: RoutingTable, topic: str) -> Place | None:
 
 
 def transaction_home(table: RoutingTable, transactional_id: str) -> str:
-    """The cluster whose coordinator looks after the id; empty in a mesh without clusters."""
+    """The cluster that coordinates the transactional id; empty in a mesh without clusters."""
     rule = table.transaction_rule(transactional_id)
     if rule is not None:
         return rule.target_cluster

@@ -1,4 +1,4 @@
-"""What control knows from its log: a value that follows from the events, one by one, and from nothing else."""
+"""The state of control: a value that follows from the events of the log, one by one, and from nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIRST_ORDINAL = 1
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The event that made a rule what it is: its revision, who asked, and when."""
+    """The last event that changed a rule: its revision, its actor, and its time."""
 
     revision: int
     actor: str
@@ -34,30 +34,30 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class MeshView:
-    """The mesh after `position`. Cheap to keep: a new view shares with the one before what did not change."""
+    """The mesh after `position`. It costs little memory: a new view shares all unchanged parts with the view before."""
 
     state: RoutingState = field(default_factory=RoutingState)
     cluster_revisions: Mapping[str, int] = field(default_factory=dict)
     rule_origins: Mapping[str, Origin] = field(default_factory=dict)
     rules_revision: int = 0
-    """Position of the last RuleSetChanged in force: what callers compare with."""
+    """Position of the last RuleSetChanged in force; callers compare it with the revision that they expect."""
     routing_position: int = 0
     """Position of the last event about clusters, rules or rollouts."""
     next_ordinal: int = FIRST_ORDINAL
-    """Above every ordinal ever given: they are not used again."""
+    """An ordinal above all that clusters have ever had: control does not use an ordinal again."""
     orders: Orders = field(default_factory=Orders)
-    """What sidecars have been told."""
+    """The orders for sidecars and pipelines."""
     replays: Replays = field(default_factory=Replays)
-    """What is, or was, consumed again."""
+    """The open replays, and the last ended ones."""
     profiles: Profiles = field(default_factory=dict)
-    """What records are like, as was found last."""
+    """The last profile of each topic's records."""
     record_rules: RecordRules = field(default_factory=dict)
     rollout: events.Event | None = None
     """The RuleSetChanged that is being rolled out."""
     frozen: events.Event | None = None
-    """The MeshFrozen because of which changes are refused."""
+    """The MeshFrozen event while control refuses changes."""
     schedules: Mapping[str, events.Event] = field(default_factory=dict)
-    """The ChangeScheduled events of what is still to come, by schedules/{id}."""
+    """schedules/{id} -> the ChangeScheduled event of a change that is still to come."""
 
     @property
     def position(self) -> int:
@@ -73,7 +73,7 @@ class MeshView:
 
 
 def apply(view: MeshView, event: events.Event) -> MeshView:
-    """The view after `event`; events it has seen change nothing, a gap raises LogGapError."""
+    """The view after `event`; an event that the view has seen changes nothing, a gap raises LogGapError."""
     if event.position <= view.position:
         return view
     state = fold(view.state, event)
@@ -81,7 +81,7 @@ def apply(view: MeshView, event: events.Event) -> MeshView:
 
 
 class ViewFolding:
-    """A view that is carried on over many events: as `apply`, without a routing table after each (`Folding`)."""
+    """A view that follows many events: as `apply`, but without a routing table after each event (`Folding`)."""
 
     def __init__(self, view: MeshView) -> None:
         self._beside = view
@@ -107,14 +107,14 @@ class ViewFolding:
         return self._beside.rollout
 
     def fold(self, event: events.Event) -> None:
-        """As `apply`."""
+        """Takes an event, as `apply` does."""
         if event.position > self.position:
             self._routing.fold(event)
             self._beside = _beside_routing(self._beside, event)
 
 
 def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
-    """The view after `event`, but for the routing state."""
+    """The view after `event`, without the change of the routing state."""
     after = replace(
         view,
         routing_position=event.position if _about_routing(event) else view.routing_position,
