@@ -1,7 +1,7 @@
 """The parts of control that run for as long as control does: a part that fails is named, and begins again.
 
-No part ends control. A fault may stay: a row that the database refuses, a cluster that says what nobody expected. It
-would end control at each start, while the other parts and the API can go on serving.
+No part ends control. A fault may stay: a row that the database refuses, a cluster with an unexpected answer. Such a
+fault would end control at each start, while the other parts and the API can go on serving.
 """
 
 from __future__ import annotations

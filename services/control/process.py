@@ -90,7 +90,7 @@ FORGET_EVERY = 3600.0
 FIRST_LOOK = 5.0
 """Seconds that readiness waits to hear whether mesh.events is this mesh's own."""
 SETTLE_EVERY = 2.0
-"""Seconds between two looks for rollouts that nobody sees through; running ones have their turn and are left alone."""
+"""Seconds between two checks for rollouts that no call finishes; a rollout with a running call is left alone."""
 
 log = structlog.get_logger(__name__)
 
@@ -307,7 +307,7 @@ class Control:
                 log.warning("old answers, audit events and reports are kept until the next clean-up", reason=str(error))
 
     def _problems(self) -> list[str]:
-        """What the operator has to know: a sentence each."""
+        """The problems that the operator has to know, a sentence each."""
         trouble = self.publisher.trouble
         if self.journal.why_not_leading:
             return [f"this control does not lead, and hears no members: {self.journal.why_not_leading}"]
@@ -335,7 +335,7 @@ class Control:
 
 
 async def serve(settings: ControlSettings, lifecycle: Lifecycle) -> None:
-    """Runs control until it is told to stop."""
+    """Runs control until `lifecycle` is stopping."""
     control = Control(settings, lifecycle)
     management = serve_management(settings.metrics_listen, lifecycle)
     try:

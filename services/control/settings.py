@@ -27,9 +27,9 @@ class ControlSettings(ServiceSettings, service="control"):
     reports_kept_days: int = Field(default=30, ge=1, le=36_500)
     """Days that reports of members are kept: which instances came and went, how far replays were."""
     record_audit_topics: WordList = ("sidecar-audit",)
-    """Topics in which sidecars tell what became of records, on whichever cluster; see AuditService."""
+    """Audit topics of sidecars, on whichever cluster; see AuditService."""
     snapshot_every: int = Field(default=1000, ge=1, le=1_000_000)
-    """Events between two snapshots of the log: what a start reads beyond the last one."""
+    """Events between two snapshots of the log: a start reads the events after the last snapshot."""
     listen: Address = "127.0.0.1:7070"
     """gRPC."""
     allow_insecure: bool = False
@@ -39,11 +39,11 @@ class ControlSettings(ServiceSettings, service="control"):
     hold_ms: int = Field(default=5000, ge=100, le=30_000)
     """How long a change that moves topics waits for all gateways to hold them, before it is given up."""
     secrets_folder: str = Field(default="/etc/kafka-mesh/secrets", pattern=r"^/")
-    """Folder below which the files are that secrets of clusters may refer to, as ${file:/path}."""
+    """Folder of the files that secrets of clusters may refer to, as ${file:/path}."""
     secret_variables: str = Field(default="KAFKA_MESH_SECRET_", min_length=1, max_length=200)
-    """How the names of variables begin that secrets of clusters may refer to, as ${env:NAME}."""
+    """Beginning of the names of variables that secrets of clusters may refer to, as ${env:NAME}."""
     probe_interval_s: float = Field(default=10.0, ge=0.1, le=3600)
-    """Seconds between two looks at whether the registered clusters answer."""
+    """Seconds between two probes of the registered clusters."""
     stop_grace_s: float = Field(default=8.0, ge=0, le=60)
     """Seconds that running calls and the publisher get when control stops."""
     log_level: str = "INFO"

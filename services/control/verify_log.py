@@ -1,7 +1,7 @@
 """`kafka-mesh verify-log`: reads the whole log and says what does not follow from it, or was changed in it.
 
 The database is seen as it is at one moment, in one read-only transaction: control may serve meanwhile. mesh.events is
-read before that: what lies there was in the log already.
+read before that: the events there were in the log already.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from services.control.store.verification import Difference, LogCheck, PublishedL
 from services.control.upstream.references import resolved_all
 
 MOST_SHOWN = 100
-"""Differences that are told one by one; one change may be the reason of many."""
+"""Differences that are shown one by one; one change may be the reason of many differences."""
 ROWS_AT_ONCE = 1000
 STATEMENT_TIMEOUT_MS = 300_000
 """For one page of the log, or for one whole projection."""
 KAFKA_TIMEOUT = 10.0
 """Seconds without an answer of the home cluster."""
 EXIT_DIFFERENT, EXIT_UNCHECKED = 1, 3
-"""2 says that the settings are wrong."""
+"""Exit code 2 says that the settings are wrong."""
 
 
 class VerifySettings(ControlSettings, service="control"):
@@ -52,7 +52,7 @@ class VerifySettings(ControlSettings, service="control"):
 
 @dataclass(slots=True)
 class Report:
-    """What was compared, and what differs."""
+    """The numbers of what was compared, and the differences."""
 
     events: int = 0
     first_chained: int = 0
@@ -61,7 +61,7 @@ class Report:
     published: int | None = None
     differences: list[Difference] = field(default_factory=list)
     untold: int = 0
-    """Differences beyond those."""
+    """The number of differences beyond the first `MOST_SHOWN`."""
 
     def add(self, found: Iterable[Difference]) -> None:
         found = iter(found)

@@ -1,4 +1,4 @@
-"""AuditService: what became of records, as the audit topics tell it, and the table that a pipeline fills from them."""
+"""AuditService: audit events of records, from the audit topics and from the table that a pipeline fills from them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class AuditService(audit_grpc.AuditServiceServicer):
 
 
 def _listing(request: audit.QueryAuditRequest) -> str:
-    """What the pages belong to: the question, without where it goes on."""
+    """The list that the pages belong to: the request without page token and page size."""
     asked = audit.QueryAuditRequest()
     asked.CopyFrom(request)
     asked.ClearField("page_token")

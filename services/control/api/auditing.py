@@ -1,4 +1,4 @@
-"""What an audit event says of a call. Never the request itself: it may hold what must not be written down."""
+"""The audit event of a call. It never holds the request itself, which may hold values that must not be written down."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ QUESTIONS = (
     "/Query",
     "/TopTalkers",
 )
-"""How methods begin that decide nothing."""
+"""The beginnings of methods that decide nothing."""
 REPORTS = ("/Report", "/ReportReplay", "/ReportJobs")
-"""Of routers, and of members that carry out replays or jobs: how far they are. ReportOrder decides something."""
+"""Methods by which routers, and members that carry out replays or jobs, report their progress. ReportOrder is not
+among them: it decides something."""
 LONGEST_PROBLEM = 4_000
 LONGEST_RESOURCE = 1_000
 """Characters. A call that is refused because a text is too long is audited too, with the beginning of the text."""
@@ -36,7 +37,7 @@ LONGEST_RESOURCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """Who calls."""
+    """The caller, as a call names it."""
 
     actor: str = "unknown"
     peer: str = ""
@@ -77,7 +78,7 @@ def audit_event(
 
 
 def _resource(request: Message) -> str:
-    """Its name; for what has none yet, the one it is to have."""
+    """The resource's name; for a resource without a name yet, the name that it is to get."""
     if name := str(getattr(request, "name", "")):
         return name
     match request:

@@ -1,4 +1,4 @@
-"""Around every call: who asks, what it comes to, how long it took, one line in the log, one audit event."""
+"""Wraps every call: its caller, its status, its duration, one line in the log, one audit event."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LONGEST_ACTOR = 200
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
 
 ANSWER_MARGIN = 0.5
-"""Seconds before its caller's deadline in which a call answers at the latest, so that the answer still arrives."""
+"""Seconds before its caller's deadline by which a call answers, so that the answer still arrives."""
 GONE = "its caller went away before the answer; what had begun goes on, the history says what came of it"
 
 M = TypeVar("M", bound=Message)
@@ -48,7 +48,7 @@ _answer_by: ContextVar[float] = ContextVar("answer_by", default=0.0)
 
 
 def caller(request: Message, request_id: str = "", reason: str = "") -> Caller:
-    """Who makes the present call; `request` is what it asks for."""
+    """The caller of the present call; `request` is the message of that call."""
     if request_id:
         try:
             uuid.UUID(request_id)
@@ -68,7 +68,7 @@ def time_left() -> float:
 
 
 async def once(kind: type[M], decision: Awaitable[M]) -> M:
-    """The response of `decision`; for a request_id that was decided before, what the first call got."""
+    """The response of `decision`; for a request_id that was decided before, the answer to the first call."""
     try:
         return await decision
     except AlreadyAnswered as again:
@@ -105,7 +105,7 @@ class Calls(grpc.aio.ServerInterceptor):
         return call
 
     async def make(self, method: str, behaviour: Callable[..., Awaitable[M]], request: Message, who: Introduction) -> M:
-        """A call that control makes for somebody, with the record that every call has. Raises why it is refused."""
+        """Makes a call on behalf of `who`, with the record that every call has. Raises the error that refuses it."""
         _caller.set(who)
         _answer_by.set(time.monotonic() + CALL_TIMEOUT - ANSWER_MARGIN)
         return await self._made(method, behaviour, request, None)
@@ -136,7 +136,7 @@ class Calls(grpc.aio.ServerInterceptor):
         problem: str,
         seconds: float,
     ) -> None:
-        """On record before the caller hears of it."""
+        """Records the call before the caller gets the answer."""
         call_seconds.labels(method, code.name).observe(seconds)
         command = is_command(method)
         if not command and code is grpc.StatusCode.OK:

@@ -1,4 +1,4 @@
-"""ChangeService: when changes are taken. Freezing and thawing, and changes that wait for their time."""
+"""ChangeService: freezes and thaws the mesh, and schedules changes."""
 
 from __future__ import annotations
 

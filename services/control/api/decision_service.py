@@ -1,4 +1,4 @@
-"""DecisionService: why things go where they go, the log, and what the mesh does now. From memory where possible."""
+"""DecisionService: explains routing, lists the log, and shows the present state. From memory where possible."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
     async def _show_partitions(
         self, response: admin.ExplainResponse, cluster: UpstreamCluster, upstream_topic: str
     ) -> None:
-        """Leaders and offsets as they are now; a cluster that does not tell them is no reason to explain nothing."""
+        """The present leaders and offsets. If a cluster does not answer, the explanation goes on without them."""
         try:
             live = await self._connections.live_partitions(cluster, upstream_topic)
         except UnreachableError as error:
@@ -123,7 +123,7 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
         return admin.ListEventsResponse(events=found[:size], next_page_token=token)
 
     def _from_memory(self, below: int | None, stream: str, limit: int) -> list[events.Event] | None:
-        """Newest first; None when memory does not reach back far enough to be sure."""
+        """The events, newest first; None when memory does not reach back far enough to be sure."""
         recent = self._journal.recent
         found: list[events.Event] = []
         for event in reversed(recent):
@@ -153,7 +153,7 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
         return admin.ListAuditEventsResponse(audit_events=found[:size], next_page_token=token)
 
     async def WatchEvents(self, request: admin.WatchEventsRequest, context: Any) -> AsyncIterator[events.Event]:
-        """A watcher has a place in the log, not a queue: a slow one costs nothing and reads on where it is."""
+        """A watcher has a place in the log, not a queue: a slow watcher costs nothing and continues from its place."""
         self._journal.require_loaded()
         if request.from_position < 0:
             raise InvalidField("from_position", f"{request.from_position} is negative; 0 means from now on")

@@ -17,7 +17,7 @@ SEVERITIES = {
 
 
 def dry_run(result: DryRun, view: MeshView) -> admin.DryRunResponse:
-    """What would come of a set of edits."""
+    """The response with the effects that a set of edits would have."""
     return admin.DryRunResponse(
         change=shapes.change(result.change, view),
         findings=[

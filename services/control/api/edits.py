@@ -28,7 +28,7 @@ MAX_EDITS = 20_000
 
 
 def command_of(request: Any, past: Past) -> Command:
-    """What a request of RuleService asks of the rule set."""
+    """The command to the rule set in a request of RuleService."""
     if isinstance(request, admin.RevertRequest):
         return _revert(request, past)
     edits = edits_of(request.edits) if isinstance(request, admin.ChangeRulesRequest) else [_edit(request)]
@@ -46,7 +46,7 @@ def changing(edits: Sequence[Edit], *, allow_shadowed: bool) -> Command:
 
 
 def edits_of(messages: Collection[admin.RuleEdit]) -> list[Edit]:
-    """The edits of a list; what is wrong with one is told with its place."""
+    """The edits of a list; an error in an edit names the place of that edit."""
     if len(messages) > MAX_EDITS:
         raise InvalidField("edits", f"{len(messages)} are more than the {MAX_EDITS} that one request may have")
     return [_placed_edit(number, message) for number, message in enumerate(messages)]

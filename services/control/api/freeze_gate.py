@@ -1,7 +1,7 @@
-"""The door of control while the mesh is frozen: which calls come in. One place for all services, those to come, too.
+"""Decides which calls control admits while the mesh is frozen. One place for all services, also for later ones.
 
-A call that could change something is refused here, before it has looked at a cluster or created a topic there. The
-journal refuses what gets by (`domain/freezing.py`): a scheduled change, or a call that came in before the freeze.
+A call that could change something is refused here, before it asks a cluster or creates a topic there. The journal
+refuses changes that do not pass here (`domain/freezing.py`): a scheduled change, or a call admitted before the freeze.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PASSES = (
     "Freeze", "Thaw", "CancelScheduledChange", "EndCanary", "RegisterInstance", "RemoveInstance", "ReportOrder",
     "CancelReplay", "TestCluster",
 )  # fmt: skip
-"""Methods that come in: they change no decision, or take one back."""
+"""Methods that are admitted: they change no decision, or take a decision back."""
 
 
 class FreezeGate:
@@ -28,7 +28,7 @@ class FreezeGate:
         self._journal = journal
 
     async def admit(self, method: str, request: Message) -> None:
-        """Refuses a command while the mesh is frozen; one that only checks, or that was answered before, comes in."""
+        """Refuses a command while the mesh is frozen. Admits a command that only checks, or was answered before."""
         frozen = self._journal.view.frozen
         if frozen is None or not is_command(method) or method.rpartition("/")[2] in PASSES:
             return

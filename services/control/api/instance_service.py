@@ -1,4 +1,4 @@
-"""InstanceService: what sidecars tell of their consumer instances, and what operators tell sidecars."""
+"""InstanceService: the reports of sidecars about their consumer instances, and the orders of operators to sidecars."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
         sidecar, incarnation = short(request.sidecar), incarnation_of(request.incarnation)
         if not sidecar:
             raise InvalidField("sidecar", "is required")
-        self._sidecars.hear(sidecar, incarnation)  # an elder one is refused below
+        self._sidecars.hear(sidecar, incarnation)  # an older process is refused below
         async for order in self._following.follow(sidecar, incarnation):
             yield order
 

@@ -26,7 +26,7 @@ FIRST_TIME, LAST_TIME = -62_135_596_800, 253_402_300_799
 
 
 class PastAnswers:
-    """What DecisionService says about the past."""
+    """The answers of DecisionService about the past."""
 
     def __init__(self, journal: Journal, past: Past, history: History, connections: Connections) -> None:
         self._journal = journal
@@ -108,7 +108,7 @@ class PastAnswers:
         return response
 
     async def _moved(self, before: MeshView, after: MeshView) -> tuple[list[Moved], list[str]]:
-        """Topics that live elsewhere, and clusters that do not say which they have, as removed ones do."""
+        """The topics that moved, and the clusters that do not list their topics; removed clusters are among them."""
         now = self._journal.view.state.effective.clusters
         names = {**before.state.effective.clusters, **after.state.effective.clusters}
         asked = [name for name in names if name in now]
@@ -125,7 +125,7 @@ class PastAnswers:
 
 
 WITH_HISTORY = ("clusters", "recordrules", "instances", "members", "pipelines", "schedules", "replays")
-"""Collections of resources that decisions are about, beside rules."""
+"""Collections of resources that have decisions in the log, beside rules."""
 
 
 def _stream(name: str) -> str:

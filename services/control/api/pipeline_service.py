@@ -1,4 +1,4 @@
-"""PipelineService: what pipelines tell of their continuous jobs."""
+"""PipelineService: the reports of pipelines about their continuous jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PipelineService(pipelines_grpc.PipelineServiceServicer):
     """See PipelineService in pipelines.proto."""
 
     def __init__(self, journal: Journal, sidecars: Sidecars, told: Pipelines) -> None:
-        """`sidecars`: where members are kept that follow orders, pipelines by their resource names."""
+        """`sidecars` holds the members that follow orders, pipelines by their resource names."""
         self._journal = journal
         self._sidecars = sidecars
         self._told = told

@@ -1,4 +1,4 @@
-"""ProfileService: what the records of a topic are like, as was found last."""
+"""ProfileService: the last profile of a topic's records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RecordRuleService: mirrors and content rules, and how far they are."""
+"""RecordRuleService: mirrors and content rules, and their progress."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class RecordRuleService(record_rules_grpc.RecordRuleServiceServicer):
         )
 
     async def _rule(self, request: Any, rule_id: str, command: Command) -> record_rules.RecordRule:
-        """A change whose answer is the rule after it."""
+        """A change whose answer is the rule after that change."""
 
         def answer(change: RecordRuleChange) -> record_rules.RecordRule:
             rule = shapes.record_rule(change.after.record_rules[rule_id], self._progress)

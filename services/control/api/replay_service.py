@@ -1,4 +1,4 @@
-"""ReplayService: what operators want consumed again, and what members that carry it out say of it."""
+"""ReplayService: the replays that operators start, and the reports of the members that carry them out."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ReplayService(replays_grpc.ReplayServiceServicer):
 
 
 def _member(name: str) -> str:
-    """Without "members/"."""
+    """The member's name without "members/"."""
     member = short(name)
     if not 1 <= len(member) <= LONGEST_NAME or NUL in member:
         raise InvalidField("member", f"needs 1 to {LONGEST_NAME} characters")

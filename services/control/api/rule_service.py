@@ -93,7 +93,7 @@ class RuleService(admin_grpc.RuleServiceServicer):
         self._journal.require_loaded()
         options = admin.ChangeOptions()
         options.CopyFrom(request.options)
-        options.allow_shadowed = True  # what can never match is told with all the rest
+        options.allow_shadowed = True  # a rule that can never match is a finding like others
         command = command_of(admin.ChangeRulesRequest(edits=request.edits, options=options), self._past)
         allow_shadowed = request.options.allow_shadowed
         result = await self._dry_runs.run(command, _wishes(request.options), allow_shadowed=allow_shadowed)

@@ -1,4 +1,4 @@
-"""Calls of RuleService that a schedule makes: by the methods themselves, in the name of whoever scheduled them."""
+"""Calls of RuleService that a schedule makes: by the methods themselves, in the name of the actor of the schedule."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class ScheduledCalls:
         self._rules = rules
 
     async def check(self, command: Message) -> None:
-        """In the call that schedules it."""
+        """Checks a command in the call that schedules it."""
         wanted = _copy(command)
         wanted.options.validate_only = True
         await self._method(command)(wanted, None)
 
     async def carry_out(self, command: Message, scheduled: events.Event) -> admin.RuleChangeResponse:
-        """A call with a request_id and an audit event of its own."""
+        """Makes a call with a request_id and an audit event of its own."""
         wanted = _copy(command)
         wanted.options.request_id = request_id_of(scheduled)
         wanted.options.reason = wanted.options.reason or scheduled.reason

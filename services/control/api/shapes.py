@@ -1,4 +1,4 @@
-"""What the domain knows, in the shapes of the contract."""
+"""Turns values of the domain into messages of the contract, and reads small parts of requests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def id_of(collection: str, name: str, field: str = "name") -> str:
 
 
 def cluster(view: MeshView, name: str, probe: Probe | None) -> admin.Cluster:
-    """A registered cluster with its last look."""
+    """A registered cluster with the result of its last probe."""
     known = view.state.effective.clusters.get(name)
     if known is None:
         raise Unknown(f"clusters/{name}", f"cluster {name!r} is not registered")
@@ -49,7 +49,7 @@ def cluster(view: MeshView, name: str, probe: Probe | None) -> admin.Cluster:
 
 
 def seen_cluster(known: routing.UpstreamCluster, probe: Probe | None, revision: int = 0) -> admin.Cluster:
-    """A cluster, registered or to be, with what was seen of it."""
+    """A cluster, registered or to be registered, with the result of its last probe."""
     shape = admin.Cluster(
         name=f"clusters/{known.spec.cluster_name}",
         spec=known.spec,
@@ -83,7 +83,7 @@ def rules(view: MeshView, table: RoutingTable | None = None) -> list[admin.Rule]
 
 
 def change(result: RuleChange, view: MeshView) -> admin.RuleChangeResponse:
-    """What came of a rule command; `view` is the mesh after it, as far as it was carried out."""
+    """The result of a rule command; `view` is the mesh after that command, as far as it was carried out."""
     changed = set(result.decision.changed_ids)
     shapes = rules(view, result.decision.after)
     return admin.RuleChangeResponse(
@@ -122,7 +122,7 @@ def _effect(effect: Effect) -> admin.MoveEffect:
 
 
 def record_rule(rule: RecordRule, progress: RecordProgress | None) -> record_rules.RecordRule:
-    """A mirror or content rule; with how far it is, where that is asked."""
+    """A mirror or content rule, with its progress if `progress` is given."""
     paused = rule.paused
     shape = record_rules.RecordRule(
         name=f"{RECORD_RULES}/{rule.rule_id}",
@@ -139,7 +139,7 @@ def record_rule(rule: RecordRule, progress: RecordProgress | None) -> record_rul
 
 
 def frozen(event: events.Event) -> admin.HistoryEntry:
-    """Who froze the mesh, when and why."""
+    """The entry of the history for a freeze: its actor, time and reason."""
     return admin.HistoryEntry(
         revision=event.position,
         time=event.time,
@@ -152,7 +152,7 @@ def frozen(event: events.Event) -> admin.HistoryEntry:
 
 
 def place(message: admin.RulePlace) -> Place | Before | None:
-    """Where a rule is wanted; None when that was not said."""
+    """The place that a request wants for a rule; None if the request names no place."""
     match message.WhichOneof("kind"):
         case "first":
             return Place.FIRST
@@ -165,7 +165,7 @@ def place(message: admin.RulePlace) -> Place | Before | None:
 
 
 def check_topic(name: str, field: str = "topic") -> None:
-    """Refuses what is no topic name."""
+    """Refuses a text that is no topic name."""
     if not 1 <= len(name) <= MAX_NAME:
         raise InvalidField(field, f"needs 1 to {MAX_NAME} characters, got {len(name)}")
     if not TOPIC_CHARACTERS.fullmatch(name):

@@ -1,4 +1,4 @@
-"""TrafficService: how much flows, of whom, where and how fast, from the tables that a pipeline fills."""
+"""TrafficService: amount, clients, topics and latency of traffic, from the tables that a pipeline fills."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
 """Audit events in PostgreSQL: every call that wanted to change something, refused ones included.
 
 Theory of operation
-1. `keep` is called before a call is answered, and returns when the event is stored: who has an answer is on record.
-2. One writer stores what waits, in one transaction. A lock over that transaction makes sequence numbers visible in
-   their order, also with several replicas of control: a reader who is at n never misses a lower one.
-3. While PostgreSQL is away nobody waits: changes are refused anyway. Their events wait in memory, up to a bound, and
-   are stored when it is back; beyond the bound the oldest are dropped and counted. Each call is a log line in any case.
+1. `keep` is called before a call is answered, and returns when the event is stored: each answered call is on record.
+2. One writer stores the waiting events, in one transaction. A lock over that transaction makes sequence numbers visible
+   in their order, also with several replicas of control: a reader at number n never misses a lower number.
+3. While PostgreSQL is away no call waits: changes are refused anyway. Their events wait in memory, up to a bound, and
+   are stored when PostgreSQL is back. Beyond the bound the oldest events are dropped and counted. Each call is a log
+   line in any case.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class AuditTrail:
             return [_event(row.sequence, row.body) for row in await connection.execute(query)]
 
     async def forget(self, days: int) -> None:
-        """Deletes events older than that."""
+        """Deletes events that are older than `days`."""
         await delete_older(self._database, schema.call_audit_events, datetime.now(UTC) - timedelta(days=days))
 
     async def _store_waiting(self) -> None:

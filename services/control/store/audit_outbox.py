@@ -1,8 +1,8 @@
 """Carries audit events, in order, to the topic `mesh.audit` on the home cluster; by the leader alone.
 
-A topic that holds nothing gets all that PostgreSQL keeps. As with the outbox of events, a position in PostgreSQL moves
-on when a batch is acknowledged: events may come twice after a failure, and none is left out while PostgreSQL keeps it.
-Readers drop repeats by `sequence`.
+An empty topic gets all audit events that PostgreSQL keeps. As with the outbox of events, a position in PostgreSQL moves
+on when a batch is acknowledged. Events may come twice after a failure, and no event is left out while PostgreSQL keeps
+it. Readers drop repeats by `sequence`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from services.control.store.home_topic import (
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.5, 10.0
 LOOK_EVERY = 5.0
-"""Seconds between two looks at what other replicas stored."""
+"""Seconds between two checks for events that other replicas stored."""
 DAY_MS = 86_400_000
 
 log = structlog.get_logger(__name__)

@@ -82,11 +82,11 @@ class HomeTopic:
 
 
 class PublishError(RuntimeError):
-    """The home cluster did not take what it was to keep; says where and why."""
+    """The home cluster did not accept the records; the message says where and why."""
 
 
 def ordered_producer(settings: dict[str, Any]) -> Producer:
-    """Writes in order, each record once, acknowledged by all replicas."""
+    """A producer that writes in order, each record once, acknowledged by all replicas."""
     own = {
         "enable.idempotence": True,
         "acks": "all",
@@ -134,7 +134,7 @@ def prepare_topic(
 
 
 def _see_to_settings(admin: Any, topic: str, wanted: Mapping[str, str], where: str) -> None:
-    """A cluster that does not show a topic's settings to control is taken at its word: records are refused then."""
+    """If a cluster hides a topic's settings, control assumes they are right; if not, the cluster refuses records."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
         found = admin.describe_configs([resource], request_timeout=KAFKA_TIMEOUT)[resource].result(KAFKA_TIMEOUT)
@@ -210,7 +210,7 @@ def _visible(admin: Any, topic: str) -> Any:
 
 
 def publish(producer: Producer, topic: str, records: Iterable[Record]) -> None:
-    """Writes records and waits until all are acknowledged; PublishError when one is not."""
+    """Writes records and waits until all are acknowledged; PublishError when a record is not acknowledged."""
     failed: list[str] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:

@@ -5,13 +5,13 @@ Theory of operation
 events. They change only in `_show`, on the event loop.
 2. A start takes the newest snapshot (`snapshots.py`) and the events after it. An older view (`view_at`) comes from the
 newest snapshot below it.
-3. `append` builds the events on the view, and the store refuses when the log is not where the view is. Then the
-journal catches up; if what the decision rests on is unchanged, it appends again, otherwise the caller loses with
-ABORTED.
-4. An event that does not fit the chain was changed by somebody. That is said, loudly; the mesh goes on with what the
-log says, for nobody is helped by a control that does not start. An end that is not what control wrote refuses appends:
-they would cover the change up.
-5. Readers never touch PostgreSQL for what is in memory, so they are answered while it is down.
+3. `append` builds the events on the view, and the store refuses them when the log and the view end at different
+positions. Then the journal catches up. If the basis of the decision (`rests_on`) is unchanged, the journal appends
+again; otherwise the caller gets ABORTED.
+4. An event that does not fit the chain was changed outside of control. Control says so in its log and in a metric. The
+mesh continues with the log as it is, for a control that does not start helps nobody. If the last event is not the event
+that control wrote, control refuses appends: they would cover the change up.
+5. Control answers reads from memory without PostgreSQL, also while PostgreSQL is down.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from services.control.store.recent import RecentEvents
 from services.control.store.snapshots import Snapshots
 
 RECENT_AT_START = 1_000
-"""Of the last events, how many a start reads behind a snapshot; it should not take long."""
+"""Events before the snapshot that a start reads too; few, so that a start does not take long."""
 EVENTS_PER_TURN = 20
 """Events folded in a row, before others get their turn on the event loop."""
 APPEND_TRIES = 10
-"""Appends lost in a row to others before the caller is told."""
+"""Appends that may lose in a row to other writers before the caller gets an error."""
 
 PAYLOADS: dict[type[Message], str] = {
     events.ClusterRegistered: "cluster_registered",
@@ -91,14 +91,14 @@ lost_races = Counter("control_append_conflicts_total", "Appends that found the l
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, why, and under which ids."""
+    """The caller of a command, with its reason and its ids."""
 
     actor: str
     reason: str = ""
     trace_id: str = ""
     request_id: str = ""
     digest: bytes = b""
-    """Fingerprint of the request, so that an id is not used for two different ones."""
+    """Fingerprint of the request, so that a request_id is not used for two different requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ class Journal:
         self._grown = asyncio.Event()
 
     async def catch_up(self, to: int | None = None) -> None:
-        """Reads what the log has beyond the view; nothing, where the view holds the event `to`. StoreUnavailableError
-        when PostgreSQL is gone.
+        """Reads the events of the log beyond the view; none, if the view holds the event `to`. StoreUnavailableError
+        when PostgreSQL is away.
         """
         async with self._growing:
             if not self.loaded:
@@ -144,7 +144,7 @@ class Journal:
                 await self._catch_up()
 
     async def _load(self) -> None:
-        """From the newest snapshot; some events before it are read too, for those who list them."""
+        """Reads the newest snapshot and the events after it; also some events before it, for calls that list events."""
         if self.view.position == 0 and (found := await self.snapshots.newest()) is not None:
             position = found[1].position
             start = max(0, position - RECENT_AT_START)
@@ -319,7 +319,7 @@ class Journal:
         return new, chain
 
     def _fold(self, folding: ViewFolding, chain: Chain, new: Sequence[Entry]) -> Chain:
-        """Carries on `folding` and gives the chain behind these events."""
+        """Continues `folding` with these events, and returns the chain after them."""
         for entry in new:
             event, body = entry
             if event.position > folding.position:
@@ -331,7 +331,7 @@ class Journal:
         return chain
 
     def _show(self, view: MeshView, chain: Chain) -> None:
-        """From here on, this is what control knows."""
+        """Makes this view and chain the present ones."""
         has_grown = view.position > self.view.position
         self.view, self.chain = view, chain
         position_gauge.set(view.position)
@@ -341,7 +341,7 @@ class Journal:
 
 
 def _check_links(entries: Sequence[Entry]) -> None:
-    """Of events that are read again, behind a snapshot: each against the one after it."""
+    """Checks events that are read again, before a snapshot: each event against the next event."""
     for (event, body), (following, _) in pairwise(entries):
         if event.previous_hash and not Chain().after(event, body).fits(following):
             _tell_change(event.position)

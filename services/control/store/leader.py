@@ -1,10 +1,10 @@
-"""One leader among the replicas of control, and the eyes on the log: both hang on one connection to PostgreSQL.
+"""One leader among the replicas of control, and notices of new events: both need one connection to PostgreSQL.
 
-The connection holds an advisory lock: whoever has it writes and publishes, the others follow the log and answer
-reads. It also LISTENs, so that what another process appends is seen at once; a look every second covers
-notifications that were lost. When the connection goes, so does the leadership: PostgreSQL drops the lock, and
-writes are refused until there is a connection again. Leadership only keeps replicas out of each other's way;
-that the log stays right does not rest on it (see log.py).
+The connection holds an advisory lock: the replica with the lock writes and publishes, the others follow the log and
+answer reads. The connection also LISTENs, so that a replica notices another replica's events at once; a check every
+second covers lost notifications. A replica that loses the connection loses the leadership: PostgreSQL drops the lock,
+and control refuses writes until it is connected again. Leadership only keeps replicas from disturbing each other; the
+log stays correct without it (see log.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ leading_gauge = Gauge("control_leading", "1 while this process is the one that w
 
 
 class Leader:
-    """Keeps the connection; tells when this process begins to lead, and when it can't."""
+    """Keeps the connection; reports when this process begins to lead, and when it can't."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Leader:
         self._lost = lost
 
     async def run(self) -> None:
-        """For ever: connect, follow, lead when it is our turn, begin again after a failure."""
+        """Repeats for ever: connects, follows, leads when it gets the lock, begins again after a failure."""
         backoff = FIRST_BACKOFF
         while True:
             try:

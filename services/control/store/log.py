@@ -4,16 +4,16 @@ Why a follower can't miss an event
 1. Positions are given inside the append transaction, by locking the one row of `log_head` (SELECT ... FOR UPDATE),
 counting from it and writing it back. The lock is held until commit, so appends happen one after another: the event
 at position n is committed before the one at n + 1 is given its number.
-2. So whoever sees position n sees every position below it. A database sequence would not do: it hands out numbers
-without waiting, a slow transaction could commit number 7 after number 8 was read, and a follower that has passed 8
-would never look for 7.
-3. A rolled-back append gives its positions back with the row. There are no gaps, and readers may rely on it:
-`mesh.routing.fold` refuses to go on over one.
+2. So a follower that sees position n sees every position below n. A database sequence does not guarantee this, for it
+gives numbers without waiting. A slow transaction could commit number 7 after number 8 was read, and a follower that has
+passed 8 would never look for 7.
+3. A rolled-back append gives its positions back with the row. So there are no gaps, and readers may rely on this:
+`mesh.routing.fold` refuses to continue after a gap.
 The price, one append at a time, is right here: decisions are made by people.
 
-The log only grows: triggers refuse UPDATE, DELETE and TRUNCATE (migrations/versions/0001_event_log.py). Who gets past
-them is told by the chain of hashes (`mesh.event_log`), whose end is kept in `log_head`: an append is refused when the
-last event is not what it was.
+The log only grows: triggers refuse UPDATE, DELETE and TRUNCATE (migrations/versions/0001_event_log.py). The chain of
+hashes (`mesh.event_log`) reveals a change that gets past the triggers. `log_head` holds the end of this chain: an
+append is refused when the last event was changed.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ REQUESTS_KEPT = timedelta(days=30)
 
 
 class LogMovedError(RuntimeError):
-    """The log has grown since the decision was taken: look again, decide again."""
+    """The log has grown since the decision was taken: read again, decide again."""
 
 
 class LogChangedError(RuntimeError):
-    """The log is where it was, but its last event is another one: somebody has changed it outside of control."""
+    """The log has not grown, but its last event is another one: somebody has changed it outside of control."""
 
 
 class SameRequestError(RuntimeError):
@@ -60,7 +60,7 @@ class SameRequestError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """What the first call with a request_id got: a response, or a google.rpc.Status when not ok."""
+    """The answer to the first call with a request_id: a response, or a google.rpc.Status when not ok."""
 
     request_id: str
     digest: bytes
@@ -81,7 +81,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What an append adds: the events, what follows from them, and the caller's answer."""
+    """The additions of one append: the events, the view and chain after them, and the caller's answer."""
 
     entries: Sequence[Entry]
     view: MeshView
@@ -146,7 +146,7 @@ class EventLog:
         return growth
 
     async def head(self) -> Chain:
-        """Where the log ends, as the last append said."""
+        """The end of the log, as the last append wrote it."""
         async with self._database.transaction() as connection:
             return await _head(connection)
 

@@ -26,7 +26,7 @@ from services.control.store.database import CONNECT_TIMEOUT
 STATEMENT_TIMEOUT_MS = 300_000
 """A migration may rewrite a table of decisions, which are few."""
 LOCK_TIMEOUT_MS = 2_000
-"""Whoever comes after a statement that waits for a lock waits, too: so long at most."""
+"""Most milliseconds that a statement waits for a lock: later statements on the table wait behind it."""
 WAIT_FOR_LOCKS = 600.0
 """Seconds to try for, while others hold what a migration needs: another migrator, or a long query."""
 WAIT_FOR_DATABASE = 30.0
@@ -35,7 +35,7 @@ RETRY_EVERY = 0.5
 MIGRATION_LOCK = 0x6B6D_0001
 """Advisory lock of a session: replicas that start together migrate one after another."""
 HOPELESS = ("password", "authentication failed", "no pg_hba.conf entry", 'role "')
-"""What waiting does not cure; libpq gives no code for failures of a connection, so its words have to do."""
+"""Reasons that waiting does not cure; libpq gives no code for a failed connection, so control compares words."""
 
 log = structlog.get_logger(__name__)
 

@@ -47,7 +47,7 @@ TOPIC_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.b
 """Kept for ever: routers build their tables from the beginning."""
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.2, 5.0
 PORTION_BYTES = 2 * 1024 * 1024
-"""Of records that are sent before the first of them is acknowledged."""
+"""Bytes of records that are sent before the first record is acknowledged."""
 
 log = structlog.get_logger(__name__)
 published_total = Counter("control_outbox_published_total", "Events carried to mesh.events.")
@@ -77,9 +77,9 @@ class Publisher:
         self.trouble = ""
         """Why nothing is published just now; empty when all is well."""
         self.foreign = ""
-        """What says that the topic belongs to another mesh; empty when it does not."""
+        """The evidence that the topic belongs to another mesh; empty when there is none."""
         self.looked = asyncio.Event()
-        """Set when the topic was looked at for the first time, or could not be."""
+        """Set when the topic was read for the first time, or could not be read."""
         lag_gauge.set_function(lambda: journal.view.position - self.position)
 
     def is_home(self, kafka_cluster_id: str, addresses: Sequence[str]) -> bool:
@@ -166,7 +166,7 @@ class Publisher:
                 await self._thread.run(partial(publish, producer, self._home.topic, portion))
                 portion = []
                 if whole:
-                    # told only when it is kept: who stops control on the strength of it must not see the events twice
+                    # shown only when it is stored: after a stop of control at this position no event comes twice
                     await self._stored.store(event.position, self.kafka_cluster_id)
                     published_total.inc(event.position - self.position)
                     self.position = event.position

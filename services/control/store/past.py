@@ -23,21 +23,21 @@ AGGREGATES = (
     "stream <> 'rules' and stream not like 'instances/%' and stream not like 'members/%' "
     "and stream not like 'schedules/%' and stream not like 'replays/%'"
 )
-"""Streams whose last events say all about them; an index of the log has exactly these."""
+"""Streams whose last events hold all of their state; an index of the log covers exactly these streams."""
 NO_DECISIONS = ("rollout_switched", "rollout_aborted", "replay_progressed")
-"""Kinds of events that only tell what became of one."""
+"""Kinds of events that only report the outcome of a decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a change of the rules: "pending", "switched" or "aborted", and why."""
+    """The outcome of a change of the rules: "pending", "switched" or "aborted", and why."""
 
     state: str
     cause: str
 
 
 class PastStore:
-    """Reads what was."""
+    """Reads the past of the mesh."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -51,14 +51,14 @@ class PastStore:
             return int(await connection.scalar(query) or 0)
 
     async def time_of(self, position: int) -> datetime | None:
-        """When the event at `position` was decided."""
+        """The time at which the event at `position` was decided."""
         table = schema.events
         async with self._database.transaction() as connection:
             found = await connection.scalar(select(table.c.time).where(table.c.position == position))
         return None if found is None else found.astimezone(UTC)
 
     async def rules_at(self, revision: int) -> list[tuple[RuleVersion, Origin]]:
-        """The rules at a revision, as if they were living, each with what made it so."""
+        """The rules at a revision, as if still in force, each with the event that gave it this form."""
         query = text(
             "select v.spec, v.rank, v.from_revision, e.actor, e.time "
             "from rule_versions v join events e on e.position = v.from_revision "
@@ -113,7 +113,7 @@ class PastStore:
             return [upcast(row.body) for row in await connection.execute(query)]
 
     async def outcomes(self, revisions: Collection[int]) -> dict[int, Outcome]:
-        """What became of changes of the rules."""
+        """The outcomes of changes of the rules."""
         table = schema.rollouts
         async with self._database.transaction() as connection:
             query = select(table.c.revision, table.c.state, table.c.cause).where(table.c.revision.in_(revisions))
@@ -208,5 +208,5 @@ def _version(spec: bytes, rank: float, from_revision: int, until_revision: int |
 
 
 def _naive(time: datetime) -> datetime:
-    """As origins hold times: in UTC, without saying so."""
+    """The form of times in origins: in UTC, without a time zone."""
     return time.astimezone(UTC).replace(tzinfo=None)

@@ -59,7 +59,7 @@ class Amend:
 
 RowChange = Put | Amend
 BY_EVENTS = (schema.rollouts, schema.sidecar_orders, schema.replays)
-"""Tables that hold what single events say."""
+"""Tables whose rows follow from single events."""
 RESULTS = {
     events.ORDER_RESULT_DONE: "done",
     events.ORDER_RESULT_FAILED: "failed",
@@ -68,7 +68,7 @@ RESULTS = {
 
 
 def changes_by(event: events.Event) -> Iterator[RowChange]:
-    """What an event changes in tables that do not follow from the view."""
+    """The changes that an event makes in tables that do not follow from the view."""
     rollouts = schema.rollouts
     time = event.time.ToDatetime(UTC)
     match event.WhichOneof("payload"):

@@ -14,13 +14,13 @@ from services.control.store.log import Entry
 
 MOST_EVENTS = 10_000
 MOST_BYTES = 32 << 20
-"""Of events as they stand in the log; in memory they take about three times as much."""
+"""Bytes of the events as they stand in the log; in memory they take about three times as much."""
 
 bytes_gauge = Gauge("control_recent_events_bytes", f"Bytes of the last events in memory, at most {MOST_BYTES}.")
 
 
 class RecentEvents:
-    """Without gaps, the newest last. One event is kept however large it is."""
+    """The last events, without gaps, the newest last. The newest event is kept however large it is."""
 
     def __init__(self) -> None:
         self._entries: deque[Entry] = deque()
@@ -45,16 +45,16 @@ class RecentEvents:
 
     @property
     def first(self) -> int | None:
-        """Position of the oldest one."""
+        """Position of the oldest event."""
         return self._entries[0].event.position if self._entries else None
 
     @property
     def time(self) -> datetime | None:
-        """Of the newest one."""
+        """Time of the newest event."""
         return self._entries[-1].event.time.ToDatetime(UTC) if self._entries else None
 
     def after(self, position: int, limit: int) -> list[Entry] | None:
-        """The next ones, oldest first; None when the one after `position` is not here."""
+        """The next events, oldest first; None when the event after `position` is not in memory."""
         if self.first is None or position + 1 < self.first:
             return None
         start = position + 1 - self.first

@@ -19,10 +19,10 @@ TEXTS = (
     "cluster_name", "service_id", "audit_type", "audit_status", "topic", "correlation_id", "traceability_id",
     "trace_id", "key", "stacktrace", "actor", "method",
 )  # fmt: skip
-"""Columns that are called as the fields of RecordAudit."""
+"""Columns that have the names of fields of RecordAudit."""
 
 Place = tuple[datetime, UUID]
-"""Where an event stands among all, the oldest first."""
+"""The place of an event among all events, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,15 @@ class Found:
 
     events: Sequence[audit.RecordAudit]
     places: Sequence[Place]
-    """Of the events."""
+    """The places of the events."""
     partitions: Sequence[PartitionProgress]
     sources: Sequence[SourceProgress]
     now: datetime
-    """PostgreSQL's clock, by which a pipeline says when it was heard."""
+    """The time of PostgreSQL's clock, which also dates the reports of a pipeline."""
 
 
 class RecordAuditTable:
-    """Answers questions about it."""
+    """Answers questions about the audit events of records."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -84,7 +84,7 @@ def _select(query: AuditQuery, after: Place | None) -> Select[Any]:
 
 
 def _digest(text: ColumnElement[str]) -> ColumnElement[int]:
-    """What ids are indexed by; a query has to say it in the same words, the 0 too."""
+    """The expression that ids are indexed by; a query has to use the same expression, the 0 too."""
     return func.hashtextextended(text, literal_column("0"))
 
 

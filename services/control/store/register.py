@@ -1,5 +1,5 @@
-"""Gateways that control has heard of and that have not said goodbye, for the control that leads next: it must not move
-topics past one that it has never seen.
+"""Gateways that control has heard and that have not said goodbye. The next leader reads them: it must not move topics
+without a gateway that it has never seen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class GatewayRegister:
         self._database = database
 
     async def load(self) -> dict[str, tuple[admin.Member, bool]]:
-        """All of them by name, as they were last written down, and whether they were connected then."""
+        """All registered gateways by name, as they were last stored, and whether they were connected then."""
         async with self._database.transaction() as connection:
             rows = (await connection.execute(select(schema.gateways))).all()
         return {
@@ -32,7 +32,7 @@ class GatewayRegister:
         }
 
     async def change(self, heard: Mapping[str, tuple[admin.Member, bool]], gone: Collection[str]) -> None:
-        """Writes these down, with whether they are connected, and forgets those that are gone."""
+        """Stores these gateways, with whether they are connected, and deletes the gateways in `gone`."""
         rows = [
             {
                 "name": name,

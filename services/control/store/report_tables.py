@@ -7,7 +7,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from services.control.store.schema import metadata
 
-# Reports of the last days: what happened when, and what replicas follow each other by.
+# Reports of the last days: the history of members, and the stream by which replicas follow each other.
 member_reports = Table(
     "member_reports",
     metadata,
@@ -23,7 +23,7 @@ member_reports = Table(
     Index("member_reports_time", "time"),
 )
 
-# The last report of all: locked by whoever adds one, so that each is added by one that knows all before it.
+# The number of the last report. A control that adds a report locks this row, so it knows all reports before.
 member_report_head = Table(
     "member_report_head",
     metadata,
@@ -37,7 +37,7 @@ member_report_head = Table(
     Column("sequence", BigInteger, nullable=False),
 )
 
-# What all reports come to, of instances that are there.
+# The state that follows from all reports, for each instance that exists.
 consumer_instances = Table(
     "consumer_instances",
     metadata,
@@ -47,7 +47,7 @@ consumer_instances = Table(
     Column("update_time", DateTime(timezone=True), nullable=False),
 )
 
-# The same of replays that are open.
+# The state that follows from all reports, for each replay that is open.
 replay_progress = Table(
     "replay_progress",
     metadata,

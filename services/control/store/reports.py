@@ -1,13 +1,15 @@
-"""What members report, as this process knows it, and the only way to add a report.
+"""The reports of members, as this process knows them, and the only way to add a report.
 
 Theory of operation
-1. `known` is what all reports up to `known.sequence` come to. It changes only in `_show`, on the event loop.
-2. Tables hold the same for the last report of all (`report_tables.py`), so that reports themselves need not be kept: a
-   start reads those tables, and old reports are deleted.
-3. `add` locks the row of the last report. If that is not the last one known here, another control has added some: this
-   one catches up, and decides again. So a control that has lost the lead overwrites nothing.
-4. Who follows reads the reports that came since. If some of them are deleted already, it reads the tables again.
-5. How far a replay was is forgotten when the log says that it has ended: its last event says all of it.
+1. `known` is the state that follows from all reports up to `known.sequence`. It changes only in `_show`, on the event
+   loop.
+2. Tables hold the same state for the last report of all (`report_tables.py`), so that reports themselves need not be
+   kept: a start reads those tables, and old reports are deleted.
+3. `add` locks the row of the last report. If that report is not known here, another control has added reports: this
+   control catches up, and decides again. So a control that has lost the lead overwrites nothing.
+4. A follower reads the reports that came since its last read. If some of these are deleted already, the follower reads
+   the tables again.
+5. The progress of a replay is forgotten when the log says that the replay has ended: its last event holds all progress.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ REPORTS_CHANNEL = "mesh_reports"
 PAGE = 500
 """Reports in one read."""
 ADD_TRIES = 10
-"""Reports lost in a row to others before the caller is told."""
+"""Attempts to add a report that may lose in a row to others before the caller gets an error."""
 
 FIELDS: dict[type[Message], str] = {
     events.ConsumerInstanceRegistered: "consumer_instance_registered",
@@ -50,11 +52,11 @@ sequence_gauge = Gauge("control_report_sequence", "Number of the last report tha
 
 
 class ReportsMovedError(RuntimeError):
-    """Somebody has added reports: look again, decide again."""
+    """Another control has added reports: read again, decide again."""
 
 
 class Reports:
-    """Follows what members report, and adds to it."""
+    """Follows the reports of members, and adds reports."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self.known = Reported()
@@ -64,7 +66,7 @@ class Reports:
         self._growing = asyncio.Lock()
 
     async def catch_up(self, to: int | None = None) -> None:
-        """Takes in what others have added; nothing is to be done where the report `to` is known."""
+        """Reads the reports that others have added; none, if the report `to` is known."""
         async with self._growing:
             if not self._is_loaded:
                 await self._load()
@@ -72,7 +74,7 @@ class Reports:
                 await self._catch_up()
 
     async def add(self, name: str, actor: str, decide: Callable[[Reported], Payload | None]) -> Payload | None:
-        """Adds what `decide` makes of what is known, None for nothing. Conflict when others add all the time."""
+        """Adds the report that `decide` makes of the known state, or none. Conflict when others add all the time."""
         async with self._growing:
             for _ in range(ADD_TRIES):
                 payload = decide(self.known)
@@ -103,25 +105,25 @@ class Reports:
             return [reports.Report.FromString(body) for (body,) in rows]
 
     def forget_progress(self, ended: Container[str]) -> None:
-        """Forgets, in this process, how far replays were that have ended."""
+        """Forgets, in this process, the progress of replays that have ended."""
         left = {name: each for name, each in self.known.progress.items() if name not in ended}
         if len(left) < len(self.known.progress):
             self._show(replace(self.known, progress=left))
 
     async def drop_progress(self, ended: Container[str]) -> None:
-        """Forgets it for all."""
+        """Forgets the progress of replays that have ended, in PostgreSQL and in this process."""
         if gone := [name for name in self.known.progress if name in ended]:
             async with self._database.transaction() as connection:
                 await connection.execute(delete(replay_progress).where(replay_progress.c.name.in_(gone)))
             self.forget_progress(ended)
 
     async def forget(self, days: int) -> None:
-        """Deletes reports older than that. What they come to stays."""
+        """Deletes reports that are older than `days`. The state that follows from them stays."""
         await delete_older(self._database, member_reports, datetime.now(UTC) - timedelta(days=days))
 
     async def _load(self) -> None:
         async with self._database.transaction() as connection:
-            sequence = await _head(connection)  # first: what comes meanwhile is then taken in once more
+            sequence = await _head(connection)  # first: a report that comes meanwhile is then read once more
             held = await connection.scalars(select(consumer_instances.c.instance))
             instances = [ParseDict(each, events.ConsumerInstance()) for each in held]
             progress = [
@@ -172,7 +174,7 @@ async def _head(connection: AsyncConnection, *, lock: bool = False) -> int:
 
 
 async def _bring_up_to_date(connection: AsyncConnection, report: reports.Report, after: Reported) -> None:
-    """The tables of what all reports come to."""
+    """Updates the tables of the state that follows from all reports."""
     name, time = report.name, report.time.ToDatetime(UTC)
     match report.WhichOneof("payload"):
         case "consumer_instance_registered":

@@ -1,8 +1,8 @@
-"""Every version that a rule has had in force, as a table: what the past is answered from, however long the log is.
+"""Every version of a rule that was in force, as a table: it answers questions about the past, however long the log is.
 
-The routing table in memory does not do for that: it counts up what is long past, and keeps the count only. A version
-begins with the change that made it, also where that was held and counted a moment later; what was given up or is still
-held has none.
+The routing table in memory can't answer such questions: of what is long past it keeps only the count. A version begins
+with the change that made it, also if that change was held and counted a moment later. A change that was given up, or is
+still held, has no version.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ async def project(connection: AsyncConnection, before: MeshView, after: MeshView
 
 
 class VersionRows:
-    """The same rows from the changes alone, for who goes through a whole log: looking at all rules after each change
-    would take as long as there are rules.
+    """The same rows from the changes alone, for a reader of the whole log: a comparison of all rules after each change
+    would take too long with many rules.
     """
 
     def __init__(self) -> None:

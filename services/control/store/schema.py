@@ -255,7 +255,7 @@ rule_versions = Table(
     Index("rule_versions_span", text("int8range(from_revision, until_revision)"), postgresql_using="gist"),
 )
 
-# What became of records; a pipeline writes it. Partitioned by day: the pipeline makes and drops the tables of the days,
+# Audit events of records; a pipeline writes them. Partitioned by day: the pipeline makes and drops the tables of days,
 # each with a unique index on event_id.
 audit_events = Table(
     "audit_events",

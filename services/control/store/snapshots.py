@@ -1,11 +1,12 @@
 """Snapshots: views of the log at some positions, so that neither a start nor a look back reads it from the beginning.
 
 Theory of operation
-1. The leader keeps one whenever the log has grown by `every` events, and one when it stops in order. Nobody waits for
-   it, and nothing rests on it: the log gives every view again.
-2. A snapshot counts when its format is today's, its bytes are what was written, and the log holds the event that it
-   was made at. Any other one is passed over, with a line in control's log; the one before is taken, or the beginning.
-3. The last few stay, and of the older ones enough that a look back has never far to go (`superfluous`).
+1. The leader keeps a snapshot whenever the log has grown by `every` events, and when the leader stops in order. Nothing
+   waits for a snapshot or depends on it: every view follows from the log again.
+2. A snapshot counts when its format is the present one, its bytes are unchanged, and the log holds the event at its
+   position. Control skips any other snapshot, with a line in its log, and takes the previous snapshot. If none counts,
+   control reads the log from the beginning.
+3. The last few snapshots stay, and enough of the older ones that a view of the past folds few events (`superfluous`).
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from services.control.store.database import Database, StoreUnavailableError
 LATEST_KEPT = 3
 """More than one: a snapshot may turn out to be unreadable."""
 OLDER_KEPT = 64
-"""The most parts of the log of which each keeps one: a look back into a million events folds some 16,000 of them."""
+"""Most parts of the log, each with one snapshot: a view of the past in a million events folds some 16,000 of them."""
 LOOK_EVERY = 1.0
-"""Seconds between two looks at how far the log has grown."""
+"""Seconds between two checks of the log's growth."""
 
 log = structlog.get_logger(__name__)
 kept_total = Counter("control_snapshots_total", "Snapshots of the log that were kept.")
@@ -45,10 +46,10 @@ class Snapshots:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.last = 0
-        """Position of the newest one, as far as this process knows."""
+        """Position of the newest snapshot, as far as this process knows."""
 
     async def newest(self, at_most: int | None = None) -> tuple[MeshView, Chain] | None:
-        """The newest one that counts, not beyond a position; None when there is none."""
+        """The newest snapshot that counts, not beyond the position `at_most`; None when there is none."""
         below = at_most
         while True:
             row = await self._row(below)
@@ -64,7 +65,7 @@ class Snapshots:
             return view, Chain(row.position, row.event_hash)
 
     async def keep(self, view: MeshView, chain: Chain) -> None:
-        """Keeps one of this view, and forgets those that are no longer needed."""
+        """Keeps a snapshot of this view, and deletes the snapshots that are no longer needed."""
         body = await asyncio.to_thread(view_to_bytes, view)
         row = {
             "position": chain.position,
@@ -103,7 +104,7 @@ class Snapshots:
 
 
 class SnapshotKeeper:
-    """Keeps snapshots while it runs; `present` is what control knows now."""
+    """Keeps snapshots while it runs; `present` returns the present view and chain."""
 
     def __init__(self, snapshots: Snapshots, every: int, present: Callable[[], tuple[MeshView, Chain]]) -> None:
         self._snapshots = snapshots
@@ -113,14 +114,14 @@ class SnapshotKeeper:
         position_gauge.set_function(lambda: snapshots.last)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keeps snapshots until cancelled."""
         while True:
             if self._present()[1].position >= self._snapshots.last + self._every:
                 await self.keep()
             await asyncio.sleep(LOOK_EVERY)
 
     async def keep(self) -> None:
-        """Keeps one of the present view, unless that one is there."""
+        """Keeps a snapshot of the present view, unless that snapshot exists."""
         async with self._keeping:
             view, chain = self._present()
             if chain.position <= self._snapshots.last:
@@ -132,8 +133,10 @@ class SnapshotKeeper:
 
 
 def superfluous(positions: Sequence[int]) -> list[int]:
-    """Positions of snapshots that may go: all but the last few, and the first one in each part of the log. Parts are
-    equal, and twice as long when there are too many: so each begins where one began before, and its first one is there.
+    """Positions of snapshots that may go: all but the last few, and the first snapshot in each part of the log.
+
+    Parts are equal, and twice as long when there are too many. So each part begins where a shorter part began, and the
+    first snapshot of that shorter part still exists.
     """
     ordered = sorted(positions)
     length = 1

@@ -1,8 +1,8 @@
 """Traffic in PostgreSQL, where a pipeline puts it: read, never written.
 
 Numbers are added up by PostgreSQL. Sketches of latencies are merged here, in a thread, as they come: 100,000 of them
-take a quarter of a second, and SKETCHES_AT_ONCE are in memory. Of more rows than that an even part is taken, so
-percentiles stay right within their error.
+take a quarter of a second, and SKETCHES_AT_ONCE are in memory. If there are more than 100,000, control merges an even
+part of them, so percentiles stay right within their error.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ NUMBERS = ("records", "bytes", "calls", "errors")
 SERIES = schema.traffic_series
 DAILY = re.compile(r"traffic_(minutes|hours)_(\d{8})")
 RECENT = timedelta(hours=24)
-"""Of the topics that a change would move."""
+"""The period of the traffic that is shown for topics that a change would move."""
 
 Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TopTraffic:
-    """Who has the most."""
+    """The talkers with the most traffic, and the total."""
 
     talkers: Sequence[tuple[Names, traffic.TrafficFigures]]
     total: traffic.TrafficFigures
@@ -56,13 +56,13 @@ class TrafficCourse:
 
 
 class TrafficTables:
-    """Answers questions about them."""
+    """Answers questions about the tables of traffic."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def told(self) -> tuple[Told | None, datetime]:
-        """What the pipeline says of itself, and the time of the clock by which it does."""
+        """The last report of the pipeline about itself, and the time of PostgreSQL's clock, which dates the report."""
         progress = schema.traffic_progress.c
         async with self._database.transaction() as connection:
             row = (await connection.execute(select(progress.complete_until, progress.told))).first()
@@ -86,7 +86,7 @@ class TrafficTables:
     async def top(
         self, asked: Range, pieces: Sequence[Piece], by: Sequence[str], measure: str, limit: int
     ) -> TopTraffic:
-        """Those who have the most, and all together."""
+        """The talkers with the most traffic, and the total."""
         rows = _rows(asked, pieces, by).subquery()
         names = [rows.c[name] for name in by]
         numbers = [_sum(rows.c[name], name) for name in NUMBERS]
@@ -183,7 +183,7 @@ def _sum(column: Any, name: str) -> Any:
 async def _merged(
     connection: AsyncConnection, query: Select[Any], rows: Any, count: int
 ) -> dict[tuple[Any, ...], datasketches.kll_floats_sketch]:
-    """Sketches together by all that stands before them in a row."""
+    """Merges the sketches of rows whose other columns are equal."""
     query = query.where(rows.c.latency.is_not(None))
     if count > MOST_SKETCHES:
         number = func.hashtextextended(cast(rows.c.series, Text), cast(func.extract("epoch", rows.c.time), BigInteger))

@@ -1,13 +1,14 @@
-"""What the log says against what is stored: the checks behind `kafka-mesh verify-log`. No I/O.
+"""Compares what is stored with the log: the checks behind `kafka-mesh verify-log`. No I/O.
 
 Theory of operation
 1. `LogCheck` goes through the log event by event. It follows the chain of hashes, compares the columns of each row with
    the event in it, and folds: the view, and the rows of every projection.
-2. A link that does not hold is put down to the event before it, which then is not what the next one says. Where the
-   next link does not hold either, the event between the two explains both.
-3. The first event with a hash speaks for all before it, which have none: which of them was changed, mesh.events tells.
-4. What can't be folded (a gap, bytes that are no event) ends the folding, not the check of the chain; projections are
-   then not compared, for nobody knows what they should hold.
+2. If a link does not hold, the event before it counts as changed: the next event holds another hash of it. If the next
+   link does not hold either, the event between the two links explains both.
+3. The first event with a hash covers all events before it, which have none. Only mesh.events shows which of
+   them was changed.
+4. A gap, or bytes that are no event, ends the folding, but not the check of the chain. Projections are then not
+   compared, for their right content is unknown.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from services.control.store.rule_versions import VersionRows
 
 HASH_BYTES = 32
 NONSENSE = (ValueError, LookupError, OverflowError, JsonError)
-"""What events raise that were changed into something that none can be."""
+"""Errors from events whose bytes were changed into something that no event can be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is stored in a place, and is not what it should be."""
+    """A stored value that is not what it should be, with its place."""
 
     place: str
     problem: str
@@ -61,7 +62,7 @@ class StoredEvent:
     payload: Any
 
     def columns(self) -> Row:
-        """What follows from the body."""
+        """The stored columns that should follow from the body."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "body"}
 
 
@@ -73,7 +74,7 @@ class LogCheck:
         self.first_chained = 0
         """Position of the first event that holds a hash; 0 while there is none."""
         self.folds = True
-        """Whether what follows from the log is known."""
+        """Whether the folding goes on, so that the right content of projections is known."""
         self._folding = ViewFolding(MeshView())
         self._versions: dict[str, int] = {}
         self._rows: dict[Table, dict[Any, Row]] = {table: {} for table in BY_EVENTS}
@@ -83,11 +84,11 @@ class LogCheck:
 
     @property
     def view(self) -> MeshView:
-        """What follows from the log up to here."""
+        """The view that follows from the log up to here."""
         return self._folding.view
 
     def read(self, stored: StoredEvent) -> Iterator[Difference]:
-        """The next row, in the order of positions."""
+        """Checks the next row, in the order of positions."""
         place = f"event {stored.position}"
         missing = stored.position - self.chain.position - 1
         if missing:
@@ -111,7 +112,7 @@ class LogCheck:
             yield Difference(place, f"says what no event can say: {error!r}")
 
     def end(self, head: Chain) -> Iterator[Difference]:
-        """The end of the log, as it is kept beside it."""
+        """Checks the end of the log, as `log_head` holds it."""
         if head.position == self.chain.position:
             yield from self._judge("log_head", fits=head.hash == self.chain.hash)
         else:
@@ -119,7 +120,7 @@ class LogCheck:
         yield from self._clear_suspect()
 
     def rows(self) -> Mapping[Table, Mapping[Any, Row]]:
-        """What every projection should hold, by primary key."""
+        """The rows that every projection should hold, by primary key."""
         of_views = {each.table: each.rows(self.view) for each in OF_VIEWS}
         return {**self._rows, **of_views, schema.rule_versions: self._rule_versions.by_name}
 
@@ -131,7 +132,7 @@ class LogCheck:
         self.chain = self.chain.after(event, body)
 
     def _judge(self, witness: str, *, fits: bool) -> Iterator[Difference]:
-        """What `witness` says of the event before it, and what that means for the one before that."""
+        """Judges the last event by the hash in `witness`; the result clears or confirms the suspicion before it."""
         last = self.chain.position
         is_chained = last == 1 or 0 < self.first_chained <= last
         place = f"event {last}" if is_chained else f"one of the events 1 to {last}"
@@ -169,7 +170,7 @@ class LogCheck:
 
 
 class PublishedLog:
-    """What lies in mesh.events: the hash of each event, by position."""
+    """The content of mesh.events: the hash of each event, by position."""
 
     def __init__(self) -> None:
         self._hashes = bytearray()
@@ -177,11 +178,11 @@ class PublishedLog:
 
     @property
     def position(self) -> int:
-        """Of the last event there."""
+        """Position of the last event there."""
         return len(self._hashes) // HASH_BYTES
 
     def read(self, offset: int, value: bytes, headers: Headers = ()) -> Iterator[Difference]:
-        """The next record. One that repeats an event is none too many: it only has to be the same one."""
+        """Checks the next record. A record may repeat an event, if the bytes are the same."""
         place = f"mesh.events, offset {offset}"
         try:
             body = self._assembler.take(value, headers)
@@ -204,12 +205,12 @@ class PublishedLog:
             yield Difference(place, f"event {position} is another one than before")
 
     def compare(self, stored: StoredEvent) -> Iterator[Difference]:
-        """An event of the log, with what was published of it."""
+        """Compares an event of the log with the published event."""
         if stored.position <= self.position and self._hash_of(stored.position) != sha256(stored.body).digest():
             yield Difference(f"event {stored.position}", "mesh.events has another one")
 
     def end(self, position: int) -> Iterator[Difference]:
-        """`position`: of the last event in the log."""
+        """Checks the end of mesh.events; `position` is the position of the last event in the log."""
         if self.position > position:
             yield Difference("mesh.events", f"goes on to event {self.position}; the log ends at {position}")
 

@@ -1,10 +1,10 @@
 """Follows the audit topics of one cluster, for one caller: a thread with a consumer that belongs to no group.
 
-1. It begins where it was told to, and from then on knows its own place: after trouble it goes on there.
-2. A cluster that is away, or has no such topic yet, is looked at again every `LOOK_SECONDS`; what is the matter is told
-   when it changes. New partitions are found at the same time, and read from their beginning.
-3. What it finds goes to the caller one batch after the other. A caller that is slow holds up this consumer and nobody
-   else, and has it fetch no more than `FETCH_KILOBYTES` ahead.
+1. The follower begins at the requested start, and then keeps its own offsets: after an error it continues from them.
+2. The follower tries a cluster that is away, or has no such topic yet, again every `LOOK_SECONDS`. It reports a problem
+   when the problem changes. It also finds new partitions then, and reads them from their beginning.
+3. The follower passes events to the caller one batch after the other. A slow caller holds up only its own consumer,
+   which fetches at most `FETCH_KILOBYTES` ahead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOOK_SECONDS = 5.0
 AT_ONCE = 500
 """Messages of one batch."""
 POLL_SECONDS = 0.2
-"""How soon it is seen that the caller is gone."""
+"""Seconds within which the follower notices that the caller is gone."""
 FETCH_KILOBYTES = 4 * 1024
 
 Place = tuple[str, int]
@@ -42,13 +42,13 @@ class Found:
 
     events: Sequence[audit.RecordAudit] = ()
     source: audit.AuditSource | None = None
-    """How the cluster can be read now, when that has changed."""
+    """The state of the cluster as a source, when this state has changed."""
     is_last: bool = False
     """The follower has ended."""
 
 
 class AuditFollower:
-    """Use as a context: it follows from the beginning of the context to its end."""
+    """A context manager that follows from the beginning of the context to its end."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class AuditFollower:
         self._loop = asyncio.get_running_loop()
         self._ending = threading.Event()
         self._next: dict[Place, int] = {}
-        """Where it goes on, by what it has read."""
+        """The next offset of each partition, after the records that were read."""
         self._ends: dict[Place, int] = {}
-        """Where the partitions ended when it began."""
+        """The end offset of each partition when the follower began."""
         self._began_at = int(time.time() * 1000)
         self._is_placed = False
-        """Whether it is known where to begin in what was there at the beginning."""
+        """Whether the start offsets are known, in the partitions that existed at the beginning."""
         self._told: tuple[tuple[str, ...], str] | None = None
         self._thread = threading.Thread(target=self._run, name=f"audit of {cluster.name}", daemon=True)
 
@@ -98,7 +98,7 @@ class AuditFollower:
             self._give(Found(is_last=True))
 
     def _follow(self) -> None:
-        """Until the caller is gone, all that was asked for is read, or the cluster does not answer."""
+        """Follows until the caller is gone, all requested records are read, or the cluster does not answer."""
         knock(self._cluster.bootstrap_servers)
         consumer = Consumer(self._settings())
         try:
@@ -118,7 +118,7 @@ class AuditFollower:
             consumer.close()
 
     def _look(self, consumer: Consumer) -> None:
-        """Which topics and partitions there are; assigns those that are new."""
+        """Reads the list of topics and partitions, and assigns new partitions."""
         known = consumer.list_topics(timeout=REQUEST_TIMEOUT).topics
         there = {topic: len(known[topic].partitions) for topic in self._topics if topic in known}
         places = [(topic, number) for topic, count in there.items() for number in range(count)]
@@ -161,14 +161,14 @@ class AuditFollower:
         return self._request.stop_at_end and all(self._next[place] >= end for place, end in self._ends.items())
 
     def _tell(self, topics: tuple[str, ...], problem: str) -> None:
-        """When it is news."""
+        """Reports the state of the source, if it has changed."""
         if self._told != (topics, problem):
             self._told = topics, problem
             source = audit.AuditSource(cluster_name=self._cluster.name, topics=topics, problem=problem)
             self._give(Found(source=source))
 
     def _give(self, found: Found) -> None:
-        """Waits until the caller has taken it, or is gone."""
+        """Gives `found` to the caller, and waits until the caller has taken it, or is gone."""
         taking = self._take(found)
         try:
             given = asyncio.run_coroutine_threadsafe(taking, self._loop)
@@ -193,7 +193,7 @@ class AuditFollower:
             "group.id": "kafka-mesh-control-audit",  # never joined, and nothing is committed
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",  # what was deleted meanwhile is passed over
+            "auto.offset.reset": "earliest",  # records that were deleted meanwhile are skipped
             "allow.auto.create.topics": False,
             "queued.max.messages.kbytes": FETCH_KILOBYTES,
             "fetch.wait.max.ms": 200,

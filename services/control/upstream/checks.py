@@ -14,7 +14,7 @@ from services.control.domain.errors import InvalidField
 from services.control.upstream.references import resolved
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:9", "log_level": "0"}
-"""Where clients made for a check would connect, if they lived long enough: the discard port."""
+"""Properties of clients made for a check: the discard port, to which no client exists long enough to connect."""
 QUOTED = re.compile(r'property "([^"]+)"')
 
 
@@ -53,12 +53,12 @@ def _check(field: str, properties: Mapping[str, str], construct: Callable[[dict[
 
 
 def is_neither_file_nor_folder(path: str) -> bool:
-    """A device or a pipe, say: reading it may never end. What is not there is the gateways' to say."""
+    """Whether the path is a device or a pipe, say: reading it may never end. Gateways report a path that is missing."""
     return Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir())
 
 
 def _culprit(reason: str, values: dict[str, str], construct: Callable[[dict[str, str]], object]) -> str:
-    """The property that librdkafka means; it may name it by its older alias, then each is tried alone."""
+    """The property that librdkafka means. If librdkafka names an older alias, each property is tried alone."""
     quoted = QUOTED.search(reason)
     if quoted and quoted[1] in values:
         return quoted[1]

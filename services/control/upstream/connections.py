@@ -69,7 +69,7 @@ class SeenBroker:
 
 @dataclass(frozen=True, slots=True)
 class SeenCluster:
-    """What is there."""
+    """A cluster as it describes itself."""
 
     kafka_cluster_id: str
     brokers: tuple[SeenBroker, ...]
@@ -85,11 +85,11 @@ class Connections:
         self._clients: dict[str, tuple[dict[str, Any], AdminClient]] = {}
 
     async def describe(self, cluster: UpstreamCluster) -> SeenCluster:
-        """Connects and looks: cluster id, brokers, features. It costs the same however many topics there are."""
+        """Connects and reads cluster id, brokers and features. The cost does not depend on the number of topics."""
         return await self._call(cluster, _describe)
 
     async def partitions_of(self, cluster: UpstreamCluster, topic: str) -> int | None:
-        """How many partitions the topic has there now; None when there is no such topic."""
+        """The number of partitions that the topic has there now; None when there is no such topic."""
         return await self._call(cluster, lambda client, _: _partitions_of(client, topic))
 
     async def topics(self, cluster: UpstreamCluster) -> dict[str, int]:
@@ -103,7 +103,7 @@ class Connections:
     async def effective_settings(
         self, cluster: UpstreamCluster, topics: Sequence[str], names: Collection[str]
     ) -> dict[str, dict[str, str]]:
-        """For each topic these settings as they count there, wherever they were made."""
+        """For each topic the effective values of these settings, wherever they were made."""
         return await self._call(cluster, lambda client, _: _effective_settings(client, topics, names))
 
     async def readers(self, cluster: UpstreamCluster) -> dict[str, set[str]]:
@@ -123,7 +123,7 @@ class Connections:
         )
 
     async def live_partitions(self, cluster: UpstreamCluster, topic: str) -> list[LivePartition]:
-        """Who leads each partition of a topic that exists, and what lies in it."""
+        """The leader and the offsets of each partition of a topic that exists."""
         return await self._call(cluster, lambda client, _: live_partitions(client, topic))
 
     async def positions(
@@ -135,7 +135,7 @@ class Connections:
         )
 
     async def members(self, cluster: UpstreamCluster, group: str) -> tuple[groups.GroupMember, ...]:
-        """Who is in a group there; nobody, where the cluster does not know it."""
+        """The members of a group there; none, if the cluster does not know the group."""
 
         def ask(client: AdminClient, _: UpstreamCluster) -> tuple[groups.GroupMember, ...]:
             knock(cluster.bootstrap_servers)
@@ -151,7 +151,7 @@ class Connections:
         return await self._call(cluster, lambda client, _: groups.offsets_since(client, topic, times, bound))
 
     async def set_offsets(self, cluster: UpstreamCluster, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Sets where an empty group goes on; GroupRefusedError when the cluster does not."""
+        """Sets the offsets of an empty group; GroupRefusedError when the cluster refuses."""
         bound = CALL_TIMEOUT - REQUEST_TIMEOUT
         await self._call(cluster, lambda client, _: groups.set_offsets(client, group, offsets, bound))
 
@@ -191,7 +191,7 @@ class Connections:
 
 
 def connection_settings(cluster: UpstreamCluster) -> dict[str, Any]:
-    """What every client of control for this cluster is made with. Reads what references refer to."""
+    """The properties of every client of control for this cluster. Reads the secrets that references name."""
     settings = resolved_all(
         f"clusters/{cluster.name}",
         connection_properties(allowed(cluster.producer_config), allowed(cluster.consumer_config)),
@@ -299,7 +299,7 @@ def _create(client: AdminClient, topics: Mapping[str, tuple[int, Mapping[str, st
 
 
 def reason_of(error: BaseException) -> str:
-    """What a client, or a bound that was reached, says."""
+    """The reason in the error of a client, or in that of a bound that was reached."""
     if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
         return str(error.args[0].str())
     return str(error) or "no answer in time"

@@ -1,7 +1,7 @@
 """Finalized features of a cluster ("metadata.version" says which Kafka it runs as), read with one ApiVersions request.
 
-librdkafka's admin client does not tell them. The request is fixed (version 3, KIP-584), the answer is read up to its
-tagged fields. Over TLS or SASL the mesh does without them.
+librdkafka's admin client does not return them. The request is fixed (version 3, KIP-584), the answer is read up to its
+tagged fields. Over TLS or SASL the mesh does without these features.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 def finalized_features(addresses: Sequence[str], timeout: float) -> dict[str, str]:
-    """Feature names with their level; empty when the first address that answers does not say (before Kafka 2.7)."""
+    """Feature names with their level; empty when the first broker that answers has none (before Kafka 2.7)."""
     for address in addresses:
         try:
             with socket.create_connection(host_port(address), timeout) as connection:

@@ -1,4 +1,4 @@
-"""Consumer groups of one cluster: who is in one, where it is, and setting it elsewhere."""
+"""Consumer groups of one cluster: reads their members, finds offsets by time, and sets their offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from services.control.upstream.offsets import COORDINATORS_ON_THE_WAY, ON_THE_WAY_POLL, REQUEST_TIMEOUT, listed
 
 NOT_OF_THIS_KIND = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.INVALID_GROUP_ID})
-"""Answers about a group that this cluster does not know, or does not keep the offsets of by partition."""
+"""Errors for a group that this cluster does not know, or whose offsets it does not keep by partition."""
 REFUSALS = frozenset(
     {
         KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP, KafkaError.ILLEGAL_GENERATION,
@@ -22,7 +22,7 @@ REFUSALS = frozenset(
         KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.FENCED_INSTANCE_ID,
     }
 )  # fmt: skip
-"""Answers of a cluster that is well, and will not set the offsets."""
+"""Errors of a healthy cluster that refuses to set the offsets."""
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class GroupRefusedError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """Who is in a group, as its coordinator tells."""
+    """A member of a group, as the group's coordinator describes it."""
 
     client_id: str
     host: str
@@ -44,7 +44,7 @@ class GroupMember:
 
 
 def members(client: AdminClient, group: str, bound: float) -> tuple[GroupMember, ...]:
-    """Nobody, too, where the cluster does not know the group. Raises KafkaException."""
+    """The members of a group; none, if the cluster does not know the group. Raises KafkaException."""
 
     def ask() -> Any:
         asked: Any = client.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT)
@@ -70,7 +70,7 @@ def offsets_since(client: AdminClient, topic: str, times: Mapping[int, datetime]
 
 
 def set_offsets(client: AdminClient, group: str, offsets: Mapping[tuple[str, int], int], bound: float) -> None:
-    """Sets where an empty group goes on. GroupRefusedError when the cluster does not; raises KafkaException."""
+    """Sets the offsets of an empty group. GroupRefusedError when the cluster refuses; raises KafkaException."""
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
 
     def ask() -> Any:
@@ -91,7 +91,7 @@ def set_offsets(client: AdminClient, group: str, offsets: Mapping[tuple[str, int
 
 
 def _of_coordinator(ask: Callable[[], T], bound: float) -> T:
-    """The answer of a coordinator, asked again while the cluster is only about to know who that is."""
+    """The answer of a group's coordinator; asks again while the cluster does not know the coordinator yet."""
     deadline = time.monotonic() + bound
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What lies in topics and how far groups have read them: asked of one cluster, by its own names, within a bound."""
+"""Offset ranges of topics, and committed offsets of groups: of one cluster, by its own names, within a bound."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ a change of leader. librdkafka leaves it to its caller to ask again."""
 LEADERS_ON_THE_WAY = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 """Answers about a partition that was made just now, or whose leader changes."""
 ON_THE_WAY_POLL = 0.1
-"""Seconds until either is asked again."""
+"""Seconds between two attempts to ask a coordinator or a leader."""
 
 
 def log_ranges(client: AdminClient, topics: Mapping[str, int], bound: float) -> dict[str, dict[int, LogRange]]:
@@ -44,7 +44,7 @@ def log_ranges(client: AdminClient, topics: Mapping[str, int], bound: float) -> 
 def listed(
     client: AdminClient, specs: Mapping[TopicPartition, OffsetSpec], deadline: float
 ) -> dict[TopicPartition, int]:
-    """An offset of each partition; those whose leader is on the way are asked again until `deadline` (monotonic
+    """An offset of each partition. A partition whose leader is not known yet is asked again until `deadline` (monotonic
     seconds). Raises KafkaException."""
     found: dict[TopicPartition, int] = {}
     remaining = dict(specs)

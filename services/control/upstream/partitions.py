@@ -1,4 +1,4 @@
-"""Partitions of one topic as its cluster tells them now: who leads each, and what lies in it."""
+"""Partitions of one topic as its cluster describes them now: the leader and the offsets of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # as in connections
 
 MOST_PARTITIONS = 1000
-"""Of one topic that are asked for."""
+"""Most partitions of one topic that are asked for."""
 REQUEST_TIMEOUT = 3.0
 """Seconds for one request: a little less than elsewhere, so that two of them leave time for an answer."""
 NOBODY = -1
@@ -44,7 +44,7 @@ def live_partitions(client: AdminClient, topic: str) -> list[LivePartition]:
 
 
 def _offset(answer: Any) -> int:
-    """The offset; that of a partition whose leader has just gone is not known."""
+    """The offset; NOBODY for a partition whose leader has just gone."""
     try:
         return int(answer.result(REQUEST_TIMEOUT).offset)
     except (KafkaException, TimeoutError):

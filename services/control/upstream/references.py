@@ -1,4 +1,4 @@
-"""References to secrets, resolved for control: what is missing is refused with the field that refers to it."""
+"""References to secrets, resolved for control: an error names the field that refers to a missing secret."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from services.control.domain.errors import InvalidField
 
 
 def resolved(field: str, value: str) -> str:
-    """The value, with a reference replaced by what it refers to. InvalidField names the reference, never the
+    """The value, with a reference replaced by the secret. InvalidField names the reference, never the
     content.
     """
     try:

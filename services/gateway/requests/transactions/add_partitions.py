@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn: a transaction is about to write to these partitions; each cluster gets those that live on it.
+"""AddPartitionsToTxn: a transaction is about to write to these partitions; each cluster gets its own partitions.
 
-If one of them lives on a cluster that takes no part in transactions of others, none is added, as on a broker, and the
-others say that they were not tried. So it is with the mesh's own topics, which clients do not know. Brokers send
-versions 4 and 5 among themselves; clients stay below.
+If one partition is on a cluster that takes no part in transactions of other clusters, no partition is added, as on a
+broker. The other partitions answer OPERATION_NOT_ATTEMPTED. The same holds for the mesh's own topics, which clients do
+not see. Brokers send versions 4 and 5 among themselves; clients send lower versions.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -71,7 +71,7 @@ def _add(
     home: str,
     mesh: MeshView,
 ) -> Generator[Command, Any, list[AddPartitionsToTxnTopicResult]]:
-    """These topics to the transaction on their cluster, under the producer's identity there."""
+    """Adds these topics to the transaction on their cluster, under the producer's identity there."""
     transactional_id = message.v3_and_below_transactional_id
     presented = _presented(message)
     identity = yield from part_on(cluster, transactional_id, presented, home, mesh, registers=True)
@@ -94,7 +94,7 @@ def _add(
     if any(p.partition_error_code in COORDINATOR_MOVED for topic in results for p in topic.results_by_partition):
         yield Forget(cluster, coordinator)
     if cluster != home and any(p.partition_error_code in FENCED for t in results for p in t.results_by_partition):
-        forget_part(cluster, transactional_id, mesh)  # home has just taken the producer for the rightful one
+        forget_part(cluster, transactional_id, mesh)  # home has just confirmed that this producer is current
         return _failed(topics, FENCED_SOON)
     return results
 
@@ -126,7 +126,7 @@ def _failed(topics: Iterable[AddPartitionsToTxnTopic], error: ErrorCode) -> list
 def _answer(
     message: AddPartitionsToTxnRequest, results: list[AddPartitionsToTxnTopicResult]
 ) -> AddPartitionsToTxnResponse:
-    """In the client's order."""
+    """The answer, with topics in the client's order."""
     by_name = {result.name: result for result in results}
     found = [by_name[topic.name] for topic in message.v3_and_below_topics if topic.name in by_name]
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=found)

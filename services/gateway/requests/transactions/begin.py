@@ -1,15 +1,15 @@
 """InitProducerId with a transactional id: the coordinator at its home gives the producer's identity.
 
 Theory of operation
-1. A transactional id is one producer, wherever it has been before. On every cluster that knows it the producer before
-   is fenced by an InitProducerId too. What that one had decided is committed first (`decisions`); what else it left
-   open is aborted.
-2. A cluster that can't be asked keeps nobody from beginning: a note in the log at home says that the producer has to be
-   fenced there before its first record (`parts`).
-3. A producer that names its old identity, to go on after an error (KIP-360), has it checked where it comes from: a
-   new home has never heard of it and would take a producer that was replaced for the rightful one.
-4. Home first, the others after: who comes to a cluster later than this asks at home, and finds itself replaced. And by
-   then home has committed or aborted what was open, so nothing is decided any more that is not in the log.
+1. A transactional id is one producer, on whichever clusters it was before. The gateway fences the previous producer
+   with an InitProducerId on every cluster that knows the id. A transaction that the previous producer had decided to
+   commit is committed first (`decisions`); any other open transaction is aborted.
+2. An unreachable cluster keeps no producer from beginning. A note in home's log says that the previous producer must be
+   fenced on that cluster before the new producer's first record there (`parts`).
+3. A producer may name its old identity, to continue after an error (KIP-360). The cluster that gave this identity
+   checks it: a new home does not know the identity, and would accept a producer that was replaced.
+4. Home fences first, the other clusters after it. A producer that comes to a cluster later asks home, and learns that
+   it was replaced. By then home has committed or aborted the open transaction, so every decision is in the log.
 """
 
 from collections.abc import Generator, Iterable
@@ -54,7 +54,7 @@ def begin(
             return _failed(FENCED_SOON)
         if isinstance(identity, Identity):
             fenced[cluster] = identity
-    if left and takes_part(home, mesh):  # the transactions of an older one reach no other cluster
+    if left and takes_part(home, mesh):  # the transactions of an older home reach no other cluster
         error = yield from _note(transactional_id, left.keys() - fenced.keys(), fenced, home, mesh)
         if error:
             return _failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -80,7 +80,7 @@ def _fence(
 def _note(
     transactional_id: str, unfenced: Iterable[str], fenced: Iterable[str], home: str, mesh: MeshView
 ) -> Generator[Command, Any, ErrorCode]:
-    """Says in home's log where the producer has to be fenced before its first record, and where no more."""
+    """Notes in home's log the clusters where the producer must be fenced before its first record; ends old notes."""
     known = yield from read_log(home, mesh)
     if known is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -23,7 +23,8 @@ from services.gateway.wire.schema import Struct
 M = TypeVar("M", bound=Struct)
 
 SECOND_PROTOCOL: Final = {ApiKey.END_TXN: 5, ApiKey.TXN_OFFSET_COMMIT: 5}
-"""Versions of the second protocol of transactions (KIP-890): the same fields mean more, so no older one stands in."""
+"""Versions of the second protocol of transactions (KIP-890): the same fields mean more, so no older version replaces
+them."""
 
 
 def coordinator_of(transactional_id: str) -> Coordinator:
@@ -38,7 +39,7 @@ def ask_coordinator(
     answer: type[M],
     mesh: MeshView,
 ) -> Generator[Command, Any, M | ErrorCode]:
-    """Its answer; or the error for one that can't be asked: retriable, unless its cluster lacks the version."""
+    """The coordinator's answer, or an error if it can't be asked: retriable, unless its cluster lacks the version."""
     if cluster is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     outcomes = yield from ask_coordinators({cluster: message}, coordinator, version, answer, mesh)
@@ -48,7 +49,7 @@ def ask_coordinator(
 def ask_coordinators(
     messages: Mapping[str, Struct], coordinator: Coordinator, version: int, answer: type[M], mesh: MeshView
 ) -> Generator[Command, Any, dict[str, M | ErrorCode]]:
-    """The same of several clusters at once, each with a message of its own."""
+    """Asks the coordinators of several clusters at once, each with a message of its own."""
     found: dict[str, M | ErrorCode] = {}
     calls: list[Call] = []
     for cluster, message in messages.items():

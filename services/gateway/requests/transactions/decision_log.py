@@ -1,9 +1,10 @@
-"""The records of partition 0 of `mesh.transactions`, and what stands in them: no I/O, no plans.
+"""The records of partition 0 of `mesh.transactions`, and their content: no I/O, no plans.
 
 Theory of operation
-1. A *decision* says that a transaction over several clusters is committed, and names its parts. It is written in the
-   transaction at home itself: the marker with which home's coordinator commits makes it valid, the one with which it
-   aborts makes it void. So nobody can decide who was fenced at home, and nobody sees a decision that is not final.
+1. A *decision* says that a transaction over several clusters is committed, and names its parts. The decision is written
+   in the transaction at home itself: the commit marker of home's coordinator makes the decision valid, the abort marker
+   makes it void. So a producer that was fenced at home decides nothing, and no gateway sees a decision that is not
+   final.
 2. A *note* says that a producer could not be fenced on a cluster when its successor began. It is valid at once.
 3. Both end with a record of the same key and no value, once they are carried out.
 4. The log is read up to its high watermark, markers included, and not as `read_committed` shows it: an open transaction
@@ -31,8 +32,10 @@ _MARKER_TYPE_AT: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One cluster's share of a transaction: who writes there, and since when (the cluster's own clock, in ms): an
-    identity of the first protocol goes through many transactions."""
+    """One cluster's share of a transaction: the identity that writes there, and the start (ms of the cluster's clock).
+
+    An identity of the first protocol goes through many transactions; the start distinguishes them.
+    """
 
     identity: Identity
     started_ms: int
@@ -43,7 +46,7 @@ class Decision:
     transactional_id: str
     at_home: Identity
     version: int
-    """Of EndTxn, as the client sent it: both protocols end transactions differently."""
+    """The version of EndTxn that the client sent: the two protocols end transactions differently."""
     parts: Mapping[str, Part]
 
     @property
@@ -65,7 +68,7 @@ NOTE_VALUE: Final = b"{}"
 
 @dataclass(slots=True)
 class TransactionLog:
-    """What one gateway has read of one home's log."""
+    """The content of one home's log, as far as one gateway has read it."""
 
     next_offset: int = 0
     _decisions: dict[str, dict[bytes, Decision]] = field(default_factory=dict)
@@ -73,7 +76,7 @@ class TransactionLog:
     _notes: set[tuple[str, str]] = field(default_factory=set)
     """Transactional id and cluster."""
     _undecided: dict[int, dict[bytes, Decision]] = field(default_factory=dict)
-    """By producer id: written, and neither committed nor aborted."""
+    """Decisions that are written, and neither committed nor aborted, by producer id and key."""
 
     def take(self, records: Buffer) -> None:
         """The batches of a Fetch; the last one may be cut short. Raises `WireError` for bytes that are no batches."""
@@ -118,14 +121,14 @@ class TransactionLog:
                     self._undecided.setdefault(undecided_of, {})[key] = decision
 
     def _forget(self, transactional_id: str, key: bytes, producer_id: int) -> None:
-        """Its marker may come after the record that ends it."""
+        """Drops a decision, also one whose marker comes after the record that ends the decision."""
         self._undecided.get(producer_id, {}).pop(key, None)
         known = self._decisions.get(transactional_id)
         if known is not None and known.pop(key, None) is not None and not known:
             del self._decisions[transactional_id]
 
     def decisions_on(self, transactional_id: str) -> tuple[Decision, ...]:
-        """Those that were not carried out, as far as is known."""
+        """The decisions about the id that were not carried out, as far as the log was read."""
         return tuple(self._decisions.get(transactional_id, {}).values())
 
     @property

@@ -1,4 +1,4 @@
-"""Reading, writing and carrying out what stands in the log of a transactional id's home; see `decision_log`."""
+"""Reads and writes the log of a transactional id's home, and carries its decisions out; see `decision_log`."""
 
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final
@@ -48,15 +48,17 @@ from services.gateway.wire.messages.produce import (
 from services.gateway.wire.primitives import WireError
 
 FETCH_VERSION: Final = 12
-"""The last one that names topics."""
+"""The last version of Fetch that names topics."""
 PRODUCE_VERSION: Final = {False: 11, True: 12}
-"""By whether the second protocol is spoken: from version 12 on it adds the partition to the transaction by itself."""
+"""The version of Produce, by whether the second protocol is spoken: version 12 adds the partition to the transaction by
+itself."""
 SECOND_PROTOCOL_SINCE: Final = 5
-"""The version of EndTxn."""
+"""The first version of EndTxn that belongs to the second protocol."""
 PRODUCERS_VERSION: Final = 0
 PIECE_BYTES: Final = 1 << 20
 MOST_PIECES: Final = 4_000
-"""Of one reading: more than the log of a mesh with thousands of commits a second has between two compactions."""
+"""Most pieces of one reading: more than the log of a mesh with thousands of commits a second has between two
+compactions."""
 WRITE_MS: Final = 5_000
 SEQUENCES: Final = 1 << 31
 
@@ -112,7 +114,7 @@ def _taken(found: TransactionLog, records: Any, home: str) -> bool:
 
 
 def write_decision(home: str, decision: Decision, mesh: MeshView) -> Generator[Command, Any, ErrorCode]:
-    """Into the transaction that is open at home; valid as soon as that is committed."""
+    """Writes the decision into the open transaction at home; the commit of that transaction makes it valid."""
     second = decision.version >= SECOND_PROTOCOL_SINCE
     sequence = 0
     if not second:
@@ -143,7 +145,10 @@ def end_note(home: str, transactional_id: str, cluster: str, mesh: MeshView) -> 
 
 
 def end_decision(home: str, decision: Decision, mesh: MeshView) -> Generator[Command, Any, None]:
-    """Nobody waits for it: a decision that stands too long is looked at once more, and found carried out."""
+    """Writes that the decision is carried out; nobody waits for the answer.
+
+    If this record is lost, a later sweep reads the decision again, and finds it carried out.
+    """
     call = _writing(home, decision.key, None, mesh)
     if call is not None:
         yield Gather((call,), lambda _: True, 0.0)
@@ -219,7 +224,7 @@ def _writing(
 
 
 def finish_all(transactional_id: str, homes: Iterable[str], mesh: MeshView) -> Generator[Command, Any, ErrorCode]:
-    """Carry out what was decided about the id and is not done. An error: it can't be known or done now."""
+    """Carries out the decisions about the id that are not done. Returns an error if a cluster can't be asked now."""
     for home in homes:
         if not takes_part(home, mesh):
             continue
@@ -234,7 +239,7 @@ def finish_all(transactional_id: str, homes: Iterable[str], mesh: MeshView) -> G
 
 
 def finish(home: str, decision: Decision, mesh: MeshView) -> Generator[Command, Any, ErrorCode]:
-    """Commit the parts that are still open."""
+    """Commits the parts that are still open."""
     left = yield from open_parts(decision, mesh)
     if left is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -274,7 +279,7 @@ def _is_open(state: TransactionState, part: Part) -> bool:
 def commit_parts(
     decision: Decision, parts: Mapping[str, Identity], mesh: MeshView
 ) -> Generator[Command, Any, dict[str, Identity] | ErrorCode]:
-    """Commit what was decided on these clusters, all at once; their next identities. An error: ask again."""
+    """Commits the decided parts on these clusters at once. Returns their next identities; after an error, retry."""
     transactional_id = decision.transactional_id
     messages = {cluster: EndTxnRequest(transactional_id, *identity, True) for cluster, identity in parts.items()}
     coordinator = coordinator_of(transactional_id)

@@ -1,8 +1,8 @@
-"""DescribeTransactions: what the coordinators of all clusters know of a transactional id, as one.
+"""DescribeTransactions: one state of a transactional id, from the coordinators of all clusters.
 
-The id's home has the word, with the identity that the client goes by. Another cluster adds its partitions, and its
-state where something is open: a part of a transaction that spans clusters, or one that was left behind when the id
-moved.
+The id's home decides the answer, with the identity that the client uses. Another cluster adds its partitions, and its
+state if a transaction is open there. That is a part of a transaction that spans clusters, or a transaction left behind
+when the id moved.
 """
 
 from collections.abc import Generator

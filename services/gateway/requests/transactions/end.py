@@ -1,21 +1,22 @@
 """EndTxn: commit or abort, on every cluster that has a part of the transaction.
 
 Theory of operation
-1. Home's coordinator says who may end the transaction, and which clusters have a part (`registry`). Without any but
-   home, the request goes there as it is.
-2. A commit over several clusters is decided by home: a record with all parts is written into the transaction there
-   (`decisions`), home commits, then all others do. Before that each part is looked at: it must be open under the
-   identity that was registered, and have time left, for its broker aborts it when `transaction.timeout.ms` is over.
-3. A transaction with one part, on another cluster than home, needs no decision: that cluster commits first, and home
-   closes the books. So does every abort: the others first, and home keeps the books until all are done.
-4. Whoever is asked again, by a client that missed an answer or because a gateway died, finds the books open at home and
-   goes on, or finds home committed, and commits what was decided and is still open. The client hears of success
-   when all parts are done.
-5. Nothing was decided while a cluster with a part can't be asked: the client tries again. Nor where a part is missing,
-   or short of time: then the client hears that it must abort.
-6. A transaction ends where it began. If its id has moved meanwhile, the new home does not know the producer: then the
-   cluster that does is asked. With the second protocol (KIP-890) the answer names the producer's next identity, which
-   is one at the new home already; with the first the producer asks for one when it hears that the home knows it not.
+1. Home's coordinator says which producer may end the transaction, and which clusters have a part (`registry`). If no
+   other cluster has a part, the gateway sends the request to home unchanged.
+2. Home decides a commit over several clusters: the gateway writes a record with all parts into the transaction there
+   (`decisions`), home commits, then all other clusters commit. Before that the gateway checks each part. A part must be
+   open under the registered identity, and have time left: its broker aborts it when `transaction.timeout.ms` is over.
+3. A transaction with one part, on another cluster than home, needs no decision: that cluster commits first, home last.
+   Every abort has the same order: the transaction at home stays open until all other clusters are done.
+4. A client asks again when it missed an answer or its gateway died. If the transaction at home is still open, the
+   gateway continues. If home has committed, the gateway commits each decided part that is still open. The client gets
+   success when all parts are done.
+5. Nothing is decided while a cluster with a part is unreachable: the client retries. Nothing is decided either if a
+   part is missing, or short of time: the client gets an error that makes it abort.
+6. A transaction ends on the cluster where it began. If its id has moved meanwhile, the new home does not know the
+   producer: the gateway asks the cluster that does. With the second protocol (KIP-890) the answer names the producer's
+   next identity, which is already from the new home. With the first protocol the producer asks for a new identity when
+   the home answers that it does not know the producer.
 """
 
 from collections.abc import Generator, Mapping
@@ -46,12 +47,12 @@ from services.gateway.wire.messages.init_producer_id import InitProducerIdReques
 ABORTABLE_SINCE: Final = 4
 """The first version in which a commit can be refused so that every client aborts and goes on."""
 MARGIN_MS: Final = 5_000
-"""So much of its time each part must have left when a commit is decided, or half of it if that is less. It has to cover
-the commit itself, and what the clocks of gateway and broker differ by."""
+"""The time that each part must have left when a commit is decided, or half of its time-out if that is less. This time
+covers the commit itself, and the difference between the clocks of gateway and broker."""
 NOT_MINE: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
-"""What a coordinator says to an identity that it has not given."""
+"""Errors of a coordinator for an identity that it has not given."""
 
 log = structlog.get_logger(__name__)
 
@@ -95,8 +96,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 
 def _origin(known: States, presented: Identity) -> str | None:
-    """The cluster whose identity the producer goes by, or has gone by until an answer was lost, where a rule has moved
-    its home."""
+    """The cluster whose identity the producer uses, or used until an answer was lost, if a rule has moved its home."""
     there = {cluster: identity_of(s) for cluster, s in known.items() if isinstance(s, TransactionState)}
     following = presented._replace(epoch=presented.epoch + 1)
     return next((c for identity in (presented, following) for c, found in there.items() if found == identity), None)
@@ -105,7 +105,8 @@ def _origin(known: States, presented: Identity) -> str | None:
 def _end_on(
     cluster: str, message: EndTxnRequest, version: int, mesh: MeshView
 ) -> Generator[Command, Any, EndTxnResponse]:
-    """As the coordinator there answers. That of an abort is never softened: INVALID_TXN_STATE may mean a commit."""
+    """The answer of the coordinator there. The answer to an abort is never softened: INVALID_TXN_STATE may mean a
+    commit."""
     coordinator = coordinator_of(message.transactional_id)
     outcome = yield from ask_coordinator(cluster, coordinator, message, version, EndTxnResponse, mesh)
     return EndTxnResponse(error_code=outcome) if isinstance(outcome, ErrorCode) else outcome
@@ -114,7 +115,8 @@ def _end_on(
 def _end_again(
     message: EndTxnRequest, version: int, home: str, mesh: MeshView
 ) -> Generator[Command, Any, EndTxnResponse]:
-    """Home has nothing open for this identity: its coordinator tells who missed an answer from who was replaced."""
+    """Asks home, which has nothing open for this identity. Its coordinator distinguishes a client that missed an answer
+    from a producer that was replaced."""
     ended = yield from _end_on(home, message, version, mesh)
     if ended.error_code or not message.committed:
         return ended
@@ -125,7 +127,7 @@ def _end_again(
 def _end_parts(
     message: EndTxnRequest, version: int, home: str, at_home: TransactionState, known: States, mesh: MeshView
 ) -> Generator[Command, Any, EndTxnResponse]:
-    """End what is open on all clusters that home knows of."""
+    """Ends the transaction on all clusters that are registered at home."""
     registered = registered_parts(at_home, mesh)
     missing = [cluster for cluster in registered if cluster and cluster not in known]
     if missing:
@@ -158,7 +160,7 @@ Ends = dict[str, EndTxnResponse]
 
 
 def _settled(message: EndTxnRequest, home: str, ended: Ends, mesh: MeshView) -> EndTxnResponse:
-    """The answer; what the next transaction begins with is remembered."""
+    """The answer. The gateway remembers the identities with which the next transaction begins."""
     answer = ended[home]
     if not answer.error_code:
         presented = Identity(message.producer_id, message.producer_epoch)
@@ -227,7 +229,7 @@ def _commit_sole(
 
 
 def _is_committed(state: TransactionState, registered: set[int], version: int) -> bool:
-    """Whether the part is done already, by one that did not come to tell home."""
+    """Whether the part is committed already, by a gateway that did not get to end the transaction at home."""
     then = state.producer_epoch - (version >= SECOND_PROTOCOL_SINCE)
     return state.transaction_state in COMMITTED and registered == {then % EPOCHS}
 
@@ -300,7 +302,8 @@ def _refuse(message: EndTxnRequest, version: int, home: str, fault: str, there: 
 def _end_at_origin(
     message: EndTxnRequest, version: int, home: str, refused: EndTxnResponse, mesh: MeshView
 ) -> Generator[Command, Any, EndTxnResponse]:
-    """By the other cluster that knows the producer, where home is too old to be asked about it; else what home said."""
+    """The end on the other cluster that knows the producer, if home is too old to be asked about it; else home's
+    answer."""
     known = yield from survey(message.transactional_id, (c for c in mesh.table.clusters if c != home), mesh)
     for cluster, state in known.items():
         if isinstance(state, TransactionState) and state.producer_id == message.producer_id:
@@ -320,8 +323,8 @@ def _move(
     home: str,
     mesh: MeshView,
 ) -> Generator[Command, Any, EndTxnResponse]:
-    """The answer with the producer's identity at its new home. If that is busy, the client has to ask again; if it
-    refuses, the end of the next transaction tries once more."""
+    """The answer with the producer's identity at its new home. If the new home is busy, the client has to retry; if it
+    refuses, the end of the next transaction tries again."""
     transactional_id = message.transactional_id
     log.info(
         "a transaction has ended where it began, its transactional id has moved",

@@ -1,4 +1,4 @@
-"""Where a transactional id lives, and which clusters its transactions can reach."""
+"""The home cluster of a transactional id, and the clusters that its transactions can reach."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,8 +9,8 @@ from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 
 FOREIGN_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-"""For a partition on a cluster that takes no part in transactions of others: the send fails at once, naming the topic,
-and the transaction can only be aborted. The producer lives on."""
+"""The error for a partition on a cluster that takes no part in transactions of other clusters. The send fails at once,
+naming the topic, and the transaction can only be aborted. The producer stays usable."""
 
 log = structlog.get_logger(__name__)
 
@@ -25,27 +25,27 @@ def transaction_home(transactional_id: str, mesh: MeshView) -> str | None:
 
 
 def foreign_topics(topics: Iterable[str], home: str | None, mesh: MeshView) -> dict[str, str]:
-    """Those topics that live on another cluster, with its name. Topics that live nowhere are not among them."""
+    """The topics on another cluster than home, with the cluster's name. Topics without a cluster are left out."""
     owners = {topic: mesh.table.cluster_of(topic) for topic in topics}
     return {topic: owner for topic, owner in owners.items() if owner is not None and owner != home}
 
 
 def closed_topics(foreign: Mapping[str, str], home: str, mesh: MeshView) -> dict[str, str]:
-    """Those of the foreign topics that a transaction can't reach: their cluster, or the id's home, takes no part."""
+    """The foreign topics that a transaction can't reach: their cluster, or the id's home, takes no part."""
     if not takes_part(home, mesh):
         return dict(foreign)
     return {topic: cluster for topic, cluster in foreign.items() if not takes_part(cluster, mesh)}
 
 
 def takes_part(cluster: str, mesh: MeshView) -> bool:
-    """Whether the cluster can say what it knows of a transactional id, as Kafka does since 3.0. One that was never
-    reached may, and is waited for."""
+    """Whether the cluster can describe a transactional id, as Kafka does since 3.0. A cluster that was never reached
+    counts as able to, so the gateway waits for it."""
     spoken = mesh.clusters[cluster].versions
     return not spoken or ApiKey.DESCRIBE_TRANSACTIONS in spoken
 
 
 def tell_refused(what: str, transactional_id: str, home: str | None, foreign: Mapping[str, str]) -> None:
-    """The sentence that an error code can't carry."""
+    """Logs the reason, which an error code can't carry."""
     log.warning(
         f"{what} refused: Kafka takes part in transactions over several clusters from 3.0 on; "
         "move the topic or the transactional id by a rule",

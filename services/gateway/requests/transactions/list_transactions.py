@@ -1,7 +1,8 @@
 """ListTransactions: the transactional ids of every broker of every cluster.
 
-A broker lists the ids that it coordinates. One that several clusters know, since its transactions may span them or its
-home has moved, is shown once for each identity that a cluster has given it: tools find a transaction by that number.
+A broker lists the ids that it coordinates. Several clusters know an id whose transactions span them, or whose home has
+moved. The list shows such an id once for each producer id that a cluster has given it: tools find a transaction by that
+number.
 """
 
 from services.gateway.requests.plan import Broker, Call, MeshView, Plan, Request, Unreachable, refresh
@@ -42,5 +43,5 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 
 def _lacks_filter(outcome: Unreachable, mesh: MeshView) -> bool:
-    """Whether a cluster lists transactions, but can't be told the filter; one before Kafka 3.0 lists none at all."""
+    """Whether a cluster lists transactions, but lacks the filter; a cluster before Kafka 3.0 lists none at all."""
     return outcome.unsupported and ApiKey.LIST_TRANSACTIONS in mesh.clusters[outcome.cluster].versions

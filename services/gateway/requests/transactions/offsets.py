@@ -1,12 +1,13 @@
 """AddOffsetsToTxn and TxnOffsetCommit: a group's offsets that count when the transaction is committed.
 
 Theory of operation
-1. Offsets lie where the group's other offsets do: beside their topics, or all on the group's home where a rule says so.
-   Each of these clusters has a part of the transaction, as if records went there.
-2. A member's offsets are checked first where the group lives, as its other commits are (`groups.offset_commit`): that
-   coordinator alone can tell a member from one that was replaced. The other clusters get them without a member.
-3. AddOffsetsToTxn names no topics yet. It adds the group on its home; on any other cluster TxnOffsetCommit does so.
-   With the second protocol brokers do it themselves.
+1. Offsets are on the clusters of the group's other offsets: beside their topics, or all on the group's home if a rule
+   says so. Each of these clusters has a part of the transaction, as if records went there.
+2. The gateway first checks a member's offsets on the group's home, as for other commits (`groups.offset_commit`): only
+   that coordinator can distinguish a member from a member that was replaced. The other clusters get the offsets without
+   a member.
+3. AddOffsetsToTxn names no topics yet. It adds the group on the group's home; TxnOffsetCommit adds the group on any
+   other cluster. With the second protocol brokers do this themselves.
 """
 
 from collections.abc import Generator
@@ -37,12 +38,12 @@ from services.gateway.wire.messages.txn_offset_commit import (
 )
 
 FOREIGN_OFFSETS = ErrorCode.GROUP_AUTHORIZATION_FAILED
-"""For offsets on a cluster that takes no part in transactions of others: names the group, and the transaction can only
-be aborted."""
+"""The error for offsets on a cluster that takes no part in transactions of other clusters: it names the group, and the
+transaction can only be aborted."""
 IDS_SINCE = 6
 """First version of TxnOffsetCommit that has ids in the place of the topics' names (KIP-1319)."""
 ADD_VERSION = 3
-"""Of AddOffsetsToTxn on our own account."""
+"""The version of AddOffsetsToTxn that the gateway sends by itself."""
 FENCED_SINCE = 2
 """The first version of AddOffsetsToTxn in which PRODUCER_FENCED is one of its errors."""
 
@@ -67,7 +68,7 @@ def handle_add(request: Request, mesh: MeshView) -> Plan:
 def _add(
     cluster: str, message: AddOffsetsToTxnRequest, version: int, home: str, mesh: MeshView
 ) -> Generator[Command, Any, ErrorCode]:
-    """The group to the transaction on one cluster."""
+    """Adds the group to the transaction on one cluster."""
     presented = _presented(message)
     transactional_id = message.transactional_id
     identity = yield from part_on(cluster, transactional_id, presented, home, mesh, registers=True)
@@ -145,7 +146,7 @@ def _members_part(
     errors: PartitionErrors,
     mesh: MeshView,
 ) -> Generator[Command, Any, int | None]:
-    """Commits the part that lives where the group lives, if there is one; the error that bars all others too."""
+    """Commits the offsets on the group's home, if there are any. Returns the error that prevents all other commits."""
     topics = parts.get(group_home)
     if topics is None:
         member = OffsetCommitRequest(
@@ -197,7 +198,8 @@ def _commit(
 
 
 def _as_of_offsets(error: ErrorCode) -> ErrorCode:
-    """TxnOffsetCommit has fewer errors; COORDINATOR_LOAD_IN_PROGRESS is tried again by every client."""
+    """The error in a form of TxnOffsetCommit, which has fewer errors: every client retries
+    COORDINATOR_LOAD_IN_PROGRESS."""
     if error.retriable:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error

@@ -1,15 +1,17 @@
 """A transaction's part on a cluster other than its home: under which identity its producer writes there.
 
 Theory of operation
-1. The client goes by its identity at home. On any other cluster its records and offsets carry the identity that this
-   cluster's coordinator gave; an id is initialised there when it first comes.
-2. Home is told before anything is sent to the other cluster (`registry`), and refuses a producer that was replaced. By
-   the second protocol that is once for each transaction; by the first whenever the client adds partitions or offsets.
-3. What is found open on the other cluster, though home does not know of it, was left by a producer before this one. It
-   is committed if that was decided, and else aborted, before anything new is written there.
-4. So is everything on a cluster that could not be asked when the producer began (`decision_log`, notes).
-5. Any gateway may be asked, in any order: it finds the identities on the clusters. When two of them do so at once for
-   an id that a cluster has never seen, they may get two identities, which the commit finds out (`registry`, 2).
+1. The client uses its identity at home. On any other cluster its records and offsets carry the identity that this
+   cluster's coordinator gave; the gateway initialises an id there at its first use.
+2. The gateway registers the part at home before it sends anything to the other cluster (`registry`), and home refuses a
+   producer that was replaced. With the second protocol the gateway registers once for each transaction; with the first
+   whenever the client adds partitions or offsets.
+3. A transaction that is open on the other cluster, but not registered at home, was left by a previous producer. The
+   gateway commits this transaction if a decision says so, and else aborts it, before anything new is written there.
+4. The gateway does the same on a cluster that was unreachable when the producer began (`decision_log`, notes).
+5. Requests may come to any gateway, in any order: each gateway finds the identities on the clusters. Two gateways that
+   do so at once, for an id that a cluster has never seen, may get two identities. The commit detects this (`registry`,
+   2).
 """
 
 from collections.abc import Generator, Iterable
@@ -26,9 +28,9 @@ from services.gateway.wire.messages.describe_transactions import TransactionStat
 from services.gateway.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 INIT_VERSION = 4
-"""Of InitProducerId on our own account: the last version with the errors of the first protocol."""
+"""The version of the gateway's own InitProducerId: the last version with the errors of the first protocol."""
 FENCED_SOON = ErrorCode.CONCURRENT_TRANSACTIONS
-"""The answer while a coordinator still ends what was open: clients ask again."""
+"""The answer while a coordinator still ends the open transaction: clients retry."""
 FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
@@ -37,7 +39,7 @@ def part_on(
 ) -> Generator[Command, Any, Identity | ErrorCode]:
     """Under which identity the producer that presents this one may write to the cluster, as part of its transaction.
 
-    `registers`: home is told again, whatever this gateway remembers of the transaction.
+    `registers`: the gateway registers the part at home again, even if it remembers to have done so.
     """
     if cluster == home:
         return presented
@@ -60,7 +62,7 @@ def part_on(
 
 
 def remembered(transactional_id: str, presented: Identity, home: str, mesh: MeshView) -> Producer:
-    """What is known of the producer that presents this identity; of another one nothing counts."""
+    """The known state of the producer that presents this identity; the state of any other producer is dropped."""
     producer = mesh.memory.producers.get(transactional_id, mesh.now)
     if producer is None or (producer.home, producer.identity) != (home, presented):
         producer = Producer(home, presented)
@@ -109,7 +111,7 @@ def _find(
 def _rightful(
     transactional_id: str, presented: Identity, home: str, mesh: MeshView
 ) -> Generator[Command, Any, TransactionState | ErrorCode]:
-    """What home knows of the id, if the identity that a client presents is the one there."""
+    """Home's state of the id, if the client presents the identity that is current at home; else an error."""
     states = yield from survey(transactional_id, (home,), mesh)
     at_home = states.get(home)
     if isinstance(at_home, Unreachable):
@@ -122,8 +124,8 @@ def _rightful(
 def take_over(
     cluster: str, transactional_id: str, timeout_ms: int, decided_on: Iterable[str], mesh: MeshView
 ) -> Generator[Command, Any, Identity | ErrorCode]:
-    """A new identity on the cluster: whoever wrote there before is fenced, and what it left open is ended, as one of
-    the homes `decided_on` has it decided."""
+    """Gets a new identity on the cluster, which fences the previous producer there. The open transaction of that
+    producer is ended as one of the homes `decided_on` has decided."""
     error = yield from finish_all(transactional_id, decided_on, mesh)
     if error:
         return error

@@ -1,4 +1,4 @@
-"""Records of a transaction: which topics they may go to, and under which identity of their producer."""
+"""Records of a transaction: the topics that they may go to, and the identity of their producer there."""
 
 from collections.abc import Generator, Mapping
 from typing import Any
@@ -19,20 +19,20 @@ from services.gateway.wire.primitives import WireError
 from services.gateway.wire.scanner import ProduceScan, ProduceTopic
 
 RETRIED = ErrorCode.NOT_LEADER_OR_FOLLOWER
-"""For a cluster that can't be asked now: every client sends the batch again."""
+"""The error for a cluster that can't be asked now: every client sends the batch again."""
 REPLACED = ErrorCode.INVALID_PRODUCER_EPOCH
-"""For an identity that is not the one at home: Produce has no better word, brokers use it too."""
+"""The error for an identity that is not current at home: Produce has no better error, and brokers use it too."""
 
 MOVED = ErrorCode.TRANSACTION_ABORTABLE
 """For an identity from another home: its producer aborts, and gets one at the new home with the answer (`end`), or asks
 for one when it hears of it again. Clients of any age do so; of INVALID_PRODUCER_ID_MAPPING Java producers die here."""
 
 Closed = Mapping[str, ErrorCode]
-"""Topics that the transaction may not write to, and why."""
+"""Topics that the transaction may not write to, with the reason."""
 
 
 def admit(frame: memoryview, scan: ProduceScan, mesh: MeshView) -> Generator[Command, Any, Closed]:
-    """Which topics of a transactional Produce are closed to it; batches for the others are patched if they need be."""
+    """The topics of a transactional Produce that are closed to it. Batches for other topics are patched if needed."""
     transactional_id = scan.transactional_id or ""
     home = transaction_home(transactional_id, mesh)
     foreign = foreign_topics((topic.name for topic in scan.topics), home, mesh)
@@ -53,7 +53,7 @@ def admit(frame: memoryview, scan: ProduceScan, mesh: MeshView) -> Generator[Com
 def _patch(
     frame: memoryview, topic: ProduceTopic, cluster: str, transactional_id: str, home: str, mesh: MeshView
 ) -> Generator[Command, Any, ErrorCode | None]:
-    """Give the topic's batches the producer's identity on its cluster; the error if there is none."""
+    """Gives the topic's batches the producer's identity on its cluster; returns the error if there is no identity."""
     for partition in topic.partitions:
         try:
             batch = partition.first_batch(frame)

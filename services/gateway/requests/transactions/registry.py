@@ -1,15 +1,15 @@
-"""Which clusters have a part in an open transaction: its home's coordinator knows.
+"""The list of clusters with a part in an open transaction, which the coordinator at home keeps.
 
 Theory of operation
 1. The topic `mesh.transactions` on the id's home has four partitions for each cluster of the mesh. Before a cluster's
-   first record of a transaction is acknowledged, one of its four is added to the transaction at home. Nothing is
-   written there: the coordinator's list of partitions is the registry, it checks who adds to it, and any gateway reads
-   it with one DescribeTransactions.
-2. Which of the four tells the epoch under which the producer writes on that cluster, by its remainder. A part that a
-   broker has aborted by its time-out goes on under another epoch, so it is missed at the commit. So is a part to which
-   two gateways have written under different epochs.
-3. Partition 0 is no cluster's: it holds the records of `decisions`. A transaction that has this one alone was opened
-   for a producer that the gateway refused (`open_at_home`).
+   first record of a transaction is acknowledged, the gateway adds one of the four to the transaction at home. Nothing
+   is written there: the coordinator's list of partitions is the registry. The coordinator checks the producer that adds
+   a partition, and any gateway reads the list with one DescribeTransactions.
+2. The index of the partition among the four is the remainder of the epoch under which the producer writes on that
+   cluster. A part that a broker has aborted by its time-out goes on under another epoch, so the commit detects the
+   abort. The commit also detects a part to which two gateways have written under different epochs.
+3. Partition 0 belongs to no cluster: it holds the records of `decisions`. A transaction with partition 0 alone was
+   opened for a producer that the gateway refused (`open_at_home`).
 """
 
 from collections.abc import Generator, Mapping
@@ -59,7 +59,7 @@ CONFIGS: Final = {
     "min.cleanable.dirty.ratio": "0.1",
     "delete.retention.ms": "3600000",
 }
-"""Few records live long: it is compacted often, so that a gateway that starts reads little."""
+"""Few records stay for long: the topic is compacted often, so that a gateway that starts reads little."""
 
 log = structlog.get_logger(__name__)
 
@@ -89,7 +89,7 @@ def writes_at_home(at_home: TransactionState) -> bool:
 def register(
     home: str, transactional_id: str, presented: Identity, partition: int, mesh: MeshView
 ) -> Generator[Command, Any, ErrorCode]:
-    """Add a partition of the registry to the transaction at home; the coordinator there checks the identity."""
+    """Adds a partition of the registry to the transaction at home; the coordinator there checks the identity."""
     fault = yield from see_to_topic(home, partition, mesh)
     if fault is not None:
         return fault
@@ -111,7 +111,7 @@ def register(
 def open_at_home(
     home: str, transactional_id: str, presented: Identity, mesh: MeshView
 ) -> Generator[Command, Any, None]:
-    """Let home have something to abort, where the gateway itself keeps a client's first partition from its cluster.
+    """Gives home something to abort, if the gateway itself keeps a client's first partition from its cluster.
 
     Else the coordinator answers an abort by the first protocol with INVALID_TXN_STATE, of which librdkafka dies. If
     home can't be asked now, a client hears that error. By the second protocol coordinators take an abort of nothing.
@@ -122,7 +122,7 @@ def open_at_home(
 def open_where_known(
     home: str, transactional_id: str, presented: Identity, mesh: MeshView
 ) -> Generator[Command, Any, None]:
-    """The same for a producer that home does not know, because a rule has moved its id: the home before knows it."""
+    """Does the same on the previous home, for a producer that home does not know because a rule has moved its id."""
     known = yield from survey(transactional_id, (cluster for cluster in mesh.table.clusters if cluster != home), mesh)
     for cluster, state in known.items():
         if isinstance(state, TransactionState) and identity_of(state) == presented:
@@ -130,7 +130,7 @@ def open_where_known(
 
 
 def has_topic(home: str, mesh: MeshView) -> bool:
-    """As far as is known."""
+    """Whether home has the topic, as far as this gateway knows."""
     return mesh.clusters[home].partition_count(TRANSACTIONS_TOPIC) is not None
 
 

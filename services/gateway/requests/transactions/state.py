@@ -1,4 +1,4 @@
-"""What one gateway keeps of a transactional id; see `parts`. Losing it costs questions."""
+"""The state of a transactional id in one gateway's memory; see `parts`. Without it the gateway asks the clusters."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -6,18 +6,18 @@ from typing import NamedTuple
 PRODUCERS_REMEMBERED = 10_000
 """Transactional ids: about 10 MB."""
 PRODUCER_SECONDS = 7 * 24 * 3600.0
-"""Brokers forget an id that rests for so long."""
+"""Brokers forget an id that is unused for this long (`transactional.id.expiration.ms`)."""
 
 
 class Identity(NamedTuple):
-    """What a coordinator tells producers of one transactional id apart by."""
+    """Producer id and epoch, by which a coordinator distinguishes the producers of one transactional id."""
 
     producer_id: int
     epoch: int
 
 
 class Ended(NamedTuple):
-    """The last transaction: who has ended it, and how."""
+    """The end of the last transaction: the identity that ended it, and how."""
 
     identity: Identity
     committed: bool
@@ -29,7 +29,7 @@ class Producer:
 
     home: str
     identity: Identity
-    """At home, and so the one that its client goes by."""
+    """The identity at home, which the client uses."""
     elsewhere: dict[str, Identity] = field(default_factory=dict)
     """Its identities on other clusters, as far as they are known."""
     parts: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""What clusters know of a transactional id: asked each time, never guessed.
+"""The state of a transactional id on each cluster: asked each time, never guessed.
 
 FindCoordinator makes a cluster create its internal topic for transactions, so clusters that have none are not asked:
 they know no transactional id at all. Clusters before Kafka 3.0 can't be asked.
@@ -36,7 +36,7 @@ def identity_of(state: TransactionState) -> Identity:
 def survey(
     transactional_id: str, clusters: Iterable[str], mesh: MeshView
 ) -> Generator[Command, Any, Mapping[str, TransactionState | Unreachable]]:
-    """By cluster, what it knows of the id. Those that do not know it, or can't tell by their age, are left out."""
+    """The state of the id on each cluster. Clusters that do not know the id, or are too old to answer, are left out."""
     found: dict[str, TransactionState | Unreachable] = {}
     asked: list[str] = []
     for cluster in clusters:

@@ -1,8 +1,8 @@
-"""What was decided and nobody comes to finish: each gateway looks through the logs at its start, and now and then.
+"""Finishes decisions that no client comes to finish: each gateway reads the logs at its start, and from time to time.
 
-A client that lives asks again until all is done, so a decision is only taken up when it was found undone twice, all its
-clusters in reach each time: by then nobody else is about to finish it. With the first protocol that matters, for the
-same identity goes on to the next transaction.
+A running client retries until all parts are done. So a gateway finishes a decision only after it was found undone
+twice, with all its clusters in reach each time: by then no other gateway is about to finish it. This matters with the
+first protocol, where the same identity goes on to the next transaction.
 """
 
 from collections.abc import Generator, Mapping
@@ -13,14 +13,14 @@ from services.gateway.requests.transactions.decisions import finish, open_parts,
 from services.gateway.requests.transactions.home import takes_part
 
 UNDONE_S: Final = 4.0
-"""So long a decision stands before it is taken up. Clients ask again within a second."""
+"""Seconds that a decision stays undone before a gateway finishes it. Clients retry within a second."""
 
 Undone = Mapping[tuple[str, bytes], float]
-"""By home and key, since when the parts of a decision were seen to be in reach and open, in monotonic seconds."""
+"""By home and key of a decision: since when its parts were seen in reach and open, in monotonic seconds."""
 
 
 def sweep(before: Undone, mesh: MeshView) -> Generator[Command, Any, dict[tuple[str, bytes], float]]:
-    """Finish what has been undone for too long. Gives the rest, for the next time."""
+    """Finishes the decisions that were undone for too long. Returns the others, for the next call."""
     undone: dict[tuple[str, bytes], float] = {}
     for home in mesh.table.clusters:
         if not takes_part(home, mesh) or not mesh.clusters[home].available:
