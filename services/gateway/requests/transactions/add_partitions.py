@@ -48,8 +48,10 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     foreign = foreign_topics((topic.name for topic in topics), home, mesh)
     closed = closed_topics(foreign, home, mesh)
     if closed:
+        opened = yield from open_at_home(home, transactional_id, _presented(message), mesh)
+        if opened is ErrorCode.CONCURRENT_TRANSACTIONS:  # home still ends the transaction before: clients ask again
+            return _answer(message, _failed(topics, opened))
         tell_refused("AddPartitionsToTxn", transactional_id, home, closed)
-        yield from open_at_home(home, transactional_id, _presented(message), mesh)
         return _none_added(message, closed.__contains__, FOREIGN_TOPIC)
     parts: dict[str, list[AddPartitionsToTxnTopic]] = {}
     for topic in topics:

@@ -110,13 +110,13 @@ def register(
 
 def open_at_home(
     home: str, transactional_id: str, presented: Identity, mesh: MeshView
-) -> Generator[Command, Any, None]:
+) -> Generator[Command, Any, ErrorCode]:
     """Gives home something to abort, if the gateway itself keeps a client's first partition from its cluster.
 
     Else the coordinator answers an abort by the first protocol with INVALID_TXN_STATE, of which librdkafka dies. If
     home can't be asked now, a client hears that error. By the second protocol coordinators take an abort of nothing.
     """
-    yield from register(home, transactional_id, presented, LOG_PARTITION, mesh)
+    return (yield from register(home, transactional_id, presented, LOG_PARTITION, mesh))
 
 
 def open_where_known(

@@ -130,6 +130,26 @@ def test_records_for_a_cluster_that_takes_no_part_are_refused_and_the_others_go_
 @pytest.mark.parametrize(
     ("at_home", "told"),
     [
+        (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
+    ],
+)
+def test_a_first_partition_is_refused_when_home_has_something_to_abort_and_not_before(
+    at_home: ErrorCode, told: ErrorCode
+) -> None:
+    """A coordinator that still ends the transaction before answers an abort with an error of which librdkafka dies."""
+    made = world(older="c2")
+    book = play(add_partitions.handle, added("bananas"), 3, made)
+    (call,) = book.asked()
+    assert (call.cluster, call.key) == ("c1", ApiKey.ADD_PARTITIONS_TO_TXN)
+    result = AddPartitionsToTxnTopicResult(TRANSACTIONS_TOPIC, [AddPartitionsToTxnPartitionResult(0, at_home)])
+    book.answered(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[result]))
+    assert errors_of_partitions(book.answer) == {"bananas": told}
+
+
+@pytest.mark.parametrize(
+    ("at_home", "told"),
+    [
         (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTION_ABORTABLE),
