@@ -66,7 +66,7 @@ def _stored(batch: bytes, bindings: Bindings) -> Stored | bytes:
 
 
 def _shown(a: Stored | bytes | None, b: Stored | bytes | None) -> tuple[Any, Any]:
-    """Of two batches only what differs."""
+    """The fields in which two batches differ."""
     if isinstance(a, Stored) and isinstance(b, Stored):
         names = [name for name in Stored.__slots__ if getattr(a, name) != getattr(b, name)]
         return {name: getattr(a, name) for name in names}, {name: getattr(b, name) for name in names}

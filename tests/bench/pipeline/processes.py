@@ -1,4 +1,4 @@
-"""What the processes of a job take: CPU since a look before, memory, and how many Kafka clients they have."""
+"""The cost of the processes of a job: CPU since a look before, memory, and how many Kafka clients they have."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def watching(pid: int, kind: Callable[[psutil.Process], str]) -> Iterator[Taken]
 
 
 def of_job(process: psutil.Process) -> str:
-    """What a process of a job is."""
+    """The kind of a process of a job."""
     return "jvm" if process.name() == "java" else "workers" if "pyspark" in " ".join(process.cmdline()) else "driver"
 
 
