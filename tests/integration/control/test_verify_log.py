@@ -163,8 +163,7 @@ async def test_the_log_of_the_first_release_goes_on_chained_and_is_covered_by_wh
     journal.why_not_leading = ""
     await journal.catch_up()
     name = "instances/g.i"
-    instance = events.ConsumerInstance(name=name, group="g", instance_id="i", sidecar="s")
-    draft = Draft(name, events.ConsumerInstanceRegistered(instance=instance))
+    draft = Draft(name, events.ConsumerInstanceRemoved(name=name, cause="idle"))
     await journal.append([draft], Caller("test"), rests_on=lambda view: view.position)
     await pool.close()
 

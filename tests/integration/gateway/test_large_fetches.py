@@ -27,7 +27,7 @@ PARTITIONS = 3
 MIB = 1 << 20
 CONSUMERS = 8
 WORKERS = 2
-STUCK = 30
+STUCK = 60
 ROOM_MIB = 16
 POLL_BYTES = 50_000_000
 READ_S = 60.0
@@ -125,7 +125,11 @@ def test_clients_that_take_nothing_make_others_slower_and_stop_nobody(
         for number in range(STUCK):
             stuck.enter_context(who_takes_nothing(gateway.address, SMALL.topic, number))
         held = partial(gateway.metric, "kafka_mesh_gateway_gathered_bytes")
-        wait_until(lambda: min(held().values()) > ROOM_MIB * MIB / 2, "both workers have less room")
+        waited = partial(gateway.metric, "kafka_mesh_gateway_answers_waited_total")
+        wait_until(
+            lambda: all(size * 8 > ROOM_MIB * MIB * 7 or waited()[worker] for worker, size in held().items()),
+            "no worker has an eighth of its room",
+        )
         read(gateway.address, SMALL, PARTITIONS)
         answered = sum(gateway.metric("kafka_mesh_gateway_requests_total", api="Fetch", outcome="answered").values())
         assert answered > PARTITIONS * SMALL.partition_bytes / (2 * LEAST_POLL_BYTES), "by polls that need no room"
