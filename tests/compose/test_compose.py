@@ -47,11 +47,16 @@ def project() -> Iterator[Project]:
         pytest.skip(str(error))
 
 
-def eventually(look: Callable[[], T], wanted: Callable[[T], bool], timeout: float = HEAL_TIMEOUT_S) -> T:
-    """What `look` saw when it was as `wanted`; fails with the last sight when it never was."""
+def eventually(
+    look: Callable[[], T],
+    wanted: Callable[[T], bool],
+    timeout: float = HEAL_TIMEOUT_S,
+    explain: Callable[[], str] = str,
+) -> T:
+    """Returns the first value of `look` that is as `wanted`; fails with the last value, and what `explain` adds."""
     deadline = time.monotonic() + timeout
     while not wanted(seen := look()):
-        assert time.monotonic() < deadline, f"not within {timeout:.0f} s; last seen: {seen}"
+        assert time.monotonic() < deadline, f"not within {timeout:.0f} s; last seen: {seen}\n{explain()}"
         time.sleep(POLL_S)
     return seen
 
@@ -120,7 +125,10 @@ def test_what_became_of_a_record_is_in_postgres(project: Project) -> None:
         query = "select distinct service_id from audit_events where topic = 'apples' and audit_status = 'SUCCESS'"
         return project.run("exec", "-T", "postgres", "psql", "-U", "mesh", "-tAc", query).split()
 
-    eventually(events, lambda seen: "sidecar-1" in seen, SPARK_TIMEOUT_S)
+    def log_of_the_pipeline() -> str:
+        return project.run("logs", "--no-color", "--no-log-prefix", "--tail", "80", "pipeline")
+
+    eventually(events, lambda seen: "sidecar-1" in seen, SPARK_TIMEOUT_S, log_of_the_pipeline)
 
 
 def test_a_crashed_service_comes_back_healthy(project: Project) -> None:
