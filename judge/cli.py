@@ -100,6 +100,8 @@ def judge(
         history.write(folder / "history.jsonl")  # the checks of a long run take a while
     report = Report(history, tuple(judged(history)))
     report.write(folder)
+    if report.bad:
+        print(report.failures())
     print(report.summary())
     print(f"see {folder / 'report.html'}")
     sys.exit(1 if report.bad else 0)

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from judge.anomalies import RULES, Anomaly
-from judge.history import History, Mark, Moved, Operation, Poll, Send, Step, Taken, as_json
+from judge.history import History, Kind, Mark, Moved, Operation, Poll, Send, Step, Taken, as_json
 from judge.shrinking import around, shrunk
 
 SHOWN = 3
 """Findings of one rule that are shrunk and shown; the others are counted."""
+INVOLVED, LINE = 8, 500
+"""Bounds of a failure in words: operations of one finding, characters of one line."""
 STYLE = """
 body{font:15px/1.5 system-ui;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}
 table{border-collapse:collapse;width:100%;font-size:13px}
@@ -59,6 +61,29 @@ class Report:
         lines += [f"  {rule}: {told}" for rule, told in self._by_rule().items()]
         lines.append(f"{len(self.bad)} anomalies" if self.bad else "clean: no anomaly that Kafka rules out")
         return "\n".join(lines)
+
+    def failures(self) -> str:
+        """Each anomaly that Kafka rules out, to be read where the report is gone: its operations, and the faults near.
+
+        The first findings of each rule are whole; the others are counted.
+        """
+        lines: list[str] = []
+        by_index = {each.index: each for each in self.history.operations}
+        for rule, found in self._bad_by_rule().items():
+            lines.append(f"{rule}, {len(found)} times")
+            for anomaly in found[:SHOWN]:
+                shown = self.history.only(anomaly.operations[:INVOLVED])
+                near = around(self.history, shown)[:INVOLVED]
+                lines.append(f"  {anomaly.text[:LINE]}")
+                lines += [f"    {_line(each)}"[:LINE] for each in shown.operations if each.kind is not Kind.SWEEP]
+                lines += [f"    near: {_line(by_index[index])}"[:LINE] for index in near]
+        return "\n".join(lines)
+
+    def _bad_by_rule(self) -> dict[str, list[Anomaly]]:
+        found: dict[str, list[Anomaly]] = defaultdict(list)
+        for anomaly in self.bad:
+            found[anomaly.rule].append(anomaly)
+        return found
 
     def _by_rule(self) -> dict[str, str]:
         found: dict[str, list[Anomaly]] = defaultdict(list)
@@ -115,6 +140,18 @@ class Report:
         counts = "".join(f"<tr><td>{rule}<td>{html.escape(told)}" for rule, told in self._by_rule().items())
         parts.append(f"<h2>All rules that found something</h2><table><tr><th>rule<th>findings{counts}</table></html>")
         return "".join(parts)
+
+
+def _line(operation: Operation) -> str:
+    """An operation in words: what its row of the page says."""
+    told = (
+        f"{operation.index} {operation.process} {operation.kind} {operation.outcome}, "
+        f"{operation.start:.3f} s to {operation.end:.3f} s"
+    )
+    via = f", through {operation.via}" if operation.via else ""
+    revision = f", revision {operation.revision}" if operation.revision else ""
+    steps = "".join(f"; {_step(step)}" for step in operation.steps[:INVOLVED])
+    return f"{told}{via}{revision}{f'; {operation.note}' if operation.note else ''}{steps}"
 
 
 def _table(case: Case) -> str:

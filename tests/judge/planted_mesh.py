@@ -40,7 +40,7 @@ def found(
         history = run.judged_history()
     report = Report(history, tuple(judged(history)))
     report.write(Path("build/judge-planted") / planted)
-    print(report.summary())
+    print(report.failures(), report.summary(), sep="\n")
     return report.bad
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from judge.anomalies import RULES, judged
-from judge.history import Operation, Place, read
+from judge.history import Kind, Operation, Outcome, Place, history, read
+from judge.report import Report
 from judge.shrinking import shrunk
 from tests.judge.planted import INNOCENT, PLANTED, Story
 
@@ -48,6 +49,26 @@ def test_a_history_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.jsonl"
         story.told.write(path)
         assert read(path) == story.told
+
+
+def test_a_failure_in_words_names_the_finding_its_operations_and_the_fault_near_them() -> None:
+    story = Story().add(Kind.FAULT, process="nemesis", note="freeze kafka-c1-1", at=(9, 12)).told
+    sent = (
+        Story()
+        .send(0, 0)
+        .send(7, 3, outcome=Outcome.FAIL, via="127.0.0.1:9092", note="refused")
+        .poll((0, 0), (3, 7))
+        .told
+    )
+    story = history((*story.operations, *(replace(each, index=each.index + 1) for each in sent.operations)))
+    words = Report(story, tuple(judged(story))).failures()
+    assert words.startswith("G1a, 1 times\n  value 7 of t-0")
+    for told in (
+        "send fail, 10.000 s to 11.000 s, through 127.0.0.1:9092; refused",
+        "poll t-0 [0:0, 3:7]",
+        "freeze kafka",
+    ):
+        assert told in words
 
 
 def _elsewhere(number: int) -> Place:

@@ -38,7 +38,7 @@ def test_a_minute_with_a_fresh_seed_finds_nothing_that_kafka_rules_out(
         history = Run(plan, system, SECONDS, say=print, java=command()).judged_history()
     report = Report(history, tuple(judged(history)))
     report.write(Path("build/judge"))
-    assert not report.bad, f"MESH_SEED={SEED}, see build/judge/report.html\n{report.summary()}"
+    assert not report.bad, f"{report.failures()}\nMESH_SEED={SEED}, see build/judge/report.html\n{report.summary()}"
 
 
 @pytest.mark.timeout(900)
