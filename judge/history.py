@@ -34,6 +34,9 @@ class Kind(StrEnum):
     EDIT = "edit"
     """An operator changes rules that lead none of the run's topics."""
     FAULT = "fault"
+    UNMARKED = "unmarked"
+    """A broker said that it writes no marker of a transaction to these partitions. The note is the transaction's
+    process."""
     RECOVER = "recover"
     """A probe after the last fault: it has to succeed."""
     TAKE = "take"

@@ -91,7 +91,7 @@ class Report:
             found[anomaly.rule].append(anomaly)
         return {
             rule: f"{sum(not each.allowed for each in those)} (and {sum(each.allowed for each in those)} allowed); "
-            f"first: {those[0].text}"
+            f"first: {those[0].text}" + _reason(those)
             for rule, those in found.items()
         }
 
@@ -135,11 +135,16 @@ class Report:
             parts.append(
                 f"<h2 class={'fine' if anomaly.allowed else 'bad'}>{anomaly.rule}"
                 f"{' (allowed)' if anomaly.allowed else ''}</h2><p>{html.escape(says[anomaly.rule])}</p>"
+                f"{f'<p>{html.escape(anomaly.why)}</p>' if anomaly.why else ''}"
                 f"<p><b>{html.escape(anomaly.text)}</b></p>{_table(case)}"
             )
         counts = "".join(f"<tr><td>{rule}<td>{html.escape(told)}" for rule, told in self._by_rule().items())
         parts.append(f"<h2>All rules that found something</h2><table><tr><th>rule<th>findings{counts}</table></html>")
         return "".join(parts)
+
+
+def _reason(found: Sequence[Anomaly]) -> str:
+    return next((f" ({each.why})" for each in found if each.why), "")
 
 
 def _line(operation: Operation) -> str:

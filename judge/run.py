@@ -25,6 +25,7 @@ from judge.plan import Client, Dose, Plan, Role
 from judge.protocol.connection import Address, NoAnswerError, NotSentError
 from judge.protocol.errors import KafkaError
 from judge.recorder import Recorder
+from judge.systems.skipped_markers import Skipped
 from judge.systems.system import System
 from judge.worker import Worker
 
@@ -69,6 +70,7 @@ class Run:
                 java.close()
 
     def _judged(self, recorder: Recorder, makes: Makes, cables: Cables) -> History:
+        self.system.markers.tell = lambda skipped: _record(skipped, makes, recorder)
         for topic in self.plan.topics:
             self.system.create_topic(topic.name, topic.partitions)
         self._await_topics()
@@ -250,6 +252,12 @@ class Run:
                 note = told.note or "at rest"
                 recorder.add("sweep", Kind.COMMITTED, told.outcome, start, told.marks, client="own", via=via, note=note)
                 reader.close()
+
+
+def _record(skipped: Skipped, makes: Makes, recorder: Recorder) -> None:
+    places = [Poll(place, ()) for place in skipped.places]
+    process = skipped.transactional_id.removeprefix(makes.transactional_id(""))
+    recorder.add(skipped.broker, Kind.UNMARKED, Outcome.OK, recorder.now(), places, note=process)
 
 
 def _told(door: Address) -> str:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from judge.anomalies import Anomaly, rule_named
+from judge.anomalies.unmarked import unmarked, without
 from judge.history import History, Kind
 from judge.logs import located
 
@@ -19,6 +20,8 @@ MOST_CHECKS, MOST_S = 400, 30.0
 
 def shrunk(history: History, anomaly: Anomaly) -> History:
     placed = located(history)
+    if not anomaly.why:
+        placed = without(placed, unmarked(placed))
     rule = rule_named(anomaly.rule)
     checks, deadline = 0, time.monotonic() + MOST_S
 

@@ -37,6 +37,8 @@ rootLogger.level = warn
 rootLogger.appenderRef.out.ref = out
 logger.server.name = kafka.server.KafkaRaftServer
 logger.server.level = info
+logger.markers.name = kafka.coordinator.transaction.TransactionMarkerChannelManager
+logger.markers.level = info
 logger.parser.name = org.apache.kafka.common.utils.AppInfoParser
 logger.parser.level = error
 """

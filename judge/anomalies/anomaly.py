@@ -18,6 +18,8 @@ class Anomaly:
     allowed: bool = False
     """Kafka does not promise its absence here."""
     rule: str = ""
+    why: str = ""
+    """The reason for which the anomaly is allowed here, where the rule itself does not allow it."""
 
 
 @dataclass(frozen=True, slots=True)

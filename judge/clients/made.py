@@ -32,10 +32,13 @@ class Makes:
             own = f"share-{process.client}"
         return f"judge-{self.run}-{own}"
 
+    def transactional_id(self, process: str) -> str:
+        return f"judge-{self.run}-{process}"
+
     def producer(self, process: Process, chance: random.Random) -> Producer:
         transactional_id = ""
         if process.guarantee is Guarantee.TRANSACTIONAL:
-            transactional_id = f"judge-{self.run}-{process.name}"
+            transactional_id = self.transactional_id(process.name)
         match process.client:
             case Client.OWN:
                 return OwnProducer(self.roads(process, chance), process.guarantee, transactional_id)

@@ -12,6 +12,7 @@ from pathlib import Path
 from judge.faults.cable import Cable
 from judge.protocol.connection import Address
 from judge.systems.processes import Owned, waited_for
+from judge.systems.skipped_markers import SkippedMarkers
 from local.leash import on_leash
 from local.readiness import KafkaReady
 from local.services import HOST
@@ -46,6 +47,7 @@ class KafkaCluster:
     size: int
     environment: Callable[[str], dict[str, str]] = lambda name: {}
     """The environment variables of the broker with this name."""
+    markers: SkippedMarkers = field(default_factory=SkippedMarkers)
     brokers: list[Owned] = field(default_factory=list)
     cables: list[Cable] = field(default_factory=list)
 
@@ -111,4 +113,6 @@ class KafkaCluster:
         ports = ["--port", str(port), "--controller-port", str(self._port(1, 2)), "--further", str(further)]
         command = on_leash([sys.executable, "-m", "local.kafka", folder, *ports])
         ready = KafkaReady(f"{HOST}:{port}")
-        return Owned(own, command, self.folder / f"{own}.log", lambda: ready.unmet() is None, self.environment(own))
+        log, environment = self.folder / f"{own}.log", self.environment(own)
+        hears = lambda line: self.markers.hear(own, line)  # noqa: E731
+        return Owned(own, command, log, lambda: ready.unmet() is None, environment, hears=hears)

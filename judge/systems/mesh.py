@@ -27,6 +27,7 @@ from judge.systems.operator import MeshOperator
 from judge.systems.processes import Keeper, Owned, faults_of, signalled, waited_for
 from judge.systems.revisions import Revisions
 from judge.systems.shape import Shape
+from judge.systems.skipped_markers import SkippedMarkers
 from judge.systems.system import System, created
 from local.leash import on_leash
 from local.ports import is_free
@@ -69,6 +70,7 @@ class Mesh:
     clusters: dict[str, KafkaCluster] = field(default_factory=dict)
     links: dict[str, list[Cable]] = field(default_factory=dict)
     clocks: dict[str, Clock] = field(default_factory=dict)
+    markers: SkippedMarkers = field(default_factory=SkippedMarkers)
     _ports: Iterator[int] | None = None
 
     @staticmethod
@@ -80,7 +82,7 @@ class Mesh:
         stack.callback(self._stop)
         for name, size in ((HOME, 1), (OTHER, self.shape.brokers)):
             first, *_ = (next(self._ports) for _ in range(size * PORTS_OF_A_NODE))
-            cluster = KafkaCluster(name, self.folder, first, size, self._clocked)
+            cluster = KafkaCluster(name, self.folder, first, size, self._clocked, self.markers)
             self.clusters[name] = cluster
             cluster.start()
             self.links[f"to {name}"] = cluster.cables
@@ -277,6 +279,7 @@ def embedded_mesh(
             {name: cluster.doors for name, cluster in mesh.clusters.items()},
             () if calm else mesh.faults(),
             owner=lambda topic: operator.owners.get(topic, ""),
+            markers=mesh.markers,
             revision=revisions.during,
             operator=operator,
             links=mesh.links,

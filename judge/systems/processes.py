@@ -41,6 +41,8 @@ class Owned:
     environment: dict[str, str]
     goodbye: signal.Signals = signal.SIGTERM
     process: subprocess.Popen[bytes] | None = None
+    hears: Callable[[str], None] = lambda line: None
+    """Gets each line of its output."""
 
     def pid(self) -> int | None:
         return self.process.pid if self.process is not None else None
@@ -70,6 +72,7 @@ class Owned:
             for line in process.stdout:
                 log.write(line)
                 log.flush()
+                self.hears(line.decode(errors="replace"))
 
     def is_up(self) -> bool:
         """Starts it again where it ended: a port that is not free yet, a lock of the one before."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from judge.faults.fault import Fault
 from judge.protocol.apis import CREATE_TOPICS, INCREMENTAL_ALTER_CONFIGS
 from judge.protocol.connection import Address, Connection
+from judge.systems.skipped_markers import SkippedMarkers
 
 Edit = Callable[[random.Random], None]
 TOPIC_EXISTS = 36
@@ -34,6 +35,8 @@ class System:
     """Other changes that an operator makes meanwhile, by name; the last one is rare."""
     owner: Callable[[str], str] = lambda topic: ""
     """The cluster that a topic's records and commits belong to now; empty: not known."""
+    markers: SkippedMarkers = field(default_factory=SkippedMarkers)
+    """The markers of transactions that the system's brokers said they skip."""
     revision: Callable[[str, float, float], int] = lambda via, start, end: 0
     """Which routing table ran at an address between two times of `time.monotonic`; 0: not known."""
 

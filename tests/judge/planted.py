@@ -144,6 +144,16 @@ PLANTED: dict[str, Story] = {
     "unexplained-failure": Story().send(1, None, outcome=_INFO),
 }
 
+
+def _without_a_marker() -> Story:
+    return (
+        Story()
+        .add(Kind.TXN, Send(LOG, 1, 0))
+        .add(Kind.UNMARKED, Poll(LOG, ()), process="kafka-c1-1", note="a", at=(0.9, 0.9))
+        .add(Kind.TXN, Send(LOG, 2, 1), outcome=_FAIL, note="meant to abort")
+    )
+
+
 INNOCENT: dict[str, Story] = {
     "a plain run": _healthy(),
     "gaps where brokers put marks": Story().send(1, 0).send(2, 3).poll((0, 1), (3, 2)).sweep((0, 1), (3, 2)),
@@ -187,6 +197,9 @@ INNOCENT: dict[str, Story] = {
     .add(Kind.MOVE, Moved("t", "c1"), outcome=_INFO)
     .send(1, 0, C1, via="gateway", revision=8)
     .add(Kind.FAULT, at=(0, 50)),
+    "a commit without effect, whose marker Kafka skipped": _without_a_marker().add(
+        Kind.SWEEP, Poll(LOG, ()), process="sweep"
+    ),
     "an aborted transaction that nobody sees": Story()
     .add(Kind.TXN, Send(LOG, 1), outcome=_FAIL, note="meant to abort")
     .send(2, 2)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from judge.anomalies import RULES, judged
-from judge.history import Kind, Operation, Outcome, Place, history, read
+from judge.history import Kind, Operation, Outcome, Place, Poll, Send, history, read
 from judge.report import Report
 from judge.shrinking import shrunk
-from tests.judge.planted import INNOCENT, PLANTED, Story
+from tests.judge.planted import INNOCENT, OTHER, PLANTED, Story
 
 
 def test_every_rule_has_its_planted_history() -> None:
@@ -37,6 +37,17 @@ def test_a_planted_anomaly_is_found_among_much_else_and_the_rest_is_left_out(nam
     anomaly = next(each for each in judged(whole) if each.rule == name)
     witness = shrunk(whole, anomaly)
     assert {each.index for each in witness.operations} <= {each.index for each in story.operations}
+
+
+@pytest.mark.parametrize("lost", [OTHER, Place("t", 0)], ids=["in another log", "by another process"])
+def test_a_skipped_marker_excuses_the_records_of_its_transaction_alone(lost: Place) -> None:
+    """The history's process `a` has the skipped marker, in one log."""
+    process = "a" if lost == OTHER else "b"
+    story = INNOCENT["a commit without effect, whose marker Kafka skipped"].told
+    sent = Operation(90, process, Kind.TXN, Outcome.OK, 0.0, 1.0, (Send(lost, 77, 5),))
+    swept = Operation(91, "sweep", Kind.SWEEP, Outcome.OK, 90.0, 91.0, (Poll(lost, ()),))
+    found = [each for each in judged(history((*story.operations, sent, swept))) if not each.allowed]
+    assert [each.key for each in found if each.rule == "unseen"] == ["77"]
 
 
 @pytest.mark.parametrize("name", INNOCENT)
