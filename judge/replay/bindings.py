@@ -231,7 +231,10 @@ class Bindings:
                     yield from self._side_by_side(each.parts, left, right, around_recorded, around_here)
 
     def _elements(self, array: Field, recorded: Sequence[Any], here: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-        """An element whose key is not known yet meets the one at its own place among those like it."""
+        """An element whose key is not known yet meets one that is equal but for bound values, else one at its place.
+
+        The leader of a group learns the ids of all members in one answer, whose order Kafka does not promise.
+        """
         words = set(self._here)
 
         def known(leaf_field: Field, value: Any) -> Any:
@@ -242,9 +245,30 @@ class Bindings:
             kind = bound_of(leaf_field)
             return self._recorded.get((kind, None, value)) if kind else None
 
-        return pairs(
-            recorded,
-            here,
-            lambda element: key_of(element, array.parts, known),
-            lambda element: key_of(element, array.parts, told),
+        def left_key(element: Any) -> object:
+            return key_of(element, array.parts, known)
+
+        def right_key(element: Any) -> object:
+            return key_of(element, array.parts, told)
+
+        def content(element: Any) -> object:
+            plain = [each for each in array.parts if not (each.is_array or each.parts or bound_of(each))]
+            return tuple(element.get(each.name) for each in plain)
+
+        strangers = (
+            [each for each in recorded if left_key(each) is None],
+            [each for each in here if right_key(each) is None],
         )
+        alike = pairs(*strangers, content, content)
+        others: tuple[list[Any], list[Any]] = ([], [])
+        for left, right in alike:
+            if left is not None and right is not None:
+                yield left, right
+            else:
+                others[left is None].append(right if left is None else left)
+        yield from zip(*others, strict=False)
+        acquainted = (
+            [each for each in recorded if left_key(each) is not None],
+            [each for each in here if right_key(each) is not None],
+        )
+        yield from pairs(*acquainted, left_key, right_key)

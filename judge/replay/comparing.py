@@ -13,6 +13,9 @@ from judge.replay.rules import How, Rule, rule_of
 from judge.replay.specification import Field
 from judge.replay.walking import key_of, pairs
 
+NOT_TOLD = -(2**31)
+"""Kafka's value for operations that a client did not ask for."""
+
 
 class Missing:
     """In the place of a value: this side has nothing there."""
@@ -98,6 +101,8 @@ def _agree(a: Any, b: Any, how: How | None) -> bool:
         return True
     if how is How.THERE:
         return (a in NO_VALUE) == (b in NO_VALUE)
+    if how is How.UNTOLD:
+        return bool(b == NOT_TOLD)
     if how is How.HIDDEN:
         return b in NO_VALUE
     return (how is How.AT_LEAST and b > a) or (how is How.AT_MOST and b < a)

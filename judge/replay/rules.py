@@ -18,6 +18,7 @@ class How(StrEnum):
     IGNORED = "not compared"
     THERE = "both have a value, or neither has"
     HIDDEN = "B may have none"
+    UNTOLD = "B may say that it does not tell it"
     UNORDERED = "in any order"
     FEWER = "B may lack it"
     MORE = "A may lack it"
@@ -90,8 +91,9 @@ RULES: Sequence[Rule] = (
     Rule(
         "DescribeCluster",
         "ClusterAuthorizedOperations",
-        How.HIDDEN,
-        "The gateway does not ask clusters what its clients may do there; it answers that this is not told.",
+        How.UNTOLD,
+        "The gateway does not ask clusters what its clients may do there; it answers what Kafka answers to a client "
+        "that does not ask for it.",
     ),
     Rule("FindCoordinator", "*Host", How.IGNORED, OWN_NODES),
     Rule("FindCoordinator", "*Port", How.IGNORED, OWN_NODES),
@@ -117,6 +119,7 @@ RULES: Sequence[Rule] = (
     ),
     Rule("Produce", "Responses", How.UNORDERED, NO_ORDER),
     Rule("Produce", "Responses[].PartitionResponses", How.UNORDERED, NO_ORDER),
+    Rule("JoinGroup", "Members", How.UNORDERED, NO_ORDER),
     Rule("OffsetFetch", "*CommittedLeaderEpoch", How.HIDDEN, NO_EPOCHS),
     Rule("OffsetFetch", "Groups[].Topics", How.UNORDERED, NO_ORDER),
     Rule("OffsetFetch", "Groups[].Topics[].Partitions", How.UNORDERED, NO_ORDER),

@@ -109,11 +109,6 @@ class Verdict:
         (folder / "replay.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
 
     def _lines(self) -> Iterator[str]:
-        yield (
-            f"{sum(self.compared.values())} answers of {len(self.compared)} APIs and versions compared; "
-            f"{self.left_out} requests that the recorded endpoint was not ready for were left out; asked again: "
-            + ", ".join(f"{name} {count}" for name, count in self.retries.items())
-        )
         groups = self.groups
         yield f"{len(self.findings)} differences in {len(groups)} groups" if groups else "no difference"
         for (api, path, _, _), findings in groups.items():
@@ -125,6 +120,12 @@ class Verdict:
             yield f"  A: {short(first.difference.a)}"
             yield f"  B: {short(first.difference.b)}"
             yield f"  asked: {short(first.request)}"
+        yield ""
+        yield (
+            f"{sum(self.compared.values())} answers of {len(self.compared)} APIs and versions compared; "
+            f"{self.left_out} requests that the recorded endpoint was not ready for were left out; asked again: "
+            + ", ".join(f"{name} {count}" for name, count in self.retries.items())
+        )
 
 
 def _of_exchange(exchange: Exchange, a: Side, b: Side, rules: Sequence[Rule]) -> Iterator[Difference]:

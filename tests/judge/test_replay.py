@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from judge.replay.frames import with_message
 from judge.replay.recording import Event, Kind, Recording, RecordingError, read
 from judge.replay.rules import ANY, RULES
 from judge.replay.specification import Field, MessageSpec, Specifications
+from judge.replay.verdict import Finding, Verdict
 from judge.systems.client_jars import client_jars
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.rec"))
@@ -159,6 +161,36 @@ def test_another_error_code_is_a_difference_and_another_text_is_none(specs: Spec
     assert found == [Difference("Topics[].ErrorCode", "Topics[t].ErrorCode", 36, 17)]
 
 
+def test_members_that_the_leader_of_a_group_meets_first_are_told_apart_by_what_they_said(specs: Specifications) -> None:
+    bindings = Bindings()
+    join = spec(specs, "JoinGroupResponse", 5)
+    bindings.learn(join.fields, _joined("r-1", "r-1", "r-2", "r-3"), _joined("h-1", "h-3", "h-1", "h-2"))
+    asked: dict[str, Any] = {"MemberId": "r-1", "Assignments": [{"MemberId": f"r-{each}"} for each in (1, 2, 3)]}
+    sync = bindings.rewritten(spec(specs, "SyncGroupRequest", 3).fields, asked)
+    assert [each["MemberId"] for each in sync["Assignments"]] == ["h-1", "h-2", "h-3"]
+    a, b = _joined("r-1", "r-1", "r-2", "r-3"), _joined("h-1", "h-3", "h-1", "h-2")
+    told = bindings.in_recorded_words(join.fields, b)
+    assert list(Comparison("JoinGroup", RULES).differences(join.fields, a, told)) == []
+
+
+def test_operations_that_a_client_may_do_are_told_or_said_not_to_be_told(specs: Specifications) -> None:
+    fields = spec(specs, "DescribeClusterResponse", 2).fields
+    compare = Comparison("DescribeCluster", RULES)
+    name = "ClusterAuthorizedOperations"
+    assert list(compare.differences(fields, {name: 8096}, {name: -(2**31)})) == []
+    for wrong in (-1, 0, None, 8095):
+        assert list(compare.differences(fields, {name: 8096}, {name: wrong})) == [Difference(name, name, 8096, wrong)]
+
+
+def test_a_verdict_begins_with_its_differences() -> None:
+    difference = Difference("ErrorCode", "ErrorCode", 0, 27)
+    found = Finding("a", 1, 1, "JoinGroup", 5, difference, None)
+    verdict = Verdict([found], Counter({"JoinGroup 5": 1}), 0, {"A": 300, "B": 2})
+    first, *_, last = verdict.text().splitlines()
+    assert first == "1 differences in 1 groups"
+    assert last.endswith("asked again: A 300, B 2")
+
+
 def test_each_rule_says_why_and_names_a_field_that_exists(specs: Specifications) -> None:
     paths: dict[str, set[str]] = {}
     for each in specs.messages():
@@ -191,3 +223,9 @@ def _init(producer_id: int, epoch: int) -> dict[str, Any]:
 
 def _topic(name: str, topic_id: bytes) -> dict[str, Any]:
     return {"Name": name, "TopicId": topic_id, "Partitions": []}
+
+
+def _joined(own: str, *members: str) -> dict[str, Any]:
+    """Each member subscribes with the number at the end of its id."""
+    told = [{"MemberId": each, "GroupInstanceId": None, "Metadata": each[-1:].encode()} for each in members]
+    return {"ErrorCode": 0, "GenerationId": 1, "Leader": own, "MemberId": own, "Members": told}
