@@ -59,14 +59,28 @@ class RuleHistory:
         self._ended: dict[Match, list[RuleVersion]] = {}
         self._pasts: dict[Match, Past] = {past.match: past for past in rules.pasts}
         self._past_index = Index(rules.pasts, attrgetter("match"))
-        about_topics = [version for version in rules.versions if _is_about_topics(version)]
-        self._index = Index(about_topics, match_of)
-        self._known = _Matches([*self._pasts, *map(match_of, about_topics)])
+        self._made_index: Index[RuleVersion] | None = None
+        self._made_known: _Matches | None = None
         for version in rules.versions:
-            if version.alive:
+            if version.until_revision is None:
                 self._living[version.rule.rule_id] = version
             else:
                 self._ended.setdefault(match_of(version), []).append(version)
+
+    @property
+    def _index(self) -> Index[RuleVersion]:
+        """The versions about topics by their matches; made when a version ends for the first time."""
+        if self._made_index is None:
+            self._made_index = Index(filter(_is_about_topics, self.versions), match_of)
+        return self._made_index
+
+    @property
+    def _known(self) -> _Matches:
+        """The matches of these versions and of the pasts; made when a pattern ends for the first time."""
+        if self._made_known is None:
+            about_topics = filter(_is_about_topics, self.versions)
+            self._made_known = _Matches([*self._pasts, *map(match_of, about_topics)])
+        return self._made_known
 
     @property
     def versions(self) -> Sequence[RuleVersion]:
@@ -98,9 +112,10 @@ class RuleHistory:
         self._put(version)
 
     def _end(self, rule_id: str, revision: int) -> RuleVersion:
-        version = self._living.pop(rule_id)
+        version = self._living[rule_id]
         has_decided = version.from_revision < revision  # one born and ended by the same event has not
         visits = self._visits_before(revision, version) if has_decided else None
+        del self._living[rule_id]
         self._drop(version)
         if visits is not None:
             self._count_up(match_of(version), revision, visits)
@@ -111,14 +126,20 @@ class RuleHistory:
         return version
 
     def _put(self, version: RuleVersion) -> None:
-        if _is_about_topics(version):
-            self._index.add(version)
-            self._known.add(match_of(version))
+        if not _is_about_topics(version):
+            return
+        if self._made_index is not None:
+            self._made_index.add(version)
+        if self._made_known is not None:
+            self._made_known.add(match_of(version))
 
     def _drop(self, version: RuleVersion) -> None:
-        if _is_about_topics(version):
-            self._index.discard(version)
-            self._known.discard(match_of(version))
+        if not _is_about_topics(version):
+            return
+        if self._made_index is not None:
+            self._made_index.discard(version)
+        if self._made_known is not None:
+            self._made_known.discard(match_of(version))
 
     def _visits_before(self, revision: int, version: RuleVersion) -> Visits | None:
         """The earlier places of the topics that match, if one answer holds for all of these topics."""
@@ -150,10 +171,10 @@ class RuleHistory:
         before = self._pasts.get(match)
         self._pasts[match] = past
         self._past_index.add(past)
-        if before is None:
-            self._known.add(match)
-        else:
+        if before is not None:
             self._past_index.discard(before)
+        elif self._made_known is not None:
+            self._made_known.add(match)
         for ended in self._ended.pop(match, ()):
             self._drop(ended)
 

@@ -166,8 +166,8 @@ class RoutingTable:
     """Clusters and rules at one revision. Build a new one to change anything."""
 
     __slots__ = (
-        "__weakref__", "_cache", "_common", "_holding", "_indexes", "_renames", "_versions", "_virtual", "clusters",
-        "revision",
+        "__weakref__", "_by_id", "_cache", "_common", "_holding", "_indexes", "_living", "_renames", "_rules",
+        "_versions", "_virtual", "clusters", "revision",
     )  # fmt: skip
 
     revision: int
@@ -193,6 +193,10 @@ class RoutingTable:
         self._common = common
         self._holding = holding
         self._versions = versions
+        # these are asked for again and again while a table is compared with the next one
+        self._living: tuple[RuleVersion, ...] | None = None
+        self._rules: tuple[ForwardingRule, ...] | None = None
+        self._by_id: dict[str, RuleVersion] | None = None
         self._indexes: dict[Subject, Index[RuleVersion]] = {}
         """The indexes of the rules about some clients only."""
         self._renames: dict[str, Renames] | None = None
@@ -240,12 +244,23 @@ class RoutingTable:
     @property
     def rules(self) -> tuple[ForwardingRule, ...]:
         """The living rules, first match first."""
-        return tuple(version.rule for version in self.living)
+        if self._rules is None:
+            self._rules = tuple([version.rule for version in self.living])
+        return self._rules
 
     @property
     def living(self) -> tuple[RuleVersion, ...]:
         """The living rule versions in their order."""
-        return tuple(version for version in self.versions if version.alive)
+        if self._living is None:
+            self._living = tuple([version for version in self.versions if version.until_revision is None])
+        return self._living
+
+    @property
+    def by_id(self) -> Mapping[str, RuleVersion]:
+        """The living rule versions by rule_id; the next table has the same objects where no change is about them."""
+        if self._by_id is None:
+            self._by_id = {version.rule.rule_id: version for version in self.living}
+        return self._by_id
 
     @property
     def home(self) -> UpstreamCluster | None:
@@ -411,7 +426,9 @@ def may_move_topics(before: RoutingTable, after: RoutingTable) -> bool:
     """
     old, new = ([rule for rule in table.rules if rule.match.subject is Subject.TOPIC] for table in (before, after))
     added = new[len(old) :]
-    if [_moving(rule) for rule in new[: len(old)]] != [_moving(rule) for rule in old]:
+    if len(new) < len(old) or any(
+        one is not other and _moving(one) != _moving(other) for one, other in zip(old, new, strict=False)
+    ):
         return True
     # a rule that renames takes the cluster's own name of a topic away from clients, wherever it stands in the order
     used = {rule.target_cluster for rule in old}

@@ -37,18 +37,19 @@ class RuleService(admin_grpc.RuleServiceServicer):
         self._journal.require_loaded()
         view, size = self._journal.view, pages.page_size(request.page_size)
         start = pages.number_of("rules", request.page_token) or 0
-        found = shapes.rules(view)
+        more = start + size < len(view.state.effective.rules)
         return admin.ListRulesResponse(
-            rules=found[start : start + size],
-            next_page_token=pages.token("rules", start + size) if start + size < len(found) else "",
+            rules=shapes.rules(view, start, start + size),
+            next_page_token=pages.token("rules", start + size) if more else "",
             revision=view.rules_revision,
         )
 
     async def GetRule(self, request: admin.GetRuleRequest, context: Any) -> admin.Rule:
         self._journal.require_loaded()
         rule_id = shapes.id_of("rules", request.name)
-        self._journal.view.rule_set.get(rule_id)
-        return next(rule for rule in shapes.rules(self._journal.view) if rule.spec.rule_id == rule_id)
+        view = self._journal.view
+        place = view.state.effective.rules.index(view.rule_set.get(rule_id))
+        return shapes.rules(view, place, place + 1)[0]
 
     async def CreateRule(self, request: admin.CreateRuleRequest, context: Any) -> admin.RuleChangeResponse:
         return await self._change(request)

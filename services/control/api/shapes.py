@@ -6,7 +6,7 @@ from datetime import UTC
 from typing import Any
 
 from mesh.record_rules import RecordRule
-from mesh.routing import MAX_NAME, RoutingTable
+from mesh.routing import MAX_NAME, ForwardingRule
 from mesh.routing.codec import client_match_to_proto, cluster_to_proto, rule_to_proto
 from mesh.rpc import admin, events, record_rules, routing
 from services.control.decisions.probes import Probe
@@ -69,26 +69,27 @@ def seen_cluster(known: routing.UpstreamCluster, probe: Probe | None, revision: 
     return shape
 
 
-def rules(view: MeshView, table: RoutingTable | None = None) -> list[admin.Rule]:
-    """The rules of a table (the one in force), in order."""
-    shapes: list[admin.Rule] = []
-    for place, rule in enumerate((table or view.state.effective).rules, 1):
-        shape = admin.Rule(name=f"rules/{rule.rule_id}", spec=rule_to_proto(rule), place=place)
-        origin = view.rule_origins.get(rule.rule_id)
-        if origin is not None:
-            shape.revision, shape.actor = origin.revision, origin.actor
-            shape.update_time.FromDatetime(origin.time.replace(tzinfo=UTC))
-        shapes.append(shape)
-    return shapes
+def rules(view: MeshView, start: int = 0, end: int | None = None) -> list[admin.Rule]:
+    """The rules in force, in order: all, or those from `start` (counted from 0) to before `end`."""
+    return [_rule(view, place, rule) for place, rule in enumerate(view.state.effective.rules[start:end], start + 1)]
+
+
+def _rule(view: MeshView, place: int, rule: ForwardingRule) -> admin.Rule:
+    shape = admin.Rule(name=f"rules/{rule.rule_id}", spec=rule_to_proto(rule), place=place)
+    origin = view.rule_origins.get(rule.rule_id)
+    if origin is not None:
+        shape.revision, shape.actor = origin.revision, origin.actor
+        shape.update_time.FromDatetime(origin.time.replace(tzinfo=UTC))
+    return shape
 
 
 def change(result: RuleChange, view: MeshView) -> admin.RuleChangeResponse:
     """The result of a rule command; `view` is the mesh after that command, as far as it was carried out."""
     changed = set(result.decision.changed_ids)
-    shapes = rules(view, result.decision.after)
+    places = enumerate(result.decision.after.rules, 1)
     return admin.RuleChangeResponse(
         revision=result.revision,
-        rules=[shape for shape in shapes if shape.spec.rule_id in changed],
+        rules=[_rule(view, place, rule) for place, rule in places if rule.rule_id in changed],
         removed=[f"rules/{rule_id}" for rule_id in result.decision.removed_ids],
         moves=[_move(each) for each in result.moving.moves],
         switch_ms=result.switch_ms,

@@ -50,6 +50,8 @@ class Cover:
 
 def suspicions(before: RoutingTable, after: RoutingTable) -> list[Suspicion]:
     """Pairs of an expression and a rule behind it, if the change adds, changes or moves one of the two."""
+    if not any(isinstance(rule.match, NameRegex) for rule in after.rules):
+        return []
     changed = set(Window.between(before, after).new)
     rules = [rule for rule in after.rules if rule.match.subject is Subject.TOPIC]
     regexes: list[ForwardingRule] = []

@@ -65,13 +65,15 @@ class Draft:
 
     def __init__(self, rules: Iterable[ForwardingRule]) -> None:
         """Makes a draft of these rules; Exists when two rules have one id."""
-        self._order: list[str] = []
-        self._rules: dict[str, ForwardingRule] = {}
-        self._ids: dict[Match, str] = {}
-        for rule in rules:
-            if rule.rule_id in self._rules:
-                raise Exists(f"rules/{rule.rule_id}", f"rule_id {rule.rule_id!r} is given twice; ids are unique")
-            self.put(rule)
+        rules = tuple(rules)
+        self._rules = {rule.rule_id: rule for rule in rules}
+        self._order = [rule.rule_id for rule in rules]
+        self._ids: dict[Match, str] | None = None
+        """Made when a caller asks for a match: most edits name a rule by its id."""
+        if len(self._rules) < len(rules):
+            seen = set[str]()
+            twice = next(each for each in self._order if each in seen or seen.add(each))  # type: ignore[func-returns-value]
+            raise Exists(f"rules/{twice}", f"rule_id {twice!r} is given twice; ids are unique")
 
     @property
     def rules(self) -> Rules:
@@ -89,6 +91,10 @@ class Draft:
 
     def id_of(self, match: Match) -> str | None:
         """The id of the rule with exactly this match."""
+        if self._ids is None:
+            self._ids = {}
+            for rule in self._rules.values():
+                self._ids.setdefault(rule.match, rule.rule_id)
         return self._ids.get(match)
 
     def put(self, rule: ForwardingRule, place: Place | Before = Place.LAST) -> None:
@@ -102,13 +108,13 @@ class Draft:
                 self.get(rule_id, "place: ")
                 self._order.insert(self._order.index(rule_id), rule.rule_id)
         self._rules[rule.rule_id] = rule
-        self._ids.setdefault(rule.match, rule.rule_id)
+        self._know_match(rule)
 
     def change(self, rule: ForwardingRule) -> None:
         """Replaces the content of an existing rule."""
         self._forget_match(self._rules[rule.rule_id])
         self._rules[rule.rule_id] = rule
-        self._ids.setdefault(rule.match, rule.rule_id)
+        self._know_match(rule)
 
     def take_out(self, rule_id: str) -> ForwardingRule:
         rule = self.get(rule_id)
@@ -116,8 +122,12 @@ class Draft:
         self._forget_match(rule)
         return self._rules.pop(rule_id)
 
+    def _know_match(self, rule: ForwardingRule) -> None:
+        if self._ids is not None:
+            self._ids.setdefault(rule.match, rule.rule_id)
+
     def _forget_match(self, rule: ForwardingRule) -> None:
-        if self._ids.get(rule.match) == rule.rule_id:
+        if self._ids is not None and self._ids.get(rule.match) == rule.rule_id:
             del self._ids[rule.match]
 
 
@@ -222,7 +232,8 @@ def named(rules: Iterable[ForwardingRule], rule_id: str, where: str = "") -> For
 
 def in_order(rules: Rules) -> Rules:
     """The rules in the order in which gateways try them: default clusters are last, wherever a command placed them."""
-    return tuple(sorted(rules, key=lambda rule: isinstance(rule.match, UnmatchedTopics)))
+    last = [rule for rule in rules if isinstance(rule.match, UnmatchedTopics)]
+    return (*(rule for rule in rules if not isinstance(rule.match, UnmatchedTopics)), *last) if last else rules
 
 
 def _with_id(rule: ForwardingRule, taken: Collection[str]) -> ForwardingRule:

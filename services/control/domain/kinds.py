@@ -51,10 +51,10 @@ class Window:
     def between(cls, before: RoutingTable, after: RoutingTable) -> Window:
         old, new = ([rule for rule in table.rules if rule.match.subject is Subject.TOPIC] for table in (before, after))
         start, shorter = 0, min(len(old), len(new))
-        while start < shorter and decision_of(old[start]) == decision_of(new[start]):
+        while start < shorter and same_decision(old[start], new[start]):
             start += 1
         end = 0
-        while end < shorter - start and decision_of(old[-1 - end]) == decision_of(new[-1 - end]):
+        while end < shorter - start and same_decision(old[-1 - end], new[-1 - end]):
             end += 1
         going, coming = old[start : len(old) - end], new[start : len(new) - end]
         staying = {decision_of(rule) for rule in going} & {decision_of(rule) for rule in coming}
@@ -70,6 +70,10 @@ class Window:
     @property
     def changed(self) -> tuple[ForwardingRule, ...]:
         return (*self.old, *self.new)
+
+
+def same_decision(one: ForwardingRule, other: ForwardingRule) -> bool:
+    return one is other or decision_of(one) == decision_of(other)
 
 
 def decision_of(rule: ForwardingRule) -> tuple[Match, str, str]:

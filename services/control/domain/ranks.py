@@ -7,9 +7,10 @@ neighbours come too close for another number between them, all rules get fresh r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from mesh.order import staying_in_order
-from mesh.routing import ForwardingRule, RuleVersion
+from mesh.routing import ForwardingRule, RuleVersion, UnmatchedTopics
 from mesh.routing.codec import rule_to_proto
 from mesh.rpc import events
 
@@ -30,9 +31,9 @@ def changes_between(before: Sequence[RuleVersion], after: Sequence[ForwardingRul
     changes += [
         events.RuleChange(updated=rule_to_proto(rule))
         for rule in after
-        if rule.rule_id in old and old[rule.rule_id].rule != rule
+        if rule.rule_id in old and old[rule.rule_id].rule is not rule and old[rule.rule_id].rule != rule
     ]
-    ranks = _ranks(old, [rule.rule_id for rule in after])
+    ranks = _ranks_within_groups(before, after, old)
     for rule in after:
         rank = ranks[rule.rule_id]
         if rule.rule_id not in old:
@@ -42,21 +43,57 @@ def changes_between(before: Sequence[RuleVersion], after: Sequence[ForwardingRul
     return changes
 
 
+def _ranks_within_groups(
+    before: Sequence[RuleVersion], after: Sequence[ForwardingRule], old: dict[str, RuleVersion]
+) -> dict[str, float]:
+    """Ranks of rules and of default clusters apart: a default cluster is tried last, whatever its rank is."""
+    old_ids, new_ids = list(old), [rule.rule_id for rule in after]
+    old_end = _without_defaults([version.rule for version in reversed(before)])
+    new_end = _without_defaults([*reversed(after)])
+    if old_end == len(before) and new_end == len(after):
+        return _ranks(old, new_ids)
+    others, defaults = ({each: old[each] for each in ids} for ids in (old_ids[:old_end], old_ids[old_end:]))
+    return _ranks(others, new_ids[:new_end]) | _ranks(defaults, new_ids[new_end:])
+
+
+def _without_defaults(backwards: Sequence[ForwardingRule]) -> int:
+    """How many rules come before the default clusters."""
+    defaults = takewhile(lambda rule: isinstance(rule.match, UnmatchedTopics), backwards)
+    return len(backwards) - sum(1 for _ in defaults)
+
+
 def _ranks(old: dict[str, RuleVersion], order: list[str]) -> dict[str, float]:
-    staying = staying_in_order([old[rule_id].rank if rule_id in old else None for rule_id in order])
-    ranks: dict[str, float] = {}
+    start, end = _alike(list(old), order)
+    ranks = {rule_id: old[rule_id].rank for rule_id in (*order[:start], *order[end:])}
+    between = order[start:end]
     run: list[str] = []
-    below: float | None = None
-    for rule_id, stays in zip(order, staying, strict=True):
+    below = ranks[order[start - 1]] if start else None
+    for rule_id, stays in zip(between, staying_in_order([_rank(old, each) for each in between]), strict=True):
         if not stays:
             run.append(rule_id)
             continue
         above = old[rule_id].rank
         if not _spread(run, below, above, ranks):
-            return {each: STEP * place for place, each in enumerate(order, 1)}
+            return _fresh(order)
         run, below, ranks[rule_id] = [], above, above
-    _spread(run, below, None, ranks)
-    return ranks
+    return ranks if _spread(run, below, ranks.get(order[end]) if end < len(order) else None, ranks) else _fresh(order)
+
+
+def _alike(old: list[str], new: list[str]) -> tuple[int, int]:
+    """The part of the new order that differs from the old one: all before and behind it is the same in both."""
+    shorter = min(len(old), len(new))
+    start = next((place for place in range(shorter) if old[place] != new[place]), shorter)
+    left = shorter - start
+    behind = next((place for place in range(left) if old[-1 - place] != new[-1 - place]), left)
+    return start, len(new) - behind
+
+
+def _rank(old: dict[str, RuleVersion], rule_id: str) -> float | None:
+    return old[rule_id].rank if rule_id in old else None
+
+
+def _fresh(order: list[str]) -> dict[str, float]:
+    return {each: STEP * place for place, each in enumerate(order, 1)}
 
 
 def _spread(run: list[str], below: float | None, above: float | None, ranks: dict[str, float]) -> bool:

@@ -10,6 +10,7 @@ The event holds the smallest set of changes (`ranks.py`); a command that changes
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from mesh.routing import (
@@ -29,7 +30,7 @@ from services.control.domain.edits import Draft, Edit, Rules, in_order, named
 from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed
 from services.control.domain.ranks import changes_between
 from services.control.domain.rule_checks import check_rule
-from services.control.domain.shadows import shadowed_rules
+from services.control.domain.shadows import near, shadowed_rules
 
 MAX_RULES = 20_000
 """The most rules in one set; twice the number that has been measured for one routing table."""
@@ -46,13 +47,12 @@ class RuleSetDecision:
     @property
     def changed_ids(self) -> list[str]:
         """Rules created, changed or moved, in their order."""
-        old = {version.rule.rule_id: (version.rule, version.rank) for version in self.before.living}
-        return [v.rule.rule_id for v in self.after.living if old.get(v.rule.rule_id) != (v.rule, v.rank)]
+        changed = changed_by(self.event)
+        return [version.rule.rule_id for version in self.after.living if version.rule.rule_id in changed]
 
     @property
     def removed_ids(self) -> list[str]:
-        kept = {rule.rule_id for rule in self.after.rules}
-        return [rule.rule_id for rule in self.before.rules if rule.rule_id not in kept]
+        return [] if self.event is None else [each.removed for each in self.event.changes if each.removed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,31 +95,38 @@ class RuleSet:
     def _decide(self, wanted: Rules, allow_shadowed: bool) -> RuleSetDecision:
         wanted = in_order(wanted)
         self._check(wanted)
-        if not allow_shadowed:
-            self._refuse_new_shadows(wanted)
         changes = changes_between(self.table.living, wanted)
         if not changes:
             return RuleSetDecision(None, self.table, self.table)
+        event = events.RuleSetChanged(changes=changes)
+        if not allow_shadowed:
+            self._refuse_new_shadows(wanted, changed_by(event))
         # the position is not known yet; any revision above all others gives the same living rules
         after = with_changes(self.table, self.table.revision + 1, changes)
-        event = events.RuleSetChanged(changes=changes, needs_hold=may_move_topics(self.table, after))
+        event.needs_hold = may_move_topics(self.table, after)
         return RuleSetDecision(event, self.table, after)
 
     def _check(self, wanted: Rules) -> None:
         if len(wanted) > MAX_RULES:
             raise InvalidField("rules", f"{len(wanted)} rules are more than the {MAX_RULES} that a mesh may have")
-        kept = {rule.rule_id: rule for rule in self.table.rules}
+        kept = self.table.by_id
+        new = [
+            rule
+            for rule in wanted
+            if (before := kept.get(rule.rule_id)) is None or (before.rule is not rule and before.rule != rule)
+        ]
+        for rule in new:
+            check_rule(rule, self.table)
+        texts = {rule.match.text for rule in new}  # matches of rules that stay differ already
         by_match: dict[Match, ForwardingRule] = {}
-        for rule in wanted:
-            if kept.get(rule.rule_id) != rule:
-                check_rule(rule, self.table)
-            if rule.match in by_match:
-                other = by_match[rule.match].rule_id
+        for rule in [each for each in wanted if each.match.text in texts]:
+            first = by_match.setdefault(rule.match, rule)
+            if first is not rule:
+                other = first.rule_id
                 raise Exists(
                     f"rules/{other}",
                     f"rule {rule.rule_id!r}: rule {other!r} has the same match ({rule.match}); set its target instead",
                 )
-            by_match[rule.match] = rule
         _refuse_shared_names(wanted)
 
     def _refuse_lost_targets(self, wanted: Rules, revision: int) -> None:
@@ -133,11 +140,13 @@ class RuleSet:
                     "that are wanted one by one",
                 )
 
-    def _refuse_new_shadows(self, wanted: Rules) -> None:
-        shadows = shadowed_rules(wanted)
+    def _refuse_new_shadows(self, wanted: Rules, changed: Collection[str]) -> None:
+        """A rule that is shadowed from now on has changed, or the one that covers it."""
+        heads = {rule.match.head for rule in wanted if rule.rule_id in changed}
+        shadows = shadowed_rules(near(wanted, heads))
         if not shadows:
             return
-        before = shadowed_rules(self.table.rules)
+        before = shadowed_rules(near(self.table.rules, heads))
         for rule, cover in shadows.items():
             if rule not in before:
                 raise NotAllowed(
@@ -149,14 +158,20 @@ class RuleSet:
                 )
 
 
+def changed_by(event: events.RuleSetChanged | None) -> set[str]:
+    """Ids of the rules that are created, updated or moved."""
+    changes = () if event is None else event.changes
+    return {each.created.rule_id or each.updated.rule_id or each.moved for each in changes if not each.removed}
+
+
 def _refuse_shared_names(wanted: Rules) -> None:
     """Refuses rules that give a topic of a cluster two names for clients.
 
     Rules by pattern may overlap in single names; then the first rule counts (`mesh.routing.table`).
     """
-    topics = [rule for rule in wanted if rule.match.subject is Subject.TOPIC]
-    if all(rule.template is None for rule in topics):
+    if not [rule for rule in wanted if rule.template is not None]:
         return
+    topics = [rule for rule in wanted if rule.match.subject is Subject.TOPIC]
     by_names: dict[tuple[str, str], dict[tuple[type[Match], str], list[ForwardingRule]]] = {}
     for rule in topics:
         names = _upstream_names(rule)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from operator import attrgetter
 
@@ -13,6 +13,10 @@ from mesh.routing.index import Index
 
 MATCH_ALL = frozenset({".*", ".+", "(.*)", "(.+)", "^.*$", "^.+$"})
 """Expressions that match every topic name. Control does not try whether other expressions cover each other."""
+
+
+MOST_HEADS = 50
+"""With more heads, a search for rules near them takes longer than a check of all rules."""
 
 
 def shadowed_rules(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, ForwardingRule]:
@@ -27,6 +31,15 @@ def shadowed_rules(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, Forw
     for of_one_subject in by_subject.values():
         shadowed |= _shadowed(of_one_subject)
     return shadowed
+
+
+def near(rules: Iterable[ForwardingRule], heads: Collection[str]) -> list[ForwardingRule]:
+    """Those of the rules, in their order, that may match a name which a match with one of these heads has, too."""
+    if len(heads) > MOST_HEADS or "" in heads:
+        return list(rules)
+    shorter = {head[:length] for head in heads for length in range(len(head) + 1)}
+    longer = tuple(heads)
+    return [rule for rule in rules if (head := rule.match.head) in shorter or head.startswith(longer)]
 
 
 def _shadowed(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, ForwardingRule]:

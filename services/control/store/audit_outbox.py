@@ -31,6 +31,8 @@ from services.control.store.home_topic import (
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.5, 10.0
 LOOK_EVERY = 5.0
 """Seconds between two checks for events that other replicas stored."""
+LINGER_S = 0.1
+"""Seconds in which more audit events may join a batch: commands that come one by one share its transactions."""
 DAY_MS = 86_400_000
 
 log = structlog.get_logger(__name__)
@@ -95,6 +97,7 @@ class AuditPublisher:
                 await self._trail.stored.wait()
         except TimeoutError:
             return
+        await asyncio.sleep(LINGER_S)
 
     async def _position(self) -> int:
         async with self._database.transaction() as connection:

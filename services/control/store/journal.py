@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import structlog
@@ -130,6 +131,8 @@ class Journal:
         """Why this process can't write; empty while it can."""
         self.store = EventLog(database)
         self.snapshots = Snapshots(database)
+        self._folding: ViewFolding | None = None
+        """Carries `view` on; None after an append that failed half-way."""
         self._growing = asyncio.Lock()
         self._grown = asyncio.Event()
 
@@ -159,7 +162,7 @@ class Journal:
         self.loaded = True
 
     async def _catch_up(self) -> None:
-        folding, chain = ViewFolding(self.view), self.chain
+        folding, chain = self._take_folding(), self.chain
         try:
             while True:
                 page = await self.store.entries_after(folding.position)
@@ -169,6 +172,7 @@ class Journal:
                 await asyncio.sleep(0)
         finally:
             self._show(folding.view, chain)
+        self._folding = folding
 
     async def view_at(self, position: int) -> MeshView:
         """The mesh as it was after the event at `position`; as it is now, where the log does not reach that far."""
@@ -196,13 +200,12 @@ class Journal:
         self.require_leading()
         basis = rests_on(self.view)
 
-        def grow(versions: Mapping[str, int]) -> Growth:
+        def grow(folding: ViewFolding, versions: Mapping[str, int]) -> Growth:
             entries, chain = self._build(drafts, caller, versions)
-            new, folding = [event for event, _ in entries], ViewFolding(self.view)
+            new = [event for event, _ in entries]
             for event in new:
                 folding.fold(event)
-            view = folding.view
-            return Growth(entries, view, chain, answer(new, view) if answer else None)
+            return Growth(entries, folding.view, chain, answer(new, folding.view) if answer else None)
 
         async with self._growing:
             for _ in range(APPEND_TRIES):
@@ -211,8 +214,12 @@ class Journal:
                     raise Conflict(
                         "CHANGED_MEANWHILE", "the mesh was changed by another call meanwhile: read again, then retry"
                     )
+                # taken here, not in the thread that folds: that thread may outlive a call that is cancelled
+                folding = self._take_folding()
                 try:
-                    growth = await self.store.append(self.view, self.chain, [draft.stream for draft in drafts], grow)
+                    growth = await self.store.append(
+                        self.view, self.chain, [draft.stream for draft in drafts], partial(grow, folding)
+                    )
                 except LogMovedError:
                     lost_races.inc()
                     await self._catch_up()
@@ -229,6 +236,7 @@ class Journal:
                     break
                 self.recent.extend(growth.entries)
                 self._show(growth.view, growth.chain)
+                self._folding = folding
                 new = [event for event, _ in growth.entries]
                 for event in new:
                     appended.labels(event.WhichOneof("payload")).inc()
@@ -317,6 +325,11 @@ class Journal:
             chain = chain.after(event, body)
             new.append(Entry(event, body))
         return new, chain
+
+    def _take_folding(self) -> ViewFolding:
+        """A folding that stands at the view. The caller stores the folding again when the log has its events."""
+        folding, self._folding = self._folding, None
+        return folding if folding is not None and folding.view is self.view else ViewFolding(self.view)
 
     def _fold(self, folding: ViewFolding, chain: Chain, new: Sequence[Entry]) -> Chain:
         """Continues `folding` with these events, and returns the chain after them."""

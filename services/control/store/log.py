@@ -18,6 +18,7 @@ append is refused when the last event was changed.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -122,14 +123,13 @@ class EventLog:
                     raise LogMovedError(f"decided at {chain.position}, the log is at {head.position}")
                 if head.hash != chain.hash:
                     raise LogChangedError(f"event {head.position} is not what it was when it was appended")
-                growth = grow(await _versions(connection, streams))
+                # with thousands of rules it takes as long as a heartbeat may
+                growth, rows = await asyncio.to_thread(_grown, grow, await _versions(connection, streams))
                 if growth.answer is not None:
                     request_id = growth.answer.request_id
                     await self._store_answer(connection, growth.answer)
                 if growth.entries:
-                    await connection.execute(
-                        insert(schema.events), [{**columns_of(event), "body": body} for event, body in growth.entries]
-                    )
+                    await connection.execute(insert(schema.events), rows)
                     end = {"position": growth.chain.position, "hash": growth.chain.hash}
                     await connection.execute(update(schema.log_head).values(end))
                     await project(connection, before, growth.view, [event for event, _ in growth.entries])
@@ -208,6 +208,14 @@ class OutboxPosition:
     async def store(self, position: int, kafka_cluster_id: str) -> None:
         async with self._database.transaction() as connection:
             await connection.execute(update(schema.outbox).values(position=position, kafka_cluster_id=kafka_cluster_id))
+
+
+def _grown(
+    grow: Callable[[Mapping[str, int]], Growth], versions: Mapping[str, int]
+) -> tuple[Growth, list[dict[str, object]]]:
+    """Builds the growth of the log by an append, and the rows of its events."""
+    growth = grow(versions)
+    return growth, [{**columns_of(event), "body": body} for event, body in growth.entries]
 
 
 def new_event_id() -> str:

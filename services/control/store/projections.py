@@ -27,17 +27,32 @@ from services.control.domain.replay_course import totals_of
 from services.control.domain.replays import WORDS
 from services.control.domain.view import MeshView
 from services.control.store import rule_versions, schema
+from services.control.store.database import batched
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class OfView:
-    """A table whose rows follow from the view, by their primary key; they differ only where `basis` does."""
+    """A table whose rows follow from the view, by their primary key; they differ only where `basis` does.
+
+    Each row has a source in the view. The row is the same as long as its source is the same object.
+    """
 
     table: Table
-    rows: Callable[[MeshView], Mapping[Any, Row]]
+    sources: Callable[[MeshView], Mapping[Any, Any]]
+    row: Callable[[MeshView, Any], Row]
     basis: Callable[[MeshView], object]
+
+    def rows(self, view: MeshView) -> dict[Any, Row]:
+        return {key: self.row(view, source) for key, source in self.sources(view).items()}
+
+    def differing(self, before: MeshView, after: MeshView) -> tuple[list[Any], list[Row]]:
+        """Keys of rows that are not what they were, or are no more; the rows that take their place, or are new."""
+        old, new = self.sources(before), self.sources(after)
+        put = {key: source for key, source in new.items() if old.get(key) is not source}
+        gone = [key for key in old if key in put or key not in new]
+        return gone, [self.row(after, source) for source in put.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +125,7 @@ async def project(connection: AsyncConnection, before: MeshView, after: MeshView
     """Brings the projections from `before` to `after`."""
     for each in OF_VIEWS:
         if each.basis(before) != each.basis(after):
-            await _replace(connection, each.table, each.rows(before), each.rows(after))
+            await _replace(connection, each.table, *each.differing(before, after))
     await rule_versions.project(connection, before, after)
     for event in new:
         for change in changes_by(event):
@@ -133,18 +148,12 @@ async def _carry_out(connection: AsyncConnection, change: RowChange) -> None:
             await connection.execute(update(table).where(key == value).values(**values))
 
 
-async def _replace(connection: AsyncConnection, table: Table, old: Mapping[Any, Row], new: Mapping[Any, Row]) -> None:
-    """Writes what differs; what changed goes first and comes back, so that unique columns may swap their values."""
-    changed: Sequence[Any] = [name for name, row in new.items() if old.get(name) != row]
-    stale = [name for name in old if name not in new or old[name] != new[name]]
-    if stale:
-        await connection.execute(delete(table).where(key_of(table).in_(stale)))
-    if changed:
-        await connection.execute(insert(table), [new[name] for name in changed])
-
-
-def _cluster_rows(view: MeshView) -> dict[str, Row]:
-    return {name: _cluster_row(view, cluster) for name, cluster in view.state.effective.clusters.items()}
+async def _replace(connection: AsyncConnection, table: Table, gone: Sequence[Any], new: Sequence[Row]) -> None:
+    """Deletes changed rows before they are inserted again, so that unique columns may swap their values."""
+    for some in batched(gone):
+        await connection.execute(delete(table).where(key_of(table).in_(some)))
+    for some in batched(new):
+        await connection.execute(insert(table), some)
 
 
 def _cluster_row(view: MeshView, cluster: UpstreamCluster) -> Row:
@@ -156,10 +165,6 @@ def _cluster_row(view: MeshView, cluster: UpstreamCluster) -> Row:
         "spec": _json(cluster_to_proto(cluster).spec),
         "revision": view.cluster_revisions[cluster.name],
     }
-
-
-def _rule_rows(view: MeshView) -> dict[str, Row]:
-    return {version.rule.rule_id: _rule_row(view, version) for version in view.state.effective.living}
 
 
 def _rule_row(view: MeshView, version: RuleVersion) -> Row:
@@ -181,11 +186,7 @@ def _rule_row(view: MeshView, version: RuleVersion) -> Row:
     }
 
 
-def _record_rule_rows(view: MeshView) -> dict[str, Row]:
-    return {rule_id: _record_rule_row(rule) for rule_id, rule in view.record_rules.items()}
-
-
-def _record_rule_row(rule: RecordRule) -> Row:
+def _record_rule_row(_view: MeshView, rule: RecordRule) -> Row:
     kind = rule.spec.WhichOneof("kind") or ""
     return {
         "record_rule_id": rule.rule_id,
@@ -239,7 +240,11 @@ def _json(message: Message) -> Any:
 
 
 OF_VIEWS: Sequence[OfView] = (
-    OfView(schema.clusters, _cluster_rows, lambda view: view.cluster_revisions),
-    OfView(schema.forwarding_rules, _rule_rows, lambda view: view.rules_revision),
-    OfView(schema.record_rules, _record_rule_rows, lambda view: view.record_rules),
+    OfView(
+        schema.clusters, lambda view: view.state.effective.clusters, _cluster_row, lambda view: view.cluster_revisions
+    ),
+    OfView(
+        schema.forwarding_rules, lambda view: view.state.effective.by_id, _rule_row, lambda view: view.rules_revision
+    ),
+    OfView(schema.record_rules, lambda view: view.record_rules, _record_rule_row, lambda view: view.record_rules),
 )

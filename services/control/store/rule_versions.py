@@ -18,22 +18,21 @@ from mesh.routing.codec import rule_from_proto, rule_to_proto
 from mesh.rpc import events
 from services.control.domain.view import MeshView
 from services.control.store import schema
+from services.control.store.database import batched
 
 Row = dict[str, Any]
 
 
 def begun(before: MeshView, after: MeshView) -> Iterator[Row]:
     """Rows of versions that count after a change of the rules, and did not before."""
-    known = _names(before)
-    for version in after.state.effective.living:
-        if name_of(version) not in known:
-            yield _row(version)
+    for version in _only_in(after, before):
+        yield _row(version)
 
 
 def ended(before: MeshView, after: MeshView) -> Iterator[tuple[str, int]]:
     """Names of versions that count no more, with the revision that ended them."""
-    for name in _names(before) - _names(after):
-        yield name, after.rules_revision
+    for version in _only_in(before, after):
+        yield name_of(version), after.rules_revision
 
 
 async def project(connection: AsyncConnection, before: MeshView, after: MeshView) -> None:
@@ -43,9 +42,10 @@ async def project(connection: AsyncConnection, before: MeshView, after: MeshView
     table = schema.rule_versions
     if over := [{"of": name, "until": revision} for name, revision in ended(before, after)]:
         statement = update(table).where(table.c.name == bindparam("of")).values(until_revision=bindparam("until"))
-        await connection.execute(statement, over)
-    if new := list(begun(before, after)):
-        await connection.execute(insert(table), new)
+        for some in batched(over):
+            await connection.execute(statement, some)
+    for some in batched(list(begun(before, after))):
+        await connection.execute(insert(table), some)
 
 
 class VersionRows:
@@ -89,8 +89,13 @@ def name_of(version: RuleVersion) -> str:
     return f"{version.rule.rule_id}@{version.from_revision}"
 
 
-def _names(view: MeshView) -> set[str]:
-    return {name_of(version) for version in view.state.effective.living}
+def _only_in(view: MeshView, other: MeshView) -> Iterator[RuleVersion]:
+    """Versions that count in one view, and not in the other."""
+    others = other.state.effective.by_id
+    for rule_id, version in view.state.effective.by_id.items():
+        known = others.get(rule_id)
+        if known is not version and (known is None or known.from_revision != version.from_revision):
+            yield version
 
 
 def _row(version: RuleVersion) -> Row:

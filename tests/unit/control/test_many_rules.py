@@ -6,14 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mesh.routing import ClientMatch, ExactName, ForwardingRule, NamePrefix, NameRegex, RoutingTable, RuleVersion
 from mesh.routing import clients as clients_module
 from services.control.domain import kinds, moves
+from services.control.domain.edits import Create, Place
+from services.control.domain.errors import NotAllowed
 from services.control.domain.kinds import kinds_of_clients
 from services.control.domain.moves import clusters_that_may_lose
+from services.control.domain.rules import RuleSet
 from services.control.domain.shadows import shadowed_rules
-from tests.unit.control.worlds import table
+from tests.unit.control.worlds import rule, rule_set, table
 
 MANY = 300
 
@@ -78,3 +83,30 @@ def test_conditions_of_rules_that_stay_are_not_compared_with_each_other(monkeypa
 def test_rules_that_change_their_order_all_count_as_changed() -> None:
     wide, narrow = ForwardingRule("wide", NamePrefix("a"), "c1"), ForwardingRule("narrow", NamePrefix("ab"), "c2")
     assert clusters_that_may_lose(of_rules(narrow, wide), of_rules(wide, narrow)) == {"c1", "c2"}
+
+
+def test_rules_that_are_created_before_a_default_cluster_give_no_other_rule_a_new_rank() -> None:
+    rules = rule_set("?->c1")
+    for number in range(MANY):
+        decision = rules.change(Create(rule(f"topic-{number}->c2")))
+        assert decision.event is not None
+        assert len(decision.event.changes) == 1, decision.event
+        rules = RuleSet(decision.after, rules.revision + 1)
+    assert [each.match for each in rules.table.rules][-1] == rule("?->c1").match
+
+
+PATTERNS = ("a", "ab", "abc", "b", "bc", "a*", "ab*", "abc*", "b*", "~.*", "~a.*", "?")
+
+
+@given(st.permutations(PATTERNS), st.integers(0, len(PATTERNS) - 1), st.sampled_from(Place))
+def test_a_created_rule_is_refused_exactly_when_it_brings_a_shadow(order: list[str], known: int, place: Place) -> None:
+    before = rule_set(*(f"{pattern}->c1" for pattern in order[:known]))
+    create = Create(rule(f"{order[known]}->c2", "new"), place)
+    after = before.change(create, allow_shadowed=True).after
+    brings_a_shadow = bool(shadowed_rules(after.rules).keys() - shadowed_rules(before.table.rules).keys())
+    try:
+        before.change(create)
+        refused = False
+    except NotAllowed:
+        refused = True
+    assert refused == brings_a_shadow
