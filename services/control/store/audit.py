@@ -19,12 +19,13 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 from prometheus_client import Counter, Gauge
-from sqlalchemy import insert, select, text
+from sqlalchemy import select
 
 from mesh.rpc import admin
 from services.control.store import schema
 from services.control.store.cleaning import delete_older
 from services.control.store.database import Database, StoreUnavailableError
+from services.control.store.statements import Statement, insert_rows
 
 MOST_WAITING = 10_000
 """Events in memory; about 5 MB."""
@@ -35,6 +36,7 @@ KEEP_TIMEOUT = 2.0
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.2, 5.0
 WRITERS_LOCK = 0x6D657368_61756474
 """Key of the advisory lock that orders writers ("meshaudt")."""
+_LOCK = Statement(b"select pg_advisory_xact_lock(%s)", (WRITERS_LOCK,))
 
 log = structlog.get_logger(__name__)
 kept_total = Counter("control_audit_events_total", "Audit events stored.")
@@ -146,9 +148,7 @@ class AuditTrail:
             }
             for event in batch
         ]
-        async with self._database.transaction() as connection:
-            await connection.execute(text("select pg_advisory_xact_lock(:key)"), {"key": WRITERS_LOCK})
-            await connection.execute(insert(schema.call_audit_events), rows)
+        await self._database.carry_out([_LOCK, *insert_rows(schema.call_audit_events, rows)])
 
 
 def _event(sequence: int, body: bytes) -> admin.AuditEvent:

@@ -12,7 +12,7 @@ from functools import partial
 
 import structlog
 from prometheus_client import Counter
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from mesh.event_log.pieces import Record
 from services.control.domain.errors import Refusal
@@ -27,6 +27,7 @@ from services.control.store.home_topic import (
     prepare_topic,
     publish,
 )
+from services.control.store.statements import Statement
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.5, 10.0
 LOOK_EVERY = 5.0
@@ -104,5 +105,4 @@ class AuditPublisher:
             return int(await connection.scalar(select(schema.audit_outbox.c.sequence)) or 0)
 
     async def _store_position(self, sequence: int) -> None:
-        async with self._database.transaction() as connection:
-            await connection.execute(update(schema.audit_outbox).values(sequence=sequence))
+        await self._database.carry_out([Statement(b"update audit_outbox set sequence = %s", (sequence,))])

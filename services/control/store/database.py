@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import psycopg
 from prometheus_client import Counter
-from sqlalchemy import make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, ProgrammingError
+from sqlalchemy import Engine, event, make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from services.control.store.statements import Statement
 
 CONNECT_TIMEOUT = 3
 """Seconds, whole ones: libpq knows no others."""
@@ -22,8 +25,8 @@ IDLE_TIMEOUT_MS = 10_000
 """How long PostgreSQL lets a transaction sit: a control that hangs must not hold the log's counter row."""
 TRANSACTION_TIMEOUT = 8.0
 """Seconds for a transaction from the first byte to the last, also when packets vanish."""
-ROWS_AT_ONCE = 500
-"""Rows of one statement: 500 of them take about 20 ms."""
+IDLE_S = 1.0
+"""If a connection was idle for so long, control checks that PostgreSQL still answers on it before control uses it."""
 POOL_SIZE = 5
 POOL_TIMEOUT = 3.0
 
@@ -41,8 +44,15 @@ KEEPALIVE = {
     "tcp_user_timeout": 8_000,
 }
 
-T = TypeVar("T")
-
+GONE = (
+    OperationalError,
+    InterfaceError,
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    PoolTimeoutError,
+    TimeoutError,
+    OSError,
+)
 failures = Counter("control_store_failures_total", "Transactions that failed because PostgreSQL did not answer.")
 
 
@@ -65,7 +75,6 @@ class Database:
             pool_size=POOL_SIZE,
             max_overflow=0,
             pool_timeout=POOL_TIMEOUT,
-            pool_pre_ping=True,
             connect_args={
                 "connect_timeout": CONNECT_TIMEOUT,
                 "options": OPTIONS,
@@ -73,22 +82,44 @@ class Database:
                 **KEEPALIVE,
             },
         )
+        _check_idle_connections(self._engine.sync_engine)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """One transaction; StoreUnavailableError when PostgreSQL is gone or too slow."""
-        try:
+        with self._errors():
             async with asyncio.timeout(TRANSACTION_TIMEOUT), self._engine.begin() as connection:
                 yield connection
-        except ProgrammingError as error:
-            if isinstance(error.orig, psycopg.errors.UndefinedTable):
-                what = "has no tables yet"
-            elif isinstance(error.orig, psycopg.errors.UndefinedColumn):
-                what = "has the tables of an older version"
-            else:
-                raise
+
+    async def carry_out(self, statements: Sequence[Statement]) -> list[list[tuple[Any, ...]]]:
+        """Carries statements out in one transaction, and returns the rows of each.
+
+        PostgreSQL gets all statements before control waits for an answer. IntegrityError (psycopg) when a statement
+        breaks a constraint: then no statement counts. StoreUnavailableError as in `transaction`.
+        """
+        with self._errors():
+            async with asyncio.timeout(TRANSACTION_TIMEOUT), self._engine.connect() as pooled:
+                connection: Any = (await pooled.get_raw_connection()).driver_connection
+                async with connection.pipeline():
+                    cursors = [await connection.execute(each.sql, each.values) for each in statements]
+                    await connection.commit()
+                return [await each.fetchall() if each.description else [] for each in cursors]
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turns the errors of a PostgreSQL that is gone, too slow, or not migrated into StoreUnavailableError."""
+        try:
+            yield
+        except (ProgrammingError, psycopg.ProgrammingError) as error:
+            match getattr(error, "orig", error):
+                case psycopg.errors.UndefinedTable():
+                    what = "has no tables yet"
+                case psycopg.errors.UndefinedColumn():
+                    what = "has the tables of an older version"
+                case _:
+                    raise
             raise SchemaMissingError(f"the database {self.place} {what}: run `kafka-mesh migrate`") from error
-        except (OperationalError, InterfaceError, PoolTimeoutError, TimeoutError, OSError) as error:
+        except GONE as error:
             failures.inc()
             raise StoreUnavailableError(f"PostgreSQL at {self.place} does not answer: {_reason(error)}") from error
         except DBAPIError as error:
@@ -117,10 +148,22 @@ class Database:
         await self._engine.dispose()
 
 
-def batched(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Some at a time for one statement: others get their turn on the event loop between two of them."""
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        yield rows[start : start + ROWS_AT_ONCE]
+def _check_idle_connections(engine: Engine) -> None:
+    """Checks a connection before its use only where it was idle: a check costs as much as a statement."""
+
+    @event.listens_for(engine, "checkin")
+    def note_time(_connection: Any, record: Any) -> None:
+        record.info["used"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def check(connection: Any, record: Any, _proxy: Any) -> None:
+        now = time.monotonic()
+        if now - record.info.get("used", now) < IDLE_S:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except psycopg.Error as error:
+            raise InvalidatePoolError from error
 
 
 def _reason(error: BaseException) -> str:

@@ -5,9 +5,9 @@ Theory of operation
 events. They change only in `_show`, on the event loop.
 2. A start takes the newest snapshot (`snapshots.py`) and the events after it. An older view (`view_at`) comes from the
 newest snapshot below it.
-3. `append` builds the events on the view, and the store refuses them when the log and the view end at different
-positions. Then the journal catches up. If the basis of the decision (`rests_on`) is unchanged, the journal appends
-again; otherwise the caller gets ABORTED.
+3. `append` prepares everything before the transaction begins: the events, the view after them, the rows of the tables.
+The store refuses them when the log and the view end at different positions. Then the journal catches up. If the basis
+of the decision (`rests_on`) is unchanged, the journal prepares and appends again; otherwise the caller gets ABORTED.
 4. An event that does not fit the chain was changed outside of control. Control says so in its log and in a metric. The
 mesh continues with the log as it is, for a control that does not start helps nobody. If the last event is not the event
 that control wrote, control refuses appends: they would cover the change up.
@@ -17,9 +17,8 @@ that control wrote, control refuses appends: they would cover the change up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 
 import structlog
@@ -43,9 +42,11 @@ from services.control.store.log import (
     SameRequestError,
     StoredAnswer,
     new_event_id,
+    statements_of,
 )
 from services.control.store.recent import RecentEvents
 from services.control.store.snapshots import Snapshots
+from services.control.store.statements import Statement
 
 RECENT_AT_START = 1_000
 """Events before the snapshot that a start reads too; few, so that a start does not take long."""
@@ -200,12 +201,13 @@ class Journal:
         self.require_leading()
         basis = rests_on(self.view)
 
-        def grow(folding: ViewFolding, versions: Mapping[str, int]) -> Growth:
+        def prepare(folding: ViewFolding, versions: Mapping[str, int]) -> tuple[Growth, list[Statement]]:
             entries, chain = self._build(drafts, caller, versions)
             new = [event for event, _ in entries]
             for event in new:
                 folding.fold(event)
-            return Growth(entries, folding.view, chain, answer(new, folding.view) if answer else None)
+            growth = Growth(entries, folding.view, chain, answer(new, folding.view) if answer else None)
+            return growth, statements_of(self.view, growth)
 
         async with self._growing:
             for _ in range(APPEND_TRIES):
@@ -214,12 +216,13 @@ class Journal:
                     raise Conflict(
                         "CHANGED_MEANWHILE", "the mesh was changed by another call meanwhile: read again, then retry"
                     )
-                # taken here, not in the thread that folds: that thread may outlive a call that is cancelled
-                folding = self._take_folding()
                 try:
-                    growth = await self.store.append(
-                        self.view, self.chain, [draft.stream for draft in drafts], partial(grow, folding)
-                    )
+                    versions = await self._versions({draft.stream for draft in drafts})
+                    # taken here, not in the thread that folds: that thread may outlive a call that is cancelled
+                    folding = self._take_folding()
+                    # with thousands of rules it takes as long as a heartbeat may
+                    growth, statements = await asyncio.to_thread(prepare, folding, versions)
+                    await self.store.append(self.chain, growth, statements)
                 except LogMovedError:
                     lost_races.inc()
                     await self._catch_up()
@@ -246,13 +249,21 @@ class Journal:
         await self.first_time(caller)  # another replica decided this very request meanwhile
         raise Conflict("BUSY", "the same request was decided and forgotten meanwhile: retry")
 
+    async def _versions(self, streams: Collection[str]) -> dict[str, int]:
+        """Version of the last event in each stream. If the log has grown since, the append finds that out."""
+        known = {stream: version for stream in streams if (version := self.recent.version(stream)) is not None}
+        unknown = [stream for stream in streams if stream not in known]
+        return known | await self.store.versions(unknown) if unknown else known
+
     async def first_time(self, caller: Caller) -> None:
         """Before a write: brings the view up to date; AlreadyAnswered when this request was decided before."""
         self.require_leading()
-        await self.catch_up()
-        if not caller.request_id:
-            return
-        answer = await self.store.answer_of(caller.request_id)
+        async with self._growing:
+            if not self.loaded:
+                await self._load()
+            position, answer = await self.store.position_and_answer(caller.request_id)
+            if position > self.view.position:
+                await self._catch_up()
         if answer is None:
             return
         if answer.digest != caller.digest:

@@ -18,17 +18,17 @@ append is refused when the last event was changed.
 
 from __future__ import annotations
 
-import asyncio
+import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from google.protobuf.json_format import MessageToDict
-from sqlalchemy import Select, func, insert, select, text, update
+from psycopg.errors import IntegrityError
+from sqlalchemy import Select, select
 from sqlalchemy.dialects.postgresql import insert as insert_or
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mesh.event_log import Chain, upcast
@@ -37,7 +37,8 @@ from services.control.domain.view import MeshView
 from services.control.store import schema
 from services.control.store.cleaning import delete_older
 from services.control.store.database import Database
-from services.control.store.projections import project
+from services.control.store.projections import statements as projecting
+from services.control.store.statements import Statement, insert_rows
 
 CHANNEL = "mesh_events"
 """NOTIFY channel: says that the log has grown; the payload is the last position."""
@@ -45,6 +46,12 @@ PAGE = 500
 """Events in one read."""
 REQUESTS_KEPT = timedelta(days=30)
 """How long the answer of a request_id is remembered."""
+
+
+_COLUMNS = ("position", "stream", "stream_version", "kind", "time", "actor", "payload")
+_POSITION = Statement(b"select position from log_head")
+_PLACES = ", ".join(["%s"] * len(_COLUMNS))
+_NEW_EVENT = f"insert into events ({', '.join(_COLUMNS)}, body) values ({_PLACES}, %s)".encode()
 
 
 class LogMovedError(RuntimeError):
@@ -102,48 +109,38 @@ class EventLog:
             for table in schema.metadata.tables.values():
                 await connection.execute(select(table).limit(0))
 
-    async def append(
-        self,
-        before: MeshView,
-        chain: Chain,
-        streams: Iterable[str],
-        grow: Callable[[Mapping[str, int]], Growth],
-    ) -> Growth:
-        """Appends what `grow` decides on `before`, given the versions of `streams`, with projections and the caller's
-        answer, all in one transaction.
+    async def append(self, before: Chain, growth: Growth, statements: Sequence[Statement]) -> None:
+        """Appends what `growth` adds to a log that ends as `before` says, by the `statements` that follow from it.
 
-        LogMovedError when the log is not where `before` is, LogChangedError when it does not end as `chain` does;
+        LogMovedError when the log is not where `before` is, LogChangedError when it does not end as `before` does;
         SameRequestError when the request was answered meanwhile.
         """
-        request_id = ""
         try:
-            async with self._database.transaction() as connection:
-                head = await _head(connection, lock=True)
-                if head.position != chain.position:
-                    raise LogMovedError(f"decided at {chain.position}, the log is at {head.position}")
-                if head.hash != chain.hash:
-                    raise LogChangedError(f"event {head.position} is not what it was when it was appended")
-                # with thousands of rules it takes as long as a heartbeat may
-                growth, rows = await asyncio.to_thread(_grown, grow, await _versions(connection, streams))
-                if growth.answer is not None:
-                    request_id = growth.answer.request_id
-                    await self._store_answer(connection, growth.answer)
-                if growth.entries:
-                    await connection.execute(insert(schema.events), rows)
-                    end = {"position": growth.chain.position, "hash": growth.chain.hash}
-                    await connection.execute(update(schema.log_head).values(end))
-                    await project(connection, before, growth.view, [event for event, _ in growth.entries])
-                    await connection.execute(
-                        text(f"select pg_notify('{CHANNEL}', :last)"), {"last": str(growth.chain.position)}
-                    )
+            await self._database.carry_out([_new_head(before, growth.chain), *statements])
         except IntegrityError as error:
-            constraint = getattr(getattr(error.orig, "diag", None), "constraint_name", "")
-            if constraint == "requests_pkey":
-                raise SameRequestError(request_id) from None
-            if constraint in ("events_stream_version", "events_pkey"):
-                raise LogMovedError(str(constraint)) from None
-            raise
-        return growth
+            match error.diag.constraint_name:
+                case "requests_pkey" if growth.answer is not None:
+                    raise SameRequestError(growth.answer.request_id) from None
+                case "log_head_one_row":
+                    head = await self.head()
+                    if head.position == before.position and head.hash != before.hash:
+                        raise LogChangedError(
+                            f"event {head.position} is not what it was when it was appended"
+                        ) from None
+                    raise LogMovedError(f"decided at {before.position}, the log is at {head.position}") from None
+                case "events_stream_version" | "events_pkey" as broken:
+                    raise LogMovedError(broken) from None
+                case _:
+                    raise
+
+    async def versions(self, streams: Collection[str]) -> dict[str, int]:
+        """Version of the last event in each stream, 0 for a new stream. The view does not hold them: most streams are
+        of instances that are long gone.
+        """
+        sql = b"select coalesce(max(stream_version), 0) from events where stream = %s"
+        names = list(streams)
+        found = await self._database.carry_out([Statement(sql, (name,)) for name in names])
+        return {name: version for name, [(version,)] in zip(names, found, strict=True)}
 
     async def head(self) -> Chain:
         """The end of the log, as the last append wrote it."""
@@ -171,10 +168,13 @@ class EventLog:
         return [event for event, _ in await self._read(query)]
 
     async def answer_of(self, request_id: str) -> StoredAnswer | None:
-        table = schema.requests
-        async with self._database.transaction() as connection:
-            row = (await connection.execute(select(table).where(table.c.request_id == request_id))).one_or_none()
-        return None if row is None else StoredAnswer(row.request_id, row.digest, row.ok, row.answer)
+        [rows] = await self._database.carry_out([_stored_answer(request_id)])
+        return StoredAnswer(*rows[0]) if rows else None
+
+    async def position_and_answer(self, request_id: str) -> tuple[int, StoredAnswer | None]:
+        """The position of the last event, and the answer of this request, if control stored an answer."""
+        [[(position,)], rows] = await self._database.carry_out([_POSITION, _stored_answer(request_id)])
+        return position, StoredAnswer(*rows[0]) if rows else None
 
     async def correct_answer(self, answer: StoredAnswer) -> None:
         """Replaces the provisional answer of a request by the final one."""
@@ -185,9 +185,6 @@ class EventLog:
 
     async def forget_old_answers(self) -> None:
         await delete_older(self._database, schema.requests, _now() - REQUESTS_KEPT)
-
-    async def _store_answer(self, connection: AsyncConnection, answer: StoredAnswer) -> None:
-        await connection.execute(insert(schema.requests).values(**_answer_row(answer)))
 
     async def _read(self, query: Select[bytes]) -> list[Entry]:
         async with self._database.transaction() as connection:
@@ -206,38 +203,48 @@ class OutboxPosition:
         return row.position, row.kafka_cluster_id
 
     async def store(self, position: int, kafka_cluster_id: str) -> None:
-        async with self._database.transaction() as connection:
-            await connection.execute(update(schema.outbox).values(position=position, kafka_cluster_id=kafka_cluster_id))
+        sql = b"update outbox set position = %s, kafka_cluster_id = %s"
+        await self._database.carry_out([Statement(sql, (position, kafka_cluster_id))])
 
 
-def _grown(
-    grow: Callable[[Mapping[str, int]], Growth], versions: Mapping[str, int]
-) -> tuple[Growth, list[dict[str, object]]]:
-    """Builds the growth of the log by an append, and the rows of its events."""
-    growth = grow(versions)
-    return growth, [{**columns_of(event), "body": body} for event, body in growth.entries]
+def statements_of(before: MeshView, growth: Growth) -> list[Statement]:
+    """The statements that add this growth to the log, after `before`. With thousands of rules they take a while."""
+    return list(_statements_of(before, growth))
+
+
+def _statements_of(before: MeshView, growth: Growth) -> Iterator[Statement]:
+    if growth.answer is not None:
+        yield from insert_rows(schema.requests, [_answer_row(growth.answer)])
+    if not growth.entries:
+        return
+    for event, body in growth.entries:
+        row = columns_of(event)
+        values = [json.dumps(row[name]) if name == "payload" else row[name] for name in _COLUMNS]
+        yield Statement(_NEW_EVENT, (*values, body))
+    yield from projecting(before, growth.view, [event for event, _ in growth.entries])
+    yield Statement(f"select pg_notify('{CHANNEL}', %s)".encode(), (str(growth.chain.position),))
+
+
+def _stored_answer(request_id: str) -> Statement:
+    return Statement(b"select request_id, digest, ok, answer from requests where request_id = %s", (request_id,))
 
 
 def new_event_id() -> str:
     return str(uuid.uuid4())
 
 
-async def _head(connection: AsyncConnection, *, lock: bool = False) -> Chain:
-    query = select(schema.log_head.c.position, schema.log_head.c.hash)
-    row = (await connection.execute(query.with_for_update() if lock else query)).one()
+async def _head(connection: AsyncConnection) -> Chain:
+    row = (await connection.execute(select(schema.log_head.c.position, schema.log_head.c.hash))).one()
     return Chain(row.position, row.hash)
 
 
-async def _versions(connection: AsyncConnection, streams: Iterable[str]) -> dict[str, int]:
-    """Version of the last event in each stream, 0 for a new one. They are not in the view: most streams are of
-    instances that are long gone.
+def _new_head(before: Chain, after: Chain) -> Statement:
+    """Writes the end of the log. If the log does not end as `before` says, the id breaks the constraint of the row.
+
+    PostgreSQL locks the row first, and reads the row that it has locked.
     """
-    table = schema.events
-    last = func.coalesce(func.max(table.c.stream_version), 0)
-    found = {}
-    for stream in set(streams):
-        found[stream] = int(await connection.scalar(select(last).where(table.c.stream == stream)) or 0)
-    return found
+    sql = b"update log_head set position = %s, hash = %s, id = case when position = %s and hash = %s then 1 else 0 end"
+    return Statement(sql, (after.position, after.hash, before.position, before.hash))
 
 
 def _now() -> datetime:

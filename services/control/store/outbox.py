@@ -41,13 +41,15 @@ from services.control.store.home_topic import (
     record_at,
 )
 from services.control.store.journal import Journal
-from services.control.store.log import Entry, OutboxPosition
+from services.control.store.log import PAGE, Entry, OutboxPosition
 
 TOPIC_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Kept for ever: routers build their tables from the beginning."""
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.2, 5.0
 PORTION_BYTES = 2 * 1024 * 1024
 """Bytes of records that are sent before the first record is acknowledged."""
+GATHER_S = 0.01
+"""Seconds between two batches, so that events which come one by one share a batch. The first event does not wait."""
 
 log = structlog.get_logger(__name__)
 published_total = Counter("control_outbox_published_total", "Events carried to mesh.events.")
@@ -145,6 +147,8 @@ class Publisher:
                     await self._journal.grown_beyond(self.position)
                     continue
                 await self._publish(producer, batch)
+                if len(batch) < PAGE:
+                    await asyncio.sleep(GATHER_S)
         finally:
             producer.purge()
 

@@ -15,9 +15,7 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
-from sqlalchemy import Column, Table, delete, insert, update
-from sqlalchemy.dialects.postgresql import insert as insert_or
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Table
 
 from mesh.record_rules import RecordRule
 from mesh.routing import NodeView, RuleVersion, UpstreamCluster, field_of, is_pending
@@ -27,9 +25,7 @@ from services.control.domain.replay_course import totals_of
 from services.control.domain.replays import WORDS
 from services.control.domain.view import MeshView
 from services.control.store import rule_versions, schema
-from services.control.store.database import batched
-
-Row = dict[str, Any]
+from services.control.store.statements import Row, Statement, amend_row, delete_rows, insert_rows, put_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,39 +117,25 @@ def changes_by(event: events.Event) -> Iterator[RowChange]:
             yield Amend(schema.replays, replay.name, values)
 
 
-async def project(connection: AsyncConnection, before: MeshView, after: MeshView, new: Iterable[events.Event]) -> None:
-    """Brings the projections from `before` to `after`."""
+def statements(before: MeshView, after: MeshView, new: Iterable[events.Event]) -> Iterator[Statement]:
+    """The statements that bring the projections from `before` to `after`."""
     for each in OF_VIEWS:
         if each.basis(before) != each.basis(after):
-            await _replace(connection, each.table, *each.differing(before, after))
-    await rule_versions.project(connection, before, after)
+            gone, rows = each.differing(before, after)
+            # changed rows are deleted before they are inserted again, so that unique columns may swap their values
+            yield from delete_rows(each.table, gone)
+            yield from insert_rows(each.table, rows)
+    yield from rule_versions.statements(before, after)
     for event in new:
-        for change in changes_by(event):
-            await _carry_out(connection, change)
+        yield from map(_statement, changes_by(event))
 
 
-def key_of(table: Table) -> Column[Any]:
-    """The primary key, which is one column in every projection."""
-    [column] = table.primary_key.columns
-    return column
-
-
-async def _carry_out(connection: AsyncConnection, change: RowChange) -> None:
-    key = key_of(change.table)
+def _statement(change: RowChange) -> Statement:
     match change:
         case Put(table, row):
-            statement = insert_or(table).values(**row)
-            await connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=row))
-        case Amend(table, value, values):
-            await connection.execute(update(table).where(key == value).values(**values))
-
-
-async def _replace(connection: AsyncConnection, table: Table, gone: Sequence[Any], new: Sequence[Row]) -> None:
-    """Deletes changed rows before they are inserted again, so that unique columns may swap their values."""
-    for some in batched(gone):
-        await connection.execute(delete(table).where(key_of(table).in_(some)))
-    for some in batched(new):
-        await connection.execute(insert(table), some)
+            return put_row(table, row)
+        case Amend(table, key, values):
+            return amend_row(table, key, values)
 
 
 def _cluster_row(view: MeshView, cluster: UpstreamCluster) -> Row:

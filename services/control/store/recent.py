@@ -25,14 +25,20 @@ class RecentEvents:
     def __init__(self) -> None:
         self._entries: deque[Entry] = deque()
         self._bytes = 0
+        self._versions: dict[str, int] = {}
 
     def extend(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self._entries.append(entry)
             self._bytes += len(entry.body)
+            self._versions[entry.event.stream] = entry.event.stream_version
             while len(self._entries) > MOST_EVENTS or (self._bytes > MOST_BYTES and len(self._entries) > 1):
-                self._bytes -= len(self._entries.popleft().body)
+                self._forget_oldest()
         bytes_gauge.set(self._bytes)
+
+    def version(self, stream: str) -> int | None:
+        """Version of the last event of a stream; None when no event of the stream is in memory."""
+        return self._versions.get(stream)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -59,3 +65,9 @@ class RecentEvents:
             return None
         start = position + 1 - self.first
         return list(islice(self._entries, start, start + limit))
+
+    def _forget_oldest(self) -> None:
+        event, body = self._entries.popleft()
+        self._bytes -= len(body)
+        if self._versions[event.stream] == event.stream_version:
+            del self._versions[event.stream]

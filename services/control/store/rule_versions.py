@@ -8,19 +8,13 @@ still held, has no version.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-
-from sqlalchemy import bindparam, insert, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mesh.routing import RuleVersion
 from mesh.routing.codec import rule_from_proto, rule_to_proto
 from mesh.rpc import events
 from services.control.domain.view import MeshView
 from services.control.store import schema
-from services.control.store.database import batched
-
-Row = dict[str, Any]
+from services.control.store.statements import Row, Statement, insert_rows
 
 
 def begun(before: MeshView, after: MeshView) -> Iterator[Row]:
@@ -29,23 +23,21 @@ def begun(before: MeshView, after: MeshView) -> Iterator[Row]:
         yield _row(version)
 
 
-def ended(before: MeshView, after: MeshView) -> Iterator[tuple[str, int]]:
-    """Names of versions that count no more, with the revision that ended them."""
+def ended(before: MeshView, after: MeshView) -> Iterator[str]:
+    """Names of versions that the rules revision of `after` ended."""
     for version in _only_in(before, after):
-        yield name_of(version), after.rules_revision
+        yield name_of(version)
 
 
-async def project(connection: AsyncConnection, before: MeshView, after: MeshView) -> None:
-    """Brings the table from `before` to `after`."""
+def statements(before: MeshView, after: MeshView) -> Iterator[Statement]:
+    """The statements that bring the table from `before` to `after`."""
     if before.rules_revision == after.rules_revision:
         return
-    table = schema.rule_versions
-    if over := [{"of": name, "until": revision} for name, revision in ended(before, after)]:
-        statement = update(table).where(table.c.name == bindparam("of")).values(until_revision=bindparam("until"))
-        for some in batched(over):
-            await connection.execute(statement, some)
-    for some in batched(list(begun(before, after))):
-        await connection.execute(insert(table), some)
+    if over := list(ended(before, after)):
+        yield Statement(
+            b"update rule_versions set until_revision = %s where name = any(%s)", (after.rules_revision, over)
+        )
+    yield from insert_rows(schema.rule_versions, list(begun(before, after)))
 
 
 class VersionRows:

@@ -29,8 +29,9 @@ from mesh.rpc import events
 from services.control.domain.view import MeshView, ViewFolding
 from services.control.store import schema
 from services.control.store.log import columns_of
-from services.control.store.projections import BY_EVENTS, OF_VIEWS, Amend, Put, Row, changes_by, key_of
+from services.control.store.projections import BY_EVENTS, OF_VIEWS, Amend, Put, changes_by
 from services.control.store.rule_versions import VersionRows
+from services.control.store.statements import Row, key_of
 
 HASH_BYTES = 32
 NONSENSE = (ValueError, LookupError, OverflowError, JsonError)
