@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from operator import is_
+
+
+def ends_alike(old: Sequence[object], new: Sequence[object]) -> tuple[int, int]:
+    """How many things at the start, and how many at the end, are the same objects in both; no thing counts twice."""
+    start = [*map(is_, old, new), False].index(False)
+    left = min(len(old), len(new)) - start
+    end = [*map(is_, old[: -left - 1 : -1], new[: -left - 1 : -1]), False].index(False)
+    return start, end
 
 
 def staying_in_order(ranks: Sequence[float | None]) -> list[bool]:

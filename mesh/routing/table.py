@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from weakref import WeakValueDictionary
 
+from mesh.order import ends_alike
 from mesh.routing.clients import ClientIdentity, ClientMatch, Conditions
 from mesh.routing.index import Index, Renames, match_of
 from mesh.routing.rules import ForwardingRule, Match, RuleVersion, Subject, UnmatchedTopics
@@ -424,15 +425,17 @@ def may_move_topics(before: RoutingTable, after: RoutingTable) -> bool:
     Exact for the common case, a rule added behind all others, and careful otherwise: a hold costs milliseconds,
     a wrong "no" costs records.
     """
-    old, new = ([rule for rule in table.rules if rule.match.subject is Subject.TOPIC] for table in (before, after))
-    added = new[len(old) :]
-    if len(new) < len(old) or any(
-        one is not other and _moving(one) != _moving(other) for one, other in zip(old, new, strict=False)
-    ):
+    start, _ = ends_alike(before.rules, after.rules)
+    old, new = ([rule for rule in table.rules[start:] if _is_about_topics(rule)] for table in (before, after))
+    if len(new) < len(old) or any(_moving(one) != _moving(other) for one, other in zip(old, new, strict=False)):
         return True
     # a rule that renames takes the cluster's own name of a topic away from clients, wherever it stands in the order
-    used = {rule.target_cluster for rule in old}
-    return any(rule.template is not None and rule.target_cluster in used for rule in added)
+    renaming = {rule.target_cluster for rule in new[len(old) :] if rule.template is not None}
+    return any(rule.target_cluster in renaming and _is_about_topics(rule) for rule in before.rules if renaming)
+
+
+def _is_about_topics(rule: ForwardingRule) -> bool:
+    return rule.match.subject is Subject.TOPIC
 
 
 def _moving(rule: ForwardingRule) -> tuple[Match, str, str]:

@@ -77,7 +77,7 @@ class Draft:
 
     @property
     def rules(self) -> Rules:
-        return tuple(self._rules[rule_id] for rule_id in self._order)
+        return tuple(map(self._rules.__getitem__, self._order))
 
     @property
     def taken(self) -> Collection[str]:

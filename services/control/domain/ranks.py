@@ -6,10 +6,9 @@ neighbours come too close for another number between them, all rules get fresh r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import takewhile
+from collections.abc import Mapping, Sequence
 
-from mesh.order import staying_in_order
+from mesh.order import ends_alike, staying_in_order
 from mesh.routing import ForwardingRule, RuleVersion, UnmatchedTopics
 from mesh.routing.codec import rule_to_proto
 from mesh.rpc import events
@@ -25,16 +24,37 @@ CLOSEST = 1e-6
 
 def changes_between(before: Sequence[RuleVersion], after: Sequence[ForwardingRule]) -> list[events.RuleChange]:
     """The changes that turn the rules in force `before` (in order) into `after`; rules with one id are the same."""
-    old = {version.rule.rule_id: version for version in before}
-    wanted = {rule.rule_id for rule in after}
+    start, end = ends_alike([version.rule for version in before], after)
+    changes = _changes(before, after, start, end)
+    return _changes(before, after, 0, 0) if changes is None else changes
+
+
+def _changes(
+    before: Sequence[RuleVersion], after: Sequence[ForwardingRule], start: int, end: int
+) -> list[events.RuleChange] | None:
+    """The changes between two orders that are alike at their start and end; None if there is no room for new ranks.
+
+    If no part is alike, there is room: all rules get fresh ranks.
+    """
+    going, coming = before[start : len(before) - end], after[start : len(after) - end]
+    old = {version.rule.rule_id: version for version in going}
+    wanted = {rule.rule_id for rule in coming}
     changes = [events.RuleChange(removed=rule_id) for rule_id in old if rule_id not in wanted]
     changes += [
         events.RuleChange(updated=rule_to_proto(rule))
-        for rule in after
-        if rule.rule_id in old and old[rule.rule_id].rule is not rule and old[rule.rule_id].rule != rule
+        for rule in coming
+        if rule.rule_id in old and old[rule.rule_id].rule != rule
     ]
-    ranks = _ranks_within_groups(before, after, old)
-    for rule in after:
+    ranks: dict[str, float] = {}
+    for is_default in (False, True):
+        below = _rank_beside(before[start - 1] if start else None, is_default)
+        above = _rank_beside(before[len(before) - end] if end else None, is_default)
+        order = [rule.rule_id for rule in coming if _is_default(rule) is is_default]
+        found = _ranks(old, order, below, above)
+        if found is None and (start or end):
+            return None
+        ranks |= _fresh(order) if found is None else found
+    for rule in coming:
         rank = ranks[rule.rule_id]
         if rule.rule_id not in old:
             changes.append(events.RuleChange(created=rule_to_proto(rule), rank=rank))
@@ -43,56 +63,37 @@ def changes_between(before: Sequence[RuleVersion], after: Sequence[ForwardingRul
     return changes
 
 
-def _ranks_within_groups(
-    before: Sequence[RuleVersion], after: Sequence[ForwardingRule], old: dict[str, RuleVersion]
-) -> dict[str, float]:
-    """Ranks of rules and of default clusters apart: a default cluster is tried last, whatever its rank is."""
-    old_ids, new_ids = list(old), [rule.rule_id for rule in after]
-    old_end = _without_defaults([version.rule for version in reversed(before)])
-    new_end = _without_defaults([*reversed(after)])
-    if old_end == len(before) and new_end == len(after):
-        return _ranks(old, new_ids)
-    others, defaults = ({each: old[each] for each in ids} for ids in (old_ids[:old_end], old_ids[old_end:]))
-    return _ranks(others, new_ids[:new_end]) | _ranks(defaults, new_ids[new_end:])
+def _is_default(rule: ForwardingRule) -> bool:
+    return isinstance(rule.match, UnmatchedTopics)
 
 
-def _without_defaults(backwards: Sequence[ForwardingRule]) -> int:
-    """How many rules come before the default clusters."""
-    defaults = takewhile(lambda rule: isinstance(rule.match, UnmatchedTopics), backwards)
-    return len(backwards) - sum(1 for _ in defaults)
+def _rank_beside(neighbour: RuleVersion | None, is_default: bool) -> float | None:
+    """The rank that bounds new ranks. Rules and default clusters have ranks apart: default clusters are tried last."""
+    return None if neighbour is None or _is_default(neighbour.rule) is not is_default else neighbour.rank
 
 
-def _ranks(old: dict[str, RuleVersion], order: list[str]) -> dict[str, float]:
-    start, end = _alike(list(old), order)
-    ranks = {rule_id: old[rule_id].rank for rule_id in (*order[:start], *order[end:])}
-    between = order[start:end]
+def _ranks(
+    old: Mapping[str, RuleVersion], order: Sequence[str], below: float | None, above: float | None
+) -> dict[str, float] | None:
+    """Ranks between two bounds, in which as many rules as possible keep their rank; None if there is no room."""
+    ranks: dict[str, float] = {}
     run: list[str] = []
-    below = ranks[order[start - 1]] if start else None
-    for rule_id, stays in zip(between, staying_in_order([_rank(old, each) for each in between]), strict=True):
+    for rule_id, stays in zip(order, staying_in_order([_rank(old, each) for each in order]), strict=True):
         if not stays:
             run.append(rule_id)
             continue
-        above = old[rule_id].rank
-        if not _spread(run, below, above, ranks):
-            return _fresh(order)
-        run, below, ranks[rule_id] = [], above, above
-    return ranks if _spread(run, below, ranks.get(order[end]) if end < len(order) else None, ranks) else _fresh(order)
+        kept = old[rule_id].rank
+        if not _spread(run, below, kept, ranks):
+            return None
+        run, below, ranks[rule_id] = [], kept, kept
+    return ranks if _spread(run, below, above, ranks) else None
 
 
-def _alike(old: list[str], new: list[str]) -> tuple[int, int]:
-    """The part of the new order that differs from the old one: all before and behind it is the same in both."""
-    shorter = min(len(old), len(new))
-    start = next((place for place in range(shorter) if old[place] != new[place]), shorter)
-    left = shorter - start
-    behind = next((place for place in range(left) if old[-1 - place] != new[-1 - place]), left)
-    return start, len(new) - behind
-
-
-def _rank(old: dict[str, RuleVersion], rule_id: str) -> float | None:
+def _rank(old: Mapping[str, RuleVersion], rule_id: str) -> float | None:
     return old[rule_id].rank if rule_id in old else None
 
 
-def _fresh(order: list[str]) -> dict[str, float]:
+def _fresh(order: Sequence[str]) -> dict[str, float]:
     return {each: STEP * place for place, each in enumerate(order, 1)}
 
 

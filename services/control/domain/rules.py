@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from mesh.order import ends_alike
 from mesh.routing import (
     ClientMatch,
     ExactName,
@@ -110,16 +111,17 @@ class RuleSet:
         if len(wanted) > MAX_RULES:
             raise InvalidField("rules", f"{len(wanted)} rules are more than the {MAX_RULES} that a mesh may have")
         kept = self.table.by_id
+        start, end = ends_alike(self.table.rules, wanted)
         new = [
             rule
-            for rule in wanted
-            if (before := kept.get(rule.rule_id)) is None or (before.rule is not rule and before.rule != rule)
+            for rule in wanted[start : len(wanted) - end]
+            if (before := kept.get(rule.rule_id)) is None or before.rule != rule
         ]
         for rule in new:
             check_rule(rule, self.table)
         texts = {rule.match.text for rule in new}  # matches of rules that stay differ already
         by_match: dict[Match, ForwardingRule] = {}
-        for rule in [each for each in wanted if each.match.text in texts]:
+        for rule in [each for each in wanted if each.match.text in texts] if texts else ():
             first = by_match.setdefault(rule.match, rule)
             if first is not rule:
                 other = first.rule_id

@@ -8,15 +8,17 @@ difference between the view before and after), or what single events say (`chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC
+from operator import attrgetter
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from sqlalchemy import Table
 
+from mesh.order import ends_alike
 from mesh.record_rules import RecordRule
 from mesh.routing import NodeView, RuleVersion, UpstreamCluster, field_of, is_pending
 from mesh.routing.codec import client_match_to_proto, cluster_to_proto
@@ -36,18 +38,23 @@ class OfView:
     """
 
     table: Table
-    sources: Callable[[MeshView], Mapping[Any, Any]]
+    sources: Callable[[MeshView], Sequence[Any]]
+    key: Callable[[Any], str]
+    """The primary key of the row that a source gives."""
     row: Callable[[MeshView, Any], Row]
     basis: Callable[[MeshView], object]
 
     def rows(self, view: MeshView) -> dict[Any, Row]:
-        return {key: self.row(view, source) for key, source in self.sources(view).items()}
+        return {self.key(source): self.row(view, source) for source in self.sources(view)}
 
     def differing(self, before: MeshView, after: MeshView) -> tuple[list[Any], list[Row]]:
         """Keys of rows that are not what they were, or are no more; the rows that take their place, or are new."""
         old, new = self.sources(before), self.sources(after)
-        put = {key: source for key, source in new.items() if old.get(key) is not source}
-        gone = [key for key in old if key in put or key not in new]
+        start, end = ends_alike(old, new)
+        going = {self.key(source): source for source in old[start : len(old) - end]}
+        coming = {self.key(source): source for source in new[start : len(new) - end]}
+        put = {key: source for key, source in coming.items() if going.get(key) is not source}
+        gone = [key for key in going if key in put or key not in coming]
         return gone, [self.row(after, source) for source in put.values()]
 
 
@@ -223,10 +230,24 @@ def _json(message: Message) -> Any:
 
 OF_VIEWS: Sequence[OfView] = (
     OfView(
-        schema.clusters, lambda view: view.state.effective.clusters, _cluster_row, lambda view: view.cluster_revisions
+        schema.clusters,
+        lambda view: [*view.state.effective.clusters.values()],
+        attrgetter("name"),
+        _cluster_row,
+        lambda view: view.cluster_revisions,
     ),
     OfView(
-        schema.forwarding_rules, lambda view: view.state.effective.by_id, _rule_row, lambda view: view.rules_revision
+        schema.forwarding_rules,
+        lambda view: view.state.effective.living,
+        attrgetter("rule.rule_id"),
+        _rule_row,
+        lambda view: view.rules_revision,
     ),
-    OfView(schema.record_rules, lambda view: view.record_rules, _record_rule_row, lambda view: view.record_rules),
+    OfView(
+        schema.record_rules,
+        lambda view: [*view.record_rules.values()],
+        attrgetter("rule_id"),
+        _record_rule_row,
+        lambda view: view.record_rules,
+    ),
 )

@@ -69,5 +69,5 @@ class RecentEvents:
     def _forget_oldest(self) -> None:
         event, body = self._entries.popleft()
         self._bytes -= len(body)
-        if self._versions[event.stream] == event.stream_version:
+        if self._versions.get(event.stream) == event.stream_version:
             del self._versions[event.stream]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mesh.order import ends_alike
 from mesh.routing import RuleVersion
 from mesh.routing.codec import rule_from_proto, rule_to_proto
 from mesh.rpc import events
@@ -83,10 +84,11 @@ def name_of(version: RuleVersion) -> str:
 
 def _only_in(view: MeshView, other: MeshView) -> Iterator[RuleVersion]:
     """Versions that count in one view, and not in the other."""
-    others = other.state.effective.by_id
-    for rule_id, version in view.state.effective.by_id.items():
-        known = others.get(rule_id)
-        if known is not version and (known is None or known.from_revision != version.from_revision):
+    mine, others = view.state.effective.living, other.state.effective.living
+    start, end = ends_alike(mine, others)
+    known = {name_of(version) for version in others[start : len(others) - end]}
+    for version in mine[start : len(mine) - end]:
+        if name_of(version) not in known:
             yield version
 
 

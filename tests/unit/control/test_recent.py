@@ -10,8 +10,9 @@ from services.control.store.log import Entry
 from services.control.store.recent import RecentEvents
 
 
-def entry(position: int, size: int = 10) -> Entry:
-    return Entry(events.Event(position=position), b"x" * size)
+def entry(position: int, size: int = 10, stream: str = "rules", version: int = 0) -> Entry:
+    event = events.Event(position=position, stream=stream, stream_version=version or position)
+    return Entry(event, b"x" * size)
 
 
 def positions(known: RecentEvents) -> list[int]:
@@ -43,3 +44,12 @@ def test_events_after_a_position_are_given_as_far_as_they_are_here() -> None:
     assert found is not None
     assert [event.position for event, _ in found] == [5, 6]
     assert known.after(8, 10) == []
+
+
+def test_the_version_of_a_stream_is_known_while_its_last_event_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent, "MOST_EVENTS", 2)
+    known = RecentEvents()
+    known.extend([entry(1, stream="a", version=1), entry(2, stream="b", version=7), entry(3, stream="a", version=2)])
+    assert [known.version(stream) for stream in "abc"] == [2, 7, None]
+    known.extend([entry(4, stream="c", version=1)])
+    assert [known.version(stream) for stream in "abc"] == [2, None, 1]
