@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from judge.faults.nemesis import Moves
+from judge.faults.stalls import Stalling
 from judge.history import Kind, Moved, Outcome
 from judge.plan import Dose
 from judge.recorder import Recorder
@@ -24,6 +25,7 @@ class Operating:
     recorder: Recorder
     moves: Moves
     dose: Dose
+    stalling: Stalling | None = None
 
     def run(self, chance: random.Random, stop: threading.Event) -> None:
         edits = list(self.system.edits())
@@ -34,7 +36,12 @@ class Operating:
                 self._edit(name, edit, chance)
             else:
                 self.moves.begin()
-                self.move(topic, target)
+                if self.stalling is not None and chance.random() < self.dose.stalls:
+                    others = [each for each in sorted(self.system.clusters) if each != self.system.owner(topic)]
+                    with self.stalling.behind_held(chance):
+                        self.move(topic, chance.choice(others))
+                else:
+                    self.move(topic, target)
 
     def move(self, topic: str, target: str) -> str:
         """Moves the topic and returns the error; empty: the topic moved."""

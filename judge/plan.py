@@ -64,6 +64,8 @@ class Dose:
     """The share of the faults that begin when a topic begins to move, or soon after."""
     edits: float = 0.25
     """The share of edits among the operator's changes; the rest are moves."""
+    stalls: float = 0.2
+    """The share of the moves in whose middle the home broker or the database stands still."""
     rare: float = 0.1
     """The share of the edits that is the last edit of the system's list."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from judge.shrinking import around, shrunk
 
 SHOWN = 3
 """Findings of one rule that are shrunk and shown; the others are counted."""
+SHRINKING_S = 120.0
+"""Bound of the work for all witnesses of a report. The findings that come later are shown with all their operations."""
 INVOLVED, LINE = 8, 500
 """Bounds of a failure in words: operations of one finding, characters of one line."""
 STYLE = """
@@ -44,10 +47,11 @@ class Report:
     def cases(self) -> Iterator[Case]:
         by_index = {each.index: each for each in self.history.operations}
         seen: Counter[str] = Counter()
+        deadline = time.monotonic() + SHRINKING_S
         for anomaly in (*self.bad, *(each for each in self.found if each.allowed)):
             seen[anomaly.rule] += 1
             if seen[anomaly.rule] <= SHOWN:
-                witness = shrunk(self.history, anomaly)
+                witness = shrunk(self.history, anomaly, deadline - time.monotonic())
                 near = around(self.history, witness)
                 yield Case(anomaly, witness, tuple(by_index[index] for index in near))
 
@@ -73,10 +77,12 @@ class Report:
             lines.append(f"{rule}, {len(found)} times")
             for anomaly in found[:SHOWN]:
                 shown = self.history.only(anomaly.operations[:INVOLVED])
-                near = around(self.history, shown)[:INVOLVED]
+                near = [each for each in around(self.history, shown) if by_index[each].kind is not Kind.CRASH][
+                    :INVOLVED
+                ]
                 lines.append(f"  {anomaly.text[:LINE]}")
                 lines += [f"    {_line(each)}"[:LINE] for each in shown.operations if each.kind is not Kind.SWEEP]
-                lines += [f"    near: {_line(by_index[index])}"[:LINE] for index in near]
+                lines += [f"    near: {_line(by_index[index])}"[:LINE] for index in near[:INVOLVED]]
         return "\n".join(lines)
 
     def _bad_by_rule(self) -> dict[str, list[Anomaly]]:

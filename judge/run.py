@@ -18,6 +18,7 @@ from judge.clients.roads import Roads
 from judge.faults.cable import Cables
 from judge.faults.fault import Fault, of_cables
 from judge.faults.nemesis import Moves, Nemesis
+from judge.faults.stalls import Stalling
 from judge.history import Guarantee, History, Kind, Outcome, Place, Poll
 from judge.machine import Machine
 from judge.operating import Operating
@@ -83,7 +84,9 @@ class Run:
         moves = Moves()
         nemesis = Nemesis(faults, recorder, self.say, self.dose.with_a_move, moves=moves)
         moving = [topic.name for topic in self.plan.topics if topic.moves]
-        operating = Operating(self.system, moving, recorder, moves, self.dose)
+        stalls = [fault for fault in self.system.stalls.faults if re.search(self.dose.only, fault.name)]
+        stalling = Stalling(replace(self.system.stalls, faults=stalls), nemesis) if stalls else None
+        operating = Operating(self.system, moving, recorder, moves, self.dose, stalling)
         threads = [threading.Thread(target=worker.run, daemon=True) for worker in workers]
         chances = [self.plan.chance(f"nemesis-{lane}") for lane in range(self.dose.lanes if faults else 0)]
         others = [threading.Thread(target=nemesis.run, args=(chance,), daemon=True) for chance in chances]

@@ -16,33 +16,44 @@ from judge.logs import located
 
 MOST_CHECKS, MOST_S = 400, 30.0
 """Bounds of the work for one anomaly: what was reached by then is shown."""
+MOST_SHOWN = 500
+"""Operations of a witness that a person may read. A longer one is shown as the operations that the anomaly names."""
 
 
-def shrunk(history: History, anomaly: Anomaly) -> History:
+def shrunk(history: History, anomaly: Anomaly, within_s: float = MOST_S) -> History:
     placed = located(history)
     if not anomaly.why:
         placed = without(placed, unmarked(placed))
     rule = rule_named(anomaly.rule)
-    checks, deadline = 0, time.monotonic() + MOST_S
+    checks, deadline = 0, time.monotonic() + min(within_s, MOST_S)
+
+    def in_time() -> bool:
+        return checks < MOST_CHECKS and time.monotonic() < deadline
 
     def shows(indices: Sequence[int]) -> bool:
         nonlocal checks
         checks += 1
-        in_time = checks <= MOST_CHECKS and time.monotonic() < deadline
-        return in_time and any(each.key == anomaly.key for each in rule.check(placed.only(indices)))
+        return any(each.key == anomaly.key for each in rule.check(placed.only(indices)))
 
     named = [each.index for each in placed.operations if each.index in anomaly.operations]
+    if not in_time():
+        return placed.only(named)
     enough = named if shows(named) else [each.index for each in placed.operations if each.kind is not Kind.FAULT]
-    return placed.only(_smallest(enough, shows))
+    smallest = _smallest(enough, shows, in_time)
+    return placed.only(smallest if len(smallest) <= MOST_SHOWN else named)
 
 
-def _smallest(indices: Sequence[int], shows: Callable[[Sequence[int]], bool]) -> Sequence[int]:
+def _smallest(
+    indices: Sequence[int], shows: Callable[[Sequence[int]], bool], in_time: Callable[[], bool]
+) -> Sequence[int]:
     """Delta debugging: leave out ever smaller parts as long as it still shows."""
     parts = 2
     while len(indices) >= 2:
         size = max(1, len(indices) // parts)
         for begin in range(0, len(indices), size):
             rest = [*indices[:begin], *indices[begin + size :]]
+            if not in_time():
+                return indices
             if rest and shows(rest):
                 indices, parts = rest, max(parts - 1, 2)
                 break

@@ -13,6 +13,12 @@ FORGETS = (Kind.ASSIGN, Kind.SUBSCRIBE, Kind.CRASH)
 """The process reads from elsewhere afterwards."""
 
 
+OWN = "own"
+"""The judge's own client, which gives at once what it fetches."""
+LIBRARY_S = 5.0
+"""A library fetches ahead. If its position is out of range on one cluster, it asks for the first offset after a pause
+(librdkafka: 0.5 s), and meanwhile gives records that it has. So it may go back after the move's end."""
+
 Record = tuple[int, int]
 """Offset and value."""
 
@@ -60,7 +66,7 @@ def _inside(history: History) -> Iterator[tuple[Operation, Record, Record, Log]]
         last: dict[Place, Record] = {}
         for poll in operation.polls():
             log, before = logs.by_place[poll.place], last.get(poll.place)
-            if before is not None and _moved(moves, poll.place.topic, operation.start, operation.end):
+            if before is not None and _moved(moves, poll.place.topic, operation, operation):
                 before = None
             for record in poll.records:
                 if before is not None:
@@ -86,7 +92,7 @@ def _between(history: History) -> Iterator[tuple[Operation, Operation, Record, R
         for place, (first, last) in _ends(operation).items():
             if place in mine:
                 before, earlier = mine[place]
-                if not _moved(moves, place.topic, earlier.start, operation.end):
+                if not _moved(moves, place.topic, earlier, operation):
                     yield earlier, operation, before, first, logs.by_place[place]
             mine[place] = (last, operation)
 
@@ -112,9 +118,10 @@ def _moves(history: History) -> Moves:
     return found
 
 
-def _moved(moves: Moves, topic: str, start: float, end: float) -> bool:
+def _moved(moves: Moves, topic: str, earlier: Operation, later: Operation) -> bool:
     """A cut is where a reader's position may stand elsewhere; `not-continuous` has its own rule about it."""
-    return any(each.overlaps(start, end) for each in moves.get(topic, ()))
+    start = earlier.start - (0.0 if earlier.client == OWN else LIBRARY_S)
+    return any(each.overlaps(start, later.end) for each in moves.get(topic, ()))
 
 
 def _writers(history: History, values: list[int]) -> tuple[int, ...]:

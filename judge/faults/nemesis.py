@@ -57,12 +57,16 @@ class Nemesis:
                 self.moves.next_within(MOVE_WITHIN_S)
                 if self.stop.wait(soon):
                     return
-            if self._take(fault):
-                try:
-                    self.one(fault, for_s)
-                finally:
-                    with self._lock:
-                        self._busy -= fault.parts
+            self.take_part(fault, for_s)
+
+    def take_part(self, fault: Fault, for_s: float) -> None:
+        """The fault from begin to end, unless another fault disturbs its parts."""
+        if self._take(fault):
+            try:
+                self.one(fault, for_s)
+            finally:
+                with self._lock:
+                    self._busy -= fault.parts
 
     def _take(self, fault: Fault) -> bool:
         with self._lock:

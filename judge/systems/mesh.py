@@ -20,6 +20,7 @@ import grpc
 
 from judge.faults.cable import Cable
 from judge.faults.fault import Fault, of_link
+from judge.faults.stalls import Stalls
 from judge.protocol.connection import Address, address
 from judge.systems.clocks import Clock, library
 from judge.systems.kafka import PORTS_OF_A_NODE, KafkaCluster
@@ -122,6 +123,21 @@ class Mesh:
         for clock in self.clocks.values():
             found += clock.faults()
         return [*found, *self._lead_taken(), *self._without_quorum()]
+
+    def stalls(self) -> Stalls:
+        """The word of a switch is behind the database, then behind the home broker."""
+        folders = [Path(part.environment["KAFKA_MESH_GATEWAY_STATE_DIR"]) for part in self.named("gateway")]
+        faults = [
+            Fault(
+                f"freeze {part.name} behind HELD",
+                signalled(part, signal.SIGSTOP),
+                signalled(part, signal.SIGCONT),
+                12.0,
+                frozenset({part.name}),
+            )
+            for part in (self.clusters[HOME].brokers[0], self.parts["postgres"])
+        ]
+        return Stalls(faults, lambda: _held_by_all(folders))
 
     def _lead_taken(self) -> list[Fault]:
         """From whichever control has it."""
@@ -278,6 +294,7 @@ def embedded_mesh(
             doors,
             {name: cluster.doors for name, cluster in mesh.clusters.items()},
             () if calm else mesh.faults(),
+            stalls=Stalls() if calm else mesh.stalls(),
             owner=lambda topic: operator.owners.get(topic, ""),
             markers=mesh.markers,
             revision=revisions.during,
@@ -295,6 +312,15 @@ def _register(control: str, clusters: Mapping[str, str]) -> None:
             spec = routing.ClusterSpec(cluster_name=name, bootstrap_servers=bootstrap.split(","))
             request = admin.RegisterClusterRequest(spec=spec, request_id=str(uuid.uuid4()))
             admin_grpc.ClusterServiceStub(channel).RegisterCluster(request, timeout=CALL_S)
+
+
+def _held_by_all(folders: Sequence[Path]) -> int:
+    """A gateway keeps the table of a move on its disk before it says HELD, until it knows how the move ended."""
+    newest = [
+        max((int(path.stem.removeprefix("held-table-")) for path in folder.glob("held-table-*.pb")), default=0)
+        for folder in folders
+    ]
+    return newest[0] if len(set(newest)) == 1 else 0
 
 
 def _free(ports: str, size: int) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from judge.faults.fault import Fault
+from judge.faults.stalls import Stalls
 from judge.protocol.apis import CREATE_TOPICS, INCREMENTAL_ALTER_CONFIGS
 from judge.protocol.connection import Address, Connection
 from judge.systems.skipped_markers import SkippedMarkers
@@ -29,6 +30,7 @@ class System:
     clusters: Mapping[str, tuple[Address, ...]] = field(default_factory=dict)
     """The real clusters behind, by name; empty: the doors are the cluster."""
     faults: Sequence[Fault] = ()
+    stalls: Stalls = field(default_factory=Stalls)
     move: Callable[[str, str], int] | None = None
     """Sends a topic to a cluster, and returns the revision of that when it is done."""
     edits: Callable[[], Sequence[tuple[str, Edit]]] = lambda: ()

@@ -45,6 +45,7 @@ class Story:
         via: str = "",
         revision: int = 0,
         group: str = "",
+        client: str = "own",
     ) -> Story:
         index = next(self._next)
         start, end = at or (index * 10.0, index * 10.0 + 1)
@@ -58,6 +59,7 @@ class Story:
                 end,
                 steps,
                 guarantee,
+                client,
                 via=via,
                 revision=revision,
                 rebalanced=rebalanced,
@@ -168,6 +170,11 @@ INNOCENT: dict[str, Story] = {
     .poll((0, 1))
     .add(Kind.ASSIGN, process="reader")
     .poll((0, 1)),
+    "a library goes back soon after a move": Story()
+    .send(1, 0)
+    .add(Kind.MOVE, Moved("t", "c2"), at=(11, 16))
+    .poll((0, 1), client="librdkafka")
+    .poll((0, 1), client="librdkafka"),
     "a plain producer's repetition": Story().send(1, 0, guarantee=Guarantee.PLAIN).poll((0, 1), (1, 1)),
     "a topic that moved has two logs": Story()
     .send(1, 0)

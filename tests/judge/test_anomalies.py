@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from judge.anomalies import RULES, judged
-from judge.history import Kind, Operation, Outcome, Place, Poll, Send, history, read
+from judge.history import Kind, Moved, Operation, Outcome, Place, Poll, Send, history, read
 from judge.report import Report
 from judge.shrinking import shrunk
 from tests.judge.planted import INNOCENT, OTHER, PLANTED, Story
@@ -48,6 +48,14 @@ def test_a_skipped_marker_excuses_the_records_of_its_transaction_alone(lost: Pla
     swept = Operation(91, "sweep", Kind.SWEEP, Outcome.OK, 90.0, 91.0, (Poll(lost, ()),))
     found = [each for each in judged(history((*story.operations, sent, swept))) if not each.allowed]
     assert [each.key for each in found if each.rule == "unseen"] == ["77"]
+
+
+@pytest.mark.parametrize(("client", "moved"), [("own", (11, 16)), ("librdkafka", (5, 14))])
+def test_a_reader_that_goes_back_is_found_soon_after_a_move_too(client: str, moved: tuple[float, float]) -> None:
+    """The judge's own client keeps nothing back, and a library keeps nothing back for long."""
+    story = Story().send(1, 0).add(Kind.MOVE, Moved("t", "c2"), at=moved)
+    story.poll((0, 1), client=client).poll((0, 1), client=client)
+    assert [each.rule for each in judged(story.told) if not each.allowed] == ["nonmonotonic-poll"]
 
 
 @pytest.mark.parametrize("name", INNOCENT)

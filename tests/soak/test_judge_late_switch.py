@@ -17,10 +17,10 @@ RUNS = 6
 
 @pytest.mark.timeout(RUNS * 400)
 def test_a_late_switch_without_a_barrier_is_found(kafka_jars: None, tmp_path: Path) -> None:
-    dose = Dose(lanes=1, only="^freeze kafka-c1-1$", with_a_move=1.0, edits=0.0)
+    dose = Dose(only="^freeze kafka-c1-1 behind HELD$", stalls=1.0, edits=0.0)
     rules: set[str] = set()
     for seed in range(1, RUNS + 1):
-        rules |= {each.rule for each in found("3", tmp_path, dose, slow="to controls", longest_s=20.0, seed=seed)}
+        rules |= {each.rule for each in found("3", tmp_path, dose, slow="gateway-2 to routers", seed=seed)}
         if {"wrong-cluster", "two-writers", "misrouted"} & rules:
             return
     pytest.fail(f"not in {RUNS} runs: {rules or 'nothing'} was found")
