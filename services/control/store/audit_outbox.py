@@ -32,7 +32,7 @@ from services.control.store.statements import Statement
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.5, 10.0
 LOOK_EVERY = 5.0
 """Seconds between two checks for events that other replicas stored."""
-LINGER_S = 0.1
+LINGER_S = 0.5
 """Seconds in which more audit events may join a batch: commands that come one by one share its transactions."""
 DAY_MS = 86_400_000
 

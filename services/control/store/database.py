@@ -83,6 +83,8 @@ class Database:
             },
         )
         _check_idle_connections(self._engine.sync_engine)
+        self._for_single_statements = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        """The same pool: a statement that is a transaction by itself needs no BEGIN and no COMMIT."""
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
@@ -98,8 +100,13 @@ class Database:
         breaks a constraint: then no statement counts. StoreUnavailableError as in `transaction`.
         """
         with self._errors():
-            async with asyncio.timeout(TRANSACTION_TIMEOUT), self._engine.connect() as pooled:
+            alone = len(statements) == 1
+            engine = self._for_single_statements if alone else self._engine
+            async with asyncio.timeout(TRANSACTION_TIMEOUT), engine.connect() as pooled:
                 connection: Any = (await pooled.get_raw_connection()).driver_connection
+                if alone:
+                    cursor = await connection.execute(statements[0].sql, statements[0].values)
+                    return [await cursor.fetchall() if cursor.description else []]
                 async with connection.pipeline():
                     cursors = [await connection.execute(each.sql, each.values) for each in statements]
                     await connection.commit()

@@ -23,6 +23,8 @@ from services.control.store.reports import REPORTS_CHANNEL, Reports
 
 LEADER_LOCK = 0x6B6D_0002
 POLL_INTERVAL = 1.0
+GATHER_S = 0.05
+"""Seconds between two notifications while this process leads: nearly all of them are of its own appends."""
 FIRST_BACKOFF = 0.2
 LONGEST_BACKOFF = 2.0
 
@@ -100,6 +102,8 @@ class Leader:
             if told:  # mostly of what this process has appended itself
                 await self._journal.catch_up(told.get(CHANNEL, 0))
                 await self._reports.catch_up(told.get(REPORTS_CHANNEL, 0))
+                if leading:
+                    await asyncio.sleep(GATHER_S)
             else:
                 await self._catch_up()
 

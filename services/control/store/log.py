@@ -38,7 +38,7 @@ from services.control.store import schema
 from services.control.store.cleaning import delete_older
 from services.control.store.database import Database
 from services.control.store.projections import statements as projecting
-from services.control.store.statements import Statement, insert_rows
+from services.control.store.statements import Statement, insert_rows, merged
 
 CHANNEL = "mesh_events"
 """NOTIFY channel: says that the log has grown; the payload is the last position."""
@@ -49,7 +49,9 @@ REQUESTS_KEPT = timedelta(days=30)
 
 
 _COLUMNS = ("position", "stream", "stream_version", "kind", "time", "actor", "payload")
-_POSITION = Statement(b"select position from log_head")
+_POSITION_AND_ANSWER = (
+    b"select position, request_id, digest, ok, answer from log_head left join requests on request_id = %s"
+)
 _PLACES = ", ".join(["%s"] * len(_COLUMNS))
 _NEW_EVENT = f"insert into events ({', '.join(_COLUMNS)}, body) values ({_PLACES}, %s)".encode()
 
@@ -168,13 +170,13 @@ class EventLog:
         return [event for event, _ in await self._read(query)]
 
     async def answer_of(self, request_id: str) -> StoredAnswer | None:
-        [rows] = await self._database.carry_out([_stored_answer(request_id)])
-        return StoredAnswer(*rows[0]) if rows else None
+        _, answer = await self.position_and_answer(request_id)
+        return answer
 
     async def position_and_answer(self, request_id: str) -> tuple[int, StoredAnswer | None]:
         """The position of the last event, and the answer of this request, if control stored an answer."""
-        [[(position,)], rows] = await self._database.carry_out([_POSITION, _stored_answer(request_id)])
-        return position, StoredAnswer(*rows[0]) if rows else None
+        [[(position, *answer)]] = await self._database.carry_out([Statement(_POSITION_AND_ANSWER, (request_id,))])
+        return position, None if answer[0] is None else StoredAnswer(*answer)
 
     async def correct_answer(self, answer: StoredAnswer) -> None:
         """Replaces the provisional answer of a request by the final one."""
@@ -209,24 +211,18 @@ class OutboxPosition:
 
 def statements_of(before: MeshView, growth: Growth) -> list[Statement]:
     """The statements that add this growth to the log, after `before`. With thousands of rules they take a while."""
-    return list(_statements_of(before, growth))
+    notice = Statement(f"select pg_notify('{CHANNEL}', %s)".encode(), (str(growth.chain.position),))
+    return merged(list(_writes(before, growth)), notice)
 
 
-def _statements_of(before: MeshView, growth: Growth) -> Iterator[Statement]:
+def _writes(before: MeshView, growth: Growth) -> Iterator[Statement]:
     if growth.answer is not None:
         yield from insert_rows(schema.requests, [_answer_row(growth.answer)])
-    if not growth.entries:
-        return
     for event, body in growth.entries:
         row = columns_of(event)
         values = [json.dumps(row[name]) if name == "payload" else row[name] for name in _COLUMNS]
-        yield Statement(_NEW_EVENT, (*values, body))
+        yield Statement(_NEW_EVENT, (*values, body), schema.events.name)
     yield from projecting(before, growth.view, [event for event, _ in growth.entries])
-    yield Statement(f"select pg_notify('{CHANNEL}', %s)".encode(), (str(growth.chain.position),))
-
-
-def _stored_answer(request_id: str) -> Statement:
-    return Statement(b"select request_id, digest, ok, answer from requests where request_id = %s", (request_id,))
 
 
 def new_event_id() -> str:

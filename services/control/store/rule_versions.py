@@ -35,9 +35,8 @@ def statements(before: MeshView, after: MeshView) -> Iterator[Statement]:
     if before.rules_revision == after.rules_revision:
         return
     if over := list(ended(before, after)):
-        yield Statement(
-            b"update rule_versions set until_revision = %s where name = any(%s)", (after.rules_revision, over)
-        )
+        sql = b"update rule_versions set until_revision = %s where name = any(%s)"
+        yield Statement(sql, (after.rules_revision, over), schema.rule_versions.name)
     yield from insert_rows(schema.rule_versions, list(begun(before, after)))
 
 

@@ -23,10 +23,11 @@ ROWS_AT_ONCE = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL with a place `%s` for each value."""
+    """SQL with a place `%s` for each value; a writing statement names the table that it writes."""
 
     sql: bytes
     values: tuple[Any, ...] = ()
+    table: str = ""
 
 
 def key_of(table: Table) -> Column[Any]:
@@ -38,24 +39,37 @@ def key_of(table: Table) -> Column[Any]:
 def insert_rows(table: Table, rows: Sequence[Row]) -> Iterator[Statement]:
     """Adds rows, which all have the same columns, in their order."""
     for some in _portions(rows):
-        yield Statement(_insertion(table, tuple(some[0])), (_as_json(some),))
+        yield Statement(_insertion(table, tuple(some[0])), (_as_json(some),), table.name)
 
 
 def put_row(table: Table, row: Row) -> Statement:
     """Adds a row, or takes the place of the row with the same primary key."""
-    return Statement(_replacement(table, tuple(row)), (_as_json([row]),))
+    return Statement(_replacement(table, tuple(row)), (_as_json([row]),), table.name)
 
 
 def amend_row(table: Table, key: object, values: Row) -> Statement:
     """Sets values in the row with this primary key."""
-    return Statement(_amendment(table, tuple(values)), (_as_json([values]), key))
+    return Statement(_amendment(table, tuple(values)), (_as_json([values]), key), table.name)
 
 
 def delete_rows(table: Table, keys: Sequence[object]) -> Iterator[Statement]:
     """Deletes the rows with these primary keys."""
     sql = f'delete from {table.name} where "{key_of(table).name}" = any(%s)'.encode()
     for some in _portions(keys):
-        yield Statement(sql, (list(some),))
+        yield Statement(sql, (list(some),), table.name)
+
+
+def merged(writes: Sequence[Statement], last: Statement) -> list[Statement]:
+    """The writes and a query behind them as one statement: each statement costs a message to PostgreSQL and back.
+
+    PostgreSQL carries out parts of a statement in no promised order, and no part sees another part. So statements that
+    write the same table stay apart, in their order.
+    """
+    if not writes or len({each.table for each in writes}) < len(writes):
+        return [*writes, last]
+    parts = ", ".join(f"part_{number} as ({each.sql.decode()})" for number, each in enumerate(writes))
+    values = tuple(value for each in (*writes, last) for value in each.values)
+    return [Statement(f"with {parts} {last.sql.decode()}".encode(), values)]
 
 
 def _portions(all_of_them: Sequence[Any]) -> Iterator[Sequence[Any]]:
