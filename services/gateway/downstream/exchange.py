@@ -187,7 +187,7 @@ class Exchange:
         return False, None
 
     def _gather(self, calls: tuple[Call, ...], enough: Any, wait_s: float, since: float | None) -> tuple[bool, Any]:
-        done, result = self._send(calls, enough)
+        done, result = self._send(calls, enough, preliminary=True)  # a Produce sends its records by `Ask` alone
         if done:
             self._leave_behind()
         else:

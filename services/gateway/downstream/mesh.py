@@ -74,6 +74,7 @@ class Mesh:
 
     def view(self, session: Session, advertised: Advertised, followed: View) -> MeshView:
         """The view of the mesh for a request that starts now."""
+        clock = asyncio.get_running_loop().time
         return MeshView(
             table=followed.table,
             clusters=followed.clusters(self.clusters.known),
@@ -82,7 +83,8 @@ class Mesh:
             memory=self.memory,
             served=self.clusters.served,
             mesh_id=self.mesh_id,
-            now=asyncio.get_running_loop().time(),
+            now=clock(),
+            clock=clock,
             time_ms=time.time_ns() // 1_000_000,
             random_bits=secrets.randbits,
             poll_bytes=self.clusters.answer_room.poll_bytes,

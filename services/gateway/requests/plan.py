@@ -2,8 +2,8 @@
 
 Theory of operation
 1. A handler is a generator function `handle(request, mesh)`. The handler yields *commands*, is resumed with their
-   results and returns the *answer*. The handler opens no socket, reads no clock and waits for nothing: `mesh` is all
-   that it knows.
+   results and returns the *answer*. The handler opens no socket and waits for nothing: `mesh` is all that it knows, the
+   time included.
 2. `mesh` is one `MeshView` for the whole life of the request: a request finishes under the routing table that it
    started with. The view's knowledge about clusters (leaders, versions) is live and grows by `Refresh`.
 3. A `Call` is one upstream request. Its outcome is the response message, a `RawResponse` if the call asked for bytes,
@@ -88,7 +88,9 @@ class MeshView:
     mesh_id: str
     """The mesh's own Kafka cluster id."""
     now: float
-    """Monotonic seconds when the request was started."""
+    """Monotonic seconds when the request was started ..."""
+    clock: Callable[[], float]
+    """... and the present time by the same clock: after a call, long may have passed since the start."""
     time_ms: int
     """The time of day then, in ms since 1970."""
     random_bits: Callable[[int], int]

@@ -45,6 +45,9 @@ MINTED = 1 << 62
 """The lowest id that the gateway mints."""
 _LOW_62 = MINTED - 1
 
+SEQUENCES = 1 << 31
+"""The number of sequences of a producer's records: the sequence 0 comes after the last one."""
+
 LINEAR_FROM_BYTES = 16 * 1024
 """From about this size the tables (2 us, whatever the size) beat two passes of the hardware CRC."""
 
@@ -143,6 +146,11 @@ def count_of_header(header: Buffer) -> tuple[int, int] | None:
     if magic != 2 or length < HEADER_BYTES - _LENGTH_FROM:
         return None
     return _LENGTH_FROM + length, 0 if attributes & _CONTROL else count
+
+
+def comes_after(sequence: int, other: int) -> bool:
+    """Whether a producer counts `sequence` after `other`: behind the highest number it begins again at 0."""
+    return 0 < (sequence - other) % SEQUENCES < SEQUENCES // 2
 
 
 def crc_is_right(buffer: Buffer, header: BatchHeader) -> bool:

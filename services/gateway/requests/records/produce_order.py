@@ -13,8 +13,8 @@ from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted
 from services.gateway.requests.plan import MeshView, Request
 from services.gateway.requests.records.producer_memory import SETTLED_SECONDS, BatchKey, Doubt, Refusals, batch_key
 from services.gateway.requests.records.seams import Verdict, has_gap, is_open, judged, seam_of
-from services.gateway.requests.transactions.records import Closed
-from services.gateway.wire.batches import BatchHeader
+from services.gateway.requests.transactions.records import MOVED, Closed
+from services.gateway.wire.batches import BatchHeader, comes_after
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.produce import PartitionProduceResponse
 from services.gateway.wire.primitives import WireError
@@ -97,9 +97,10 @@ class Producing:
     def _doubt(self, slot: Slot, batch: BatchHeader) -> None:
         route, doubts, key = self.mesh.table.route(slot[0]), self.mesh.memory.doubts, batch_key(*slot, batch)
         if route is not None:
-            before = doubts.get(key, self.mesh.now)
-            sequence = batch.base_sequence if before is None else max(before.sequence, batch.base_sequence)
-            doubts.put(key, Doubt(route.stay, self.mesh.now, sequence), self.mesh.now)
+            now = self.mesh.clock()  # the batch may still be in its broker's queue, however long ago it was sent
+            before = doubts.get(key, now)
+            is_highest = before is None or comes_after(batch.base_sequence, before.sequence)
+            doubts.put(key, Doubt(route.stay, now, batch.base_sequence if is_highest else before.sequence), now)
 
     def send_back(self, slot: Slot) -> None:
         """Refuses a batch that must not be sent now.
@@ -109,7 +110,7 @@ class Producing:
         batch = self.batches[slot]
         doubt = self.mesh.memory.doubts.get(batch_key(*slot, batch), self.mesh.now)
         self.unsent.add(slot)
-        in_doubt = doubt is not None and batch.base_sequence <= doubt.sequence
+        in_doubt = doubt is not None and not comes_after(batch.base_sequence, doubt.sequence)
         self.refuse(slot, MAYBE_WRITTEN if in_doubt else ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -143,6 +144,8 @@ def admitted(produce: Producing) -> Iterator[Wanted[Item]]:
             yield wanted
         elif slot in produce.unsettled or not _admits(produce, slot, batch):
             produce.send_back(slot)
+        elif _may_be_in_another_part(produce, slot, batch):
+            produce.refuse(slot, MOVED)
         else:
             match _at_seam(produce, slot, batch):
                 case Verdict.PASSES:
@@ -151,6 +154,22 @@ def admitted(produce: Producing) -> Iterator[Wanted[Item]]:
                     produce.refuse(slot, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
                 case Verdict.TOO_EARLY:
                     produce.send_back(slot)
+
+
+def _may_be_in_another_part(produce: Producing, slot: Slot, batch: BatchHeader) -> bool:
+    """Whether a transaction may have this batch already, on the cluster that its topic has left meanwhile.
+
+    A commit would make both copies valid. Only the transaction's coordinator there knows the producer by the batch's
+    id, so the gateway can't look for the batch as for others (`seams`). The producer has to abort.
+    """
+    doubts, key = produce.mesh.memory.doubts, batch_key(*slot, batch)
+    doubt, route = doubts.get(key, produce.mesh.now), produce.mesh.table.route(slot[0])
+    if produce.scan.transactional_id is None or doubt is None or route is None or doubt.stay == route.stay:
+        return False
+    if comes_after(batch.base_sequence, doubt.sequence):
+        return False
+    doubts.drop(key)  # by the first protocol the next transaction may use the same sequence
+    return True
 
 
 def _at_seam(produce: Producing, slot: Slot, batch: BatchHeader) -> Verdict:

@@ -5,13 +5,12 @@ crossing a seam now. `Refusals`: batches that were refused and have not come aga
 """
 
 import math
-from bisect import insort
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mesh.routing import Stay
-from services.gateway.wire.batches import BatchHeader
+from services.gateway.wire.batches import SEQUENCES, BatchHeader, comes_after
 
 BatchKey = tuple[int, int, str, int]
 """Producer id, epoch, topic, partition."""
@@ -210,7 +209,7 @@ class Passages:
     def is_overtaking(self, key: BatchKey, base_sequence: int, connection: object) -> bool:
         """Whether an earlier batch is in progress on another connection."""
         return any(
-            earlier < base_sequence and carrier is not connection
+            comes_after(base_sequence, earlier) and carrier is not connection
             for earlier, carrier in self._under_way.get(key, {}).values()
         )
 
@@ -259,9 +258,10 @@ class Refusals:
         A batch may hold records of several refused ones.
         """
         waited, until = self._waiting.get(key, ([], now))
-        if now < until and base_sequence > waited[0]:
+        if now < until and comes_after(base_sequence, waited[0]):
             return False
-        left = [sequence for sequence in waited if sequence >= base_sequence + records] if now < until else []
+        following = (base_sequence + records) % SEQUENCES
+        left = [sequence for sequence in waited if not comes_after(following, sequence)] if now < until else []
         if left:
             self._waiting[key] = (left, now + REFUSAL_SECONDS)
         else:
@@ -272,7 +272,8 @@ class Refusals:
         """Remembers that this batch was refused."""
         waited, _ = self._waiting.setdefault(key, ([], now + REFUSAL_SECONDS))
         if base_sequence not in waited and len(waited) < REFUSED_IN_A_ROW:
-            insort(waited, base_sequence)
+            later = (at for at, each in enumerate(waited) if comes_after(each, base_sequence))
+            waited.insert(next(later, len(waited)), base_sequence)
         if len(self._waiting) > self.capacity:
             self._waiting.popitem(last=False)
 

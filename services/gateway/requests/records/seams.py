@@ -8,6 +8,8 @@ Theory of operation
    (DescribeProducers): id, epoch, last sequence. Everything up to that sequence is stored there.
 2. A batch that is not newer than the last stored one is a repeat. The gateway answers a repeat with
    DUPLICATE_SEQUENCE_NUMBER and does not send it: idempotent producers take this code as success (protocol-ideas 8).
+   Transactional batches bear the id that a coordinator gave, which other clusters do not know. If such a batch may be a
+   repeat, its producer has to abort (`produce_order`).
 3. A batch without an answer may reach its broker late, after other gateways have asked. So the gateway that sent the
    batch asks again when the producer comes back. Until some seconds have passed (`SETTLED_SECONDS`), the gateway
    refuses the producer's batches. The gateway asks the cluster to which it sent the batch: the topic may have moved on
@@ -50,7 +52,7 @@ from services.gateway.requests.plan import (
 from services.gateway.requests.records.producer_memory import BatchKey, Doubt, LastWrite, SeamKey, batch_key
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.batches import MINTED, BatchHeader, visit_producer_id
+from services.gateway.wire.batches import MINTED, SEQUENCES, BatchHeader, visit_producer_id
 from services.gateway.wire.errors import ErrorCode, error_name
 from services.gateway.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -70,9 +72,11 @@ METADATA_VERSION: Final = 9
 WINDOW: Final = 1 << 20
 """The greatest distance of a repeat from the last sequence: far more records than a producer has in flight."""
 APART_MS: Final = 900_000
-"""The greatest distance of a repeat from the last batch by their own timestamps. With `WINDOW` this bound keeps
-sequences that have begun again at 0, after 2^31 records, from being taken for repeats."""
-_SEQUENCES: Final = 1 << 31
+"""The greatest distance of a repeat from the last batch by their own timestamps, if the producer may have gone on.
+
+With `WINDOW` this bound keeps sequences that have begun again at 0, after 2^31 records, from being taken for repeats.
+It holds for no other producer: timestamps may be those of events, hours apart from one batch to the next.
+"""
 GAP_SECONDS: Final = 30.0
 """Clients send a batch again within seconds, but never a batch that they have given up."""
 
@@ -108,35 +112,33 @@ def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Ve
     if route is None or route.before is None or batch.producer_id < MINTED:  # a broker gave it, for its cluster alone
         return Verdict.PASSES
     doubt = mesh.memory.doubts.get(batch_key(topic, partition, batch), mesh.now)
-    if doubt is not None and doubt.stored is not None and _is_repeat(batch, doubt.stored):
+    if doubt is not None and doubt.stored is not None and _is_not_newer(batch, doubt.stored):
         return Verdict.REPEAT
     key = seam_of(topic, partition, route, route.before)
     producer_id = visit_producer_id(batch.producer_id, route.before.visit)
     last = mesh.memory.seams.last_write(key, producer_id)
     if last is None:
         return Verdict.PASSES
-    if _is_repeat(batch, last):
+    id_here = visit_producer_id(batch.producer_id, route.visit)
+    may_have_gone_on = mesh.memory.seams.may_have_gone_on(key, producer_id, id_here)
+    is_near = abs(batch.max_timestamp - last.timestamp) <= APART_MS
+    if _is_not_newer(batch, last) and (is_near or not may_have_gone_on):
         return Verdict.REPEAT
-    if _is_of_one_run(batch, last):
-        id_here = visit_producer_id(batch.producer_id, route.visit)
-        if 0 < _ahead(batch, last) < WINDOW and not mesh.memory.seams.may_have_gone_on(key, producer_id, id_here):
-            if last.gap_since is None:
-                mesh.memory.seams.miss(key, producer_id, mesh.now)
-                return Verdict.TOO_EARLY
-            if mesh.now < last.gap_since + GAP_SECONDS:
-                return Verdict.TOO_EARLY
+    skips = batch.producer_epoch == last.epoch and 0 < _ahead(batch, last) < WINDOW
+    if skips and not may_have_gone_on:
+        if last.gap_since is None:
+            mesh.memory.seams.miss(key, producer_id, mesh.now)
+            return Verdict.TOO_EARLY
+        if mesh.now < last.gap_since + GAP_SECONDS:
+            return Verdict.TOO_EARLY
     mesh.memory.seams.goes_on(key, producer_id)
     return Verdict.PASSES
 
 
-def _is_of_one_run(batch: BatchHeader, last: LastWrite) -> bool:
-    """Whether the sequences of batch and last write can be compared."""
-    return batch.producer_epoch == last.epoch and abs(batch.max_timestamp - last.timestamp) <= APART_MS
-
-
-def _is_repeat(batch: BatchHeader, last: LastWrite) -> bool:
-    behind = (last.sequence - batch.base_sequence - batch.last_offset_delta) % _SEQUENCES
-    return behind < WINDOW and _is_of_one_run(batch, last)
+def _is_not_newer(batch: BatchHeader, last: LastWrite) -> bool:
+    """Whether the batch ends at the last write or a little before, unless sequences have begun again in between."""
+    behind = (last.sequence - batch.base_sequence - batch.last_offset_delta) % SEQUENCES
+    return batch.producer_epoch == last.epoch and behind < WINDOW
 
 
 def look_further_back(
@@ -178,7 +180,7 @@ def has_gap(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> b
 
 def _ahead(batch: BatchHeader, last: LastWrite) -> int:
     """The number of sequences in between; 0 for the next batch."""
-    return (batch.base_sequence - last.sequence - 1) % _SEQUENCES
+    return (batch.base_sequence - last.sequence - 1) % SEQUENCES
 
 
 def look_behind(

@@ -27,6 +27,7 @@ from services.gateway.requests.transactions.state import Identity
 from services.gateway.requests.transactions.survey import ONGOING, identity_of, survey
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.batches import SEQUENCES
 from services.gateway.wire.compression import Codec
 from services.gateway.wire.errors import ErrorCode, error_name
 from services.gateway.wire.legacy.record import Group, Record
@@ -60,7 +61,6 @@ MOST_PIECES: Final = 4_000
 """Most pieces of one reading: more than the log of a mesh with thousands of commits a second has between two
 compactions."""
 WRITE_MS: Final = 5_000
-SEQUENCES: Final = 1 << 31
 
 log = structlog.get_logger(__name__)
 

@@ -152,7 +152,8 @@ def see_to_topic(home: str, partition: int, mesh: MeshView) -> Generator[Command
     else:
         grown = CreatePartitionsRequest([CreatePartitionsTopic(TRANSACTIONS_TOPIC, wanted, None)], TIMEOUT_MS)
         version = highest_version(mesh, home, ApiKey.CREATE_PARTITIONS, GROW_VERSION)
-        outcome = yield from ask(Call(home, grown, version, Controller()), CreatePartitionsResponse)
+        call = Call(home, grown, version, Controller())
+        outcome = yield from ask(call, CreatePartitionsResponse, preliminary=True)
     _tell_made(home, wanted, outcome)
     yield from refresh(home, (TRANSACTIONS_TOPIC,))
     made = partition < (knowledge.partition_count(TRANSACTIONS_TOPIC) or 0)
@@ -166,7 +167,7 @@ def _create(home: str, partitions: int, mesh: MeshView) -> Generator[Command, An
     topic = CreatableTopic(TRANSACTIONS_TOPIC, partitions, replicas, configs=configs)
     version = highest_version(mesh, home, ApiKey.CREATE_TOPICS, CREATE_VERSION)
     call = Call(home, CreateTopicsRequest([topic], TIMEOUT_MS), version, Controller())
-    return (yield from ask(call, CreateTopicsResponse))
+    return (yield from ask(call, CreateTopicsResponse, preliminary=True))
 
 
 def _tell_made(

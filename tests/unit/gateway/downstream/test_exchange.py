@@ -67,6 +67,28 @@ def test_a_call_that_cannot_be_sent_ends_its_plan_and_nobody_elses() -> None:
     assert [type(answer) for answer in answers] == [Close]
 
 
+async def test_a_request_has_sent_its_calls_when_it_asks_and_not_while_it_prepares() -> None:
+    """The next Produce of the connection starts then, and would overtake this one."""
+
+    def plan() -> Generator[Any, Any, Answer]:
+        yield Ask((call("c1"),), preliminary=True)
+        yield Gather((call("c1"),), lambda outcomes: True, 0.0)  # the end of another producer's transaction
+        yield Ask((call("c2"),))
+        return NoAnswer()
+
+    upstream, told = Upstream(), list[str]()
+    exchange = Exchange(
+        plan(), cast(Clusters, upstream), Conversions(), Lanes(), "test", lambda *_: told.append("ended")
+    )
+    exchange.on_asked = lambda: told.append(f"asked by call {len(upstream.settles)}")
+    exchange.start()
+    assert (len(upstream.settles), told) == (1, [])
+    upstream.settles[0](window(bytearray(8)), False)
+    assert told == ["asked by call 3"]
+    upstream.settles[2](window(bytearray(8)), False)
+    assert told == ["asked by call 3", "ended"]
+
+
 async def test_what_was_left_behind_is_copied_for_a_plan_that_keeps_it() -> None:
     """The call was alone in its own plan, but is one of two in the plan that takes it up."""
     got: list[tuple[Outcome | None, ...]] = []

@@ -106,6 +106,7 @@ class World:
             served=dict(VERSIONS),
             mesh_id="mesh-id",
             now=self.now,
+            clock=lambda: self.now,
             time_ms=self.time_ms,
             random_bits=lambda bits: (1 << bits) - 2,
             poll_bytes=self.poll_bytes,

@@ -139,7 +139,6 @@ def test_ids_are_compared_as_the_last_visit_has_written_them(world: World) -> No
     [
         pytest.param(9, 1, TIME, id="another epoch"),
         pytest.param((9 - WINDOW) % (1 << 31), 0, TIME, id="too far behind"),
-        pytest.param(9, 0, TIME + APART_MS + 1, id="another time: the sequence has begun again"),
         pytest.param(10, 0, TIME, id="newer"),
     ],
 )
@@ -147,6 +146,27 @@ def test_what_is_no_repeat_goes_on(world: World, sequence: int, epoch: int, time
     book = produced(world, sequence, epoch=epoch, time=time)
     told(book, stored(9))
     (call,) = book.asked()
+    assert call.cluster == "c2"
+
+
+def test_a_producer_that_has_gone_on_repeats_nothing_of_another_time(world: World) -> None:
+    """After 2^31 records at the new cluster, the sequences have begun again."""
+    book = produced(world, 9, time=TIME + APART_MS + 1)
+    told(book, stored(9), MINE)
+    (call,) = book.asked()
+    assert (call.cluster, type(call.message)) == ("c2", Verbatim)
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+def test_repeats_are_known_whatever_their_timestamps_are(world: World, hours: int) -> None:
+    """Timestamps may be those of events, or those of the last cluster itself (LogAppendTime)."""
+    time = TIME + hours * 3_600_000
+    book = produced(world, 8, time=time)
+    told(book, stored(9))
+    assert errors(book) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+    assert errors(produced(world, 9, time=time)) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+    assert errors(produced(world, 11, time=time)) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    (call,) = produced(world, 10, time=time).asked()
     assert call.cluster == "c2"
 
 
@@ -380,6 +400,20 @@ def test_a_batch_without_an_answer_is_looked_for_when_its_broker_has_had_time_to
     assert errors(late) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
     (call,) = produced(world, 10).asked()
     assert call.cluster == "c2"
+
+
+def test_a_brokers_time_to_store_a_batch_begins_when_its_connection_has_ended() -> None:
+    world = World({"c1": ["apples"], "c2": []})
+    book = produced(world, 9)
+    world.now += SETTLED_SECONDS + 2  # the broker is busy
+    book.answered(Unreachable("c1", "connection lost"))
+    world.move("apples", "c2")
+    world.now += 0.2
+    assert errors(produced(world, 9)) == [("apples", 0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
+    world.now += SETTLED_SECONDS
+    late = produced(world, 9)
+    told(late, stored(9))
+    assert errors(late) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
 
 
 def test_a_batch_without_an_answer_is_looked_for_though_an_earlier_one_came_back_before_the_move() -> None:

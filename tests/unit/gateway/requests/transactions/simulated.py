@@ -47,6 +47,8 @@ from services.gateway.wire.legacy.record_batches import Transactional, write_bat
 from services.gateway.wire.messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DescribeProducersRequest,
@@ -136,10 +138,13 @@ class SimulatedCluster:
             case FetchRequest():
                 return self._fetch(message)
             case DescribeProducersRequest():
-                return self._producers()
+                return self._producers(message.topics[0].name)
             case CreateTopicsRequest():
                 self.partitions = message.topics[0].num_partitions
                 return CreateTopicsResponse(topics=[CreatableTopicResult(name=message.topics[0].name)])
+            case CreatePartitionsRequest():
+                self.partitions = message.topics[0].count
+                return CreatePartitionsResponse()
         raise AssertionError(f"nobody asks a cluster for this: {message!r}")
 
     def _init(self, message: InitProducerIdRequest) -> InitProducerIdResponse:
@@ -267,11 +272,10 @@ class SimulatedCluster:
         told = PartitionData(0, 0, len(self.log), records=records)
         return FetchResponse(responses=[FetchableTopicResponse(TRANSACTIONS_TOPIC, partitions=[told])])
 
-    def _producers(self) -> DescribeProducersResponse:
-        active = [ProducerState(i.producer_id, i.epoch, last) for i, last in self.sequences.items()]
-        return DescribeProducersResponse(
-            0, [TopicResponse(TRANSACTIONS_TOPIC, [PartitionResponse(0, 0, None, active)])]
-        )
+    def _producers(self, topic: str) -> DescribeProducersResponse:
+        sequences = self.sequences if topic == TRANSACTIONS_TOPIC else {}
+        active = [ProducerState(i.producer_id, i.epoch, last) for i, last in sequences.items()]
+        return DescribeProducersResponse(0, [TopicResponse(topic, [PartitionResponse(0, 0, None, active)])])
 
     def learn(self) -> None:
         """What a gateway hears of the cluster's topics when it asks."""
@@ -320,6 +324,8 @@ class Simulation:
     rounds: int = 0
     """Of calls that were sent together."""
     on_call: Callable[[Call], None] | None = None
+    loses: Callable[[Call], bool] = lambda call: False
+    """Whether the answer to this call gets lost."""
 
     def __post_init__(self) -> None:
         self.world = World({"c1": ["apples"], "c2": ["bananas"], "c3": ["cherries"]})
@@ -382,7 +388,8 @@ class Simulation:
             if cluster.away:
                 yield Unreachable(call.cluster, "away", never_sent=True)
             else:
-                yield _as_asked(call, cluster.answer(call))
+                answer = _as_asked(call, cluster.answer(call))
+                yield Unreachable(call.cluster, "connection lost") if self.loses(call) else answer
 
     def _read(self, answer: Any) -> Any:
         return answer.decode(ProduceResponse) if isinstance(answer, RawResponse) else answer
