@@ -27,6 +27,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import grpc
 import structlog
@@ -62,6 +63,13 @@ DRAIN_S = 5.0
 """As long as control lets a hold last by default."""
 
 
+class _Answer(NamedTuple):
+    """A message to the router, and the event before which it must not be sent."""
+
+    message: discovery.WatchRequest
+    after: asyncio.Event | None
+
+
 class Discovery:
     """See above."""
 
@@ -84,7 +92,7 @@ class Discovery:
         self._keeper = TableKeeper(state_dir)
         self._mesh = mesh
         self._connections = connections
-        self._answers: asyncio.Queue[discovery.WatchRequest | None] = asyncio.Queue(MAX_QUEUED_ANSWERS)
+        self._answers: asyncio.Queue[_Answer | None] = asyncio.Queue(MAX_QUEUED_ANSWERS)
         """None ends the answers to a router: otherwise gRPC would wait for more when the router is gone."""
         self._holding: asyncio.Task[None] | None = None
         self._pending: RoutingTable | None = None
@@ -190,7 +198,9 @@ class Discovery:
         hello = discovery.Hello(member=member, revision=self._mesh.table.revision, held_revision=self._held_revision)
         yield discovery.WatchRequest(hello=hello)
         while (answer := await answers.get()) is not None:
-            yield answer
+            if answer.after is not None:
+                await answer.after.wait()
+            yield answer.message
 
     # --- orders --------------------------------------------------------------------------------------------------
 
@@ -267,10 +277,9 @@ class Discovery:
             self._ran(table)
 
     def _ran(self, table: RoutingTable) -> None:
-        self._answer_ack(table.revision, admin.MEMBER_PHASE_APPLIED)
         self.first_table.set()
         self.looked.set()
-        self._keeper.keep(table)
+        self._answer_ack(table.revision, admin.MEMBER_PHASE_APPLIED, self._keeper.keep(table))
         if self._held_revision and came_into_force(self._held_revision, table):
             self._move_ended(self._held_revision)
 
@@ -366,12 +375,15 @@ class Discovery:
 
     # --- answers -------------------------------------------------------------------------------------------------
 
-    def _answer_ack(self, revision: int, phase: admin.MemberPhase.ValueType) -> None:
-        self._answer(discovery.WatchRequest(ack=discovery.Ack(revision=revision, phase=phase)))
+    def _answer_ack(
+        self, revision: int, phase: admin.MemberPhase.ValueType, after: asyncio.Event | None = None
+    ) -> None:
+        self._answer(discovery.WatchRequest(ack=discovery.Ack(revision=revision, phase=phase)), after)
 
-    def _answer(self, answer: discovery.WatchRequest | None) -> None:
+    def _answer(self, message: discovery.WatchRequest | None, after: asyncio.Event | None = None) -> None:
+        """Sends the message behind all earlier ones, and not before the event `after`."""
         try:
-            self._answers.put_nowait(answer)
+            self._answers.put_nowait(None if message is None else _Answer(message, after))
         except asyncio.QueueFull:
             log.error("a router takes no answers", waiting=self._answers.qsize())
 

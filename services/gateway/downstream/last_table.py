@@ -117,13 +117,17 @@ class TableKeeper:
 
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir
-        self._next: RoutingTable | None = None
+        self._next: tuple[RoutingTable, asyncio.Event] | None = None
+        """The table to be written next, and the event for those who wait for it."""
         self._ended = 0
         self._writing: asyncio.Task[None] | None = None
 
-    def keep(self, table: RoutingTable) -> None:
-        self._next = table
+    def keep(self, table: RoutingTable) -> asyncio.Event:
+        """Returns an event: this table or a later one is on disk, or the log has the reason why it is not."""
+        written = asyncio.Event() if self._next is None else self._next[1]
+        self._next = (table, written)
         self._write_on()
+        return written
 
     async def hold(self, message: routing.RoutingTable) -> None:
         """Returns when the table to come is on disk; OSError when it can't be kept there."""
@@ -140,12 +144,15 @@ class TableKeeper:
 
     async def _write(self) -> None:
         while self._next is not None or self._ended:
-            table, self._next = self._next, None
+            following, self._next = self._next, None
             ended, self._ended = self._ended, 0
             try:
-                if table is not None:
-                    await asyncio.to_thread(save_unless_older, self._state_dir, table)
+                if following is not None:
+                    await asyncio.to_thread(save_unless_older, self._state_dir, following[0])
                 if ended:
                     await asyncio.to_thread(forget_held, self._state_dir, ended)
             except OSError as error:
                 log.error("the table could not be kept on disk", state_dir=str(self._state_dir), reason=str(error))
+            finally:
+                if following is not None:
+                    following[1].set()

@@ -32,6 +32,7 @@ class ScriptedRouter(discovery_grpc.DiscoveryServiceServicer):
     def __init__(self) -> None:
         self.orders: asyncio.Queue[discovery.WatchResponse | None] = asyncio.Queue()
         self.said: list[discovery.WatchRequest] = []
+        self.has_ack = threading.Event()
         self.watches = 0
 
     async def Watch(
@@ -42,6 +43,8 @@ class ScriptedRouter(discovery_grpc.DiscoveryServiceServicer):
         async def listen() -> None:
             async for request in request_iterator:
                 self.said.append(request)
+                if request.WhichOneof("kind") == "ack":
+                    self.has_ack.set()
 
         listening = asyncio.create_task(listen())
         try:
@@ -126,6 +129,23 @@ async def test_a_table_is_run_kept_on_disk_and_acknowledged(
     assert router.acks == [(2, APPLIED)]
     assert stage.gateway.mesh.table == table
     await until(lambda: last_table.load(tmp_path) == table)
+
+
+async def test_a_table_is_acknowledged_when_it_is_on_disk(
+    router: ScriptedRouter, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway that is killed then, and starts again without a router, does not serve the table before."""
+    save, was_told_before = last_table.save_unless_older, list[bool]()
+
+    def slow(state_dir: Path, table: RoutingTable) -> None:
+        was_told_before.append(router.has_ack.wait(0.5))
+        save(state_dir, table)
+
+    monkeypatch.setattr(last_table, "save_unless_older", slow)
+    router.apply(stage.table(2, apples="c2"))
+    await until(lambda: router.acks)
+    assert (router.acks, was_told_before) == ([(2, APPLIED)], [False])
+    assert last_table.load(tmp_path) == stage.table(2, apples="c2")
 
 
 async def test_a_table_that_cannot_be_served_is_refused_with_the_reason(router: ScriptedRouter, stage: Stage) -> None:

@@ -8,7 +8,7 @@ from services.gateway.requests.plan import Ask, Call, Gather, Lane, Plan
 from services.gateway.requests.records.producer_memory import SETTLED_SECONDS
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
-from tests.unit.gateway.requests.transactions.client import FIRST, SECOND, Client
+from tests.unit.gateway.requests.transactions.client import FIRST, SECOND
 from tests.unit.gateway.requests.transactions.simulated import Simulation
 from tests.unit.gateway.requests.transactions.test_atomic_transactions import begun, read
 
