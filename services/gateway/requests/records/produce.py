@@ -5,7 +5,7 @@ Theory of operation
    other request is cut into one for each leader from slices of its own bytes. The answer has the client's order, and
    consists of slices of the leaders' answers if they report no error. Requests to clusters name topics, so from version
    13 on ids are exchanged for names and back (`topic_ids`). A cluster that is older than the client gets its own newest
-   version. Batches are the same in all these versions.
+   version. Batches are the same in all these versions. The client gets the longest throttle time of the leaders.
 2. The gateway itself answers a partition with one of two codes. NOT_LEADER_OR_FOLLOWER means that the cluster is out of
    reach or the leader not known; UNKNOWN_TOPIC_OR_PARTITION, that there is no rule or no such topic. Every client tries
    again after both; other codes are fatal to some clients (protocol-ideas 1). A batch that was sent and got no answer
@@ -285,6 +285,7 @@ def _take(
     response = outcome.decode(ProduceResponse) if isinstance(outcome, RawResponse) else None
     told: dict[Slot, PartitionProduceResponse] = {}
     if response is not None:
+        produce.throttle_ms = max(produce.throttle_ms, response.throttle_time_ms)
         told = {(t.name, p.index): p for t in response.responses for p in t.partition_responses}
     stale: set[str] = set()
     for wanted in parts:
@@ -368,6 +369,7 @@ def _answer(produce: Producing) -> Answer:
         failed += [f"with id {topic.topic_id.hex()}" for topic in produce.strange]
         return Close(f"Produce with acks 0 could not be sent, topics {', '.join(failed)}") if failed else NoAnswer()
     return ProduceResponse(
+        throttle_time_ms=produce.throttle_ms,
         responses=[
             TopicProduceResponse(
                 name=topic.name,

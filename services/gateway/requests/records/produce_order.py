@@ -48,6 +48,8 @@ class Producing:
     """Partitions whose batch was refused before it was sent."""
     closed: Closed = field(default_factory=dict)
     """Topics that the request's transaction may not write to."""
+    throttle_ms: int = 0
+    """The longest throttle time of the brokers."""
     sole: Place | None = None
     """The broker to which the whole request was sent, if it is one broker ..."""
     places: dict[Slot, Place] = field(default_factory=dict)

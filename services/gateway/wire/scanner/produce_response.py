@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from services.gateway.wire.primitives import Buffer
+from services.gateway.wire.primitives import INT32, Buffer
 from services.gateway.wire.scanner.produce_split import written_count
 from services.gateway.wire.scanner.running import produce_response_is_clean, topics_of_clean_response
 
@@ -11,8 +11,8 @@ __all__ = ["Awaited", "join_clean", "produce_response_is_clean", "with_topic_ids
 
 _PARTITION_BYTES = 33
 """Size of a partition in a clean flexible response: number, error, offset, time, start, three empty fields."""
-_END = bytes(5)
-"""No throttling, no tags."""
+_END_BYTES = 5
+"""Size of the throttle time, and of the empty tags, behind the topics."""
 
 
 class Awaited(NamedTuple):
@@ -47,14 +47,17 @@ def with_topic_ids(
 
 def join_clean(responses: Sequence[tuple[Buffer, int, int, int]], topics: Sequence[Awaited]) -> list[Buffer] | None:
     """The body of one response made of several (each: buffer, version, start and end of its body), topics in this
-    order; slices of them but for ids. None unless they are clean and flexible. Each topic must be in exactly one of
-    them, with as many partitions, and no other topic may be there."""
+    order; slices of them but for ids and the throttle time, which is the longest of theirs. None unless they are clean
+    and flexible. Each topic must be in exactly one of them, with as many partitions, and no other topic may be there.
+    """
+    throttle_ms = 0
     entries: dict[bytes, tuple[memoryview, memoryview]] = {}
     for buffer, version, offset, end in responses:
         found = topics_of_clean_response(buffer, version, offset, end)
         if found is None:
             return None
-        view, stop = memoryview(buffer), end - len(_END)
+        view, stop = memoryview(buffer), end - _END_BYTES
+        throttle_ms = max(throttle_ms, INT32.unpack_from(view, stop)[0])
         for topic in reversed(found):
             name = view[topic.name_at : topic.partitions_at].tobytes()
             entries[name] = view[topic.start : topic.partitions_at], view[topic.partitions_at : stop]
@@ -74,5 +77,5 @@ def join_clean(responses: Sequence[tuple[Buffer, int, int, int]], topics: Sequen
         ):
             return None
         pieces += (named if awaited.topic_id is None else awaited.topic_id, partitions)
-    pieces.append(_END)
+    pieces.append(INT32.pack(throttle_ms) + b"\x00")
     return pieces

@@ -146,10 +146,13 @@ def awaited(message: ProduceResponse, *, by_id: bool = False) -> list[Awaited]:
 @pytest.mark.parametrize("by_id", [False, True])
 def test_clean_answers_become_one_in_the_order_that_is_asked(version: int, partitions: int, by_id: bool) -> None:
     whole = response(topics=5, partitions=partitions)
-    shares = [ProduceResponse([whole.responses[place] for place in places], 9) for places in ([3, 0], [4], [1, 2])]
+    shares = [
+        ProduceResponse([whole.responses[place] for place in places], throttle_ms)
+        for places, throttle_ms in (([3, 0], 9), ([4], 70), ([1, 2], 0))
+    ]
     pieces = join_clean(parts(version, *shares), awaited(whole, by_id=by_id))
     assert pieces is not None
-    whole.throttle_time_ms = 0  # of a broker, not of the gateway
+    whole.throttle_time_ms = 70  # until then its broker reads nothing from the gateway
     for place, topic in enumerate(whole.responses):
         if by_id:
             topic.name, topic.topic_id = "", bytes([place]) * 16

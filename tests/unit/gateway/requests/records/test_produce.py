@@ -48,13 +48,14 @@ def request(*places: tuple[str, int, bytes | bytearray], acks: int = -1) -> Prod
     return ProduceRequest(None, acks, 30_000, list(topics.values()))
 
 
-def raw(*results: tuple[str, int, int]) -> RawResponse:
+def raw(*results: tuple[str, int, int], throttle_ms: int = 0) -> RawResponse:
     """A broker's answer: topic, partition, error code."""
     topics: dict[str, TopicProduceResponse] = {}
     for topic, partition, error in results:
         found = PartitionProduceResponse(partition, error, -1 if error else 100 + partition)
         topics.setdefault(topic, TopicProduceResponse(topic)).partition_responses.append(found)
-    frame = memoryview(bytearray(encode_response(ProduceResponse(list(topics.values())), VERSION, 3)))
+    answer = ProduceResponse(list(topics.values()), throttle_ms)
+    frame = memoryview(bytearray(encode_response(answer, VERSION, 3)))
     header = parse_response_header(frame, SIZE_BYTES, len(frame), 0, VERSION)
     return RawResponse(frame, header.body_offset, VERSION)
 
@@ -108,6 +109,20 @@ def test_clean_answers_of_two_clusters_are_one_answer_and_none_is_opened() -> No
         ("bananas", 0, 100),
         ("apples", 0, 100),
     ]
+
+
+@pytest.mark.parametrize("error", [0, 10])
+def test_the_client_waits_for_as_long_as_the_slowest_of_several_brokers_wants(error: int) -> None:
+    """A broker that slows a client down reads nothing from its connection: requests behind would time out there."""
+    world = World({"c1": ["apples"], "c2": ["bananas"], "c3": ["cherries"]})
+    book = play(world, request(("apples", 0, batch()), ("bananas", 0, batch()), ("cherries", 0, batch())))
+    book.answered(
+        raw(("apples", 0, 0), throttle_ms=70), raw(("bananas", 0, error), throttle_ms=90_000), raw(("cherries", 0, 0))
+    )
+    told = book.answer
+    if isinstance(told, Body):
+        told = decode(ProduceResponse, VERSION, b"".join(told.pieces))
+    assert told.throttle_time_ms == 90_000
 
 
 @pytest.mark.parametrize("told", [[("bananas", 1, 0)], [("bananas", 1, 0), ("bananas", 0, 0), ("cherries", 0, 0)], []])
