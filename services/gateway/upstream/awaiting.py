@@ -58,3 +58,5 @@ class Unsent(NamedTuple):
 
     pieces: tuple[Buffer, ...]
     pending: Awaiting | None
+    sent: Settle | None = None
+    """Gets the outcome of a request that has no answer, when the request leaves."""

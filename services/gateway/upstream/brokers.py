@@ -17,6 +17,7 @@ from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.keyring import Keyring
 from services.gateway.upstream.lanes import LaneKey, Lanes
+from services.gateway.upstream.lookup import Lookup
 from services.gateway.upstream.security import security_of
 from services.gateway.upstream.shared import Pool, SharedConnection
 from services.gateway.wire.messages import MetadataResponse
@@ -71,12 +72,14 @@ class Brokers:
         self._resting: dict[int, tuple[float, str]] = {}
         """Broker id -> until when calls fail at once, and why."""
         self._opening: set[asyncio.Task[None]] = set()
+        self._lookup = Lookup(spec.name)
 
     async def leave(self) -> None:
         """End all connections; those of clients end when their sent requests are answered."""
         for task in list(self._opening):
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
+        self._lookup.end()
         for connection in list(self._shared.values()):
             connection.shut(LEFT)
         for connection in self._lanes:
@@ -181,7 +184,7 @@ class Brokers:
         task.add_done_callback(self._opening.discard)
 
     async def _opened(self, connection: BrokerConnection, address: BrokerAddress) -> None:
-        fault = await connection.open(address.host, address.port, self._limits.connect_timeout_s)
+        fault = await connection.open(address.host, address.port, self._limits.connect_timeout_s, self._lookup)
         if fault is not None:
             self._resting[address.broker_id] = (self._loop.time() + BROKER_REST_S, fault)
         else:

@@ -25,6 +25,7 @@ from services.gateway.requests.plan import (
     Call,
     Controller,
     Coordinator,
+    Lane,
     RawResponse,
     Sent,
     Target,
@@ -160,7 +161,8 @@ class Cluster:
         counter.total += 1
         if call.no_answer:
             connection.unheard = True
-        connection.submit(call, api_key, client_id, settle)
+        # a broker that throttles a client reads no more from the connection, which would be everybody's
+        connection.submit(call, api_key, OUR_CLIENT_ID if call.lane is Lane.SHARED else client_id, settle)
 
     def _learning(self, settle: Settle) -> Settle:
         def learn(outcome: RawResponse | Unreachable | Sent, owned: bool) -> None:

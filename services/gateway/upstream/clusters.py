@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from mesh.routing import RoutingTable
+from services.gateway import metrics
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
 from services.gateway.requests.plan import Call, Coordinator, Unreachable
 from services.gateway.requests.table import served_ranges
@@ -61,6 +63,9 @@ class Clusters:
                 del self._clusters[cluster.name]
             self._leaving.pop(cluster, None)
             await cluster.stop()
+            if cluster.name not in self._clusters:
+                with suppress(KeyError):  # it was never visited
+                    metrics.cluster_up.remove(cluster.name)
             self._recount()
 
         if cluster not in self._leaving:

@@ -30,6 +30,7 @@ from services.gateway.upstream.admission import LOGIN_TIMEOUT_S, Admission, Conn
 from services.gateway.upstream.answer_memory import AnswerMemory, AnswerRoom, SharedBytes
 from services.gateway.upstream.awaiting import Awaiting, PendingCall, Settle, Unsent
 from services.gateway.upstream.keyring import Keyring, KeyringError
+from services.gateway.upstream.lookup import Lookup
 from services.gateway.upstream.sasl import LoginRefusedError
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.frames import (
@@ -137,14 +138,14 @@ class BrokerConnection(FrameStream):
         self._sent_bytes = metrics.upstream_bytes.labels(cluster, "out")
         self._received_bytes = metrics.upstream_bytes.labels(cluster, "in")
 
-    async def open(self, host: str, port: int, timeout_s: float) -> str | None:
+    async def open(self, host: str, port: int, timeout_s: float, lookup: Lookup) -> str | None:
         """Connect; on failure all requests submitted so far are settled. Never raises for a fault of the network.
 
         Returns why the broker could not be connected to. A connection that nobody needs any more by then is no fault.
         """
         try:
             async with asyncio.timeout(timeout_s):
-                await self._admission.enter(host, lambda tls: self._connect(host, port, tls))
+                await self._admission.enter(host, lambda tls: lookup.connect(lambda: self, host, port, tls))
         except TimeoutError:
             self._fail(f"no connection to {self.address} within {timeout_s:g} s", "connect")
         except (KeyringError, LoginRefusedError, ssl.SSLError) as error:
@@ -154,9 +155,6 @@ class BrokerConnection(FrameStream):
         except OSError as error:
             self._fail(f"no connection to {self.address}: {error.strerror or error}", "connect")
         return self.fault
-
-    async def _connect(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
-        await self._loop.create_connection(lambda: self, host, port, ssl=tls)
 
     @property
     def in_flight(self) -> int:
@@ -194,9 +192,7 @@ class BrokerConnection(FrameStream):
             deadline = self._loop.time() + call.timeout_s
             pending = PendingCall(correlation_id, api_key, call.version, deadline, settle)
             self._watch(deadline)
-        self._out(pending, *pieces)
-        if pending is None:
-            settle(Sent(), True)
+        self._out(pending, settle if pending is None else None, *pieces)
 
     @property
     def takes_more(self) -> bool:
@@ -269,14 +265,16 @@ class BrokerConnection(FrameStream):
         self._pending.append(awaiting)
         return correlation_id
 
-    def _out(self, pending: Awaiting | None, *pieces: Buffer) -> None:
+    def _out(self, pending: Awaiting | None, sent: Settle | None, *pieces: Buffer) -> None:
         if not self._ready or self._midway is not None:
-            self._waiting.append(Unsent(pieces, pending))
+            self._waiting.append(Unsent(pieces, pending, sent))
             return
         if pending is not None:
             self._pending.append(pending)
         self._sent_bytes.total += sum(map(len, pieces))
         self.send(*pieces)
+        if sent is not None:
+            sent(Sent(), True)
 
     def hold_back(self, held_back: bool) -> None:
         """Stop reading answers, or start again. The deadlines of pending requests move by the pause."""
@@ -334,6 +332,9 @@ class BrokerConnection(FrameStream):
         if pieces:
             self._sent_bytes.total += sum(map(len, pieces))
             self.send(*pieces)
+        for item in waiting:
+            if item.sent is not None:
+                item.sent(Sent(), True)
         self._maybe_retire()
 
     # --- deadlines -----------------------------------------------------------------------------------------------
@@ -486,6 +487,9 @@ class BrokerConnection(FrameStream):
             if kind is not None:
                 self._count(kind)
             item.failed(Unreachable(self.cluster, reason, never_sent))
+        for unsent in waiting:
+            if unsent.sent is not None:
+                unsent.sent(Unreachable(self.cluster, reason, never_sent=True), True)
         if self.on_congestion is not None:
             self.on_congestion(False)
         if self.on_broken is not None and kind is not None:

@@ -10,6 +10,8 @@ from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
 COORDINATORS_REMEMBERED = 100_000
+LONGEST_KEY = 1000
+"""Letters of a group or transactional id that is remembered; the coordinator of a longer id is found each time."""
 FIND_VERSION = 3
 """The last version whose answer names one coordinator; version 0 knows groups alone."""
 
@@ -61,7 +63,8 @@ class Coordinators:
             result = Unreachable(knowledge.name, reason, never_sent=True)
         else:
             result = outcome.node_id
-            self._known.put(coordinator, result, 0)
+            if len(coordinator.key) <= LONGEST_KEY:
+                self._known.put(coordinator, result, 0)
             if result not in knowledge.brokers:
                 knowledge.brokers[result] = BrokerAddress(result, outcome.host, outcome.port, None)
         for then in self._finding.pop(coordinator):

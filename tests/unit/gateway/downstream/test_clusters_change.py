@@ -3,6 +3,9 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+from prometheus_client import REGISTRY
+
 from mesh.routing import RoutingTable, UpstreamCluster
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.wire.apis import ApiKey
@@ -88,6 +91,20 @@ async def test_a_setting_that_no_connection_depends_on_leaves_the_cluster_up(sta
     mesh.run_table(clusters_replaced(mesh.table, *changed))
     assert [mesh.clusters.known[name] is before[name] for name in ("c1", "c2")] == [True, True]
     assert mesh.clusters.known["c1"].available
+
+
+async def test_a_cluster_that_has_left_the_mesh_is_not_shown_as_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.gateway.upstream.clusters.LEAVE_AFTER_S", 0.0)
+
+    def shown() -> float | None:
+        return REGISTRY.get_sample_value("kafka_mesh_gateway_cluster_up", {"cluster": "c2"})
+
+    assert shown() == 1
+    mesh = stage.gateway.mesh
+    mesh.run_table(clusters_replaced(mesh.table, mesh.table.clusters["c1"]))
+    await until(lambda: shown() is None, "the metric of the cluster is gone")
 
 
 async def test_a_client_whose_version_is_no_longer_served_is_sent_to_ask_again(stage: Stage) -> None:

@@ -17,6 +17,7 @@ from services.gateway.frame_stream import Passage
 from services.gateway.requests.plan import Unreachable
 from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.connection import BrokerConnection
+from services.gateway.upstream.lookup import Lookup
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import SIZE_BYTES, RequestHeader, encode_request
 from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, HeartbeatRequest
@@ -108,7 +109,7 @@ async def world(stage: Stage) -> AsyncIterator[World]:
     (connection,) = stage.gateway.connections
     before = set(stage.c1.connections)
     broker = BrokerConnection("c1", stage.c1.address, 1 << 26, 100, AnswerRoom(1 << 30))
-    assert await broker.open("127.0.0.1", stage.c1.port, 5) is None
+    assert await broker.open("127.0.0.1", stage.c1.port, 5, Lookup("c1")) is None
     await until(lambda: len(stage.c1.connections) > len(before))
     (writer,) = set(stage.c1.connections) - before
     yield World(client, connection, broker, writer.write, writer.transport.abort)

@@ -11,6 +11,7 @@ from services.gateway.requests.plan import Call, RawResponse, Sent, Unreachable
 from services.gateway.upstream.answer_memory import LEAST_POLL_BYTES, AnswerRoom
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LeftBehind
+from services.gateway.upstream.lookup import Lookup
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import encode_response
 from services.gateway.wire.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
@@ -44,7 +45,7 @@ class Reader:
 
     async def ask(self, message: FetchRequest | MetadataRequest, key: ApiKey, timeout_s: float = 30) -> None:
         before = set(self._scripted.connections)
-        assert await self.connection.open("127.0.0.1", self._scripted.port, 5) is None
+        assert await self.connection.open("127.0.0.1", self._scripted.port, 5, Lookup("c1")) is None
         await until(lambda: len(self._scripted.connections) > len(before))
         (self._writer,) = set(self._scripted.connections) - before
         self.connection.submit(Call("c1", message, 4, timeout_s=timeout_s, raw=True), key, "me", self._settle)

@@ -24,6 +24,8 @@ from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.brokers import UpstreamLimits
 from services.gateway.upstream.cluster import Cluster
 from services.gateway.upstream.clusters import Clusters
+from services.gateway.upstream.connection import OUR_CLIENT_ID
+from services.gateway.upstream.coordinators import LONGEST_KEY
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import RequestHeader, encode_request
@@ -144,6 +146,27 @@ async def test_a_coordinator_is_found_once_and_again_when_forgotten(cluster: Clu
     cluster.forget(coordinator)
     await call(cluster, coordinator)
     assert len(scripted.requests(ApiKey.FIND_COORDINATOR)) == 2
+
+
+async def test_a_coordinator_is_not_remembered_by_a_key_of_any_length(
+    cluster: Cluster, scripted: ScriptedBroker
+) -> None:
+    scripted.scripts[ApiKey.FIND_COORDINATOR] = lambda header, message: FindCoordinatorResponse(
+        node_id=BROKER_ID, host="127.0.0.1", port=scripted.port
+    )
+    for _ in range(2):
+        assert not isinstance(await call(cluster, Coordinator("g" * (LONGEST_KEY + 1))), Unreachable)
+    assert len(scripted.requests(ApiKey.FIND_COORDINATOR)) == 2
+
+
+async def test_a_client_s_name_stands_in_no_request_on_the_connection_that_all_clients_share(
+    cluster: Cluster, scripted: ScriptedBroker
+) -> None:
+    """A broker that throttles a client reads nothing more from the connection, whoever else waits there (KIP-219)."""
+    await call(cluster, Broker(BROKER_ID))
+    await call(cluster, Broker(BROKER_ID), lane=Lane.CLIENT)
+    asked = [header.client_id for header, _ in scripted.received if header.api_key == ApiKey.HEARTBEAT]
+    assert asked == [OUR_CLIENT_ID, "me"]
 
 
 async def test_a_group_without_coordinator_is_unreachable(cluster: Cluster, scripted: ScriptedBroker) -> None:
@@ -341,18 +364,17 @@ async def test_a_name_that_leads_elsewhere_now_is_followed(
     scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The DNS entry of a cluster changes: the address it had is not kept."""
-    loop = asyncio.get_running_loop()
     nowhere = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 1))
     answers = [[nowhere], [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", scripted.port))]]
     asked: list[str] = []
 
-    async def resolve(host: str, port: int, **_: object) -> list[object]:
+    def resolve(host: str, port: int, **_: object) -> list[object]:
         if host != "kafka.test":
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))]
         asked.append(host)
         return list(answers[0] if len(asked) < 3 else answers[1])
 
-    monkeypatch.setattr(loop, "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     found = Cluster(UpstreamCluster("c1", ("kafka.test:9092",), 1), LIMITS, AnswerRoom(1 << 30), lambda: None)
     found.start()
     try:
@@ -368,14 +390,13 @@ async def test_a_name_that_leads_elsewhere_now_is_followed(
 async def test_of_several_addresses_of_a_name_a_living_one_is_found(
     scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop = asyncio.get_running_loop()
     ports = (1, 2, scripted.port)
 
-    async def resolve(host: str, port: int, **_: object) -> list[object]:
+    def resolve(host: str, port: int, **_: object) -> list[object]:
         there = ports if host == "kafka.test" else (port,)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", each)) for each in there]
 
-    monkeypatch.setattr(loop, "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     found = Cluster(UpstreamCluster("c1", ("kafka.test:9092",), 1), LIMITS, AnswerRoom(1 << 30), lambda: None)
     found.start()
     try:

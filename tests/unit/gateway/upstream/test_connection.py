@@ -11,6 +11,7 @@ from services.gateway.requests.plan import Call, RawResponse, Sent, Unreachable
 from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.connection import SEVERED, BrokerConnection
 from services.gateway.upstream.keyring import Keyring
+from services.gateway.upstream.lookup import Lookup
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import encode_request, encode_response
 from services.gateway.wire.messages import (
@@ -44,10 +45,10 @@ class Caller:
         self._scripted = scripted
 
     async def open(self) -> str | None:
-        return await self.connection.open("127.0.0.1", self._scripted.port, 2.0)
+        return await self.connection.open("127.0.0.1", self._scripted.port, 2.0, Lookup("c1"))
 
-    def submit(self, group: str, timeout_s: float = 5.0) -> None:
-        call = Call("c1", HeartbeatRequest(group), 0, timeout_s=timeout_s)
+    def submit(self, group: str, timeout_s: float = 5.0, *, no_answer: bool = False) -> None:
+        call = Call("c1", HeartbeatRequest(group), 0, timeout_s=timeout_s, no_answer=no_answer)
         self.connection.submit(call, ApiKey.HEARTBEAT, "me", self._settle(group))
 
     def _settle(self, group: str) -> Callable[[RawResponse | Unreachable | Sent, bool], None]:
@@ -160,6 +161,27 @@ async def test_a_retired_connection_still_brings_its_answers(scripted: ScriptedB
     await caller.all(1)
     assert isinstance(caller.outcomes["a"], RawResponse)
     assert caller.connection.ended == "the client is gone"
+
+
+async def test_a_request_without_acks_counts_as_sent_when_it_leaves(scripted: ScriptedBroker) -> None:
+    """Until then it is in memory: a client whose requests are sent is read on."""
+    caller = Caller(scripted)
+    caller.submit("a", no_answer=True)
+    assert caller.outcomes == {}
+    await caller.open()
+    assert caller.outcomes == {"a": Sent()}
+    caller.submit("b", no_answer=True)
+    assert caller.order == ["a", "b"]
+
+
+async def test_a_request_without_acks_that_can_not_leave_is_not_sent(scripted: ScriptedBroker) -> None:
+    await scripted.stop()
+    caller = Caller(scripted)
+    caller.submit("a", no_answer=True)
+    await caller.open()
+    outcome = caller.outcomes["a"]
+    assert isinstance(outcome, Unreachable)
+    assert outcome.never_sent
 
 
 class PlainKeyring(Keyring):
