@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from mesh.rpc import admin, discovery
 from services.gateway.downstream.tables import Ends, TrialRun
 from services.gateway.requests.memory import Session
-from services.gateway.requests.uses import GROUPS_REMEMBERED, IDS_REMEMBERED, TOPICS_REMEMBERED
+from services.gateway.requests.uses import GROUPS_REMEMBERED, IDS_REMEMBERED, TOPICS_REMEMBERED, shortened
 
 MAX_CLIENTS = 1000
 MAX_NAMES = 20_000
@@ -36,7 +36,7 @@ def client_report(sessions: Iterable[Session], trial: TrialRun | None = None) ->
     kinds: dict[tuple[str, str, str, str], _Kind] = {}
     total = 0
     for session in sessions:
-        who = (session.client_id or "", _software(session), session.address, session.principal)
+        who = (shortened(session.client_id or ""), _software(session), session.address, session.principal)
         kinds.setdefault(who, _Kind()).add(session)
         total += 1
     room = MAX_NAMES

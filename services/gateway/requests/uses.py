@@ -6,6 +6,13 @@ from dataclasses import dataclass, field
 TOPICS_REMEMBERED = 100
 GROUPS_REMEMBERED = 20
 IDS_REMEMBERED = 20
+LONGEST_NAME = 255
+"""Letters of a name that are kept. A topic's name has 249 at most, but a client may send any other name of 100 MiB."""
+
+
+def shortened(name: str) -> str:
+    """The name, or the beginning of a name that is too long to be kept."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 class Names:
@@ -18,6 +25,7 @@ class Names:
         self._names: dict[str, None] = {}
 
     def note(self, name: str) -> None:
+        name = shortened(name)
         if name in self._names:
             return
         if len(self._names) >= self._capacity:

@@ -3,8 +3,8 @@
 A producer that sees transaction.version 2 no longer names the partitions that it adds to a transaction (KIP-890). A
 cluster without that feature level would refuse the producer's records. So the gateway shows a feature at the lowest
 level that any cluster has, and shows no feature while a cluster has never been reached. Java clients keep the features
-with the highest epoch that they have seen. The gateway's epoch grows with the features of every cluster and with the
-table's revision, which changes with the set of clusters.
+with the highest epoch that they have seen. The gateway's epoch grows with the features of every cluster, and more with
+the table's revision: the set of clusters changes with the revision, and a cluster that leaves takes its epoch along.
 """
 
 from collections.abc import Collection
@@ -15,6 +15,15 @@ from services.gateway.wire.messages.api_versions import FinalizedFeatureKey, Sup
 
 MINIMUM_0_SINCE = 4
 """Before this version of ApiVersions, clients can't read a supported feature that begins at level 0."""
+
+EPOCHS_OF_A_REVISION = 1 << 36
+"""More than the epochs of all clusters together: with KRaft an epoch is an offset in the log of the controllers."""
+
+
+def features_epoch(revision: int, clusters: Collection[KnownCluster]) -> int:
+    """The epoch of the features under the table of this revision."""
+    epochs = sum(cluster.features_epoch for cluster in clusters)
+    return revision * EPOCHS_OF_A_REVISION + min(epochs, EPOCHS_OF_A_REVISION - 1)
 
 
 def supported_features(clusters: Collection[KnownCluster], version: int) -> list[SupportedFeatureKey]:

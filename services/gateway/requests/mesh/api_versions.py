@@ -7,9 +7,10 @@ virtual node; the gateway never sends them to a cluster. A client whose node is 
 REBOOTSTRAP_REQUIRED: it forgets all nodes, and begins again at its bootstrap address.
 """
 
-from services.gateway.requests.clusters.features import finalized_features, supported_features
+from services.gateway.requests.clusters.features import features_epoch, finalized_features, supported_features
 from services.gateway.requests.nodes import FIRST_CLUSTER_NODE_ID, NODE_OF_AN_EMPTY_MESH
 from services.gateway.requests.plan import MeshView, Plan, Request, Versioned
+from services.gateway.requests.uses import shortened
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -23,8 +24,8 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     yield from ()
     message = request.decode(ApiVersionsRequest)
     if message.client_software_name:
-        mesh.session.software_name = message.client_software_name
-        mesh.session.software_version = message.client_software_version
+        mesh.session.software_name = shortened(message.client_software_name)
+        mesh.session.software_version = shortened(message.client_software_version)
     if message.cluster_id is not None:
         if _is_misled(message, mesh):
             return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
@@ -33,7 +34,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     return ApiVersionsResponse(
         api_keys=[ApiVersion(key, low, high) for key, (low, high) in sorted(mesh.served.items())],
         supported_features=supported_features(clusters, request.version),
-        finalized_features_epoch=mesh.table.revision + sum(cluster.features_epoch for cluster in clusters),
+        finalized_features_epoch=features_epoch(mesh.table.revision, clusters),
         finalized_features=finalized_features(clusters),
     )
 

@@ -26,6 +26,7 @@ from services.gateway.requests.plan import (
     Command,
     Controller,
     Gather,
+    Lane,
     MeshView,
     Plan,
     Request,
@@ -242,6 +243,7 @@ def _create(mesh: MeshView, wanted: _Wanted, missing: dict[str, list[str]]) -> G
             ),
             CREATE_VERSION,
             Controller(),
+            Lane.CLIENT,  # others must not wait behind it
         )
         for cluster, names in told.items()
     ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from mesh.rpc.server import MAX_MESSAGE_BYTES
 from services.gateway.downstream.client_report import MAX_NAMES, client_report
 from services.gateway.requests.memory import Session
-from services.gateway.requests.uses import TOPICS_REMEMBERED, Names
+from services.gateway.requests.uses import GROUPS_REMEMBERED, IDS_REMEMBERED, TOPICS_REMEMBERED, Names
 
 
 def session(client_id: str, *topics: str, address: str = "10.0.0.7") -> Session:
@@ -45,3 +46,20 @@ def test_a_report_has_a_bound_however_many_topics_there_are() -> None:
     report = client_report(session(f"client-{number:04}", *each) for number in range(1100))
     assert len(report.clients) == 1000
     assert sum(len(client.topics) for client in report.clients) == MAX_NAMES
+
+
+def test_a_report_fits_into_a_message_to_the_router_however_long_names_are() -> None:
+    """A router ends the stream of a gateway whose message is too large, and would do so again at each report."""
+
+    def wordy(number: int) -> Session:
+        made = Session(client_id=f"{number:04}" + "c" * 32_000, software_name="s" * 1000, address="10.0.0.7")
+        made.uses.topics.note_all(f"{each:03}" + "t" * 100_000 for each in range(TOPICS_REMEMBERED))
+        made.uses.groups.note_all(f"{each:02}" + "g" * 100_000 for each in range(GROUPS_REMEMBERED))
+        made.uses.transactional_ids.note_all(f"{each:02}" + "i" * 100_000 for each in range(IDS_REMEMBERED))
+        return made
+
+    report = client_report(wordy(number) for number in range(10))
+
+    assert len(report.clients) == 10
+    assert {len(client.topics) for client in report.clients} == {TOPICS_REMEMBERED}
+    assert report.ByteSize() * 100 < MAX_MESSAGE_BYTES

@@ -1,5 +1,6 @@
 """Features of clusters: what clients may rely on, whichever cluster their records go to."""
 
+from mesh.routing import RoutingTable
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.mesh import api_versions
 from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse
@@ -51,6 +52,15 @@ def test_the_epoch_grows_with_the_table_and_with_the_features_of_every_cluster()
         epochs.append(epoch(made))
     assert epochs == sorted(set(epochs))
     assert shown(made)[0] == {"transaction.version": 2}
+
+
+def test_the_epoch_grows_also_when_a_cluster_leaves() -> None:
+    """Java clients pass over features of a lower epoch than the highest that they have seen."""
+    made = world(c1={"transaction_version": 2}, c2={"transaction_version": 2})
+    made.clusters["c1"].features_epoch, made.clusters["c2"].features_epoch = 5, 3_000_000
+    before = epoch(made)
+    made.table = RoutingTable(made.table.revision + 1, [made.table.clusters["c1"]], made.table.versions)
+    assert epoch(made) > before
 
 
 def test_supported_ranges_are_those_of_all_and_old_clients_see_none_from_0() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from services.gateway.requests.mesh import metadata
-from services.gateway.requests.plan import Gather, Unreachable
+from services.gateway.requests.plan import Gather, Lane, Unreachable
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import CreateTopicsRequest, CreateTopicsResponse, MetadataRequest, MetadataResponse
@@ -145,6 +145,7 @@ def test_creation_uses_the_partition_count_of_the_cluster() -> None:
     (call,) = book.asked()
     assert isinstance(call.message, CreateTopicsRequest)
     assert [(t.name, t.num_partitions) for t in call.message.topics] == [("apples", 12)]
+    assert call.lane is Lane.CLIENT, "a creation takes seconds, and others must not wait behind it"
     book.answered(CreateTopicsResponse())
     book.answered(told("apples"))
     assert book.answer.topics[0].error_code == 0
