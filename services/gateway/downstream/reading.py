@@ -2,7 +2,8 @@
 
 Reading stops while too many requests or bytes are unanswered, while the client does not take its answers, or while a
 broker does not read the client's requests. Reading goes on when none of these reasons holds any more. A request that
-leaves while it comes (`Onward`) holds no memory, so only the broker and the client's own answers stop it.
+leaves while it comes (`Onward`) holds no memory, so only the broker and the client's own answers stop it. A client that
+reads nothing of its answers for `UNREAD_S` is cut off.
 """
 
 import asyncio
@@ -21,6 +22,9 @@ log = structlog.get_logger(__name__)
 STALLED_S = 60.0
 """A large request that has begun to come must go on within this time: it holds memory that others wait for, or a
 connection to a broker. So must the broker to which it goes on."""
+UNREAD_S = 600.0
+"""A client that reads nothing of its answers for so long is cut off: the answers hold memory that others wait for. A
+broker ends such a connection after the same time (`connections.max.idle.ms`)."""
 CLOCK_S: Final = 0.002
 """The clock of the event loop counts in milliseconds."""
 
@@ -33,6 +37,9 @@ class Client(Protocol):
 
     @property
     def congested(self) -> bool: ...
+
+    @property
+    def unsent_bytes(self) -> int: ...
 
     @property
     def still_missing(self) -> int: ...
@@ -60,6 +67,8 @@ class Reading:
         "_slots",
         "_stalled_at",
         "_timer",
+        "_unread",
+        "_unread_timer",
         "onward",
         "paused_for",
         "upstream_congested",
@@ -81,11 +90,16 @@ class Reading:
         self.paused_for: str | None = None
         """The reason why nothing is read."""
         self.upstream_congested = False
+        self._unread = 0
+        """The bytes that the client had not read at the last check."""
+        self._unread_timer: asyncio.TimerHandle | None = None
 
     def update(self) -> None:
         """Stop or start reading, after a change that may affect it."""
         if not self._client.is_open:
             return
+        if self._client.congested is not (self._unread_timer is not None):
+            self._watch_the_reader()
         reason = self._why_pause()
         if reason == "bytes":
             self._mesh.budget.wait(self, self.update)
@@ -139,7 +153,26 @@ class Reading:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
         self._mesh.budget.leave(self)
+
+    def _watch_the_reader(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+        if self._client.congested:
+            self._unread = self._client.unsent_bytes
+            self._unread_timer = self._loop.call_later(UNREAD_S, self._look_at_the_reader)
+
+    def _look_at_the_reader(self) -> None:
+        if self._client.unsent_bytes < self._unread:
+            self._watch_the_reader()
+            return
+        said = "a client that does not read its answers"
+        log.warning(f"closing a connection: {said}", unread=self._client.unsent_bytes, **self._client.who())
+        self._client.abort(said)
 
     def _watch_for_stall(self, missing: int) -> None:
         self._missing = missing

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
@@ -221,3 +223,20 @@ async def test_answers_do_not_pile_up_for_a_client_that_does_not_read(stage: Sta
     client.resume()
     for _ in range(12):
         assert len((await client.answer(FetchResponse)).responses[0].partitions[0].records or b"") == 6 << 20
+
+
+async def test_a_client_that_never_reads_its_answers_is_cut_off(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answers take the memory that the answers of others wait for."""
+    monkeypatch.setattr("services.gateway.downstream.reading.UNREAD_S", 0.1)
+    big = PartitionData(0, 0, 9, 9, 0, records=bytes(6 << 20))
+    stage.c1.scripts[ApiKey.FETCH] = lambda header, message: FetchResponse(
+        responses=[FetchableTopicResponse("apples", partitions=[big])]
+    )
+    topic = FetchTopic("apples", partitions=[FetchPartition(0, partition_max_bytes=8 << 20)])
+    request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=8 << 20, topics=[topic], session_epoch=0)
+    client = await stage.connect()
+    client.pause()
+    for _ in range(12):
+        client.send(request, 11)
+    await until(lambda: not stage.gateway.connections, "the client is cut off")
+    assert stage.gateway.mesh.clusters.answer_room.held_bytes == 0
