@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from mesh.routing import ANONYMOUS
+from mesh.transactions import TransactionLog
 from services.gateway.requests.auditing.clients import ClientAudit
 from services.gateway.requests.groups.share_sessions import Member, ShareSession, ShareSessions
 from services.gateway.requests.records.broker_fetches import BrokerFetches
@@ -27,7 +28,6 @@ from services.gateway.requests.records.roads import Roads
 from services.gateway.requests.records.wide_roads import WideRoads
 from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.traffic.clients import ClientTraffic
-from services.gateway.requests.transactions.decision_log import TransactionLog
 from services.gateway.requests.transactions.state import PRODUCER_SECONDS, PRODUCERS_REMEMBERED, Producer
 from services.gateway.requests.uses import Uses
 

@@ -6,9 +6,10 @@ Knowledge about a cluster has the cluster's own names; clients with other names 
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from mesh.routing import RoutingTable
+from mesh.transactions import TRANSACTIONS_TOPIC
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge, VersionRange
 from services.gateway.wire.messages.api_versions import ApiVersionsResponse
 
@@ -16,10 +17,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _numbers = itertools.count(1)
-
-
-TRANSACTIONS_TOPIC: Final = "mesh.transactions"
-"""A topic of the mesh itself, on the home of each transactional id (`transactions.registry`)."""
 
 
 def is_internal(topic: str) -> bool:

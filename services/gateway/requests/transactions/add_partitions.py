@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from mesh.topics import is_own_topic
+from mesh.transactions import Identity
 from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import Command, Forget, MeshView, Plan, Request
 from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
@@ -22,7 +23,6 @@ from services.gateway.requests.transactions.home import (
 )
 from services.gateway.requests.transactions.parts import FENCED, FENCED_SOON, forget_part, part_on
 from services.gateway.requests.transactions.registry import open_at_home, open_where_known
-from services.gateway.requests.transactions.state import Identity
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

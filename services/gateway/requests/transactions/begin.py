@@ -18,12 +18,13 @@ from typing import Any
 
 import structlog
 
+from mesh.transactions import OPEN, Identity
 from services.gateway.requests.plan import Command, MeshView, Unreachable
 from services.gateway.requests.transactions.decisions import end_note, read_log, write_note
 from services.gateway.requests.transactions.home import takes_part, transaction_home
 from services.gateway.requests.transactions.parts import FENCED_SOON, init_producer, take_over
-from services.gateway.requests.transactions.state import Identity, Producer
-from services.gateway.requests.transactions.survey import OPEN, survey
+from services.gateway.requests.transactions.state import Producer
+from services.gateway.requests.transactions.survey import survey
 from services.gateway.wire.errors import ErrorCode, error_name
 from services.gateway.wire.messages.describe_transactions import TransactionState
 from services.gateway.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

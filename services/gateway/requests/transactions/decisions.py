@@ -1,10 +1,20 @@
-"""Reads and writes the log of a transactional id's home, and carries its decisions out; see `decision_log`."""
+"""Reads and writes the log of a transactional id's home, and carries its decisions out; see `mesh.transactions.log`."""
 
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final
 
 import structlog
 
+from mesh.transactions import (
+    LOG_PARTITION,
+    NOTE_VALUE,
+    TRANSACTIONS_TOPIC,
+    Decision,
+    Identity,
+    Part,
+    TransactionLog,
+    note_key,
+)
 from services.gateway.requests.placement import LEADER_ERRORS
 from services.gateway.requests.plan import (
     Broker,
@@ -18,13 +28,11 @@ from services.gateway.requests.plan import (
     ask,
     refresh,
 )
-from services.gateway.requests.topic_names import TRANSACTIONS_TOPIC
 from services.gateway.requests.transactions.coordinator import ask_coordinators, coordinator_of
-from services.gateway.requests.transactions.decision_log import NOTE_VALUE, Decision, Part, TransactionLog, note_key
+from services.gateway.requests.transactions.decision_log import take
 from services.gateway.requests.transactions.home import takes_part
-from services.gateway.requests.transactions.registry import LOG_PARTITION, register, see_to_topic
-from services.gateway.requests.transactions.state import Identity
-from services.gateway.requests.transactions.survey import ONGOING, identity_of, survey
+from services.gateway.requests.transactions.registry import register, see_to_topic
+from services.gateway.requests.transactions.survey import identity_of, survey
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import SEQUENCES
@@ -103,7 +111,7 @@ def read_log(home: str, mesh: MeshView) -> Generator[Command, Any, TransactionLo
 
 def _taken(found: TransactionLog, records: Any, home: str) -> bool:
     try:
-        found.take(records)
+        take(found, records)
     except WireError as error:
         log.error("the log of transactions can't be read", cluster=home, topic=TRANSACTIONS_TOPIC, reason=str(error))
         return False
@@ -271,9 +279,7 @@ def open_parts(decision: Decision, mesh: MeshView) -> Generator[Command, Any, di
 
 
 def _is_open(state: TransactionState, part: Part) -> bool:
-    """Whether this very part waits for its commit, and not one of a later transaction."""
-    same = identity_of(state) == part.identity and state.transaction_start_time_ms == part.started_ms
-    return same and state.transaction_state == ONGOING
+    return part.is_open(state.transaction_state, identity_of(state), state.transaction_start_time_ms)
 
 
 def commit_parts(

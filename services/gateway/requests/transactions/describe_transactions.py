@@ -8,10 +8,11 @@ when the id moved.
 from collections.abc import Generator
 from typing import Any
 
+from mesh.transactions import OPEN
 from services.gateway.requests.plan import Command, MeshView, Plan, Request, Unreachable
 from services.gateway.requests.topic_names import is_internal
 from services.gateway.requests.transactions.home import transaction_home
-from services.gateway.requests.transactions.survey import OPEN, survey
+from services.gateway.requests.transactions.survey import survey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,

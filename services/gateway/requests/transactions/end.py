@@ -24,9 +24,9 @@ from typing import Any, Final
 
 import structlog
 
+from mesh.transactions import COMMITTED, EPOCHS, ONGOING, Decision, Identity, Part
 from services.gateway.requests.plan import Command, MeshView, Plan, Request, Unreachable
 from services.gateway.requests.transactions.coordinator import ask_coordinator, ask_coordinators, coordinator_of
-from services.gateway.requests.transactions.decision_log import Decision, Part
 from services.gateway.requests.transactions.decisions import (
     SECOND_PROTOCOL_SINCE,
     commit_parts,
@@ -36,9 +36,9 @@ from services.gateway.requests.transactions.decisions import (
 )
 from services.gateway.requests.transactions.home import takes_part, transaction_home
 from services.gateway.requests.transactions.parts import INIT_VERSION, init_producer, remembered
-from services.gateway.requests.transactions.registry import EPOCHS, registered_parts, writes_at_home
-from services.gateway.requests.transactions.state import Ended, Identity, Producer
-from services.gateway.requests.transactions.survey import COMMITTED, ONGOING, identity_of, survey
+from services.gateway.requests.transactions.registry import registered_parts, writes_at_home
+from services.gateway.requests.transactions.state import Ended, Producer
+from services.gateway.requests.transactions.survey import identity_of, survey
 from services.gateway.wire.errors import ErrorCode, error_name
 from services.gateway.wire.messages.describe_transactions import TransactionState
 from services.gateway.wire.messages.end_txn import EndTxnRequest, EndTxnResponse

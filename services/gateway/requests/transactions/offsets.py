@@ -14,6 +14,7 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
+from mesh.transactions import Identity
 from services.gateway.requests.groups.group_home import find_home, offsets_place
 from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.groups.group_topic_ids import name_topics
@@ -24,7 +25,6 @@ from services.gateway.requests.transactions.coordinator import SECOND_PROTOCOL, 
 from services.gateway.requests.transactions.home import takes_part, tell_refused, transaction_home
 from services.gateway.requests.transactions.parts import FENCED, FENCED_SOON, forget_part, part_on
 from services.gateway.requests.transactions.registry import open_at_home, open_where_known
-from services.gateway.requests.transactions.state import Identity
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

@@ -8,7 +8,7 @@ Theory of operation
    whenever the client adds partitions or offsets.
 3. A transaction that is open on the other cluster, but not registered at home, was left by a previous producer. The
    gateway commits this transaction if a decision says so, and else aborts it, before anything new is written there.
-4. The gateway does the same on a cluster that was unreachable when the producer began (`decision_log`, notes).
+4. The gateway does the same on a cluster that was unreachable when the producer began (`mesh.transactions.log`, notes).
 5. Requests may come to any gateway, in any order: each gateway finds the identities on the clusters. Two gateways that
    do so at once, for an id that a cluster has never seen, may get two identities. The commit detects this (`registry`,
    2).
@@ -17,12 +17,13 @@ Theory of operation
 from collections.abc import Generator, Iterable
 from typing import Any
 
+from mesh.transactions import EPOCHS, ONGOING, OPEN, Identity
 from services.gateway.requests.plan import Command, MeshView, Unreachable
 from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
 from services.gateway.requests.transactions.decisions import end_note, finish_all, read_log
-from services.gateway.requests.transactions.registry import EPOCHS, partition_of, register, registered_parts
-from services.gateway.requests.transactions.state import Identity, Producer
-from services.gateway.requests.transactions.survey import ONGOING, OPEN, identity_of, survey
+from services.gateway.requests.transactions.registry import partition_of, register, registered_parts
+from services.gateway.requests.transactions.state import Producer
+from services.gateway.requests.transactions.survey import identity_of, survey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_transactions import TransactionState
 from services.gateway.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

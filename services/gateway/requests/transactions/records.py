@@ -3,6 +3,7 @@
 from collections.abc import Generator, Mapping
 from typing import Any
 
+from mesh.transactions import Identity
 from services.gateway.requests.plan import Command, MeshView
 from services.gateway.requests.transactions.home import (
     FOREIGN_TOPIC,
@@ -12,7 +13,6 @@ from services.gateway.requests.transactions.home import (
     transaction_home,
 )
 from services.gateway.requests.transactions.parts import FENCED, forget_part, part_on
-from services.gateway.requests.transactions.state import Identity
 from services.gateway.wire.batches import patch_producer
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.primitives import WireError

@@ -17,11 +17,10 @@ from typing import Any, Final
 
 import structlog
 
+from mesh.transactions import EPOCHS, LOG_PARTITION, TRANSACTIONS_TOPIC, Identity, parts_of, registry_partition
 from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import Call, Command, Controller, Forget, MeshView, Unreachable, ask, refresh
-from services.gateway.requests.topic_names import TRANSACTIONS_TOPIC
 from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
-from services.gateway.requests.transactions.state import Identity
 from services.gateway.requests.transactions.survey import identity_of, survey
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
@@ -44,9 +43,6 @@ from services.gateway.wire.messages.create_topics import (
 )
 from services.gateway.wire.messages.describe_transactions import TransactionState
 
-LOG_PARTITION: Final = 0
-EPOCHS: Final = 4
-"""Partitions for each cluster."""
 ADD_VERSION: Final = 3
 """The last version of AddPartitionsToTxn for clients."""
 CREATE_VERSION, GROW_VERSION = 5, 2
@@ -65,19 +61,17 @@ log = structlog.get_logger(__name__)
 
 
 def partition_of(cluster: str, epoch: int, mesh: MeshView) -> int:
-    return LOG_PARTITION + 1 + EPOCHS * mesh.table.clusters[cluster].ordinal + epoch % EPOCHS
+    return registry_partition(mesh.table.clusters[cluster].ordinal, epoch)
 
 
 def registered_parts(at_home: TransactionState, mesh: MeshView) -> Mapping[str, set[int]]:
     """By cluster, the remainders of the epochs under which a transaction has a part there; "" stands for clusters that
     have left the mesh."""
     by_ordinal = {cluster.ordinal: name for name, cluster in mesh.table.clusters.items()}
+    own = [partition for topic in at_home.topics if topic.topic == TRANSACTIONS_TOPIC for partition in topic.partitions]
     parts: dict[str, set[int]] = {}
-    for topic in at_home.topics:
-        for partition in topic.partitions if topic.topic == TRANSACTIONS_TOPIC else ():
-            if partition != LOG_PARTITION:
-                ordinal, remainder = divmod(partition - LOG_PARTITION - 1, EPOCHS)
-                parts.setdefault(by_ordinal.get(ordinal, ""), set()).add(remainder)
+    for ordinal, remainders in parts_of(own).items():
+        parts.setdefault(by_ordinal.get(ordinal, ""), set()).update(remainders)
     return parts
 
 

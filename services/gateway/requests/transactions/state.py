@@ -3,17 +3,12 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from mesh.transactions import Identity
+
 PRODUCERS_REMEMBERED = 10_000
 """Transactional ids: about 10 MB."""
 PRODUCER_SECONDS = 7 * 24 * 3600.0
 """Brokers forget an id that is unused for this long (`transactional.id.expiration.ms`)."""
-
-
-class Identity(NamedTuple):
-    """Producer id and epoch, by which a coordinator distinguishes the producers of one transactional id."""
-
-    producer_id: int
-    epoch: int
 
 
 class Ended(NamedTuple):

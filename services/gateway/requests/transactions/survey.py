@@ -7,11 +7,11 @@ they know no transactional id at all. Clusters before Kafka 3.0 can't be asked.
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from mesh.transactions import Identity
 from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import Ask, Call, Command, Forget, Lane, MeshView, Outcome, Unreachable, refresh
 from services.gateway.requests.transactions.coordinator import coordinator_of
 from services.gateway.requests.transactions.home import takes_part
-from services.gateway.requests.transactions.state import Identity
 from services.gateway.wire.errors import ErrorCode, error_name
 from services.gateway.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -22,11 +22,6 @@ from services.gateway.wire.messages.describe_transactions import (
 STATE_TOPIC: Final = "__transaction_state"
 LOOK_UP_TIMEOUT_S: Final = 3.0
 VERSION: Final = 0
-ONGOING: Final = "Ongoing"
-EMPTY: Final = "Empty"
-COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
-OPEN: Final = frozenset({ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-"""States in which a transaction has not ended."""
 
 
 def identity_of(state: TransactionState) -> Identity:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from mesh.transactions import Identity
 from services.gateway.requests.plan import Handle
 from services.gateway.requests.records import produce
 from services.gateway.requests.transactions import add_partitions, end, init_producer_id
-from services.gateway.requests.transactions.state import Identity
 from services.gateway.wire.errors import RETRIABLE, ErrorCode
 from services.gateway.wire.messages import (
     AddPartitionsToTxnRequest,

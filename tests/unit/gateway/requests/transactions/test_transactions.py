@@ -3,13 +3,13 @@
 import pytest
 
 from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, RuleVersion, Subject
+from mesh.transactions import TRANSACTIONS_TOPIC, Identity
 from services.gateway.requests.knowledge import TopicKnowledge, VersionRange
 from services.gateway.requests.plan import Coordinator, Forget, Handle, KeyType, Lane, Unreachable, Verbatim
 from services.gateway.requests.records import produce
 from services.gateway.requests.topic_ids import mesh_topic_id
-from services.gateway.requests.topic_names import TRANSACTIONS_TOPIC
 from services.gateway.requests.transactions import add_partitions, end, init_producer_id, offsets
-from services.gateway.requests.transactions.state import Identity, Producer
+from services.gateway.requests.transactions.state import Producer
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (

@@ -1,0 +1,23 @@
+"""What gateways and control agree on about transactions over several clusters: identities, decisions, parts. No I/O."""
+
+from mesh.transactions.log import TransactionLog
+from mesh.transactions.records import NOTE_VALUE, Decision, Identity, Part, note_key
+from mesh.transactions.registry import EPOCHS, LOG_PARTITION, TRANSACTIONS_TOPIC, parts_of, registry_partition
+from mesh.transactions.states import COMMITTED, ONGOING, OPEN
+
+__all__ = [
+    "COMMITTED",
+    "EPOCHS",
+    "LOG_PARTITION",
+    "NOTE_VALUE",
+    "ONGOING",
+    "OPEN",
+    "TRANSACTIONS_TOPIC",
+    "Decision",
+    "Identity",
+    "Part",
+    "TransactionLog",
+    "note_key",
+    "parts_of",
+    "registry_partition",
+]

@@ -1,0 +1,115 @@
+"""The records of partition 0 of `mesh.transactions`, and their content."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from mesh.transactions.states import ONGOING
+
+DECIDED: Final = "decided"
+UNFENCED: Final = "unfenced"
+NOTE_VALUE: Final = b"{}"
+
+
+class Identity(NamedTuple):
+    """Producer id and epoch, by which a coordinator distinguishes the producers of one transactional id."""
+
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One cluster's share of a transaction: the identity that writes there, and the start (ms of the cluster's clock).
+
+    An identity of the first protocol goes through many transactions; the start distinguishes them.
+    """
+
+    identity: Identity
+    started_ms: int
+
+    def is_open(self, state: str, identity: Identity, started_ms: int) -> bool:
+        """Whether this very part waits for its commit, and not one of a later transaction.
+
+        The arguments are what the cluster's coordinator says.
+        """
+        return state == ONGOING and (identity, started_ms) == (self.identity, self.started_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A transaction over several clusters is committed, with these parts."""
+
+    transactional_id: str
+    at_home: Identity
+    version: int
+    """The version of EndTxn that the client sent: the two protocols end transactions differently."""
+    parts: Mapping[str, Part]
+
+    @property
+    def key(self) -> bytes:
+        return _packed([DECIDED, self.transactional_id, *self.at_home])
+
+    @property
+    def value(self) -> bytes:
+        parts = {cluster: [*part.identity, part.started_ms] for cluster, part in self.parts.items()}
+        return _packed({"version": self.version, "parts": parts})
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionKey:
+    """The key of a record that makes or ends a decision."""
+
+    transactional_id: str
+    at_home: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class NoteKey:
+    """The key of a record that makes or ends a note."""
+
+    transactional_id: str
+    cluster: str
+
+
+def note_key(transactional_id: str, cluster: str) -> bytes:
+    return _packed([UNFENCED, transactional_id, cluster])
+
+
+def read_key(key: bytes) -> DecisionKey | NoteKey | None:
+    """None for a key that no gateway wrote."""
+    match _read(key):
+        case [str(kind), str(transactional_id), str(cluster)] if kind == UNFENCED:
+            return NoteKey(transactional_id, cluster)
+        case [str(kind), str(transactional_id), int(producer_id), int(epoch)] if kind == DECIDED:
+            return DecisionKey(transactional_id, Identity(producer_id, epoch))
+    return None
+
+
+def read_decision(key: DecisionKey, value: bytes) -> Decision | None:
+    """None for a value that no gateway wrote."""
+    match _read(value):
+        case {"version": int(version), "parts": dict(parts)}:
+            return Decision(key.transactional_id, key.at_home, version, dict(_parts(parts)))
+    return None
+
+
+def _packed(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _read(content: bytes) -> object:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None
+
+
+def _parts(parts: Mapping[str, object]) -> Iterator[tuple[str, Part]]:
+    for cluster, part in parts.items():
+        match part:
+            case [int(producer_id), int(epoch), int(started_ms)]:
+                yield cluster, Part(Identity(producer_id, epoch), started_ms)
