@@ -24,6 +24,7 @@ from meshctl.commands.schedule import schedule
 from meshctl.commands.sidecars import sidecars
 from meshctl.commands.topic import topic
 from meshctl.commands.traffic import traffic
+from meshctl.commands.transactions import transactions
 from meshctl.failures import EXIT_CODES_HELP
 from meshctl.session import Group
 
@@ -42,7 +43,7 @@ def cli() -> None:
 
 for _command in (
     cluster, rule, mirror, content, canary, schedule, freeze, thaw, explain, apply, export, diff, revert,
-    history, audit, status, watch, instances, sidecars, jobs, replay, traffic, topic,
+    history, audit, status, watch, instances, sidecars, jobs, replay, traffic, transactions, topic,
     completion,
 ):  # fmt: skip
     cli.add_command(_command)

@@ -117,6 +117,9 @@ def event(of: events.Event) -> str:
         case "scheduled_change_ended":
             ended = of.scheduled_change_ended
             return f"scheduled change {short(ended.name)} {_outcome(ended)}"
+        case "transaction_end_ordered":
+            order = of.transaction_end_ordered
+            return f"{'finish' if order.commit else 'abort'} of the transaction of {order.transactional_id} ordered"
         case _:
             told = record_rules.event(of) or instances.event(of) or replays.event(of)
             return told or "an event of a kind that this meshctl does not know"

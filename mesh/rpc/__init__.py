@@ -1,7 +1,7 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
 Messages are in `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`, `replays`, `reports`,
-`profiles`, `audit`, `traffic`, `pipelines`, `snapshots`; stubs and servicers in the `_grpc` ones.
+`profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `transactions`; stubs and servicers in the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import admin_pb2 as admin
@@ -26,6 +26,8 @@ from mesh.rpc.v1 import routing_pb2 as routing
 from mesh.rpc.v1 import snapshots_pb2 as snapshots
 from mesh.rpc.v1 import traffic_pb2 as traffic
 from mesh.rpc.v1 import traffic_pb2_grpc as traffic_grpc
+from mesh.rpc.v1 import transactions_pb2 as transactions
+from mesh.rpc.v1 import transactions_pb2_grpc as transactions_grpc
 
 __all__ = [
     "admin",
@@ -50,4 +52,6 @@ __all__ = [
     "snapshots",
     "traffic",
     "traffic_grpc",
+    "transactions",
+    "transactions_grpc",
 ]

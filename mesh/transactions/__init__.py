@@ -1,9 +1,9 @@
-"""What gateways and control agree on about transactions over several clusters: identities, decisions, parts. No I/O."""
+"""Gateways and control share this about transactions over several clusters: identities, decisions, parts. No I/O."""
 
 from mesh.transactions.log import TransactionLog
 from mesh.transactions.records import NOTE_VALUE, Decision, Identity, Part, note_key
 from mesh.transactions.registry import EPOCHS, LOG_PARTITION, TRANSACTIONS_TOPIC, parts_of, registry_partition
-from mesh.transactions.states import COMMITTED, ONGOING, OPEN
+from mesh.transactions.states import COMMITTED, ONGOING, OPEN, was_committed
 
 __all__ = [
     "COMMITTED",
@@ -20,4 +20,5 @@ __all__ = [
     "note_key",
     "parts_of",
     "registry_partition",
+    "was_committed",
 ]

@@ -1,8 +1,19 @@
 """The states of a transactional id, as coordinators name them (KIP-664)."""
 
+from collections.abc import Set as AbstractSet
 from typing import Final
+
+from mesh.transactions.registry import EPOCHS
 
 ONGOING: Final = "Ongoing"
 COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 OPEN: Final = frozenset({ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 """States in which a transaction has not ended."""
+
+
+def was_committed(state: str, epoch: int, registered: AbstractSet[int], *, second_protocol: bool) -> bool:
+    """Whether a part is committed that was registered under these remainders of epochs (`registry`).
+
+    By the second protocol (KIP-890) a commit raises the producer's epoch.
+    """
+    return state in COMMITTED and registered == {(epoch - second_protocol) % EPOCHS}

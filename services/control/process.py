@@ -19,6 +19,7 @@ from mesh.rpc import (
     record_rules_grpc,
     replays_grpc,
     traffic_grpc,
+    transactions_grpc,
 )
 from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
@@ -38,6 +39,7 @@ from services.control.api.rollout_service import RolloutService
 from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
 from services.control.api.traffic_service import TrafficService
+from services.control.api.transaction_service import TransactionService
 from services.control.decisions.audit_tails import AuditTails
 from services.control.decisions.canaries import Canaries
 from services.control.decisions.clusters import ClusterDecisions
@@ -64,6 +66,7 @@ from services.control.decisions.rules import RuleDecisions
 from services.control.decisions.schedules import Schedules
 from services.control.decisions.sidecar_orders import SidecarOrders
 from services.control.decisions.sidecars import Sidecars
+from services.control.decisions.transactions import Transactions
 from services.control.decisions.turns import Turns
 from services.control.domain.errors import Refusal
 from services.control.domain.properties import SecretPlaces
@@ -84,6 +87,7 @@ from services.control.store.reports import Reports
 from services.control.store.snapshots import SnapshotKeeper
 from services.control.store.traffic import TrafficTables
 from services.control.upstream.connections import Connections
+from services.control.upstream.transactions import TransactionCoordinators
 
 FORGET_EVERY = 3600.0
 """Seconds between two clean-ups of answers that no client asks for any more, of old audit events and old reports."""
@@ -203,6 +207,9 @@ class Control:
             ),
             "RecordRuleService": RecordRuleService(self.journal, record_rules, self.record_progress),
             "TrafficService": TrafficService(traffic),
+            "TransactionService": TransactionService(
+                self.journal, Transactions(self.journal, TransactionCoordinators())
+            ),
             "AuditService": AuditService(
                 self.journal,
                 AuditTails(self.journal, settings.record_audit_topics),
@@ -327,6 +334,7 @@ class Control:
             "RecordRuleService": record_rules_grpc.add_RecordRuleServiceServicer_to_server,
             "AuditService": audit_grpc.add_AuditServiceServicer_to_server,
             "TrafficService": traffic_grpc.add_TrafficServiceServicer_to_server,
+            "TransactionService": transactions_grpc.add_TransactionServiceServicer_to_server,
         }
         return {
             f"mesh.v1.{name}": lambda server, name=name, add=add: add(self._services[name], server)

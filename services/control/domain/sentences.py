@@ -217,6 +217,13 @@ def _groups_synced(event: events.Event, known: Known) -> Iterator[str]:
     yield f"record rule {order.record_rule_id}: offsets of {groups} are to be translated"
 
 
+def _transaction_ended(event: events.Event, _: Known) -> Iterator[str]:
+    order = event.transaction_end_ordered
+    where = ", ".join(part.cluster for part in order.parts)
+    how = "the decided transaction is finished" if order.commit else "the open transaction is aborted"
+    yield f"transactional id {order.transactional_id}: {how} on {where}"
+
+
 _RULE_FIELDS: dict[str, Callable[[ForwardingRule], str]] = {
     "match": _match,
     "target_cluster": lambda rule: rule.target_cluster or "none",
@@ -259,6 +266,7 @@ _TELLERS: dict[str, Callable[[events.Event, Known], Iterator[str]]] = {
     "record_rule_rewound": _record_rule_rewound,
     "record_rule_removed": _record_rule_removed,
     "group_offsets_sync_ordered": _groups_synced,
+    "transaction_end_ordered": _transaction_ended,
 }
 
 

@@ -18,6 +18,7 @@ from services.control.domain.rules import RuleSet
 from services.control.domain.schedules import SCHEDULES
 from services.control.domain.sidecar_commands import SIDECARS
 from services.control.domain.sidecar_orders import Orders, fold_orders
+from services.control.domain.transactions import TRANSACTIONS
 
 RULES_STREAM = "rules"
 FIRST_ORDINAL = 1
@@ -174,5 +175,5 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 
 
 def _about_routing(event: events.Event) -> bool:
-    beside = (INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/")
+    beside = (INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/")
     return not event.stream.startswith(beside)

@@ -82,6 +82,7 @@ PAYLOADS: dict[type[Message], str] = {
     events.ReplayProgressed: "replay_progressed",
     events.ReplayCancelOrdered: "replay_cancel_ordered",
     events.ReplayEnded: "replay_ended",
+    events.TransactionEndOrdered: "transaction_end_ordered",
 }
 
 log = structlog.get_logger(__name__)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
+from mesh.cluster_access import ClusterAccess, reason_of
 from mesh.event_log.pieces import Headers
-from services.router.agents.home import HomeAccess, reason_of
 from services.router.agents.home_consumer import TIMEOUT, close, home_consumer
 from services.router.agents.log_topic import EventLogError
 
@@ -29,7 +29,9 @@ RECORDS_PER_TURN = 16
 class EventLog:
     """One reading: start it, run it, stop it, each once (`run` as often as one likes)."""
 
-    def __init__(self, client_id: str, home: HomeAccess, topic: str, receive: Receive, first_offset: int = 0) -> None:
+    def __init__(
+        self, client_id: str, home: ClusterAccess, topic: str, receive: Receive, first_offset: int = 0
+    ) -> None:
         """What `receive` raises ends the reading. `first_offset`: 0 stands for the first record that the log has."""
         self._home = home
         self._partition = TopicPartition(topic, 0)

@@ -26,12 +26,13 @@ import time
 import structlog
 from google.protobuf.message import DecodeError
 
+from mesh.cluster_access import ClusterAccess, ClusterAccessError, cluster_access
 from mesh.connection_security import ConnectionSecurity
 from mesh.routing import LogGapError
 from services.router import metrics
 from services.router.agents.bulletin import Bulletin
 from services.router.agents.event_log import EventLog
-from services.router.agents.home import HomeAccess, HomeAccessError, home_access, why_kept_out
+from services.router.agents.home import why_kept_out
 from services.router.agents.ledger import Folded, Ledger
 from services.router.agents.log_topic import EventLogError, ensure_topic
 from services.router.agents.rule_book import RuleBook, RulePage
@@ -54,7 +55,7 @@ better.
 KNOCK_INTERVAL = 5.0
 """Seconds between two attempts to connect to a cluster that is silent, with the present secrets."""
 
-UNREADABLE = (HomeAccessError, EventLogError, LogGapError, DecodeError, ValueError, LookupError)
+UNREADABLE = (ClusterAccessError, EventLogError, LogGapError, DecodeError, ValueError, LookupError)
 """The errors of a record that can't be folded, and of the cluster."""
 
 log = structlog.get_logger(__name__)
@@ -91,7 +92,7 @@ class Follower:
                 metrics.readings_ended.labels(type(error).__name__).inc()
                 self._readiness.not_ready(reason)
                 self._look_for_failures(reason)
-                self._takes_snapshots = isinstance(error, HomeAccessError | EventLogError)
+                self._takes_snapshots = isinstance(error, ClusterAccessError | EventLogError)
             if self._live is not None:
                 pause = FIRST_PAUSE
             self._live = None
@@ -144,10 +145,10 @@ class Follower:
             log.warning("reading the log from its beginning", reason=str(error))
             return None
 
-    async def _home_access(self) -> HomeAccess:
-        return await home_access(self._settings.home_bootstrap_servers, self._settings.home_security)
+    async def _home_access(self) -> ClusterAccess:
+        return await cluster_access(self._settings.home_bootstrap_servers, self._settings.home_security)
 
-    async def _is_renewed(self, home: HomeAccess) -> bool:
+    async def _is_renewed(self, home: ClusterAccess) -> bool:
         """Whether the cluster accepts the present secrets, and no longer those of this reading."""
         if self._settings.home_security == ConnectionSecurity() or time.monotonic() < self._next_knock:
             return False
@@ -157,7 +158,7 @@ class Follower:
             return False
         try:
             reason = await why_kept_out(await self._home_access())
-        except HomeAccessError as error:
+        except ClusterAccessError as error:
             reason = str(error)
         if reason:
             log.warning("home cluster does not let us in", reason=reason, next_try_s=KNOCK_INTERVAL)

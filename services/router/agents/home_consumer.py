@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 from aiokafka import AIOKafkaConsumer
 
-from services.router.agents.home import HomeAccess
+from mesh.cluster_access import ClusterAccess
 
 TIMEOUT = 10.0
 """Seconds to reach the cluster, and without an answer after which aiokafka opens a new connection."""
@@ -19,7 +19,7 @@ CLOSE_TIMEOUT = 2.0
 log = structlog.get_logger(__name__)
 
 
-def home_consumer(home: HomeAccess, client_id: str) -> Any:
+def home_consumer(home: ClusterAccess, client_id: str) -> Any:
     """A consumer that is neither started nor assigned. If an offset is gone, the consumer says so and reads nothing."""
     return AIOKafkaConsumer(
         bootstrap_servers=list(home.bootstrap),

@@ -12,7 +12,8 @@ from typing import Any
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAlreadyExistsError, for_code
 
-from services.router.agents.home import HomeAccess, reason_of, why_kept_out
+from mesh.cluster_access import ClusterAccess, reason_of
+from services.router.agents.home import why_kept_out
 
 TIMEOUT = 10.0
 """Seconds to reach the cluster and to create the topic."""
@@ -36,7 +37,7 @@ SNAPSHOTS_CONFIG = {
 
 
 async def ensure_topic(
-    home: HomeAccess, topic: str, replication_factor: int, config: Mapping[str, str] = LOG_CONFIG
+    home: ClusterAccess, topic: str, replication_factor: int, config: Mapping[str, str] = LOG_CONFIG
 ) -> None:
     """Creates the topic if it is not there yet. EventLogError when that can't be, or when it has several partitions."""
     admin: Any = AIOKafkaAdminClient(

@@ -25,9 +25,9 @@ import faust
 import structlog
 from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
 
+from mesh.cluster_access import AccessToken, ClusterAccess, cluster_access, reason_of
 from mesh.connection_security import PasswordLogin
 from services.router import metrics
-from services.router.agents.home import HomeAccess, HomeToken, home_access, reason_of
 from services.router.agents.log_topic import ensure_topic
 from services.router.agents.mesh_progress import MeshProgress, Word
 from services.router.settings import RouterSettings
@@ -80,7 +80,7 @@ class ProgressApplication:
         """One life; why it ended."""
         settings = self._settings
         try:
-            home = await home_access(settings.home_bootstrap_servers, settings.home_security)
+            home = await cluster_access(settings.home_bootstrap_servers, settings.home_security)
             topic = settings.record_rules_progress_topic
             await ensure_topic(home, topic, settings.events_replication_factor, CONFIG)
             with tempfile.TemporaryDirectory(prefix="kafka-mesh-router-", ignore_cleanup_errors=True) as folder:
@@ -105,7 +105,7 @@ class ProgressApplication:
         finally:
             crash.cancel()
 
-    def _application(self, home: HomeAccess, topic_name: str, folder: str) -> Any:
+    def _application(self, home: ClusterAccess, topic_name: str, folder: str) -> Any:
         application: Any = faust.App(
             f"{self._settings.app_id}.{uuid.uuid4().hex[:8]}",
             broker=[f"kafka://{address}" for address in home.bootstrap],
@@ -164,12 +164,12 @@ async def _stop(application: Any) -> None:
         log.error("Faust does not stop; going on without", seconds=STOP_TIMEOUT)
 
 
-def _credentials(home: HomeAccess) -> Credentials | None:
+def _credentials(home: ClusterAccess) -> Credentials | None:
     match home.login:
         case PasswordLogin(mechanism, username, password):
             return SASLCredentials(
                 username=username, password=password, ssl_context=home.tls, mechanism=mechanism.value
             )
-        case HomeToken():
+        case AccessToken():
             return OAuthCredentials(oauth_cb=home.login, ssl_context=home.tls)
     return None if home.tls is None else SSLCredentials(home.tls)

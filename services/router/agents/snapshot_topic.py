@@ -15,7 +15,7 @@ import structlog
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from services.router.agents.home import HomeAccess, reason_of
+from mesh.cluster_access import ClusterAccess, reason_of
 from services.router.agents.home_consumer import close, home_consumer
 from services.router.agents.log_topic import SNAPSHOTS_CONFIG, EventLogError, ensure_topic
 from services.router.agents.snapshots import Found, Snapshot, SnapshotError, found_in, read
@@ -36,7 +36,7 @@ class SnapshotTopicError(RuntimeError):
 class SnapshotTopic:
     """The topic of snapshots on the home cluster, and the log that they are of."""
 
-    def __init__(self, home: HomeAccess, topic: str, events_topic: str, replication_factor: int) -> None:
+    def __init__(self, home: ClusterAccess, topic: str, events_topic: str, replication_factor: int) -> None:
         self._home = home
         self._topic = topic
         self._partition = TopicPartition(topic, 0)

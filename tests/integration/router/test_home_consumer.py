@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from aiokafka import TopicPartition
 
-from services.router.agents.home import HomeAccess
+from mesh.cluster_access import ClusterAccess
 from services.router.agents.home_consumer import CLOSE_TIMEOUT, close, home_consumer
 from services.router.agents.snapshot_topic import SnapshotTopic, SnapshotTopicError
 from tests.fixtures.clusters import KafkaCluster
@@ -22,7 +22,7 @@ async def test_a_consumer_whose_broker_was_killed_closes_and_does_not_end_its_ca
     topic = TopicPartition(unique_name("read"), 0)
     create_topic(kafka_c1.bootstrap, topic.topic)
     before = asyncio.all_tasks()
-    consumer = home_consumer(HomeAccess((kafka_c1.bootstrap,)), "reader")
+    consumer = home_consumer(ClusterAccess((kafka_c1.bootstrap,)), "reader")
     await consumer.start()
     consumer.assign([topic])
     consumer.seek(topic, 0)
@@ -47,7 +47,7 @@ async def test_a_cluster_that_is_killed_while_snapshots_are_read_is_said(
     """The error is one that the follower knows; the follower reads the log from its beginning then."""
     monkeypatch.setattr("services.router.agents.snapshot_topic.TIMEOUT", 4.0)
     create_topic(kafka_c1.bootstrap, log.snapshots_topic)
-    topic = SnapshotTopic(HomeAccess((kafka_c1.bootstrap,)), log.snapshots_topic, log.topic, 1)
+    topic = SnapshotTopic(ClusterAccess((kafka_c1.bootstrap,)), log.snapshots_topic, log.topic, 1)
     partition = TopicPartition(log.snapshots_topic, 0)
     try:
         with pytest.raises(SnapshotTopicError):

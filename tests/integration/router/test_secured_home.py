@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ScramMechanism  # type: ignore[attr-defined]  # its own documented way
 
+from mesh.cluster_access import cluster_access
 from mesh.connection_security import ConnectionSecurity
-from services.router.agents.home import home_access
 from services.router.agents.log_topic import EventLogError, ensure_topic
 from tests.fixtures.certificates import Authority
 from tests.fixtures.secured_kafka import PASSWORD, SHORT_LIFE_MS, WAYS, SecuredKafka, Way
@@ -145,7 +145,7 @@ async def test_who_is_kept_out_learns_why(secured: SecuredKafka, tmp_path: Path)
         (secured.way("PLAIN", password="wrong-horse"), "Authentication failed: Invalid username or password"),
         (secured.way("SCRAM-SHA-512", "nobody"), "invalid credentials with SASL mechanism SCRAM-SHA-512"),
     ):
-        home = await home_access([way.bootstrap], ConnectionSecurity.of(way.properties))
+        home = await cluster_access([way.bootstrap], ConnectionSecurity.of(way.properties))
         with pytest.raises(EventLogError) as fault:
             await ensure_topic(home, "mesh.events", 1)
         assert str(fault.value).startswith(f"home cluster {way.bootstrap}: ")

@@ -19,7 +19,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 
-from mesh.rpc import admin, audit, instances, pipelines, profiles, record_rules, replays, traffic
+from mesh.rpc import admin, audit, instances, pipelines, profiles, record_rules, replays, traffic, transactions
 
 SERVICES = {
     **admin.DESCRIPTOR.services_by_name,
@@ -30,6 +30,7 @@ SERVICES = {
     **pipelines.DESCRIPTOR.services_by_name,
     **profiles.DESCRIPTOR.services_by_name,
     **traffic.DESCRIPTOR.services_by_name,
+    **transactions.DESCRIPTOR.services_by_name,
 }
 
 

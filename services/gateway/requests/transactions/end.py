@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import structlog
 
-from mesh.transactions import COMMITTED, EPOCHS, ONGOING, Decision, Identity, Part
+from mesh.transactions import EPOCHS, ONGOING, Decision, Identity, Part, was_committed
 from services.gateway.requests.plan import Command, MeshView, Plan, Request, Unreachable
 from services.gateway.requests.transactions.coordinator import ask_coordinator, ask_coordinators, coordinator_of
 from services.gateway.requests.transactions.decisions import (
@@ -230,8 +230,8 @@ def _commit_sole(
 
 def _is_committed(state: TransactionState, registered: set[int], version: int) -> bool:
     """Whether the part is committed already, by a gateway that did not get to end the transaction at home."""
-    then = state.producer_epoch - (version >= SECOND_PROTOCOL_SINCE)
-    return state.transaction_state in COMMITTED and registered == {then % EPOCHS}
+    second = version >= SECOND_PROTOCOL_SINCE
+    return was_committed(state.transaction_state, state.producer_epoch, registered, second_protocol=second)
 
 
 def _was_committed(
