@@ -226,7 +226,7 @@ class SeenTransaction:
             case Standing.UNDECIDED:
                 where = ", ".join(self.open_parts)
                 return (
-                    f"nobody has decided about transaction {name}, open on {where}. {instead.capitalize()} it instead"
+                    f"transaction {name} is not decided, and open on {where}. {instead.capitalize()} it instead"
                 )
             case Standing.ENDING:
                 where = ", ".join(f"{c} ({state.state})" for c, state in self.open_parts.items())

@@ -75,7 +75,7 @@ ROWS = (
         VersionRange(0, 2),
         list_transactions.handle,
         split="every broker of every cluster",
-        merge="transactional id and producer id",
+        merge="transactional id, by its identity at home",
         reach=Reach.ONE_OWNER,
     ),
 )

@@ -60,6 +60,29 @@ def test_every_broker_is_asked_with_the_clients_filters() -> None:
     assert book.answer.unknown_state_filters == ["Odd"]
 
 
+def test_an_id_with_a_part_on_each_cluster_is_listed_once_under_its_identity_at_home() -> None:
+    book = Playbook(list_transactions.handle, ListTransactionsRequest(), 0, world().view())
+    at_home, part = listed.TransactionState("tx", 7, "CompleteCommit"), listed.TransactionState("tx", 9, "Ongoing")
+    other = listed.TransactionState("ty", 9, "Empty")
+    book.answered(
+        ListTransactionsResponse(transaction_states=[at_home]),
+        ListTransactionsResponse(transaction_states=[part, other]),
+    )
+    assert book.answer.transaction_states == [listed.TransactionState("tx", 7, "Ongoing"), other]
+
+
+def test_a_client_that_asks_every_node_is_told_each_id_by_the_first_node_alone() -> None:
+    shown_two_nodes = world()
+    shown_two_nodes.by_node_id = True
+    view = shown_two_nodes.view()
+    first, second = (node.node_id for node in view.nodes.all)
+    view.session.asked_node = second
+    book = Playbook(list_transactions.handle, ListTransactionsRequest(), 0, view)
+    assert book.answer == ListTransactionsResponse()
+    view.session.asked_node = first
+    assert len(Playbook(list_transactions.handle, ListTransactionsRequest(), 0, view).asked()) == 2
+
+
 def test_a_cluster_that_does_not_know_the_filter_is_not_passed_over() -> None:
     older = world()
     older.clusters["c2"].versions[ApiKey.LIST_TRANSACTIONS] = VersionRange(0, 0)
