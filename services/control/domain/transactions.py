@@ -225,9 +225,7 @@ class SeenTransaction:
                 return f"transaction {name} is decided: {self.decision_text}. {instead.capitalize()} it instead"
             case Standing.UNDECIDED:
                 where = ", ".join(self.open_parts)
-                return (
-                    f"transaction {name} is not decided, and open on {where}. {instead.capitalize()} it instead"
-                )
+                return f"transaction {name} is not decided, and open on {where}. {instead.capitalize()} it instead"
             case Standing.ENDING:
                 where = ", ".join(f"{c} ({state.state})" for c, state in self.open_parts.items())
                 return f"a coordinator ends transaction {name} now: {where}. There is nothing to {wanted}; look again"

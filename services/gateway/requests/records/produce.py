@@ -381,7 +381,7 @@ def _answer(produce: Producing) -> Answer:
         + [
             TopicProduceResponse(topic_id=topic.topic_id, partition_responses=_unknown(topic))
             for topic in produce.strange
-        ]
+        ],
     )
 
 
