@@ -245,6 +245,29 @@ ADD_PARTITIONS = Api(
     ),
 )
 END_TXN = Api("EndTxn", 26, 3, struct_of({**_TXN, "commit": BOOL}), struct_of({**_THROTTLE, "error": INT16}))
+DESCRIBE_TRANSACTIONS = Api(
+    "DescribeTransactions",
+    65,
+    0,
+    struct_of({"ids": array(STRING)}),
+    struct_of(
+        {
+            **_THROTTLE,
+            "states": array(
+                {
+                    "error": INT16,
+                    "transactional_id": STRING,
+                    "state": STRING,
+                    "timeout_ms": INT32,
+                    "started_ms": INT64,
+                    "producer_id": INT64,
+                    "epoch": INT16,
+                    "topics": array({"name": STRING, "partitions": _PARTITIONS}),
+                }
+            ),
+        }
+    ),
+)
 OFFSET_COMMIT = Api(
     "OffsetCommit",
     8,

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from judge.protocol.schema import ProtocolError
+from judge.protocol.schema import Message, ProtocolError
 from judge.replay.errors import UNKNOWN_FOR_NOW, UNSETTLED, error_codes
 from judge.replay.frames import Answer, Request, answer_of, request_of
 from judge.replay.recording import Event, Kind
 from judge.replay.specification import Specifications
 
-CREATE_TOPICS, DELETE_TOPICS = 19, 20
+METADATA, CREATE_TOPICS, DELETE_TOPICS = 3, 19, 20
 
 
 class Do(Enum):
@@ -81,6 +81,11 @@ def conversation(specs: Specifications, events: Iterable[Event]) -> Conversation
     return Conversation(kept, [each for each in exchanges if each.number not in numbers], left_out, made)
 
 
+def lists_all(asked: Message) -> bool:
+    """Whether a request for metadata names no topics, and so asks for all. Clients from 0.10 on ask so."""
+    return asked.get("Topics") is None
+
+
 def _answered(queue: deque[Exchange], frame: bytes) -> Exchange:
     correlation_id = int.from_bytes(frame[:4], "big", signed=True)
     while queue:
@@ -91,7 +96,10 @@ def _answered(queue: deque[Exchange], frame: bytes) -> Exchange:
 
 
 def _in_vain(exchanges: Sequence[Exchange]) -> tuple[list[Exchange], frozenset[str]]:
-    """Those that were answered with nothing but "not yet"; "unknown" is that for a topic that was just created."""
+    """Those that were answered with nothing but "not yet"; "unknown" is that for a topic that was just created.
+
+    So is a list of all topics without a topic that was just created, or with a topic that was just deleted.
+    """
     created: set[str] = set()
     made: set[str] = set()
     found = []
@@ -107,6 +115,9 @@ def _in_vain(exchanges: Sequence[Exchange]) -> tuple[list[Exchange], frozenset[s
         elif exchange.request.key == DELETE_TOPICS:
             created -= names
             made |= names
-        if codes and codes <= (UNSETTLED | UNKNOWN_FOR_NOW if names and names <= created else UNSETTLED):
+        if exchange.request.key == METADATA and lists_all(exchange.request.message):
+            if names & made != created:
+                found.append(exchange)
+        elif codes and codes <= (UNSETTLED | UNKNOWN_FOR_NOW if names and names <= created else UNSETTLED):
             found.append(exchange)
     return found, frozenset(made)

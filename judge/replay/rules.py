@@ -119,6 +119,7 @@ RULES: Sequence[Rule] = (
     ),
     Rule("Produce", "Responses", How.UNORDERED, NO_ORDER),
     Rule("Produce", "Responses[].PartitionResponses", How.UNORDERED, NO_ORDER),
+    Rule("ListGroups", "Groups", How.UNORDERED, NO_ORDER),
     Rule("JoinGroup", "Members", How.UNORDERED, NO_ORDER),
     Rule("OffsetFetch", "*CommittedLeaderEpoch", How.HIDDEN, NO_EPOCHS),
     Rule("OffsetFetch", "Groups[].Topics", How.UNORDERED, NO_ORDER),

@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from judge.protocol.connection import Address, address
 from judge.protocol.schema import Message, ProtocolError
 from judge.replay.bindings import Bindings
-from judge.replay.conversation import Conversation, Do, Exchange, Step
+from judge.replay.conversation import Conversation, Do, Exchange, Step, lists_all
 from judge.replay.errors import UNKNOWN_FOR_NOW, UNSETTLED, error_codes
 from judge.replay.frames import Answer, answer_of, request_of, with_message
+from judge.replay.settling import await_markers
 from judge.replay.specification import MessageSpec, Specifications
 
-SETTLE_S = 15.0
+SETTLE_S = 30.0
 SETTLE_AGAIN_S = 0.5
 """The shorter time for an API that did not settle before."""
 RETRY_S = 0.05
@@ -32,7 +33,7 @@ ANSWER_S = 40.0
 CONNECT_S = 10.0
 MAX_ANSWER = 128 * 1024 * 1024
 NO_ANSWER = "no answer"
-FETCH, METADATA, SHARE_FETCH = 1, 3, 78
+FETCH, METADATA, END_TXN, SHARE_FETCH, LIST_GROUPS = 1, 3, 26, 78, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,12 @@ class Side:
             self.outcomes[step.exchange.number] = outcome
             if isinstance(outcome, Answer):
                 self._learn(step.exchange, outcome)
+                self._await_markers(step.exchange, outcome)
+
+    def _await_markers(self, exchange: Exchange, outcome: Answer) -> None:
+        asked = exchange.request.message
+        if exchange.request.key == END_TXN and asked and not (outcome.message or {}).get("ErrorCode"):
+            await_markers(self._lines[exchange.connection].to, asked["TransactionalId"], SETTLE_S)
 
     def _send(self, exchange: Exchange) -> None:
         line = self._lines[exchange.connection]
@@ -205,8 +212,14 @@ class Side:
         new = set(error_codes(outcome.message)) - set(error_codes(recorded))
         if new & (UNSETTLED | UNKNOWN_FOR_NOW):
             return True
-        if exchange.request.key == METADATA and not (exchange.request.message or {}).get("Topics"):
-            return bool(self._made & (_listed(recorded) ^ _listed(outcome.message)))
+        if exchange.request.key == METADATA:
+            gone = set(error_codes(recorded)) & UNKNOWN_FOR_NOW
+            if gone - set(error_codes(outcome.message)):
+                return True
+            if lists_all(exchange.request.message or {}):
+                return bool(self._made & (_listed(recorded) ^ _listed(outcome.message)))
+        if exchange.request.key == LIST_GROUPS:
+            return bool(_states(recorded).items() - _states(outcome.message).items())
         if exchange.request.key not in (FETCH, SHARE_FETCH):
             return False
         brought = (self._with_records(each.message or {}) for each in self.attempts[exchange.number])
@@ -250,6 +263,11 @@ class Side:
     def asked_message(self, exchange: Exchange) -> Message | None:
         frame = self.asked.get(exchange.number)
         return None if frame is None else request_of(self.specs, frame).message
+
+
+def _states(message: Message) -> dict[str, str]:
+    """A group is empty some time after its last member has left without a word, or closed its connection."""
+    return {group["GroupId"]: group.get("GroupState", "") for group in message.get("Groups") or ()}
 
 
 def _listed(message: Message) -> set[str]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 import struct
+import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from crc32c import crc32c
 
+from judge.protocol.apis import DESCRIBE_TRANSACTIONS
 from judge.protocol.batches import encode as batch_of
+from judge.protocol.connection import Address
 from judge.replay.bindings import Bindings, Bound
 from judge.replay.codec import decode, encode
 from judge.replay.comparing import Comparison, Difference
@@ -18,6 +24,7 @@ from judge.replay.conversation import conversation
 from judge.replay.frames import with_message
 from judge.replay.recording import Event, Kind, Recording, RecordingError, read
 from judge.replay.rules import ANY, RULES
+from judge.replay.settling import await_markers
 from judge.replay.specification import Field, MessageSpec, Specifications
 from judge.replay.verdict import Finding, Verdict
 from judge.systems.client_jars import client_jars
@@ -67,6 +74,29 @@ def test_recorded_requests_are_written_again_byte_for_byte(path: Path, specs: Sp
         assert request.message is not None, request.title
         assert with_message(specs, request, request.message) == request.header + request.body, request.title
         assert exchange.recorded is None or exchange.recorded.message is not None, request.title
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_a_list_of_topics_that_has_not_heard_of_a_change_yet_is_left_out(path: Path, specs: Specifications) -> None:
+    """An endpoint that lists the new topic at once can never answer so, and is asked again to no end."""
+    there: set[str] = set()
+    made: set[str] = set()
+    for exchange in conversation(specs, read(path).events).exchanges:
+        told = exchange.recorded.message if exchange.recorded else None
+        if told is None or exchange.request.message is None:
+            continue
+        names = {topic.get("Name") for topic in told.get("Topics") or told.get("Responses") or ()}
+        fine = {topic.get("Name") for topic in told.get("Topics") or told.get("Responses") or () if not _code(topic)}
+        if exchange.request.api == "CreateTopics":
+            there, made = there | fine, made | fine
+        elif exchange.request.api == "DeleteTopics":
+            there -= fine
+        elif exchange.request.api == "Metadata" and exchange.request.message.get("Topics") is None:
+            assert names & made == there, f"exchange {exchange.number}"
+
+
+def _code(topic: dict[str, Any]) -> int:
+    return int(topic.get("ErrorCode", 0))
 
 
 def test_recordings_are_small_in_all() -> None:
@@ -191,6 +221,20 @@ def test_a_verdict_begins_with_its_differences() -> None:
     assert last.endswith("asked again: A 300, B 2")
 
 
+def test_a_replay_goes_on_when_the_markers_of_an_ended_transaction_are_written() -> None:
+    """Not when the end is answered: the ends of logs that a client asks for next depend on the markers."""
+    told = ["PrepareCommit", "PrepareCommit", "CompleteCommit"]
+    with answering(lambda: told.pop(0)) as to:
+        assert await_markers(to, "t", 10.0)
+    assert told == []
+
+
+def test_a_replay_does_not_wait_for_markers_where_the_endpoint_does_not_tell() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        to = listener.getsockname()
+    assert not await_markers(to, "t", 10.0)
+
+
 def test_each_rule_says_why_and_names_a_field_that_exists(specs: Specifications) -> None:
     paths: dict[str, set[str]] = {}
     for each in specs.messages():
@@ -229,3 +273,35 @@ def _joined(own: str, *members: str) -> dict[str, Any]:
     """Each member subscribes with the number at the end of its id."""
     told = [{"MemberId": each, "GroupInstanceId": None, "Metadata": each[-1:].encode()} for each in members]
     return {"ErrorCode": 0, "GenerationId": 1, "Leader": own, "MemberId": own, "Members": told}
+
+
+@contextmanager
+def answering(state: Callable[[], str]) -> Iterator[Address]:
+    """An endpoint that answers each DescribeTransactions with the next state."""
+
+    def serve(listener: socket.socket) -> None:
+        near, _ = listener.accept()
+        with near, near.makefile("rwb") as stream:
+            while head := stream.read(4):
+                frame = stream.read(*struct.unpack(">i", head))
+                states = [{**UNTOLD, "state": state()}]
+                body = DESCRIBE_TRANSACTIONS.response.write({"throttle_ms": 0, "states": states})
+                stream.write(struct.pack(">i", 5 + len(body)) + frame[4:8] + b"\0" + body)
+                stream.flush()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        yield listener.getsockname()
+        thread.join()
+
+
+UNTOLD = {
+    "error": 0,
+    "transactional_id": "t",
+    "timeout_ms": 0,
+    "started_ms": 0,
+    "producer_id": 0,
+    "epoch": 0,
+    "topics": [],
+}
