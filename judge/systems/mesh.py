@@ -137,7 +137,7 @@ class Mesh:
             )
             for part in (self.clusters[HOME].brokers[0], self.parts["postgres"])
         ]
-        return Stalls(faults, lambda: _held_by_all(folders))
+        return Stalls(faults, lambda: held_by_all(folders))
 
     def _lead_taken(self) -> list[Fault]:
         """From whichever control has it."""
@@ -314,7 +314,7 @@ def _register(control: str, clusters: Mapping[str, str]) -> None:
             admin_grpc.ClusterServiceStub(channel).RegisterCluster(request, timeout=CALL_S)
 
 
-def _held_by_all(folders: Sequence[Path]) -> int:
+def held_by_all(folders: Sequence[Path]) -> int:
     """A gateway keeps the table of a move on its disk before it says HELD, until it knows how the move ended."""
     newest = [
         max((int(path.stem.removeprefix("held-table-")) for path in folder.glob("held-table-*.pb")), default=0)
