@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +25,7 @@ from mesh.rpc import admin, admin_grpc, routing
 from mesh.rpc.server import open_channel
 from services.control.store.migrate import migrate
 from tests.bench.figures import Sheet, Table
+from tests.bench.insert_server import METHOD
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.fixtures.ports import free_block
@@ -127,6 +130,18 @@ def spec(number: int, target: str = "c1") -> routing.RuleSpec:
     return routing.RuleSpec(rule_id=f"r{number}", match=match, target_cluster=target)
 
 
+@contextmanager
+def insert_server(postgres: PostgresServer) -> Iterator[tuple[str, int]]:
+    """The address and the process id of a server that inserts one row for each call, and does nothing else."""
+    address = f"127.0.0.1:{free_block(1)}"
+    command = [sys.executable, "-m", "tests.bench.insert_server", address, postgres()]
+    with subprocess.Popen(command) as process:
+        try:
+            yield address, process.pid
+        finally:
+            process.terminate()
+
+
 async def register_clusters(operator: Operator, kafka: KafkaCluster) -> None:
     for name, address in (("c1", kafka.bootstrap), ("c2", "127.0.0.1:1")):
         one = routing.ClusterSpec(cluster_name=name, bootstrap_servers=[address])
@@ -135,8 +150,19 @@ async def register_clusters(operator: Operator, kafka: KafkaCluster) -> None:
 
 
 @pytest.mark.timeout(NOT_BY_THE_CLOCK)
-async def test_single_creates(control: ServiceProcess, kafka_c1: KafkaCluster, sheet: Sheet) -> None:
+async def test_single_creates(
+    control: ServiceProcess, kafka_c1: KafkaCluster, postgres: PostgresServer, sheet: Sheet
+) -> None:
     rows: list[list[str]] = []
+    with insert_server(postgres) as (address, pid):
+        async with open_channel(address) as channel:
+            insert = channel.unary_unary(METHOD)
+            await insert(b"", timeout=WITHIN_S, wait_for_ready=True)
+            cost = Cost(EDITS, psutil.Process(pid))
+            with measured(cost):
+                for _ in range(EDITS):
+                    await insert(b"", timeout=WITHIN_S)
+    rows.append(cost.row("an empty call that inserts one row, with the same libraries"))
     async with open_channel(control.address) as channel:
         operator = Operator(channel, control.pid)
         await register_clusters(operator, kafka_c1)

@@ -7,6 +7,7 @@ neighbours come too close for another number between them, all rules get fresh r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 from mesh.order import ends_alike, staying_in_order
 from mesh.routing import ForwardingRule, RuleVersion, UnmatchedTopics
@@ -19,7 +20,13 @@ STEP = 1024.0
 It gives room for ten halvings before digits are lost, and for many more after.
 """
 CLOSEST = 1e-6
-"""If neighbours are nearer than this, all rules get fresh ranks; far above the resolution of a double at any rank."""
+"""If neighbours are nearer than this, all rules get fresh ranks; above the resolution of a double at any rank."""
+DEFAULTS_ABOVE = 2.0**30
+"""Default clusters are tried last, and have ranks above this; rules have ranks below, with room for a million rules.
+
+So a rule that is added behind all others has room before the default clusters. A default cluster of an earlier release
+has a lower rank, until a rule would get the same rank.
+"""
 
 
 def changes_between(before: Sequence[RuleVersion], after: Sequence[ForwardingRule]) -> list[events.RuleChange]:
@@ -47,13 +54,20 @@ def _changes(
     ]
     ranks: dict[str, float] = {}
     for is_default in (False, True):
+        lowest = DEFAULTS_ABOVE if is_default else None
         below = _rank_beside(before[start - 1] if start else None, is_default)
         above = _rank_beside(before[len(before) - end] if end else None, is_default)
         order = [rule.rule_id for rule in coming if _is_default(rule) is is_default]
-        found = _ranks(old, order, below, above)
+        known = {each: old[each].rank for each in order if each in old}
+        if is_default:
+            known = {each: rank for each, rank in known.items() if rank > DEFAULTS_ABOVE}
+        found = _ranks(known, order, lowest if below is None else below, above)
+        highest = DEFAULTS_ABOVE if start == end == 0 else _lowest_rank_of_defaults(before)
+        if not is_default and found and max(found.values()) >= highest:
+            found = None
         if found is None and (start or end):
             return None
-        ranks |= _fresh(order) if found is None else found
+        ranks |= _fresh(order, lowest or 0.0) if found is None else found
     for rule in coming:
         rank = ranks[rule.rule_id]
         if rule.rule_id not in old:
@@ -63,38 +77,39 @@ def _changes(
     return changes
 
 
+def _lowest_rank_of_defaults(before: Sequence[RuleVersion]) -> float:
+    defaults = takewhile(lambda version: _is_default(version.rule), reversed(before))
+    return min((version.rank for version in defaults), default=DEFAULTS_ABOVE)
+
+
 def _is_default(rule: ForwardingRule) -> bool:
     return isinstance(rule.match, UnmatchedTopics)
 
 
 def _rank_beside(neighbour: RuleVersion | None, is_default: bool) -> float | None:
-    """The rank that bounds new ranks. Rules and default clusters have ranks apart: default clusters are tried last."""
+    """The rank of the neighbour, if the neighbour is of the same kind: a default cluster, or not."""
     return None if neighbour is None or _is_default(neighbour.rule) is not is_default else neighbour.rank
 
 
 def _ranks(
-    old: Mapping[str, RuleVersion], order: Sequence[str], below: float | None, above: float | None
+    known: Mapping[str, float], order: Sequence[str], below: float | None, above: float | None
 ) -> dict[str, float] | None:
     """Ranks between two bounds, in which as many rules as possible keep their rank; None if there is no room."""
     ranks: dict[str, float] = {}
     run: list[str] = []
-    for rule_id, stays in zip(order, staying_in_order([_rank(old, each) for each in order]), strict=True):
+    for rule_id, stays in zip(order, staying_in_order([known.get(each) for each in order]), strict=True):
         if not stays:
             run.append(rule_id)
             continue
-        kept = old[rule_id].rank
+        kept = known[rule_id]
         if not _spread(run, below, kept, ranks):
             return None
         run, below, ranks[rule_id] = [], kept, kept
     return ranks if _spread(run, below, above, ranks) else None
 
 
-def _rank(old: Mapping[str, RuleVersion], rule_id: str) -> float | None:
-    return old[rule_id].rank if rule_id in old else None
-
-
-def _fresh(order: Sequence[str]) -> dict[str, float]:
-    return {each: STEP * place for place, each in enumerate(order, 1)}
+def _fresh(order: Sequence[str], lowest: float) -> dict[str, float]:
+    return {each: lowest + STEP * place for place, each in enumerate(order, 1)}
 
 
 def _spread(run: list[str], below: float | None, above: float | None, ranks: dict[str, float]) -> bool:

@@ -104,12 +104,16 @@ class Database:
             engine = self._for_single_statements if alone else self._engine
             async with asyncio.timeout(TRANSACTION_TIMEOUT), engine.connect() as pooled:
                 connection: Any = (await pooled.get_raw_connection()).driver_connection
-                if alone:
-                    cursor = await connection.execute(statements[0].sql, statements[0].values)
-                    return [await cursor.fetchall() if cursor.description else []]
-                async with connection.pipeline():
-                    cursors = [await connection.execute(each.sql, each.values) for each in statements]
-                    await connection.commit()
+                try:
+                    if alone:
+                        cursors = [await connection.execute(statements[0].sql, statements[0].values)]
+                    else:
+                        cursors = await _in_pipeline(connection, statements)
+                except (psycopg.IntegrityError, psycopg.ProgrammingError):
+                    raise
+                except BaseException:
+                    await pooled.invalidate()  # the connection may be in the middle of an answer
+                    raise
                 return [await each.fetchall() if each.description else [] for each in cursors]
 
     @contextmanager
@@ -153,6 +157,13 @@ class Database:
 
     async def close(self) -> None:
         await self._engine.dispose()
+
+
+async def _in_pipeline(connection: Any, statements: Sequence[Statement]) -> list[psycopg.AsyncCursor[Any]]:
+    async with connection.pipeline():
+        cursors = [await connection.execute(each.sql, each.values) for each in statements]
+        await connection.commit()
+    return cursors
 
 
 def _check_idle_connections(engine: Engine) -> None:

@@ -10,11 +10,14 @@ from sqlalchemy import Connection, inspect
 
 from mesh.rpc import events
 from services.control.domain.errors import Conflict
+from services.control.domain.view import MeshView
 from services.control.steady_clock import SteadyClock
+from services.control.store import journal as journals
 from services.control.store import schema
 from services.control.store.database import Database
 from services.control.store.journal import Caller, Draft, Journal
-from services.control.store.log import Growth, LogMovedError
+from services.control.store.log import Growth, LogMovedError, statements_of
+from services.control.store.statements import Statement
 from tests.integration.control.world import until
 
 WRITERS, EACH = 6, 25
@@ -76,6 +79,44 @@ async def test_a_failed_append_gives_its_position_back(database: str) -> None:
         await other.store.append(other.chain, Growth([], other.view, other.chain, None), [])
     await append(other, beat(1, 2))
     assert [event.position for event in await journal.store.after(0)] == [1, 2]
+    await pool.close()
+
+
+async def test_events_and_rows_are_prepared_while_no_transaction_holds_the_log(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = Database(database)
+    prepared = list[int]()
+
+    def prepare(before: MeshView, growth: Growth) -> list[Statement]:
+        with psycopg.connect(database) as connection:
+            connection.execute("select position from log_head for update nowait")
+        prepared.append(growth.chain.position)
+        return statements_of(before, growth)
+
+    monkeypatch.setattr(journals, "statements_of", prepare)
+    await append(leading(pool), beat(1, 1))
+    assert prepared == [1]
+    await pool.close()
+
+
+async def test_an_append_is_prepared_again_when_another_writer_was_faster(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = Database(database)
+    journal, other, loop = leading(pool), leading(pool), asyncio.get_running_loop()
+    prepared = list[int]()
+
+    def prepare(before: MeshView, growth: Growth) -> list[Statement]:
+        prepared.append(growth.chain.position)
+        if len(prepared) == 1:
+            asyncio.run_coroutine_threadsafe(append(other, beat(2, 1)), loop).result(30)
+        return statements_of(before, growth)
+
+    monkeypatch.setattr(journals, "statements_of", prepare)
+    await append(journal, beat(1, 1))
+    assert prepared == [1, 1, 2]
+    assert [event.stream for event in await journal.store.after(0)] == ["instances/g2.i1", "instances/g1.i1"]
     await pool.close()
 
 

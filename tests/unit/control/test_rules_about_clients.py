@@ -12,6 +12,7 @@ from services.control.domain.errors import Exists, InvalidField, NotAllowed
 from services.control.domain.explanations import tried_rules
 from services.control.domain.kinds import KINDS_LOOKED_AT, kinds_of_clients
 from services.control.domain.moves import clusters_that_may_lose, planned_moves
+from services.control.domain.rules import RuleSet
 from tests.unit.control.worlds import clients, kinds, match, rule, rule_set, table, written
 
 
@@ -95,7 +96,7 @@ def test_two_names_for_one_topic_are_refused_where_a_client_could_see_both() -> 
 def test_a_default_cluster_is_last_wherever_it_is_placed_and_stays_so() -> None:
     decision = rule_set("apples->c1").change(Create(rule("?->c2"), At.FIRST))
     assert (written(decision.after), kinds(decision)) == (["apples->c1", "?->c2"], ["created"])
-    grown = rule_set("apples->c1", "?->c2").change(Create(rule("pears->c1")))
+    grown = RuleSet(decision.after, 8).change(Create(rule("pears->c1")))
     assert (written(grown.after), kinds(grown)) == (["apples->c1", "pears->c1", "?->c2"], ["created"])
     assert grown.event is not None
     assert grown.event.needs_hold, "pears may live on the default cluster"
