@@ -81,8 +81,8 @@ class MeshView:
     session: Session
     """The client connection that the request came from; each connection has one session."""
     memory: Memory
-    """State of the gateway across requests, in bounded caches; the loss of an entry costs an upstream call, never a
-    record."""
+    """State of the gateway across requests, in bounded caches. The loss of an entry costs an upstream call. If seams,
+    doubts or refusals overflow, a repeated batch may be stored twice, or a batch overtake an earlier one."""
     served: Mapping[int, VersionRange]
     """API key -> versions that this gateway offers now: those of its own table that all known clusters support."""
     mesh_id: str

@@ -13,8 +13,9 @@ Theory of operation
    the gateway refuses their partitions with an error that ends the transaction, and the producer can continue.
 5. Rules change while transactions are open. A topic that moves leaves its open transactions behind: the records
    already written stay on the old cluster, which commits or aborts them. The next record for the topic makes a part on
-   the new cluster. A transactional id that moves ends its transaction on the cluster where that began (`end`). The next
-   identity of the id comes from its new home (`begin`).
+   the new cluster. If a record had no answer before the move, its producer has to abort: both parts could hold it.
+   A transactional id that moves ends its transaction on the cluster where that began (`end`). The next identity of the
+   id comes from its new home (`begin`).
 6. Requests of a transaction are not held while topics move: they name no offsets in a log, and holding Produce is
    enough to keep records in order.
 """
