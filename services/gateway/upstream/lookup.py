@@ -8,7 +8,7 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -16,7 +16,7 @@ from typing import Any, Final
 LOOKUPS_AT_ONCE: Final = 4
 """Lookups of one cluster. More of them wait, no longer than the time for their connection."""
 
-Addresses = list[tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]]
+Addresses = Sequence[tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]]
 """What `socket.getaddrinfo` returns."""
 
 

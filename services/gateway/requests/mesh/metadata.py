@@ -3,7 +3,7 @@
 Theory of operation
 1. The gateway asks for a named topic at the cluster that owns it, and at no other. For "all topics" the gateway asks
    every cluster that can be reached. Each cluster contributes only the topics that it owns, but no internal ones. Ids
-   are the mesh's own (`topic_ids`), in questions as in answers.
+   are the mesh's own (`topic_ids`), in questions as in answers. The others' topics are added as by rule 4.
 2. A Metadata request never creates a topic, but for one case: the client names a missing topic and allows creation.
    Then the gateway asks the owner again, with that permission, or has it create the topic with the cluster's
    `partition_count`.
@@ -124,13 +124,28 @@ def _all_topics(mesh: MeshView, wanted: _Wanted) -> Generator[Command, Any, None
     reachable = [name for name in mesh.table.clusters if mesh.clusters[name].available]
     calls = [_call(mesh, cluster, None, wanted) for cluster in reachable]
     answers = yield from ask_all(calls, MetadataResponse)
+    silent = set(mesh.table.clusters)
     for cluster, answer in zip(reachable, answers, strict=True):
         if isinstance(answer, Unreachable):
             continue
+        silent.remove(cluster)
         for topic in answer.topics:
             name = topic.name
             if name is not None and not is_internal(name) and mesh.table.cluster_of(name) == cluster:
                 wanted.topics[name] = _shown(mesh, cluster, topic)
+    if silent:
+        _show_as_seen_last(mesh, silent, wanted)
+
+
+def _show_as_seen_last(mesh: MeshView, silent: set[str], wanted: _Wanted) -> None:
+    """The topics of clusters that do not answer, as far as a cluster has shown them.
+
+    Without them, consumers that subscribe by pattern would give their partitions away at each outage.
+    """
+    for name in {name for knowledge in mesh.clusters.values() for name in knowledge.topics if not is_internal(name)}:
+        cluster = mesh.table.cluster_of(name)
+        if cluster in silent and _known(mesh, cluster, name) is not None:
+            wanted.topics[name] = _seen_last(mesh, cluster, name, wanted)
 
 
 def _names(

@@ -80,8 +80,28 @@ def test_no_topics_means_just_the_nodes() -> None:
     assert len(book.answer.brokers) == 1
 
 
-def test_all_topics_leaves_out_clusters_that_are_down() -> None:
+def test_all_topics_shows_those_of_a_cluster_that_is_down_as_they_were_seen_last() -> None:
+    """Consumers that subscribe by pattern would lose their partitions otherwise, and the group would rebalance."""
+    world = World({"c1": ["apples"], "c2": ["bananas"]}, partitions=3)
+    world.clusters["c2"].down = "connection refused"
+    book = Playbook(metadata.handle, MetadataRequest(None), 9, world.view())
+    book.answered(told("apples"))
+    assert [(t.name, t.error_code, len(t.partitions)) for t in book.answer.topics] == [
+        ("apples", 0, 1),
+        ("bananas", 0, 3),
+    ]
+
+
+def test_all_topics_shows_those_of_a_cluster_that_fails_just_now() -> None:
     world = World({"c1": ["apples"], "c2": ["bananas"]})
+    book = Playbook(metadata.handle, MetadataRequest(None), 9, world.view())
+    book.answered(told("apples"), Unreachable("c2", "lost"))
+    assert [t.name for t in book.answer.topics] == ["apples", "bananas"]
+
+
+def test_all_topics_shows_no_copy_that_a_moved_topic_has_left_behind_on_a_cluster_that_is_down() -> None:
+    world = World({"c1": ["apples"], "c2": ["bananas"]})
+    world.move("bananas", "c1")
     world.clusters["c2"].down = "connection refused"
     book = Playbook(metadata.handle, MetadataRequest(None), 9, world.view())
     book.answered(told("apples"))
