@@ -81,7 +81,7 @@ class _Common:
 
     __slots__ = (
         "_about_some", "_conditions", "_indexes", "_kept", "_past_index", "_remembered", "_renaming", "_tables",
-        "clusters", "pasts", "revision", "versions",
+        "_transaction_homes", "clusters", "pasts", "revision", "versions",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +101,7 @@ class _Common:
         self._indexes: dict[Subject, Index[RuleVersion]] = {}
         self._past_index: Index[Past] | None = None
         self._renaming: tuple[RuleVersion, ...] | None = None
+        self._transaction_homes: frozenset[str] | None = None
         self._tables: WeakValueDictionary[frozenset[ClientMatch], RoutingTable] = WeakValueDictionary()
         self._kept: deque[RoutingTable] = deque(maxlen=CLIENT_TABLES_KEPT)
         self._remembered = 0
@@ -122,6 +123,13 @@ class _Common:
         if self._renaming is None:
             self._renaming = tuple(v for v in self.versions if v.alive and v.rule.template is not None)
         return self._renaming
+
+    @property
+    def transaction_homes(self) -> frozenset[str]:
+        if self._transaction_homes is None:
+            about = (v.rule for v in self.versions if v.alive and v.rule.match.subject is Subject.TRANSACTIONAL_ID)
+            self._transaction_homes = frozenset(rule.target_cluster for rule in about)
+        return self._transaction_homes
 
     def past(self, topic: str) -> Past | None:
         """The counted past of the topic, for every client."""
@@ -319,6 +327,11 @@ class RoutingTable:
     def transaction_rule(self, transactional_id: str) -> ForwardingRule | None:
         """The rule that says which cluster coordinates the transactions of this id."""
         return self._home_rule(Subject.TRANSACTIONAL_ID, transactional_id)
+
+    @property
+    def transaction_homes(self) -> frozenset[str]:
+        """The clusters that living rules name as homes of transactional ids, for any client."""
+        return self._common.transaction_homes
 
     def client_rule(self, software_name: str, software_version: str) -> ForwardingRule | None:
         """The rule about this client software."""

@@ -1,7 +1,7 @@
 """Gateways and control share this about transactions over several clusters: identities, decisions, parts. No I/O."""
 
 from mesh.transactions.log import TransactionLog
-from mesh.transactions.records import NOTE_VALUE, Decision, Identity, Part, note_key
+from mesh.transactions.records import NOTE_VALUE, UNKNOWN_OFFSET, Decision, Identity, LogPlace, Part, note_key
 from mesh.transactions.registry import EPOCHS, LOG_PARTITION, TRANSACTIONS_TOPIC, parts_of, registry_partition
 from mesh.transactions.states import COMMITTED, ONGOING, OPEN, was_committed
 
@@ -13,8 +13,10 @@ __all__ = [
     "ONGOING",
     "OPEN",
     "TRANSACTIONS_TOPIC",
+    "UNKNOWN_OFFSET",
     "Decision",
     "Identity",
+    "LogPlace",
     "Part",
     "TransactionLog",
     "note_key",

@@ -7,7 +7,10 @@ Theory of operation
    final.
 2. A *note* says that a producer could not be fenced on a cluster when its successor began. It is valid at once.
 3. Both end with a record of the same key and no value, once they are carried out.
-4. The log is read up to its high watermark, markers included, and not as `read_committed` shows it: an open transaction
+4. A decision also has the last stable offset of each partition of the transaction, asked just before the decision.
+   While the decision is not carried out, readers through the mesh see no records from there on. Decisions of older
+   gateways have no such offsets, so nothing is held back for them.
+5. The log is read up to its high watermark, markers included, and not as `read_committed` shows it: an open transaction
    of one id must not hide what was decided about others.
 """
 
@@ -63,6 +66,15 @@ class TransactionLog:
     @property
     def decisions(self) -> tuple[Decision, ...]:
         return tuple(decision for by_key in self._decisions.values() for decision in by_key.values())
+
+    @property
+    def written(self) -> tuple[Decision, ...]:
+        """Decisions that home has neither committed nor aborted, as far as the log was read."""
+        return tuple(decision for by_key in self._undecided.values() for decision in by_key.values())
+
+    def carried_out(self, decision: Decision) -> None:
+        """The decision ends for this process, before the log says so."""
+        self._forget(decision.transactional_id, decision.key, decision.at_home.producer_id)
 
     def is_unfenced(self, transactional_id: str, cluster: str) -> bool:
         return (transactional_id, cluster) in self._notes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from mesh.transactions.states import ONGOING
@@ -39,6 +39,18 @@ class Part:
         return state == ONGOING and (identity, started_ms) == (self.identity, self.started_ms)
 
 
+class LogPlace(NamedTuple):
+    """A partition, by the cluster's own name for the topic."""
+
+    cluster: str
+    topic: str
+    partition: int
+
+
+UNKNOWN_OFFSET: Final = -1
+"""The leader of a partition did not tell its last stable offset."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A transaction over several clusters is committed, with these parts."""
@@ -48,6 +60,8 @@ class Decision:
     version: int
     """The version of EndTxn that the client sent: the two protocols end transactions differently."""
     parts: Mapping[str, Part]
+    stable: Mapping[LogPlace, int] = field(default_factory=dict)
+    """The last stable offset of each partition of the transaction, home's included, when this was decided."""
 
     @property
     def key(self) -> bytes:
@@ -56,7 +70,10 @@ class Decision:
     @property
     def value(self) -> bytes:
         parts = {cluster: [*part.identity, part.started_ms] for cluster, part in self.parts.items()}
-        return _packed({"version": self.version, "parts": parts})
+        stable: dict[str, dict[str, list[list[int]]]] = {}
+        for place, offset in self.stable.items():
+            stable.setdefault(place.cluster, {}).setdefault(place.topic, []).append([place.partition, offset])
+        return _packed({"version": self.version, "parts": parts, "stable": stable})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +109,10 @@ def read_key(key: bytes) -> DecisionKey | NoteKey | None:
 def read_decision(key: DecisionKey, value: bytes) -> Decision | None:
     """None for a value that no gateway wrote."""
     match _read(value):
-        case {"version": int(version), "parts": dict(parts)}:
-            return Decision(key.transactional_id, key.at_home, version, dict(_parts(parts)))
+        case {"version": int(version), "parts": dict(parts), **more}:
+            stable = more.get("stable")
+            offsets = dict(_stable(stable)) if isinstance(stable, dict) else {}
+            return Decision(key.transactional_id, key.at_home, version, dict(_parts(parts)), offsets)
     return None
 
 
@@ -113,3 +132,12 @@ def _parts(parts: Mapping[str, object]) -> Iterator[tuple[str, Part]]:
         match part:
             case [int(producer_id), int(epoch), int(started_ms)]:
                 yield cluster, Part(Identity(producer_id, epoch), started_ms)
+
+
+def _stable(stable: Mapping[str, object]) -> Iterator[tuple[LogPlace, int]]:
+    for cluster, topics in stable.items():
+        for topic, partitions in topics.items() if isinstance(topics, dict) else ():
+            for each in partitions if isinstance(partitions, list) else ():
+                match each:
+                    case [int(partition), int(offset)]:
+                        yield LogPlace(cluster, str(topic), partition), offset

@@ -75,6 +75,16 @@ undone_transactions = Gauge(
     "kafka_mesh_gateway_undone_transactions",
     "Transactions over several clusters that were decided and found with a part to commit, all clusters in reach.",
 )
+held_answers = Counter(
+    "kafka_mesh_gateway_held_answers",
+    "Answers to read_committed readers without the records of transactions that are not committed on all clusters "
+    "(unfinished), or that may be so because the log of a home can't be read (unseen).",
+    ["why"],
+)
+longest_held_seconds = Gauge(
+    "kafka_mesh_gateway_longest_held_seconds",
+    "For how long read_committed readers have waited for one transaction over several clusters; 0: nobody waits.",
+)
 remembered = Gauge(
     "kafka_mesh_gateway_remembered",
     "Entries of what the gateway remembers over requests (the fields of `Memory`), those out of date included.",

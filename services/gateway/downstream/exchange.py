@@ -151,8 +151,8 @@ class Exchange:
                 return self._send(calls, None, preliminary=preliminary)
             case Gather(calls, enough, wait_s, since):
                 return self._gather(calls, enough, wait_s, since)
-            case Refresh(cluster, topics):
-                return self._refresh(cluster, topics)
+            case Refresh(cluster, topics, own_names):
+                return self._refresh(cluster, topics, None if own_names else self._names.get(cluster))
             case Convert():
                 return self._convert(command)
             case Stale(cluster, topics):
@@ -161,7 +161,7 @@ class Exchange:
                 self._clusters.forget_coordinator(cluster, coordinator)
         return True, None
 
-    def _refresh(self, cluster: str, topics: tuple[str, ...]) -> tuple[bool, Any]:
+    def _refresh(self, cluster: str, topics: tuple[str, ...], names: TopicNames | None) -> tuple[bool, Any]:
         this = self._round
         found: list[Unreachable | None] = []
         self._stepping = True
@@ -172,7 +172,7 @@ class Exchange:
             elif this == self._round:
                 self._step(result)
 
-        self._clusters.refresh(cluster, topics, done, self._names.get(cluster))
+        self._clusters.refresh(cluster, topics, done, names)
         self._stepping = False
         return (True, found[0]) if found else (False, None)
 

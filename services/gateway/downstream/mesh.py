@@ -59,6 +59,7 @@ class Mesh:
         self.budget = ByteBudget(self.limits.max_in_flight_bytes)
         sessions = self.memory.fetch_sessions
         sessions.on_made_way = metrics.fetch_sessions_made_way.inc
+        self.memory.sight.on_held = lambda why: metrics.held_answers.labels(why).inc()
         metrics.fetch_sessions.set_function(lambda: len(sessions))
         metrics.fetch_session_partitions.set_function(lambda: sessions.partitions)
         for what, store in self.memory.stores.items():

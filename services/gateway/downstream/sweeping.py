@@ -56,3 +56,5 @@ class Sweeping:
         finally:
             exchange.abandon()
         metrics.undone_transactions.set(len(self._undone))
+        sight, now = self._mesh.memory.sight, asyncio.get_running_loop().time()
+        metrics.longest_held_seconds.set(sight.longest_held(now))

@@ -14,7 +14,7 @@ from mesh.transactions import TransactionLog
 from services.gateway.requests.auditing.clients import ClientAudit
 from services.gateway.requests.groups.share_sessions import Member, ShareSession, ShareSessions
 from services.gateway.requests.records.broker_fetches import BrokerFetches
-from services.gateway.requests.records.fetch_sessions import FetchSessions
+from services.gateway.requests.records.fetch_sessions import FetchSessions, Marks
 from services.gateway.requests.records.producer_memory import (
     DOUBT_SECONDS,
     DOUBTS_REMEMBERED,
@@ -28,6 +28,7 @@ from services.gateway.requests.records.roads import Roads
 from services.gateway.requests.records.wide_roads import WideRoads
 from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.traffic.clients import ClientTraffic
+from services.gateway.requests.transactions.sight import Sight
 from services.gateway.requests.transactions.state import PRODUCER_SECONDS, PRODUCERS_REMEMBERED, Producer
 from services.gateway.requests.uses import Uses
 
@@ -165,6 +166,8 @@ class Memory:
         default_factory=lambda: BoundedCache(STRANGE_TOPIC_IDS_REMEMBERED, STRANGE_TOPIC_ID_SECONDS)
     )
     """Topic ids that no cluster knew at the last question to all."""
+    sight: Sight = field(default_factory=Sight)
+    """How well the logs of transactions are seen, and since when `read_committed` readers wait."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     """The metrics that clients send about themselves."""
     traffic: ClientTraffic | None = None
@@ -237,6 +240,8 @@ class Session:
     """Share sessions that began on this connection."""
     broker_fetches: dict[tuple[str, int], BrokerFetches] = field(default_factory=dict)
     """Fetches by cluster and broker id."""
+    waiting: Mapping[tuple[str | bytes, int], Marks] = field(default_factory=dict)
+    """Partitions of the last Fetch that wait for a transaction, with their last marks (`records.committed`)."""
     read_replicas: BoundedCache[tuple[str, str, int], int] = field(
         default_factory=lambda: BoundedCache(READ_REPLICAS_REMEMBERED, READ_REPLICA_SECONDS)
     )

@@ -267,6 +267,8 @@ class Refresh:
 
     cluster: str
     topics: tuple[str, ...]
+    own_names: bool = False
+    """The topics have the cluster's own names already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,8 +368,10 @@ def ask_raw(call: Call) -> Generator[Command, Any, RawResponse | Unreachable]:
     return outcome if isinstance(outcome, Unreachable) else _typed(outcome, RawResponse)
 
 
-def refresh(cluster: str, topics: Sequence[str]) -> Generator[Command, Any, Unreachable | None]:
-    result: Unreachable | None = yield Refresh(cluster, tuple(topics))
+def refresh(
+    cluster: str, topics: Sequence[str], *, own_names: bool = False
+) -> Generator[Command, Any, Unreachable | None]:
+    result: Unreachable | None = yield Refresh(cluster, tuple(topics), own_names)
     return result
 
 

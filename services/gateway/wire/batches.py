@@ -39,6 +39,8 @@ _HEADER = Packing(">qiibIhiqqqhii")
 _COUNTED = Packing(">i4xb4xH34xi")
 """Length, magic, attributes and count; the layout begins at the length."""
 _CONTROL = 0x20
+_TRANSACTIONAL = 0x10
+_LAST_OFFSET_DELTA_AT = 23
 _ID_AND_EPOCH = Packing(">qh")
 
 MINTED = 1 << 62
@@ -138,6 +140,37 @@ def count_records(buffer: Buffer, start: int, end: int) -> int:
         if not attributes & _CONTROL:
             records += count
     return records * (end - start) // (at - start)
+
+
+def first_transactional(buffer: Buffer, start: int, end: int) -> int | None:
+    """The base offset of the first batch of a transaction, markers included; None if there is none.
+
+    After `MOST_COUNTED` batches the next one is taken to be of a transaction.
+    """
+    at = start
+    for _ in range(MOST_COUNTED):
+        if end - at < HEADER_BYTES:
+            return None
+        length, magic, attributes, _count = _COUNTED.unpack_from(buffer, at + _LENGTH_AT)
+        if magic == 2 and attributes & _TRANSACTIONAL:
+            break
+        at += _LENGTH_FROM + length
+        if length <= 0 or at > end:
+            return None
+    return int(INT64.unpack_from(buffer, at)[0]) if end - at >= INT64.size else None
+
+
+def end_of_whole(buffer: Buffer, start: int, end: int, offset: int) -> int:
+    """The end of the batches that lie before `offset` as a whole."""
+    at = start
+    while end - at >= HEADER_BYTES:
+        length, magic, *_ = _COUNTED.unpack_from(buffer, at + _LENGTH_AT)
+        (base,) = INT64.unpack_from(buffer, at)
+        (delta,) = INT32.unpack_from(buffer, at + _LAST_OFFSET_DELTA_AT) if magic == 2 else (0,)
+        if base + delta >= offset or length <= 0 or at + _LENGTH_FROM + length > end:
+            break
+        at += _LENGTH_FROM + length
+    return at
 
 
 def count_of_header(header: Buffer) -> tuple[int, int] | None:

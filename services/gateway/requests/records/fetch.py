@@ -18,8 +18,19 @@ Theory of operation
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from services.gateway.requests.plan import Answer, Body, Command, MeshView, Outcome, Plan, RawResponse, Request
+from services.gateway.requests.plan import (
+    Answer,
+    Body,
+    Command,
+    Gather,
+    MeshView,
+    Outcome,
+    Plan,
+    RawResponse,
+    Request,
+)
 from services.gateway.requests.records.broker_fetches import limits_of
+from services.gateway.requests.records.committed import Waiting, hold_back, waiting_at
 from services.gateway.requests.records.fetch_fan import FanPoll, fan_of
 from services.gateway.requests.records.fetch_poll import Found, Poll, fitting
 from services.gateway.requests.records.fetch_road import Asking, FetchRoad, road_of
@@ -36,6 +47,7 @@ from services.gateway.requests.records.fetch_sessions import (
 )
 from services.gateway.requests.topic_ids import mesh_topic_id, topic_names
 from services.gateway.requests.traffic.calls import CountedCall, begun
+from services.gateway.requests.transactions.holding import concerns
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.fetch import FetchRequest, FetchResponse
 from services.gateway.wire.scanner import cut_entry, join_fetch_response, own_entry
@@ -58,9 +70,17 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         return FetchResponse(error_code=wish)
     limits = limits_of(message.max_wait_ms, message.min_bytes, message.max_bytes, message.rack_id)
     limits = limits.within(mesh.poll_bytes)
-    poll = Poll(mesh, wish.wanted, request.version, message.isolation_level, limits, not wish.alone)
-    answer = yield from _polled(mesh, wish, poll, counted)
-    session.fetch_road = road_of(request, mesh, wish, poll, before) or fan_of(request, mesh, wish, poll)
+    waits = Waiting()
+    if concerns(mesh, message.isolation_level):
+        waits = yield from waiting_at(wish.wanted, mesh)
+    wanted, limits = waits.others(wish.wanted), waits.within(limits)
+    if not wanted and waits.slots:
+        yield Gather((), lambda _: False, limits.wait_s)
+    poll = Poll(mesh, wanted, request.version, message.isolation_level, limits, not wish.alone)
+    poll.waiting = waits.slots
+    answer, cut = yield from _polled(mesh, wish, poll, counted)
+    if not waits.slots and not cut:
+        session.fetch_road = road_of(request, mesh, wish, poll, before) or fan_of(request, mesh, wish, poll)
     return answer
 
 
@@ -80,7 +100,8 @@ def ended_astray(
     poll = Poll(mesh, wish.wanted, request.version, asking.isolation_level, limits, not wish.alone)
     if not (road.renames and isinstance(outcome, RawResponse)):  # else the answer has other names for topics
         poll.came = (road.place, outcome)
-    return (yield from _polled(mesh, wish, poll, counted))
+    answer, _ = yield from _polled(mesh, wish, poll, counted)
+    return answer
 
 
 def ended_in_doubt(request: Request, mesh: MeshView, doubted: FanPoll, began: float | None) -> Plan:
@@ -93,15 +114,20 @@ def ended_in_doubt(request: Request, mesh: MeshView, doubted: FanPoll, began: fl
     wish = Wish(asking.wanted, asking.session, fan.epoch)
     poll = Poll(mesh, wish.wanted, request.version, fan.isolation_level, asking.limits, not wish.alone)
     poll.found.update(doubted.found)
-    return (yield from _polled(mesh, wish, poll, counted))
+    answer, _ = yield from _polled(mesh, wish, poll, counted)
+    return answer
 
 
-def _polled(mesh: MeshView, wish: Wish, poll: Poll, counted: CountedCall | None) -> Plan:
+def _polled(
+    mesh: MeshView, wish: Wish, poll: Poll, counted: CountedCall | None
+) -> Generator[Command, Any, tuple[Answer, bool]]:
+    """The answer, and whether records in it were held back."""
     yield from poll.run()
+    cut = concerns(mesh, poll.isolation_level) and (yield from hold_back(poll))
     found = poll.found if poll.brokers == 1 else fitting(wish.wanted, poll.found, poll.limits.max_bytes)
     if counted is not None:
         counted.fetched(found, poll.refused)
-    return _answer(poll.version, mesh, wish, poll, found)
+    return _answer(poll.version, mesh, wish, poll, found), cut
 
 
 def _asked(message: FetchRequest, by_ids: bool, mesh: MeshView) -> Generator[Command, Any, Asked]:
@@ -142,6 +168,7 @@ def _answer(version: int, mesh: MeshView, wish: Wish, poll: Poll, found: Mapping
     if whole is not None and whole.version == version and wish.alone:
         return whole
     results = {slot: Result(marks) for slot, marks in poll.marks().items()} if wish.untold else {}
+    results |= {slot: Result(marks) for slot, marks in poll.waiting.items()}
     results |= {slot: Result(error_code=error) for slot, error in poll.refused.items()}
     results |= {slot: Result(each.marks, each.part.error_code, each.part.record_bytes) for slot, each in found.items()}
     told = told_of(

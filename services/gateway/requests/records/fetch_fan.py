@@ -7,7 +7,8 @@ Theory of operation
 2. A poll takes the road while nothing has changed that its plan would check. The road reads only the new part of the
    request. It asks each broker as `fetch_poll` does, and its answer is complete at the same moment.
 3. The road joins only answers without errors and hints. If another answer comes, the poll's plan continues with all
-   answers as if an earlier poll had asked (`fetch.ended_in_doubt`).
+   answers as if an earlier poll had asked (`fetch.ended_in_doubt`). The plan also decides about records of transactions
+   for a `read_committed` reader of several clusters: they may have to be held back (`committed`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Body, MeshView, Outcome, RawResponse, Request
 from services.gateway.requests.records.broker_fetches import BrokerFetches, Limits, NamedSlot, Room, limits_of
+from services.gateway.requests.records.committed import has_transactions
 from services.gateway.requests.records.fetch_poll import Found, Poll, fitting, is_pressing, scan_of
 from services.gateway.requests.records.fetch_road import FETCH_KEY, TOPICS_REMEMBERED, Said
 from services.gateway.requests.records.fetch_sessions import (
@@ -37,6 +39,7 @@ from services.gateway.requests.records.fetch_sessions import (
 from services.gateway.requests.records.fetch_sole import epoch_at
 from services.gateway.requests.records.fetch_writing import entry_of, name_of, written_fetch
 from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.requests.transactions.holding import concerns
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import (
     REQUEST_START_BYTES,
@@ -149,6 +152,8 @@ class FetchFan:
     """The last poll, in the client's own bytes ..."""
     last: FanAsking | None = None
     """... and its meaning."""
+    careful: bool = False
+    """A `read_committed` reader of a mesh of several clusters."""
     counted_idle_as: Key | None = None
     look: Any = None
     """The broker connections of the last check, with the state that shows whether the check still counts."""
@@ -293,6 +298,8 @@ class FanPoll:
             return Step.DOUBT
         if any(is_pressing(part) for topic in scan.topics for part in topic.partitions):
             return Step.DOUBT
+        if self.fan.careful and has_transactions(outcome.frame, scan):
+            return Step.DOUBT
         if self.session_went_on:
             return Step.DOUBT
         if question.taken_up and not self._serves(question.part, scan):
@@ -421,4 +428,5 @@ def fan_of(request: Request, mesh: MeshView, wish: Wish, poll: Poll) -> FetchFan
         homes,
         topics,
         by_id,
+        careful=concerns(mesh, poll.isolation_level),
     )

@@ -146,6 +146,8 @@ class Poll:
     """Whether the client has a session with the gateway, or is about to get one."""
     found: dict[Slot, Found] = field(default_factory=dict)
     """The partitions that brokers have answered."""
+    waiting: Mapping[Slot, Marks] = field(default_factory=dict)
+    """Partitions that are not asked for, because their records are held back (`committed`)."""
     refused: dict[Slot, ErrorCode] = field(default_factory=dict)
     """The errors that the gateway itself answers."""
     throttle_time_ms: int = 0

@@ -11,6 +11,8 @@ Theory of operation
    without news for the session are left out. Any other answer, or none, goes to the plan as the outcome of its first
    question (`fetch.ended_astray`).
 4. The gateway asks the broker without a session, as the plan does for few partitions.
+5. With several clusters, a `read_committed` reader's answers may have to be held back (`committed`). Those with records
+   of transactions go to the plan; so no such reader's answer passes before it is there as a whole.
 """
 
 from collections.abc import Mapping
@@ -24,6 +26,7 @@ from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Answer, Body, MeshView, RawResponse, Request
 from services.gateway.requests.records.broker_fetches import Limits, Room, limits_of
+from services.gateway.requests.records.committed import has_transactions
 from services.gateway.requests.records.fetch_poll import Poll
 from services.gateway.requests.records.fetch_sessions import (
     FINAL_EPOCH,
@@ -40,6 +43,7 @@ from services.gateway.requests.records.fetch_sole import SolePoll, epoch_at, sol
 from services.gateway.requests.records.fetch_writing import entry_of, name_of, sole_offset_at, written_fetch
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.topic_names import is_internal
+from services.gateway.requests.transactions.holding import READ_COMMITTED
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.frames import (
     REQUEST_START_BYTES,
@@ -153,6 +157,8 @@ class FetchRoad:
     """The client's session, if it has one ..."""
     epoch: int
     """... and the epoch of its next poll. If the session has another epoch by then, another connection has used it."""
+    several: bool = False
+    """The mesh has several clusters."""
     renames: bool = False
     """Client and cluster name topics differently: the client by ids, or by other names."""
     by_id: dict[bytes, RoadTopic] = field(default_factory=dict)
@@ -247,14 +253,16 @@ class FetchRoad:
         limits = limits_of(scan.max_wait_ms, scan.min_bytes, scan.max_bytes, scan.rack_id)
         if session is not None:
             wanted = session.wanted
-        poll_bytes = room.poll_bytes if len(wanted) > 1 else None  # else the answer passes while it comes (`begun`)
+        careful = self.several and scan.isolation_level == READ_COMMITTED
+        # else the answer passes while it comes (`begun`)
+        poll_bytes = room.poll_bytes if len(wanted) > 1 or careful else None
         if poll_bytes is not None:
             limits = limits.within(poll_bytes)
         request = self._written(wanted, limits, scan.isolation_level)
         self.last = Asking(request, wanted, session, limits, scan.isolation_level, poll_bytes)
         if version >= SESSIONS_SINCE:
             self.last.said = Said.in_frame(frame, epoch_at(scan))
-            if len(wanted) == 1:
+            if poll_bytes is None:
                 self.sole = self._sole_poll(frame, scan, self.last) or self.sole
         return self.last
 
@@ -311,7 +319,7 @@ class FetchRoad:
         body_at = parse_response_header(frame, SIZE_BYTES, end, ApiKey.FETCH, version).body_offset
         scan = scan_fetch_response(frame, version, body_at, end)
         told = self._topics_of(scan) if scan.untouched else None
-        if told is None:
+        if told is None or (self._is_careful(asking) and has_transactions(frame, scan)):
             return None
         asking.answer = None
         if not scan.record_bytes and end <= SAID_BYTES:
@@ -335,7 +343,7 @@ class FetchRoad:
     def begun(self, asking: Asking, beginning: memoryview, missing: int) -> FetchBeginning | None:
         """The beginning of an answer that may pass as it comes, behind `passing`; None if `answered` needs it all."""
         session, version = asking.session, self.sent_version
-        if session is not None and session.epoch != self.epoch:
+        if (session is not None and session.epoch != self.epoch) or self._is_careful(asking):
             return None
         body_at = _ANSWER_BEHIND_ID + (version >= FLEXIBLE)
         found = read_beginning(beginning, version, body_at, len(beginning), missing)
@@ -345,6 +353,9 @@ class FetchRoad:
         if session is not None and (known.name, found.partition) not in session.wanted:
             return None
         return found
+
+    def _is_careful(self, asking: Asking) -> bool:
+        return self.several and asking.isolation_level == READ_COMMITTED
 
     def passing(
         self, asking: Asking, found: FetchBeginning, beginning: memoryview, missing: int, clients_id: int
@@ -427,7 +438,18 @@ def road_of(request: Request, mesh: MeshView, wish: Wish, poll: Poll, before: Fe
     header = bytes(request_prefix(ApiKey.FETCH, sent_version, 0, client_id, 0)[_BEHIND_ID:])
     epoch = FINAL_EPOCH if wish.session is None else wish.session.epoch
     road = FetchRoad(
-        version, sent_version, client_id, header, place, mesh.table, knowledge, {}, wish.session, epoch, by_ids
+        version,
+        sent_version,
+        client_id,
+        header,
+        place,
+        mesh.table,
+        knowledge,
+        {},
+        wish.session,
+        epoch,
+        several=len(mesh.table.clusters) > 1,
+        renames=by_ids,
     )
     names = {name for name, _ in wish.wanted}
     if before is not None and before.place == place and before.table is mesh.table and before.knowledge is knowledge:

@@ -1,10 +1,17 @@
-"""ListOffsets: offsets by time or end, from the leaders. Times and isolation mean the same as on the broker."""
+"""ListOffsets: offsets by time or end, from the leaders. Times and isolation mean the same as on the broker.
 
-from collections.abc import Iterator
+For `read_committed` readers of several clusters, an end is not behind the offset from which on records are held back
+(`transactions.holding`), and no time has an offset behind it.
+"""
 
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any
+
+from mesh.transactions import TRANSACTIONS_TOPIC
 from services.gateway.requests.leaders import ask_leaders
 from services.gateway.requests.placement import Place, Wanted
-from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request
+from services.gateway.requests.plan import Broker, Call, Command, Lane, MeshView, Plan, Request
+from services.gateway.requests.transactions.holding import concerns, holds_now, place_of
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -16,6 +23,8 @@ from services.gateway.wire.messages.list_offsets import (
 )
 
 NO_EPOCH = -1
+NO_OFFSET = NO_TIME = -1
+LATEST = -1
 TIMEOUT_S = 35.0
 """To look a time up in a tiered log is slow; clients wait 30 s by default."""
 
@@ -30,12 +39,35 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     results = yield from ask_leaders(mesh, wanted, question, ListOffsetsResponse, _results_of, _failed)
     for result in results.values():
         result.leader_epoch = NO_EPOCH
+    if concerns(mesh, message.isolation_level) and any(w.item.timestamp >= LATEST for w in wanted):
+        yield from _hold_back(wanted, results, mesh)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(topic.name, [results[topic.name, p.partition_index] for p in topic.partitions])
             for topic in message.topics
         ]
     )
+
+
+def _hold_back(
+    wanted: list[Wanted[ListOffsetsPartition]],
+    results: Mapping[tuple[str, int], ListOffsetsPartitionResponse],
+    mesh: MeshView,
+) -> Generator[Command, Any, None]:
+    """Ends and times alone: the other special timestamps are about the beginning of a log, and about its records."""
+    if all(known.partition_count(TRANSACTIONS_TOPIC) is None for known in mesh.clusters.values()):
+        return  # a sweep knows of the topic within seconds after its creation
+    holds = yield from holds_now(mesh)
+    for w in wanted:
+        result = results[w.topic, w.partition]
+        place = place_of(w.topic, w.partition, mesh)
+        stable = None if place is None else holds.stable(place)
+        if stable is None or result.error_code or result.offset < stable:
+            continue
+        if w.item.timestamp == LATEST:
+            result.offset = max(0, stable)
+        elif w.item.timestamp > LATEST:
+            result.offset, result.timestamp = NO_OFFSET, NO_TIME
 
 
 def _call(message: ListOffsetsRequest, version: int, place: Place, parts: list[Wanted[ListOffsetsPartition]]) -> Call:

@@ -20,8 +20,9 @@ import structlog
 
 from mesh.transactions import OPEN, Identity
 from services.gateway.requests.plan import Command, MeshView, Unreachable
-from services.gateway.requests.transactions.decisions import end_note, read_log, write_note
+from services.gateway.requests.transactions.decisions import end_note, write_note
 from services.gateway.requests.transactions.home import takes_part, transaction_home
+from services.gateway.requests.transactions.log_reading import read_log
 from services.gateway.requests.transactions.parts import FENCED_SOON, init_producer, take_over
 from services.gateway.requests.transactions.state import Producer
 from services.gateway.requests.transactions.survey import survey

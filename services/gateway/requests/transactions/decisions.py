@@ -1,4 +1,4 @@
-"""Reads and writes the log of a transactional id's home, and carries its decisions out; see `mesh.transactions.log`."""
+"""Writes the log of a transactional id's home, and carries its decisions out; see `mesh.transactions.log`."""
 
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final
@@ -12,7 +12,6 @@ from mesh.transactions import (
     Decision,
     Identity,
     Part,
-    TransactionLog,
     note_key,
 )
 from services.gateway.requests.placement import LEADER_ERRORS
@@ -29,8 +28,8 @@ from services.gateway.requests.plan import (
     refresh,
 )
 from services.gateway.requests.transactions.coordinator import ask_coordinators, coordinator_of
-from services.gateway.requests.transactions.decision_log import take
 from services.gateway.requests.transactions.home import takes_part
+from services.gateway.requests.transactions.log_reading import known_log, read_log
 from services.gateway.requests.transactions.registry import register, see_to_topic
 from services.gateway.requests.transactions.survey import identity_of, survey
 from services.gateway.requests.versions import highest_version
@@ -47,75 +46,22 @@ from services.gateway.wire.messages.describe_producers import (
 )
 from services.gateway.wire.messages.describe_transactions import TransactionState
 from services.gateway.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from services.gateway.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from services.gateway.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from services.gateway.wire.primitives import WireError
 
-FETCH_VERSION: Final = 12
-"""The last version of Fetch that names topics."""
 PRODUCE_VERSION: Final = {False: 11, True: 12}
 """The version of Produce, by whether the second protocol is spoken: version 12 adds the partition to the transaction by
 itself."""
 SECOND_PROTOCOL_SINCE: Final = 5
 """The first version of EndTxn that belongs to the second protocol."""
 PRODUCERS_VERSION: Final = 0
-PIECE_BYTES: Final = 1 << 20
-MOST_PIECES: Final = 4_000
-"""Most pieces of one reading: more than the log of a mesh with thousands of commits a second has between two
-compactions."""
 WRITE_MS: Final = 5_000
 
 log = structlog.get_logger(__name__)
-
-
-# --- reading -----------------------------------------------------------------------------------------------------
-
-
-def read_log(home: str, mesh: MeshView) -> Generator[Command, Any, TransactionLog | None]:
-    """The home's log as it is now; None while it can't be read to its end."""
-    found = mesh.memory.transaction_logs.get(home, mesh.now) or TransactionLog()
-    knowledge = mesh.clusters[home]
-    if knowledge.leader(TRANSACTIONS_TOPIC, LOG_PARTITION) is None:
-        failed = yield from refresh(home, (TRANSACTIONS_TOPIC,))
-        if failed is not None:
-            return None
-        if knowledge.partition_count(TRANSACTIONS_TOPIC) is None:
-            return TransactionLog()  # nobody has written any
-    for _ in range(MOST_PIECES):
-        leader = knowledge.leader(TRANSACTIONS_TOPIC, LOG_PARTITION)
-        if leader is None:
-            return None
-        partition = FetchPartition(LOG_PARTITION, fetch_offset=found.next_offset, partition_max_bytes=PIECE_BYTES)
-        question = FetchRequest(max_bytes=PIECE_BYTES, topics=[FetchTopic(TRANSACTIONS_TOPIC, partitions=[partition])])
-        version = highest_version(mesh, home, ApiKey.FETCH, FETCH_VERSION)
-        outcome = yield from ask(Call(home, question, version, Broker(leader)), FetchResponse, preliminary=True)
-        told = None if isinstance(outcome, Unreachable) else outcome.responses[0].partitions[0]
-        if told is None or told.error_code in LEADER_ERRORS:
-            yield Stale(home, (TRANSACTIONS_TOPIC,))
-            return None
-        if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # the topic was made anew
-            found = TransactionLog()
-            continue
-        if told.error_code or (told.records is not None and not _taken(found, told.records, home)):
-            return None
-        mesh.memory.transaction_logs.put(home, found, mesh.now)
-        if found.next_offset >= told.high_watermark or not told.records:
-            return found
-    return None
-
-
-def _taken(found: TransactionLog, records: Any, home: str) -> bool:
-    try:
-        take(found, records)
-    except WireError as error:
-        log.error("the log of transactions can't be read", cluster=home, topic=TRANSACTIONS_TOPIC, reason=str(error))
-        return False
-    return True
 
 
 # --- writing -----------------------------------------------------------------------------------------------------
@@ -155,8 +101,12 @@ def end_note(home: str, transactional_id: str, cluster: str, mesh: MeshView) -> 
 def end_decision(home: str, decision: Decision, mesh: MeshView) -> Generator[Command, Any, None]:
     """Writes that the decision is carried out; nobody waits for the answer.
 
-    If this record is lost, a later sweep reads the decision again, and finds it carried out.
+    If this record is lost, a later sweep reads the decision again, and finds it carried out. While home is away,
+    this gateway alone knows: its readers wait no longer.
     """
+    if not mesh.clusters[home].available:
+        known_log(home, mesh).carried_out(decision)
+        return
     call = _writing(home, decision.key, None, mesh)
     if call is not None:
         yield Gather((call,), lambda _: True, 0.0)

@@ -6,6 +6,7 @@ Theory of operation
 2. Home decides a commit over several clusters: the gateway writes a record with all parts into the transaction there
    (`decisions`), home commits, then all other clusters commit. Before that the gateway checks each part. A part must be
    open under the registered identity, and have time left: its broker aborts it when `transaction.timeout.ms` is over.
+   The record also has the last stable offsets that readers are shown until all clusters have committed (`holding`).
 3. A transaction with one part, on another cluster than home, needs no decision: that cluster commits first, home last.
    Every abort has the same order: the transaction at home stays open until all other clusters are done.
 4. A client asks again when it missed an answer or its gateway died. If the transaction at home is still open, the
@@ -37,6 +38,7 @@ from services.gateway.requests.transactions.decisions import (
 from services.gateway.requests.transactions.home import takes_part, transaction_home
 from services.gateway.requests.transactions.parts import INIT_VERSION, init_producer, remembered
 from services.gateway.requests.transactions.registry import registered_parts, writes_at_home
+from services.gateway.requests.transactions.stable_offsets import stable_offsets
 from services.gateway.requests.transactions.state import Ended, Producer
 from services.gateway.requests.transactions.survey import identity_of, survey
 from services.gateway.wire.errors import ErrorCode, error_name
@@ -72,13 +74,14 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         if (producer.home, producer.ended) == (home, (presented, message.committed)):  # its client missed the answer
             return _answer(producer.identity)
         producer = None
-    known = yield from survey(message.transactional_id, (home, *(producer.parts if producer else ())), mesh)
+    first = (home, *(producer.parts if producer else ()))
+    known = yield from survey(message.transactional_id, first, mesh, own_names=True)
     at_home = known.get(home)
     if isinstance(at_home, Unreachable):
         return EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     begun_on = home
     if takes_part(home, mesh) and (at_home is None or at_home.producer_id != presented.producer_id):
-        known = yield from survey(message.transactional_id, mesh.table.clusters, mesh)
+        known = yield from survey(message.transactional_id, mesh.table.clusters, mesh, own_names=True)
         begun_on = _origin(known, presented) or home
         at_home = known.get(begun_on)
     if isinstance(at_home, TransactionState) and identity_of(at_home) == presented:
@@ -131,7 +134,7 @@ def _end_parts(
     registered = registered_parts(at_home, mesh)
     missing = [cluster for cluster in registered if cluster and cluster not in known]
     if missing:
-        known = {**known, **(yield from survey(message.transactional_id, missing, mesh))}
+        known = {**known, **(yield from survey(message.transactional_id, missing, mesh, own_names=True))}
     states = {cluster: known.get(cluster) for cluster in registered}
     away = sorted(cluster for cluster, state in states.items() if isinstance(state, Unreachable))
     if away:
@@ -149,7 +152,7 @@ def _end_parts(
     elif sole:
         ended = yield from _commit_sole(message, version, home, registered, there, mesh)
     elif registered:
-        ended = yield from _commit_all(message, version, home, registered, there, mesh)
+        ended = yield from _commit_all(message, version, home, at_home, registered, there, mesh)
     else:
         ended = {home: (yield from _end_on(home, message, version, mesh))}
     return _settled(message, home, ended, mesh)
@@ -253,6 +256,7 @@ def _commit_all(
     message: EndTxnRequest,
     version: int,
     home: str,
+    at_home: TransactionState,
     registered: Mapping[str, set[int]],
     there: Mapping[str, TransactionState],
     mesh: MeshView,
@@ -262,7 +266,8 @@ def _commit_all(
         return _refuse(message, version, home, fault, there)
     parts = {cluster: Part(identity_of(state), state.transaction_start_time_ms) for cluster, state in there.items()}
     presented = Identity(message.producer_id, message.producer_epoch)
-    decision = Decision(message.transactional_id, presented, version, parts)
+    stable = yield from stable_offsets({home: at_home, **there}, mesh)
+    decision = Decision(message.transactional_id, presented, version, parts, stable)
     error = yield from write_decision(home, decision, mesh)
     if error:
         known_to_all = error.retriable or error in NOT_MINE
@@ -304,7 +309,8 @@ def _end_at_origin(
 ) -> Generator[Command, Any, EndTxnResponse]:
     """The end on the other cluster that knows the producer, if home is too old to be asked about it; else home's
     answer."""
-    known = yield from survey(message.transactional_id, (c for c in mesh.table.clusters if c != home), mesh)
+    others = (c for c in mesh.table.clusters if c != home)
+    known = yield from survey(message.transactional_id, others, mesh, own_names=True)
     for cluster, state in known.items():
         if isinstance(state, TransactionState) and state.producer_id == message.producer_id:
             ended = yield from _end_parts(message, version, cluster, state, known, mesh)

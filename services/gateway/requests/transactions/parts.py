@@ -20,7 +20,8 @@ from typing import Any
 from mesh.transactions import EPOCHS, ONGOING, OPEN, Identity
 from services.gateway.requests.plan import Command, MeshView, Unreachable
 from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
-from services.gateway.requests.transactions.decisions import end_note, finish_all, read_log
+from services.gateway.requests.transactions.decisions import end_note, finish_all
+from services.gateway.requests.transactions.log_reading import read_log
 from services.gateway.requests.transactions.registry import partition_of, register, registered_parts
 from services.gateway.requests.transactions.state import Producer
 from services.gateway.requests.transactions.survey import identity_of, survey

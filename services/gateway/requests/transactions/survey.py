@@ -29,9 +29,12 @@ def identity_of(state: TransactionState) -> Identity:
 
 
 def survey(
-    transactional_id: str, clusters: Iterable[str], mesh: MeshView
+    transactional_id: str, clusters: Iterable[str], mesh: MeshView, *, own_names: bool = False
 ) -> Generator[Command, Any, Mapping[str, TransactionState | Unreachable]]:
-    """The state of the id on each cluster. Clusters that do not know the id, or are too old to answer, are left out."""
+    """The state of the id on each cluster. Clusters that do not know the id, or are too old to answer, are left out.
+
+    `own_names`: topics have the cluster's own names, and not those of the client.
+    """
     found: dict[str, TransactionState | Unreachable] = {}
     asked: list[str] = []
     for cluster in clusters:
@@ -45,12 +48,12 @@ def survey(
             if knowledge.partition_count(STATE_TOPIC) is None:
                 continue
         asked.append(cluster)
-    told = yield from _describe(transactional_id, asked)
+    told = yield from _describe(transactional_id, asked, own_names)
     moved = [cluster for cluster, state in told.items() if _may_have_moved(state, cluster, mesh)]
     if moved:
         for cluster in moved:
             yield Forget(cluster, coordinator_of(transactional_id))
-        told |= yield from _describe(transactional_id, moved)
+        told |= yield from _describe(transactional_id, moved, own_names)
     for cluster, state in told.items():
         if isinstance(state, Unreachable) or not state.error_code:
             found[cluster] = state
@@ -60,13 +63,15 @@ def survey(
 
 
 def _describe(
-    transactional_id: str, clusters: Sequence[str]
+    transactional_id: str, clusters: Sequence[str], own_names: bool
 ) -> Generator[Command, Any, dict[str, TransactionState | Unreachable]]:
     if not clusters:
         return {}
     question = DescribeTransactionsRequest([transactional_id])
     target = coordinator_of(transactional_id)
-    calls = tuple(Call(c, question, VERSION, target, Lane.SHARED, LOOK_UP_TIMEOUT_S) for c in clusters)
+    calls = tuple(
+        Call(c, question, VERSION, target, Lane.SHARED, LOOK_UP_TIMEOUT_S, own_names=own_names) for c in clusters
+    )
     outcomes: tuple[Outcome, ...] = yield Ask(calls, preliminary=True)
     told: dict[str, TransactionState | Unreachable] = {}
     for cluster, outcome in zip(clusters, outcomes, strict=True):

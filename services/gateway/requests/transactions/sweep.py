@@ -3,33 +3,47 @@
 A running client retries until all parts are done. So a gateway finishes a decision only after it was found undone
 twice, with all its clusters in reach each time: by then no other gateway is about to finish it. This matters with the
 first protocol, where the same identity goes on to the next transaction.
+
+While a home is away, what the gateway has read of its log counts: the other clusters' parts don't need it.
 """
 
 from collections.abc import Generator, Mapping
 from typing import Any, Final
 
+from mesh.transactions import TransactionLog
 from services.gateway.requests.plan import Command, MeshView
-from services.gateway.requests.transactions.decisions import finish, open_parts, read_log
+from services.gateway.requests.transactions.decisions import finish, open_parts
 from services.gateway.requests.transactions.home import takes_part
+from services.gateway.requests.transactions.log_reading import known_log, read_log
 
 UNDONE_S: Final = 4.0
 """Seconds that a decision stays undone before a gateway finishes it. Clients retry within a second."""
 
-Undone = Mapping[tuple[str, bytes], float]
-"""By home and key of a decision: since when its parts were seen in reach and open, in monotonic seconds."""
+Undone = Mapping[tuple[str, bytes, bytes], float]
+"""By home, key and value of a decision: since when its parts were seen in reach and open, in monotonic seconds. By the
+first protocol a producer's decisions share a key."""
 
 
-def sweep(before: Undone, mesh: MeshView) -> Generator[Command, Any, dict[tuple[str, bytes], float]]:
+def sweep(before: Undone, mesh: MeshView) -> Generator[Command, Any, dict[tuple[str, bytes, bytes], float]]:
     """Finishes the decisions that were undone for too long. Returns the others, for the next call."""
-    undone: dict[tuple[str, bytes], float] = {}
+    undone: dict[tuple[str, bytes, bytes], float] = {}
     for home in mesh.table.clusters:
-        if not takes_part(home, mesh) or not mesh.clusters[home].available:
+        if not takes_part(home, mesh):
             continue
-        found = yield from read_log(home, mesh)
+        found = yield from _as_seen(home, mesh)
         for decision in () if found is None else found.decisions:
-            since = before.get((home, decision.key), mesh.now)
+            named = (home, decision.key, decision.value)
+            since = before.get(named, mesh.now)
             if mesh.now - since >= UNDONE_S:
                 yield from finish(home, decision, mesh)
             elif (yield from open_parts(decision, mesh)) is not None:
-                undone[home, decision.key] = since
+                undone[named] = since
     return undone
+
+
+def _as_seen(home: str, mesh: MeshView) -> Generator[Command, Any, TransactionLog | None]:
+    """The home's log; None while it can't be read and the home is not away."""
+    away = not mesh.clusters[home].available
+    found = None if away else (yield from read_log(home, mesh))
+    mesh.memory.sight.read(home, mesh.now, found=found is not None)
+    return known_log(home, mesh) if away else found

@@ -78,6 +78,19 @@ def _rewritten(view: memoryview, part: FetchedPartition, theirs: int, ours: int)
     return (bytes(head), records, b"\x00" if ours >= _FLEXIBLE else b"")
 
 
+def shortened_entry(
+    buffer: Buffer, part: FetchedPartition, version: int, records_end: int, last_stable_offset: int
+) -> Entry:
+    """A partition of a response with fewer records: those up to `records_end`, and another last stable offset."""
+    view = memoryview(buffer)
+    numbers = (part.partition, part.error_code, part.high_watermark, last_stable_offset, part.log_start_offset)
+    head = bytearray(_numbers(version, *numbers))
+    _write_aborted(head, view, part, version, version)
+    records = view[part.records_start : records_end] if part.record_bytes else b""
+    _write_end_of_head(head, version, len(records))
+    return (bytes(head), records, b"\x00" if version >= _FLEXIBLE else b"")
+
+
 def own_entry(
     version: int,
     partition: int,

@@ -60,6 +60,8 @@ from services.gateway.wire.messages import (
     FetchResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
     ProduceRequest,
     ProduceResponse,
 )
@@ -70,7 +72,13 @@ from services.gateway.wire.messages.add_partitions_to_txn import (
 from services.gateway.wire.messages.create_topics import CreatableTopicResult
 from services.gateway.wire.messages.describe_producers import PartitionResponse, ProducerState, TopicResponse
 from services.gateway.wire.messages.describe_transactions import TopicData, TransactionState
-from services.gateway.wire.messages.fetch import FetchableTopicResponse, PartitionData
+from services.gateway.wire.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchTopic,
+    PartitionData,
+)
+from services.gateway.wire.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
 from services.gateway.wire.messages.produce import PartitionProduceResponse, TopicProduceResponse
 from services.gateway.wire.primitives import INT16, UINT32
 from services.gateway.wire.schema import Struct
@@ -95,6 +103,8 @@ class Transaction:
     partitions: set[Place] = field(default_factory=set)
     written: list[tuple[str, bytes]] = field(default_factory=list)
     """Topic and record, not ended yet."""
+    firsts: dict[str, int] = field(default_factory=dict)
+    """By topic, the offset of the transaction's first record, while the transaction is open."""
 
     @property
     def identity(self) -> Identity:
@@ -111,6 +121,10 @@ class SimulatedCluster:
     """Topic and record, as `read_committed` shows them."""
     log: list[bytes] = field(default_factory=list)
     """Batches of partition 0 of the topic for transactions."""
+    records: dict[str, list[bytes]] = field(default_factory=dict)
+    """By topic, batches of partition 0, markers included. Each takes one offset."""
+    aborted: dict[str, list[tuple[AbortedTransaction, int]]] = field(default_factory=dict)
+    """By topic, transactions with the offsets of their markers."""
     sequences: dict[Identity, int] = field(default_factory=dict)
     partitions: int = 0
     """Of the topic for transactions; 0: there is none."""
@@ -136,6 +150,8 @@ class SimulatedCluster:
                 return self._produce(message, call.version)
             case FetchRequest():
                 return self._fetch(message)
+            case ListOffsetsRequest():
+                return self._list_offsets(message)
             case DescribeProducersRequest():
                 return self._producers(message.topics[0].name)
             case CreateTopicsRequest():
@@ -220,7 +236,12 @@ class SimulatedCluster:
             self.committed += known.written
         if (TRANSACTIONS_TOPIC, 0) in known.partitions:
             self._append(_marker(known.identity, committed=committed))
+        for topic, first in known.firsts.items():
+            marker = self._keep(topic, _marker(known.identity, committed=committed))
+            if not committed:
+                self.aborted.setdefault(topic, []).append((AbortedTransaction(known.producer_id, first), marker))
         known.written = []
+        known.firsts = {}
         known.partitions = set()
         known.state = "CompleteCommit" if committed else "CompleteAbort"
 
@@ -254,6 +275,7 @@ class SimulatedCluster:
                 return ErrorCode.INVALID_TXN_STATE
             if place[0] != TRANSACTIONS_TOPIC:
                 known.written.append((place[0], records[-8:]))
+                known.firsts.setdefault(place[0], self._keep(place[0], records))
             elif header.base_sequence <= self.sequences.get(identity, -1):
                 return 0  # a repetition
             else:
@@ -262,14 +284,45 @@ class SimulatedCluster:
             self._append(records)
         return 0
 
+    def _keep(self, topic: str, batch: bytes) -> int:
+        kept = self.records.setdefault(topic, [])
+        kept.append(len(kept).to_bytes(8, "big") + batch[8:])
+        return len(kept) - 1
+
+    def stable(self, topic: str) -> int:
+        """The last stable offset of partition 0."""
+        firsts = [known.firsts[topic] for known in self.ids.values() if topic in known.firsts]
+        return min(firsts, default=len(self.records.get(topic, ())))
+
     def _append(self, batch: bytes) -> None:
         self.log.append(len(self.log).to_bytes(8, "big") + batch[8:])
 
     def _fetch(self, message: FetchRequest) -> FetchResponse:
+        if message.topics[0].topic != TRANSACTIONS_TOPIC:
+            return FetchResponse(responses=[self._committed(topic) for topic in message.topics])
         (partition,) = message.topics[0].partitions
         records = b"".join(self.log[partition.fetch_offset : partition.fetch_offset + 2])
         told = PartitionData(0, 0, len(self.log), records=records)
         return FetchResponse(responses=[FetchableTopicResponse(TRANSACTIONS_TOPIC, partitions=[told])])
+
+    def _committed(self, topic: FetchTopic) -> FetchableTopicResponse:
+        (partition,) = topic.partitions
+        kept, stable = self.records.get(topic.topic, []), self.stable(topic.topic)
+        records = b"".join(kept[partition.fetch_offset : stable])
+        aborted = [each for each, marker in self.aborted.get(topic.topic, ()) if marker >= partition.fetch_offset]
+        told = PartitionData(0, 0, len(kept), stable, 0, aborted_transactions=aborted, records=records)
+        return FetchableTopicResponse(topic.topic, partitions=[told])
+
+    def _list_offsets(self, message: ListOffsetsRequest) -> ListOffsetsResponse:
+        topics = []
+        for topic in message.topics:
+            end = len(self.log)
+            if topic.name != TRANSACTIONS_TOPIC:
+                assert message.isolation_level == 1
+                end = self.stable(topic.name)
+            parts = [ListOffsetsPartitionResponse(part.partition_index, offset=end) for part in topic.partitions]
+            topics.append(ListOffsetsTopicResponse(topic.name, parts))
+        return ListOffsetsResponse(topics=topics)
 
     def _producers(self, topic: str) -> DescribeProducersResponse:
         sequences = self.sequences if topic == TRANSACTIONS_TOPIC else {}
@@ -345,7 +398,10 @@ class Simulation:
     def ask(self, handle: Handle, message: Struct, version: int) -> Any:
         """The answer to a client's request; None if the gateway died before there was one."""
         frame = memoryview(bytearray(encode_request(message, version, 7, "test")))
-        return self.play(handle(Request(parse_request_header(frame, SIZE_BYTES, len(frame)), frame), self.view()))
+        answer = self.play(handle(Request(parse_request_header(frame, SIZE_BYTES, len(frame)), frame), self.view()))
+        if isinstance(answer, RawResponse):
+            return answer.decode(FetchResponse if isinstance(message, FetchRequest) else ProduceResponse)
+        return answer
 
     def view(self) -> MeshView:
         return replace(self.world.view())
@@ -356,7 +412,7 @@ class Simulation:
             try:
                 command = plan.send(result)
             except StopIteration as stop:
-                return self._read(stop.value)
+                return stop.value
             match command:
                 case Ask(calls) | Gather(calls):
                     self.rounds += 1

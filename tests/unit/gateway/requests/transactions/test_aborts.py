@@ -18,7 +18,7 @@ from tests.unit.gateway.requests.transactions.test_atomic_transactions import (
 )
 from tests.unit.gateway.requests.transactions.test_transactions import group_on, with_transaction_rule
 
-CALLS = LAST_CALL // 2
+CALLS = 2 * LAST_CALL // 3
 
 
 @BOTH

@@ -4,7 +4,7 @@ import pytest
 
 from services.gateway.requests.plan import Handle
 from services.gateway.requests.transactions import end
-from services.gateway.requests.transactions.decisions import read_log
+from services.gateway.requests.transactions.log_reading import read_log
 from services.gateway.requests.transactions.sweep import UNDONE_S, Undone, sweep
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import EndTxnRequest
@@ -22,7 +22,7 @@ WHERE = [
 ]
 """Topics of one transaction: on home alone, on another cluster alone, on several."""
 ALL = WHERE[-1]
-LAST_CALL = 20
+LAST_CALL = 24
 """More calls than the end of a transaction makes."""
 
 
@@ -323,6 +323,30 @@ def test_what_was_decided_is_only_taken_up_when_its_clusters_were_in_reach_all_a
         undone = mesh.play(sweep(undone, mesh.view()))
         mesh.world.now += UNDONE_S
         assert ("bananas" in read(mesh)) is finished
+
+
+def test_each_decision_of_one_producer_has_its_own_time_until_it_is_taken_up() -> None:
+    """By the first protocol they have one identity, and so one key in the log."""
+    mesh, client = begun(FIRST)
+    undone: Undone = {}
+    finished: list[bool] = []
+    for value in ("one", "two"):
+        written(client, ("apples", "bananas"), value)
+
+        def look(_: object, value: str = value) -> None:
+            nonlocal undone
+            record = value.encode().ljust(8)
+            half = ("apples", record) in mesh.clusters["c1"].committed
+            if half and ("bananas", record) not in mesh.clusters["c2"].committed:
+                mesh.on_call = None
+                undone = mesh.play(sweep(undone, mesh.view()))
+                finished.append(("bananas", record) in mesh.clusters["c2"].committed)
+
+        mesh.on_call = look
+        assert client.end() == 0
+        mesh.world.now += UNDONE_S + 1
+        mesh.world.time_ms += 5_000
+    assert finished == [False, False], "its own gateway is about to do it, each time"
 
 
 @BOTH

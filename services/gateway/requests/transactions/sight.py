@@ -1,0 +1,84 @@
+"""How well one gateway sees the logs of transactions, and since when its readers wait; see `holding`. No I/O.
+
+Its entries are about clusters of the mesh, and about decisions that are not carried out: both leave with their cause.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+BLIND_S: Final = 10.0
+"""Seconds for which readers get no records of transactions while a home's log can't be read. The election of a leader
+takes less. Beyond that the other clusters' readers go on."""
+RETRY_S: Final = 0.5
+"""So long the gateway does not ask again for a log that it could not read."""
+TELL_S: Final = 5.0
+"""Seconds that a decision holds readers back before a log line names it."""
+
+
+class HeldDecision(NamedTuple):
+    """A decision: its home, and its record's key and value. Both protocols together repeat no such pair."""
+
+    home: str
+    key: bytes
+    value: bytes
+
+
+@dataclass(slots=True)
+class Sight:
+    """See above."""
+
+    on_held: Callable[[str], None] = lambda reason: None
+    """Counts answers of which a part was held back."""
+    _blind_since: dict[str, float] = field(default_factory=dict)
+    """By home."""
+    _tried: dict[str, float] = field(default_factory=dict)
+    _held_since: dict[HeldDecision, float] = field(default_factory=dict)
+    _told: set[HeldDecision] = field(default_factory=set)
+
+    def asks(self, home: str, now: float) -> bool:
+        """Whether a reader may ask for the home's log now; then this counts as an attempt."""
+        if home not in self._blind_since:
+            return True
+        if now - self._tried[home] < RETRY_S:
+            return False
+        self._tried[home] = now
+        return True
+
+    def read(self, home: str, now: float, *, found: bool) -> None:
+        """The home's log was read to its end, or could not be."""
+        if found:
+            self._blind_since.pop(home, None)
+        else:
+            self._blind_since.setdefault(home, now)
+            self._tried[home] = now
+
+    def blind_for(self, home: str, now: float) -> float | None:
+        """Seconds since the home's log could be read; None while it can."""
+        since = self._blind_since.get(home)
+        return None if since is None else now - since
+
+    def keep(self, homes: Iterable[str], unfinished: Iterable[HeldDecision]) -> None:
+        """Forgets other clusters and decisions."""
+        for by_home in (self._blind_since, self._tried):
+            for gone in by_home.keys() - set(homes):
+                del by_home[gone]
+        if self._held_since:
+            for done in self._held_since.keys() - set(unfinished):
+                del self._held_since[done]
+            self._told &= self._held_since.keys()
+
+    def held(self, decision: HeldDecision, now: float) -> float:
+        """Seconds since the decision first held a reader back."""
+        return now - self._held_since.setdefault(decision, now)
+
+    def must_tell(self, decision: HeldDecision, now: float) -> bool:
+        """Whether to write the log line about the decision: once."""
+        if now - self._held_since.get(decision, now) < TELL_S or decision in self._told:
+            return False
+        self._told.add(decision)
+        return True
+
+    def longest_held(self, now: float) -> float:
+        """Seconds; 0 if no reader is held back."""
+        return max((now - since for since in self._held_since.values()), default=0.0)
