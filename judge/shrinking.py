@@ -65,12 +65,12 @@ def _smallest(
 
 
 def around(history: History, witness: History, margin_s: float = 2.0) -> list[int]:
-    """The faults and moves near the operations of a witness."""
+    """The faults, moves and skipped markers near the operations of a witness."""
     if not witness.operations:
         return []
     return [
         fault.index
-        for fault in history.of_kind(Kind.FAULT, Kind.CRASH, Kind.MOVE)
+        for fault in history.of_kind(Kind.FAULT, Kind.CRASH, Kind.MOVE, Kind.UNMARKED)
         if any(
             fault.overlaps(each.start - margin_s, each.end + margin_s)
             for each in witness.operations
