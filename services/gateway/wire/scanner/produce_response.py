@@ -47,8 +47,9 @@ def with_topic_ids(
 
 def join_clean(responses: Sequence[tuple[Buffer, int, int, int]], topics: Sequence[Awaited]) -> list[Buffer] | None:
     """The body of one response made of several (each: buffer, version, start and end of its body), topics in this
-    order; slices of them but for ids and the throttle time, which is the longest of theirs. None unless they are clean
-    and flexible. Each topic must be in exactly one of them, with as many partitions, and no other topic may be there.
+    order; slices of them but for ids and the throttle time. The throttle time is the longest of theirs. None unless
+    they are clean and flexible. Each topic must be in exactly one of them, with as many partitions, and no other topic
+    may be there.
     """
     throttle_ms = 0
     entries: dict[bytes, tuple[memoryview, memoryview]] = {}
