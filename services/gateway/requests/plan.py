@@ -140,7 +140,8 @@ class Lane(Enum):
     """Which connection to the broker a call takes. A broker works on one request of a connection at a time."""
 
     SHARED = "shared"
-    """One connection of the gateway to each broker, for short calls of all clients: metadata, admin, describe."""
+    """One connection of the gateway to each broker, for short calls of all clients: metadata, describe. These calls
+    have the gateway's own client id, so a broker's quota for one client stops no other."""
     CLIENT = "client"
     """A connection for this client connection alone: groups, commits, everything that must keep its order."""
     PRODUCE = "produce"
