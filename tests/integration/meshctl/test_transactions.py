@@ -113,7 +113,7 @@ def test_an_open_transaction_is_shown_with_all_its_parts_and_aborted_on_all_clus
     (ended,) = shown(meshctl, "list", *wanted, "--state", "ended")["transactions"]
     assert [part["topics"] for part in ended["parts"]] == [[], []]
     history = json.loads(meshctl("history", "-n", "5", "-o", "json").stdout)["entries"]
-    told = [(each["reason"], each["sentences"]) for each in history]
+    told = [(each["reason"], each["changes"]) for each in history]
     sentence = f"transactional id {orchard.transactional_id}: the open transaction is aborted on c1, c2"
     assert ("nobody knows its application", [sentence]) in told
 
