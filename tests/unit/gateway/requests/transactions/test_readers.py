@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from mesh.routing import ExactName, ForwardingRule, Subject
+from mesh.transactions import LogPlace
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.plan import Call, Command, Handle
 from services.gateway.requests.records import fetch, list_offsets
 from services.gateway.requests.transactions import end
-from mesh.transactions import LogPlace
 from services.gateway.requests.transactions.sight import BLIND_S, RETRY_S
 from services.gateway.requests.transactions.sweep import UNDONE_S, Undone, sweep
 from services.gateway.wire.batches import batches
