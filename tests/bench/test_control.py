@@ -156,7 +156,7 @@ async def test_single_creates(
     rows: list[list[str]] = []
     with insert_server(postgres) as (address, pid):
         async with open_channel(address) as channel:
-            insert = channel.unary_unary(METHOD)
+            insert: Any = channel.unary_unary(METHOD)
             await insert(b"", timeout=WITHIN_S, wait_for_ready=True)
             cost = Cost(EDITS, psutil.Process(pid))
             with measured(cost):

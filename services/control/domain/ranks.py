@@ -33,7 +33,10 @@ def changes_between(before: Sequence[RuleVersion], after: Sequence[ForwardingRul
     """The changes that turn the rules in force `before` (in order) into `after`; rules with one id are the same."""
     start, end = ends_alike([version.rule for version in before], after)
     changes = _changes(before, after, start, end)
-    return _changes(before, after, 0, 0) if changes is None else changes
+    if changes is None:
+        changes = _changes(before, after, 0, 0)
+    assert changes is not None, "there is room where all rules get fresh ranks"
+    return changes
 
 
 def _changes(

@@ -242,7 +242,7 @@ async def test_a_part_that_was_decided_while_home_was_fenced_is_committed() -> N
             clusters.decisions = [DECISION]
         return await fence(cluster, *more)
 
-    clusters.fence = decided_before  # type: ignore[method-assign]
+    clusters.fence = decided_before  # type: ignore[method-assign, assignment]
     answer = await operator.abort(ID, ADA)
     assert ("commit", "c2", PART) in clusters.done
     assert ("abort", "c2", PART) not in clusters.done

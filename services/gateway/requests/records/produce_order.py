@@ -101,8 +101,10 @@ class Producing:
         if route is not None:
             now = self.mesh.clock()  # the batch may still be in its broker's queue, however long ago it was sent
             before = doubts.get(key, now)
-            is_highest = before is None or comes_after(batch.base_sequence, before.sequence)
-            doubts.put(key, Doubt(route.stay, now, batch.base_sequence if is_highest else before.sequence), now)
+            sequence = batch.base_sequence
+            if before is not None and not comes_after(sequence, before.sequence):
+                sequence = before.sequence
+            doubts.put(key, Doubt(route.stay, now, sequence), now)
 
     def send_back(self, slot: Slot) -> None:
         """Refuses a batch that must not be sent now.
