@@ -53,14 +53,27 @@ class Home:
 
 
 class HomeThread:
-    """One thread for the blocking calls of one publisher, each within a bound."""
+    """One thread for the blocking calls of one publisher, each within a bound.
+
+    A call that waits while the wall clock is set back may wait for as long as the clock went back. Such a call keeps
+    its thread, and the next call gets another one.
+    """
 
     def __init__(self, name: str) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._name = name
+        self._thread = self._started()
 
     async def run(self, work: Callable[[], T]) -> T:
-        async with asyncio.timeout(KAFKA_TIMEOUT * 3):
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            async with asyncio.timeout(KAFKA_TIMEOUT * 3):
+                return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except TimeoutError:
+            self.close()
+            self._thread = self._started()
+            raise
+
+    def _started(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, thread_name_prefix=self._name)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
