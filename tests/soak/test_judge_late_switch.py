@@ -1,6 +1,6 @@
 """Fault 3 of the reading of control and router, planted again: a late switch has no barrier, and the judge finds it.
 
-The home cluster must stand still between HELD and the word of the switch, which each run meets by chance.
+The home broker stands still behind HELD in each move. Most runs need one seed.
 """
 
 from __future__ import annotations
