@@ -35,7 +35,7 @@ def changes_between(before: Sequence[RuleVersion], after: Sequence[ForwardingRul
     changes = _changes(before, after, start, end)
     if changes is None:
         changes = _changes(before, after, 0, 0)
-    assert changes is not None, "there is room where all rules get fresh ranks"
+    assert changes is not None, "if no part is alike, there is room"
     return changes
 
 
