@@ -102,7 +102,7 @@ class Producing:
             now = self.mesh.clock()  # the batch may still be in its broker's queue, however long ago it was sent
             before = doubts.get(key, now)
             sequence = batch.base_sequence
-            if before is not None and not comes_after(sequence, before.sequence):
+            if before is not None and comes_after(before.sequence, sequence):
                 sequence = before.sequence
             doubts.put(key, Doubt(route.stay, now, sequence), now)
 
