@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 # Long enough for a busy two-core machine, short enough that a hanging client fails its own test and not the run.
 OPERATION_TIMEOUT_SECONDS = 30.0
@@ -49,6 +49,7 @@ class Can(Enum):
     SUBSCRIBE_TO_PATTERN = auto()
     READ_COMMITTED = auto()
     LIST_GROUPS = auto()  # and tell their offsets, as an administrator
+    TRANSACT = auto()  # records and the offsets of a group
 
 
 EVERYTHING = frozenset(Can)
@@ -126,6 +127,18 @@ class Reading:
         return self.topics[0] if self.topics[0].startswith("^") else None
 
 
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """One transaction: records of `source`, read by the group, are written to each topic of `targets`, offsets too."""
+
+    transactional_id: str
+    group: str
+    source: str
+    targets: tuple[str, ...]
+    count: int
+    commits: bool = True
+
+
 class Client(Protocol):
     """One client library behind the operations that an application uses."""
 
@@ -144,6 +157,15 @@ class Client(Protocol):
 
     async def consume(self, reading: Reading) -> list[Received]:
         """Reads exactly `reading.count` records, commits exactly these and leaves the group."""
+        ...
+
+
+@runtime_checkable
+class TransactionalClient(Client, Protocol):
+    """A client library that has transactions."""
+
+    async def copy(self, copying: Copying) -> None:
+        """Reads exactly `copying.count` records from the group's offsets on, then commits or aborts the transaction."""
         ...
 
 

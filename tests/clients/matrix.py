@@ -29,6 +29,7 @@ class Feature(StrEnum):
     GROUP = "a group over two clusters"
     PATTERN = "topics by pattern"
     COMMITTED = "read committed"
+    TRANSACTIONS = "transactions over two clusters"
     ADMIN = "topics, settings, brokers"
     GROUP_ADMIN = "groups and their offsets"
     RULE_CHANGE = "rule change under load"

@@ -5,6 +5,7 @@ Theory of operation. A line on a program's stdin is an order: a name, and settin
     produce acks=all compression=gzip idempotent=true records=2     and then a line for each record
     produce acks=all compression=none idempotent=true topics=a,b ids=PREFIX rate=200 keys=32      until `stop`
     consume topics=a,b group=G isolation=read_committed count=5      or pattern=REGEX; without a count until `stop`
+    copy id=ID group=G source=S topics=a,b count=5 commits=true      one transaction, with the group's offsets
     create-topic topic=T partitions=3     delete-topic topic=T     topics     partitions topic=T
     topic-config topic=T     brokers     groups     committed group=G topics=a,b
 
@@ -38,6 +39,7 @@ from tests.clients.contract import (
     Can,
     ClientError,
     Compression,
+    Copying,
     Delivery,
     Message,
     Reading,
@@ -175,6 +177,11 @@ class SteeredClient:
         order = f"consume {what} group={reading.group} isolation={reading.isolation} count={reading.count}"
         _, told = await self._program.obey(order)
         return [received(line) for line in told if "received" in line]
+
+    async def copy(self, copying: Copying) -> None:
+        what = f"source={copying.source} topics={','.join(copying.targets)} count={copying.count}"
+        commits = str(copying.commits).lower()
+        await self._program.obey(f"copy id={copying.transactional_id} group={copying.group} {what} commits={commits}")
 
 
 class SteeredAdmin:

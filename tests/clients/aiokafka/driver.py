@@ -17,6 +17,7 @@ from tests.clients.contract import (
     Acks,
     ClientError,
     Compression,
+    Copying,
     Delivery,
     Message,
     Reading,
@@ -96,6 +97,32 @@ class AiokafkaClient:
         except (KafkaError, TimeoutError) as error:
             raise ClientError(f"{self.name}: {len(records)} of {reading.count} records, then {error!r}") from error
         return records
+
+    async def copy(self, copying: Copying) -> None:
+        consumer = AIOKafkaConsumer(
+            copying.source,
+            bootstrap_servers=self._bootstrap,
+            group_id=copying.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+        )
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self._bootstrap, transactional_id=copying.transactional_id, enable_idempotence=True
+        )
+        try:
+            async with asyncio.timeout(OPERATION_TIMEOUT_SECONDS), consumer, producer:
+                await producer.begin_transaction()
+                ends: dict[TopicPartition, int] = {}
+                for _ in range(copying.count):
+                    raw = await consumer.getone()
+                    ends[TopicPartition(raw.topic, raw.partition)] = raw.offset + 1
+                    for target in copying.targets:
+                        await producer.send(target, value=raw.value, key=raw.key)
+                await producer.send_offsets_to_transaction(ends, copying.group)
+                await (producer.commit_transaction() if copying.commits else producer.abort_transaction())
+        except (KafkaError, TimeoutError) as error:
+            raise ClientError(f"{self.name}: {error!r}") from error
 
 
 class AiokafkaAdmin:

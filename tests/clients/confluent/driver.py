@@ -16,6 +16,7 @@ from tests.clients.contract import (
     EVERYTHING,
     OPERATION_TIMEOUT_SECONDS,
     ClientError,
+    Copying,
     Delivery,
     Message,
     Reading,
@@ -102,6 +103,49 @@ class ConfluentClient:
         finally:
             consumer.close()
         return records
+
+    async def copy(self, copying: Copying) -> None:
+        await asyncio.to_thread(self._copy, copying)
+
+    def _copy(self, copying: Copying) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": copying.group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+            }
+        )
+        producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": copying.transactional_id})
+        ends: dict[tuple[str, int], int] = {}
+        deadline = time.monotonic() + OPERATION_TIMEOUT_SECONDS
+        left = copying.count
+        try:
+            producer.init_transactions(OPERATION_TIMEOUT_SECONDS)
+            producer.begin_transaction()
+            consumer.subscribe([copying.source])
+            while left:
+                if time.monotonic() > deadline:
+                    raise ClientError(f"{self.name}: {left} of {copying.count} records are missing")
+                raw = consumer.poll(POLL_SECONDS)
+                if raw is not None:
+                    record = received(raw)
+                    left -= 1
+                    ends[record.topic, record.partition] = record.offset + 1
+                    for target in copying.targets:
+                        producer.produce(target, value=record.value, key=record.key)
+            offsets = [TopicPartition(topic, partition, end) for (topic, partition), end in ends.items()]
+            metadata = consumer.consumer_group_metadata()
+            producer.send_offsets_to_transaction(offsets, metadata, OPERATION_TIMEOUT_SECONDS)
+            if copying.commits:
+                producer.commit_transaction(OPERATION_TIMEOUT_SECONDS)
+            else:
+                producer.abort_transaction(OPERATION_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            raise ClientError(f"{self.name}: {error}") from error
+        finally:
+            consumer.close()
 
 
 class ConfluentAdmin:

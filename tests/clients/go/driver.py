@@ -41,7 +41,7 @@ class SaramaClient(SteeredClient):
         can = EVERYTHING - {Can.SUBSCRIBE_TO_PATTERN}
         compressions = set(ALL_COMPRESSIONS)
         if version.startswith("0.8"):
-            can -= {Can.SET_TIMESTAMPS, Can.SEND_HEADERS, Can.READ_COMMITTED}
+            can -= {Can.SET_TIMESTAMPS, Can.SEND_HEADERS, Can.READ_COMMITTED, Can.TRANSACT}
             compressions -= {Compression.LZ4, Compression.ZSTD}
         super().__init__(f"sarama-{version}", command("sarama", bootstrap, version), can, frozenset(compressions))
 
@@ -52,10 +52,13 @@ class SaramaAdmin(SteeredAdmin):
 
 
 class KafkaGoClient(SteeredClient):
-    """kafka-go takes a list of topics, no pattern; its read_committed still shows what was aborted, and markers too."""
+    """kafka-go takes a list of topics, no pattern, and has no transactions.
+
+    Its read_committed still shows what was aborted, and markers too.
+    """
 
     def __init__(self, bootstrap: str) -> None:
-        can = EVERYTHING - {Can.SUBSCRIBE_TO_PATTERN, Can.READ_COMMITTED}
+        can = EVERYTHING - {Can.SUBSCRIBE_TO_PATTERN, Can.READ_COMMITTED, Can.TRANSACT}
         super().__init__("kafka-go", command("kafka-go", bootstrap), can, ALL_COMPRESSIONS)
 
 

@@ -22,18 +22,25 @@ class Generation:
     api: str
     lacks: frozenset[Can] = frozenset()
     reading: str = "consumer"
+    copying: str = "transactions"
     no_compression: frozenset[Compression] = frozenset()
 
 
 WITHOUT_ZSTD = frozenset({Compression.ZSTD})
 GENERATIONS = {
     "1.1": Generation("v1_1", frozenset({Can.LIST_GROUPS}), no_compression=WITHOUT_ZSTD),
-    "0.10": Generation("v0_10", frozenset({Can.SEND_HEADERS, Can.READ_COMMITTED}), no_compression=WITHOUT_ZSTD),
+    "0.10": Generation(
+        "v0_10",
+        frozenset({Can.SEND_HEADERS, Can.READ_COMMITTED, Can.TRANSACT}),
+        copying="v0_10",
+        no_compression=WITHOUT_ZSTD,
+    ),
     # Its KafkaConsumer is a draft that answers null, and the consumer of the core needs ZooKeeper.
     "0.8": Generation(
         "v0_8",
-        frozenset({Can.SEND_HEADERS, Can.SET_TIMESTAMPS, Can.CONSUME}),
+        frozenset({Can.SEND_HEADERS, Can.SET_TIMESTAMPS, Can.CONSUME, Can.TRANSACT}),
         reading="v0_8",
+        copying="v0_8",
         no_compression=WITHOUT_ZSTD,
     ),
 }
@@ -47,7 +54,7 @@ def generation(version: str) -> Generation:
 def command(version: str, bootstrap: str) -> list[str]:
     """Command line of the program for a kafka-clients version."""
     of = generation(version)
-    class_path = maven.class_path(PROJECT, version, f"api={of.api}", f"reading={of.reading}")
+    class_path = maven.class_path(PROJECT, version, f"api={of.api}", f"reading={of.reading}", f"copying={of.copying}")
     return [str(need("java")[0]), *JVM_OPTIONS, "-cp", class_path, "mesh.clients.Main", bootstrap]
 
 

@@ -18,6 +18,7 @@ from tests.clients.contract import (
     Acks,
     ClientError,
     Compression,
+    Copying,
     Delivery,
     Message,
     Reading,
@@ -43,6 +44,48 @@ class KafkaPythonClient:
 
     async def consume(self, reading: Reading) -> list[Received]:
         return await _in_thread(self.name, lambda: self._consume(reading))
+
+    async def copy(self, copying: Copying) -> None:
+        await _in_thread(self.name, lambda: self._copy(copying))
+
+    def _copy(self, copying: Copying) -> None:
+        consumer = KafkaConsumer(
+            copying.source,
+            bootstrap_servers=self._bootstrap,
+            group_id=copying.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            consumer_timeout_ms=TIMEOUT_MS,
+        )
+        producer = KafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            transactional_id=copying.transactional_id,
+            delivery_timeout_ms=TIMEOUT_MS,
+            request_timeout_ms=TIMEOUT_MS // 2,
+        )
+        ends: dict[TopicPartition, OffsetAndMetadata] = {}
+        left = copying.count
+        try:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for raw in consumer:
+                left -= 1
+                ends[TopicPartition(raw.topic, raw.partition)] = OffsetAndMetadata(raw.offset + 1, "", -1)
+                for target in copying.targets:
+                    producer.send(target, value=raw.value, key=raw.key)
+                if not left:
+                    break
+            else:
+                raise ClientError(f"{self.name}: {left} of {copying.count} records are missing")
+            producer.send_offsets_to_transaction(ends, copying.group)
+            if copying.commits:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+        finally:
+            consumer.close()
+            producer.close(timeout=OPERATION_TIMEOUT_SECONDS)
 
     def _produce(self, messages: Sequence[Message], sending: Sending) -> list[Delivery]:
         producer = KafkaProducer(

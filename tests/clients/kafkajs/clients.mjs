@@ -129,6 +129,38 @@ async function consume(order) {
   return true
 }
 
+/** Reads the order's count of records in a group, and writes each to every topic, with the offsets, in one transaction. */
+async function copy(order) {
+  const groupId = order.text('group')
+  const messages = []
+  const ends = new Map()
+  const consumer = kafka.consumer({ groupId, maxWaitTimeInMs: FETCH_WAIT_MS })
+  await consumer.connect()
+  await consumer.subscribe({ topics: [order.text('source')], fromBeginning: true })
+  await new Promise((ended, failed) => {
+    consumer.on(consumer.events.CRASH, ({ payload }) => failed(payload.error))
+    const eachMessage = async ({ partition, message }) => {
+      if (messages.length === order.number('count', 0)) return
+      messages.push({ key: message.key, value: message.value })
+      ends.set(partition, String(BigInt(message.offset) + 1n))
+      if (messages.length === order.number('count', 0)) ended()
+    }
+    consumer.run({ autoCommit: false, eachMessage }).catch(failed)
+  }).finally(() => consumer.disconnect())
+  const producer = kafka.producer({ transactionalId: order.text('id'), idempotent: true, maxInFlightRequests: 1 })
+  await producer.connect()
+  try {
+    const transaction = await producer.transaction()
+    await transaction.sendBatch({ topicMessages: order.list('topics').map((topic) => ({ topic, messages })) })
+    const partitions = [...ends].map(([partition, offset]) => ({ partition, offset }))
+    await transaction.sendOffsets({ consumerGroupId: groupId, topics: [{ topic: order.text('source'), partitions }] })
+    await (order.text('commits') === 'true' ? transaction.commit() : transaction.abort())
+  } finally {
+    await producer.disconnect()
+  }
+  return true
+}
+
 function received(topic, partition, message) {
   const headers = Object.entries(message.headers ?? {}).map(([name, value]) => [name, String(value)])
   return {
@@ -176,6 +208,7 @@ const questions = {
 async function carryOut(order) {
   if (order.name === 'produce') return produce(order)
   if (order.name === 'consume') return consume(order)
+  if (order.name === 'copy') return copy(order)
   const question = questions[order.name]
   if (question === undefined) throw new Error(`no such order: ${order.name}`)
   if (admin === null) {

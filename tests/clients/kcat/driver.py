@@ -26,7 +26,7 @@ class KcatClient:
     """kcat gives all records of a process the same headers, and cannot set timestamps or tell offsets."""
 
     name = "kcat"
-    can = EVERYTHING - {Can.SET_TIMESTAMPS, Can.TELL_OFFSETS}
+    can = EVERYTHING - {Can.SET_TIMESTAMPS, Can.TELL_OFFSETS, Can.TRANSACT}
     compressions = ALL_COMPRESSIONS
 
     def __init__(self, bootstrap: str) -> None:

@@ -144,6 +144,11 @@ type questions struct {
 	steer.Order
 }
 
+// Copy fails: the library has no transactions.
+func (c *Client) Copy(context.Context, steer.Order) error {
+	return errors.New("kafka-go has no transactions")
+}
+
 // Ask answers with new connections: the library's pools remember the topics of a cluster for seconds.
 func (c *Client) Ask(ctx context.Context, order steer.Order) (any, error) {
 	transport := &kafka.Transport{}

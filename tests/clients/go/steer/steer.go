@@ -24,6 +24,9 @@ type Client interface {
 	Produce(ctx context.Context, order Order) error
 	// Consume reads until the order's count is reached or ctx ends, and commits what it told.
 	Consume(ctx context.Context, order Order) error
+	// Copy reads the order's count of records in a group, and writes each to every topic, with the offsets, in one
+	// transaction.
+	Copy(ctx context.Context, order Order) error
 	// Ask answers a question of an administrator.
 	Ask(ctx context.Context, order Order) (any, error)
 }
@@ -118,6 +121,8 @@ func carryOut(ctx context.Context, client Client, order Order) (any, error) {
 		return true, client.Produce(ctx, order)
 	case "consume":
 		return true, client.Consume(ctx, order)
+	case "copy":
+		return true, client.Copy(ctx, order)
 	default:
 		return client.Ask(ctx, order)
 	}

@@ -29,6 +29,8 @@ final class Questions {
 
     private static Object ask(Order order) throws Exception {
         switch (order.name()) {
+            case "copy":
+                return Copy.run(order);
             case "create-topic":
                 NewTopic topic = new NewTopic(order.text("topic"), (int) order.number("partitions", 1), (short) 1);
                 admin.createTopics(List.of(topic)).all().get();

@@ -9,7 +9,10 @@ import java.util.Map;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 
@@ -29,6 +32,14 @@ final class Api {
 
     static ConsumerRecords<String, String> poll(KafkaConsumer<String, String> consumer, long milliseconds) {
         return consumer.poll(Duration.ofMillis(milliseconds));
+    }
+
+    static void sendOffsets(
+            KafkaProducer<String, String> producer,
+            KafkaConsumer<String, String> consumer,
+            Map<TopicPartition, OffsetAndMetadata> offsets,
+            String group) {
+        producer.sendOffsetsToTransaction(offsets, consumer.groupMetadata());
     }
 
     static Map<String, String> headers(ConsumerRecord<String, String> record) {

@@ -36,6 +36,8 @@ final class Questions {
 
     private static Object ask(Order order) throws Exception {
         switch (order.name()) {
+            case "copy":
+                return Copy.run(order);
             case "create-topic":
                 Optional<Integer> partitions = Optional.of((int) order.number("partitions", 1));
                 admin.createTopics(List.of(new NewTopic(order.text("topic"), partitions, Optional.empty()))).all().get();
