@@ -88,9 +88,15 @@ def holds_now(mesh: MeshView) -> Generator[Command, Any, Holds]:
     for home, found in logs.items():
         sight.read(home, now, found=found is not None)
     blind = [seconds for home in homes if (seconds := sight.blind_for(home, now)) is not None]
-    holds = known_holds(mesh)
-    sight.keep(mesh.table.clusters, (held for _, held in holds.by_place.values()))
+    holds = forget_finished(mesh)
     return Holds(holds.by_place, blind=any(seconds < BLIND_S for seconds in blind))
+
+
+def forget_finished(mesh: MeshView) -> Holds:
+    """The known holds; readers that waited for other decisions no longer count as waiting."""
+    holds = known_holds(mesh)
+    mesh.memory.sight.keep(mesh.table.clusters, (held for _, held in holds.by_place.values()))
+    return holds
 
 
 def _homes(mesh: MeshView) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from mesh.transactions import TransactionLog
 from services.gateway.requests.plan import Command, MeshView
 from services.gateway.requests.transactions.decisions import finish, open_parts
+from services.gateway.requests.transactions.holding import forget_finished
 from services.gateway.requests.transactions.home import takes_part
 from services.gateway.requests.transactions.log_reading import known_log, read_log
 
@@ -38,6 +39,7 @@ def sweep(before: Undone, mesh: MeshView) -> Generator[Command, Any, dict[tuple[
                 yield from finish(home, decision, mesh)
             elif (yield from open_parts(decision, mesh)) is not None:
                 undone[named] = since
+    forget_finished(mesh)
     return undone
 
 
