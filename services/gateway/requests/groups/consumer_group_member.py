@@ -1,9 +1,11 @@
 """ConsumerGroupHeartbeat (KIP-848): to the coordinator on the group's home cluster, which assigns the partitions.
 
 Theory of operation
-1. A group's home is the cluster of its topics. A group that spans clusters is refused with a sentence. If a rule about
-   the group allows it, the group's home gets shadows of the foreign topics instead (`shadow_topics`). A member never
-   gets an assignment that silently lacks topics.
+1. A group's home is the cluster of its topics. If a group spans clusters, its home gets shadows of the foreign topics
+   (`shadow_topics`). If a rule about the group forbids shadows, or the home does not make them, the gateway refuses the
+   member with a sentence. A member never gets an assignment that silently lacks topics.
+   An obstacle that passes delays a member that joins. A member that belongs to the group already sends its heartbeat
+   on: without heartbeats the coordinator would fence this member. The next look at the group makes its shadows.
 2. Subscriptions and assignments pass as they are; only topic ids differ, the mesh's for clients, the home's for its
    coordinator.
 3. The gateway checks a member's subscription when the member sends it: in its first heartbeat, and whenever it changes.
@@ -16,11 +18,12 @@ from typing import Any
 import structlog
 
 from services.gateway.requests.groups.group_heartbeat import beat, homeless, refused, unreached
-from services.gateway.requests.groups.group_home import find_home, keeps_all_offsets
+from services.gateway.requests.groups.group_home import find_home, may_have_shadows
 from services.gateway.requests.groups.group_subscription import lacking, matching_topics, refusal, renamed_topics
 from services.gateway.requests.groups.group_topic_ids import ids_at, shown
-from services.gateway.requests.groups.shadow_topics import keep_shadows, see_to_shadows
+from services.gateway.requests.groups.shadow_topics import Fault, keep_shadows, see_to_shadows
 from services.gateway.requests.plan import Command, Gather, MeshView, Plan, Request, Unreachable
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -32,6 +35,8 @@ LIBRDKAFKA = ("librdkafka", "confluent-kafka-")
 """The beginnings of the software names of the librdkafka family."""
 RETRY_PAUSE_S = 1.0
 """Seconds before each refusal to librdkafka, because it asks again at once."""
+JOINS = 0
+"""The member epoch of a member that joins; lower ones are those of members that leave."""
 WAY_OUT = "use group.protocol=classic, or a rule about the group with shadow_topics"
 
 log = structlog.get_logger(__name__)
@@ -49,12 +54,15 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     home = yield from find_home(group_id, mesh, topics, near_topics=True)
     if home is None:
         return homeless(message, ConsumerGroupHeartbeatResponse)
-    obstacle = yield from _see_to(group_id, topics, home, mesh)
-    if isinstance(obstacle, Unreachable):
-        text = f"cluster {obstacle.cluster} can't be reached: {obstacle.reason}"
-        return refused(message, ConsumerGroupHeartbeatResponse, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
-    if obstacle is not None:
-        return (yield from _refused_for_good(message, obstacle, mesh))
+    leaves = message.member_epoch < JOINS
+    obstacle = None if leaves else (yield from _see_to(group_id, topics, home, mesh))
+    if obstacle is not None and not obstacle.passing:
+        return (yield from _refused_for_good(message, obstacle.reason, mesh))
+    if obstacle is not None and message.member_epoch == JOINS:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return refused(message, ConsumerGroupHeartbeatResponse, code, obstacle.reason)
+    if obstacle is None and message.member_epoch > JOINS:
+        yield from see_to_shadows(group_id, home, mesh)
     message.topic_partitions = yield from _as_the_home_names_them(message.topic_partitions, home, mesh)
     answer = yield from beat(message, home, request.version, ConsumerGroupHeartbeatResponse, mesh)
     if answer.assignment is not None:
@@ -76,19 +84,19 @@ def _matching(message: ConsumerGroupHeartbeatRequest, mesh: MeshView) -> Generat
     return (yield from matching_topics(message.subscribed_topic_regex, mesh))
 
 
-def _see_to(
-    group_id: str, topics: list[str], home: str, mesh: MeshView
-) -> Generator[Command, Any, str | Unreachable | None]:
+def _see_to(group_id: str, topics: list[str], home: str, mesh: MeshView) -> Generator[Command, Any, Fault | None]:
     """Has the home serve these topics; returns the obstacle, if there is one."""
     lacks = yield from lacking(topics, home, mesh)
     if isinstance(lacks, Unreachable):
-        return lacks
-    if keeps_all_offsets(group_id, mesh) is None:
-        return refusal(group_id, home, lacks, WAY_OUT) if lacks else None
+        return Fault(f"cluster {lacks.cluster} can't be reached: {lacks.reason}", passing=True)
+    if not may_have_shadows(group_id, mesh):
+        return Fault(refusal(group_id, home, lacks, WAY_OUT), passing=False) if lacks else None
+    if ApiKey.CONSUMER_GROUP_HEARTBEAT not in mesh.clusters[home].versions:
+        return None  # the home says that it has no such groups: shadows would be of no use
     fault = yield from keep_shadows(home, lacks, mesh)
     if fault is not None:
-        return f"group {group_id} lives on cluster {home} by rule, with shadow topics, but: {fault}"
-    yield from see_to_shadows(group_id, mesh)
+        way_out = f"use group.protocol=classic, because {fault.reason}"
+        return replace(fault, reason=refusal(group_id, home, lacks, way_out))
     return None
 
 

@@ -136,6 +136,12 @@ def sole_owner(subscription: Sequence[str], mesh: MeshView) -> str | None:
     return next(iter(found)) if len(found) == 1 else None
 
 
+def may_have_shadows(group_id: str, mesh: MeshView) -> bool:
+    """Whether the group's home may get shadows of foreign topics. A rule about the group decides; without one: yes."""
+    rule = mesh.table.group_rule(group_id)
+    return rule is None or rule.shadow_topics
+
+
 def keeps_all_offsets(group_id: str, mesh: MeshView) -> str | None:
     """The group's home, if a rule has it keep the group's offsets of all topics, also of foreign ones."""
     rule = mesh.table.group_rule(group_id)

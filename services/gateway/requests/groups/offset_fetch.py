@@ -6,13 +6,17 @@ unknown for now must never look like an offset that was never committed. A clust
 fails the answer in the same way. Clients find this gateway for every group, so they can't look for a better
 coordinator. A client that asks for all topics (a tool) gets the other clusters' offsets. For each partition of the
 topics that the silent cluster has shown before, the client gets that error.
+
+A member of a newer kind of group names itself, and its coordinator checks the member's epoch. Only the group's home
+knows the member: the other clusters get the question without a member. A cluster on which the group was before would
+answer UNKNOWN_MEMBER_ID.
 """
 
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from services.gateway.requests.groups.group_home import keeps_all_offsets, offsets_place
+from services.gateway.requests.groups.group_home import find_home, keeps_all_offsets, offsets_place
 from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.groups.group_topic_ids import name_topics
 from services.gateway.requests.plan import (
@@ -52,6 +56,8 @@ GROUPS_SINCE = 8
 IDS_SINCE = 10
 """First version that has ids in the place of the topics' names."""
 NO_OFFSET = -1
+NO_EPOCH = -1
+"""The member epoch of a question without a member."""
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
@@ -102,13 +108,16 @@ class _Part:
     topics: Sequence[OffsetFetchRequestTopics] | None
     version: int
     require_stable: bool
+    knows_members: bool
+    """Whether the cluster is the group's home."""
 
     @property
     def coordinator(self) -> Coordinator:
         return Coordinator(self.group.group_id)
 
     def call(self) -> Call:
-        question = _question(self.group, self.topics, self.version, self.require_stable)
+        group = self.group if self.knows_members else replace(self.group, member_id=None, member_epoch=NO_EPOCH)
+        question = _question(group, self.topics, self.version, self.require_stable)
         return Call(self.cluster, question, self.version, self.coordinator, Lane.CLIENT)
 
 
@@ -120,10 +129,11 @@ def _fetch(
     answers: list[OffsetFetchResponseGroup] = []
     for group in groups:
         places, answered = _split(group, mesh)
+        home = (yield from find_home(group.group_id, mesh)) if group.member_id else None
         answers.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=answered))
         for cluster, topics in places.items():
             spoken = highest_version(mesh, cluster, ApiKey.OFFSET_FETCH, version)
-            parts.append(_Part(group, cluster, topics, spoken, require_stable))
+            parts.append(_Part(group, cluster, topics, spoken, require_stable, knows_members=cluster == home))
     found = yield from _ask(parts, mesh)
     moved = [index for index, answer in enumerate(found) if _has_moved(answer)]
     again = yield from _ask([parts[index] for index in moved], mesh)

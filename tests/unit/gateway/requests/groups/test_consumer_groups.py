@@ -89,6 +89,16 @@ def with_shadows(world: World, home: str = "c1") -> World:
     return world
 
 
+def without_shadows(world: World, home: str = "c1") -> World:
+    world.add_rule(ForwardingRule("g-home", ExactName("g", Subject.GROUP), home))
+    return world
+
+
+def looked_at(world: World) -> None:
+    """The gateway has just compared the group's subscriptions with its home's topics."""
+    world.memory.shadows_seen_to.put("g", True, world.now)
+
+
 def shadow(world: World, topic: str, cluster: str, partitions: int) -> None:
     known = TopicKnowledge(topic, real_id(topic), (1,) * partitions)
     world.clusters[cluster].topics[topic] = known
@@ -105,6 +115,7 @@ def test_a_member_joins_where_its_topics_are_and_sees_their_ids_in_the_mesh(worl
 
 
 def test_what_a_member_owns_is_told_to_its_coordinator_by_the_clusters_ids(world: World) -> None:
+    looked_at(world)
     world.memory.group_homes.put("g", "c1", world.now)
     message = ConsumerGroupHeartbeatRequest(
         group_id="g",
@@ -120,9 +131,14 @@ def test_what_a_member_owns_is_told_to_its_coordinator_by_the_clusters_ids(world
     assert call.message.topic_partitions == [TopicPartitions(topic_id=real_id("apples"), partitions=[0])]
 
 
-def test_a_heartbeat_that_changes_nothing_asks_nobody_else(world: World) -> None:
+def test_a_heartbeat_that_changes_nothing_has_the_group_looked_at_now_and_then(world: World) -> None:
     world.memory.group_homes.put("g", "c1", world.now)
-    book = play(world, ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3))
+    beat = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3)
+    first = play(world, beat)
+    assert {(call.cluster, call.key) for call in first.asked()} == {("c1", ApiKey.CONSUMER_GROUP_DESCRIBE)}
+    first.answered(described("apples"))
+    assert heartbeat_in(first).cluster == "c1"
+    book = play(world, beat)
     book.answered(ConsumerGroupHeartbeatResponse(member_id="m", member_epoch=3))
     assert (book.answer.member_epoch, book.answer.assignment, book.noted) == (3, None, [])
 
@@ -180,9 +196,9 @@ def test_topics_of_no_rule_are_not_handed_out(world: World) -> None:
 def test_a_subscription_that_spans_clusters_is_refused_by_their_names(
     world: World, software: str, code: ErrorCode, waits: bool
 ) -> None:
+    """A rule about the group that does not give it shadow topics forbids them."""
     world.session = Session("127.0.0.1:5", "test", software, "4.0")
-    book = play(world, joins("apples", "bananas"))
-    look_up(book)
+    book = play(without_shadows(world), joins("apples", "bananas"))
     if waits:
         assert book.gathers().wait_s == consumer_group_member.RETRY_PAUSE_S
         book.answered()
@@ -194,11 +210,11 @@ def test_a_subscription_that_spans_clusters_is_refused_by_their_names(
     )
 
 
-def test_a_second_member_may_not_lead_the_group_astray(world: World) -> None:
+def test_a_second_member_joins_where_the_group_has_members(world: World) -> None:
     book = play(world, joins("bananas"))
     living = DescribedGroup(group_id="g", group_state="Stable", members=[Member(member_id="other")])
     look_up(book, {("c1", ApiKey.CONSUMER_GROUP_DESCRIBE): living})
-    assert book.answer.error_code == ErrorCode.INVALID_REQUEST
+    assert {(call.cluster, call.key) for call in book.asked()} == {("c1", ApiKey.CREATE_TOPICS)}
 
 
 def test_an_empty_group_goes_where_its_topics_are(world: World) -> None:
@@ -208,6 +224,7 @@ def test_an_empty_group_goes_where_its_topics_are(world: World) -> None:
 
 
 def test_a_group_that_was_remembered_elsewhere_is_looked_up_when_a_member_comes_for_other_topics(world: World) -> None:
+    looked_at(world)
     world.memory.group_homes.put("g", "c1", world.now)
     book = play(world, joins("bananas"))
     look_up(book, c1=EMPTY)
@@ -221,17 +238,15 @@ def test_a_group_that_was_remembered_elsewhere_is_looked_up_when_a_member_comes_
 
 def test_a_topic_that_moved_away_goes_on_by_the_partitions_it_left(world: World) -> None:
     shadow(world, "bananas", "c1", 3)
-    book = play(world, joins("apples", "bananas"))
-    look_up(book, c1=MEMBERS)
+    book = play(without_shadows(world), joins("apples", "bananas"))
     assert heartbeat_in(book).cluster == "c1"
     book.answered(assigned("apples", "bananas"))
     assert ids_in(book.answer) == [shown_id("apples"), shown_id("bananas")]
 
 
-def test_one_that_has_grown_since_does_not(world: World) -> None:
-    shadow(world, "bananas", "c1", 2)
+def test_without_shadows_one_that_has_grown_since_does_not(world: World) -> None:
+    shadow(without_shadows(world), "bananas", "c1", 2)
     book = play(world, joins("apples", "bananas"))
-    look_up(book, c1=MEMBERS)
     assert book.answer.error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -247,11 +262,16 @@ def test_an_expression_goes_where_all_that_it_matches_lives(world: World, regex:
     assert (call.cluster, call.message.subscribed_topic_regex) == (home, regex)
 
 
-def test_an_expression_that_matches_topics_of_two_clusters_is_refused(world: World) -> None:
+def test_an_expression_that_matches_topics_of_two_clusters_needs_shadows(world: World) -> None:
     book = play(world, joins(regex=".*s"))
     book.answered(MetadataResponse(), MetadataResponse())
     look_up(book)
-    assert "cluster c2: bananas" in str(book.answer.error_message)
+    [call] = book.asked()
+    assert isinstance(call.message, CreateTopicsRequest)
+    assert (call.cluster, [topic.name for topic in call.message.topics]) == ("c1", ["bananas"])
+    refused = play(without_shadows(world), joins(regex=".*s"))
+    refused.answered(MetadataResponse(), MetadataResponse())
+    assert "cluster c2: bananas" in str(refused.answer.error_message)
 
 
 def test_an_expression_does_not_reach_topics_by_names_that_their_cluster_does_not_know() -> None:
@@ -284,6 +304,7 @@ def test_an_owner_that_was_never_seen_is_waited_for(world: World) -> None:
 
 
 def test_a_home_that_is_away_sends_the_member_to_find_its_coordinator_again(world: World) -> None:
+    looked_at(world)
     world.memory.group_homes.put("g", "c1", world.now)
     book = play(world, ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3))
     book.all_unreachable()
@@ -309,8 +330,11 @@ def described(*topics: str) -> ConsumerGroupDescribeResponse:
     return ConsumerGroupDescribeResponse(groups=[group])
 
 
-def test_a_rule_gives_the_home_shadows_of_foreign_topics(world: World) -> None:
-    book = play(with_shadows(world), joins("apples", "bananas"))
+@pytest.mark.parametrize("by_rule", [False, True])
+def test_the_home_gets_shadows_of_foreign_topics(world: World, by_rule: bool) -> None:
+    book = play(with_shadows(world) if by_rule else world, joins("apples", "bananas"))
+    if not by_rule:
+        look_up(book)
     [call] = book.asked()
     assert isinstance(call.message, CreateTopicsRequest)
     [topic] = call.message.topics
@@ -318,8 +342,6 @@ def test_a_rule_gives_the_home_shadows_of_foreign_topics(world: World) -> None:
     assert [(config.name, config.value) for config in topic.configs] == [MARK]
     shadow(world, "bananas", "c1", 3)
     book.answered(created("bananas"))
-    assert {call.key for call in book.asked()} == {ApiKey.CONSUMER_GROUP_DESCRIBE}
-    book.answered(described("apples", "bananas"))
     assert heartbeat_in(book).cluster == "c1"
     book.answered(assigned("apples", "bananas"))
     assert ids_in(book.answer) == [shown_id("apples"), shown_id("bananas")]
@@ -329,7 +351,7 @@ def test_a_shadow_that_another_gateway_has_just_made_is_as_good(world: World) ->
     book = play(with_shadows(world), joins("apples", "bananas"))
     twice = CreatableTopicResult(name="bananas", error_code=ErrorCode.TOPIC_ALREADY_EXISTS)
     book.answered(CreateTopicsResponse(topics=[twice]))
-    assert {call.key for call in book.asked()} == {ApiKey.CONSUMER_GROUP_DESCRIBE}
+    assert heartbeat_in(book).cluster == "c1"
 
 
 def test_a_shadow_that_cannot_be_made_refuses_the_group_with_the_clusters_reason(world: World) -> None:
@@ -338,6 +360,48 @@ def test_a_shadow_that_cannot_be_made_refuses_the_group_with_the_clusters_reason
     book.answered(CreateTopicsResponse(topics=[no]))
     assert book.answer.error_code == ErrorCode.INVALID_REQUEST
     assert "no more topics" in str(book.answer.error_message)
+
+
+def test_a_cluster_that_makes_no_shadow_for_a_group_without_a_rule_is_named_in_its_refusal(world: World) -> None:
+    book = play(world, joins("apples", "bananas"))
+    look_up(book)
+    no = CreatableTopicResult(name="bananas", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="no right")
+    book.answered(CreateTopicsResponse(topics=[no]))
+    assert book.answer.error_code == ErrorCode.INVALID_REQUEST
+    assert book.answer.error_message == worded(
+        ErrorCode.INVALID_REQUEST,
+        "group g lives on cluster c1, but subscribes to topics of other clusters (cluster c2: bananas): "
+        "use group.protocol=classic, because cluster c1 made no shadow of topic bananas: error 29, no right",
+    )
+
+
+BUSY = CreateTopicsResponse(topics=[CreatableTopicResult(name="bananas", error_code=ErrorCode.NOT_CONTROLLER)])
+
+
+@pytest.mark.parametrize("obstacle", [Unreachable("c1", "busy"), BUSY], ids=["a silent controller", "an election"])
+def test_an_obstacle_that_passes_delays_who_joins_and_fences_no_member(
+    world: World, obstacle: Unreachable | CreateTopicsResponse
+) -> None:
+    looked_at(world)
+    world.memory.group_homes.put("g", "c1", world.now)
+    book = play(world, joins("apples", "bananas"))
+    book.answered(obstacle)
+    assert book.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    belongs = play(world, joins("apples", "bananas", epoch=3))
+    belongs.answered(obstacle)
+    assert heartbeat_in(belongs).cluster == "c1"
+
+
+def test_a_member_leaves_whatever_its_home_lacks(world: World) -> None:
+    world.memory.group_homes.put("g", "c1", world.now)
+    assert heartbeat_in(play(without_shadows(world), joins("apples", "bananas", epoch=-1))).cluster == "c1"
+
+
+def test_a_home_without_such_groups_gets_no_shadows(world: World) -> None:
+    world.clusters["c1"].versions = {ApiKey.DESCRIBE_GROUPS: VersionRange(0, 5)}
+    book = play(world, joins("apples", "bananas"))
+    look_up(book)
+    assert book.answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_a_topic_of_other_clients_is_no_shadow_and_is_not_changed(world: World) -> None:
@@ -353,8 +417,10 @@ def test_a_topic_of_other_clients_is_no_shadow_and_is_not_changed(world: World) 
     )
 
 
-def test_a_shadow_grows_with_its_topic_at_a_heartbeat_that_says_nothing(world: World) -> None:
-    shadow(with_shadows(world), "bananas", "c1", 2)
+@pytest.mark.parametrize("by_rule", [False, True])
+def test_a_shadow_grows_with_its_topic_at_a_heartbeat_that_says_nothing(world: World, by_rule: bool) -> None:
+    world.memory.group_homes.put("g", "c1", world.now)
+    shadow(with_shadows(world) if by_rule else world, "bananas", "c1", 2)
     beat = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3)
     book = play(world, beat)
     book.answered(described("apples", "bananas"))

@@ -203,6 +203,19 @@ def test_groups_are_asked_side_by_side_and_fail_alone(world: World) -> None:
     ]
 
 
+def test_only_the_groups_home_is_asked_in_a_members_name(world: World) -> None:
+    """A cluster where the group was before would refuse a member that it does not know."""
+    wanted = of("g", *(OffsetFetchRequestTopics(name=name, partition_indexes=[0]) for name in ("apples", "bananas")))
+    wanted.member_id, wanted.member_epoch = "m", 3
+    book = Playbook(offset_fetch.handle, fetch(wanted), 9, world.view())
+    asked = {call.cluster: call.message for call in book.asked()}
+    assert all(isinstance(message, OffsetFetchRequest) for message in asked.values())
+    members = {cluster: (m.groups[0].member_id, m.groups[0].member_epoch) for cluster, m in asked.items()}  # type: ignore[attr-defined]
+    assert members == {"c1": ("m", 3), "c2": (None, -1)}
+    book.answered(stands("g", "apples"), stands("g", "bananas"))
+    assert [topic.name for topic in book.answer.groups[0].topics] == ["apples", "bananas"]
+
+
 def test_who_asks_for_all_is_told_what_there_is_while_a_cluster_is_away(world: World) -> None:
     world.clusters["c2"].down = "connection refused"
     book = Playbook(offset_fetch.handle, fetch(of("g")), 9, world.view())
