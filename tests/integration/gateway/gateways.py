@@ -23,11 +23,13 @@ START_S = STOP_S = 20.0
 
 
 @contextmanager
-def gateways_side_by_side(count: int, folder: Path, table: RoutingTable) -> Iterator[str]:
-    """The address under which all of them are found."""
+def gateways_side_by_side(
+    count: int, folder: Path, table: RoutingTable, started: list[subprocess.Popen[bytes]] | None = None
+) -> Iterator[str]:
+    """The address under which all of them are found; `started` gets their processes, for a test that kills one."""
     ports = [free_block(2) for _ in range(count)]
     turns = Turns([f"127.0.0.1:{port}" for port in ports])
-    processes: list[subprocess.Popen[bytes]] = []
+    processes = [] if started is None else started
     try:
         for number, port in enumerate(ports):
             state = folder / f"gateway-{number}"

@@ -1,14 +1,17 @@
-"""Groups over two clusters by real clients: every assignor, static members and a new gateway, two gateways at once."""
+"""Groups over two clusters by real clients: every assignor, both protocols, a killed gateway, topics that move."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from mesh.routing import ExactName, ForwardingRule, Subject
 from tests.fixtures.clusters import KafkaCluster
@@ -139,7 +142,7 @@ def test_members_of_two_gateways_are_one_group(
     bananas: str,
     group: str,
 ) -> None:
-    """Neither gateway knows of the other; the newer protocol needs a rule to read topics of two clusters."""
+    """Neither gateway knows of the other."""
     create_topic(kafka_c1, apples)
     create_topic(kafka_c2, bananas)
     rules.to("c1", [apples])
@@ -156,6 +159,116 @@ def test_members_of_two_gateways_are_one_group(
                 for topic in topics:
                     produce(address, topic, [f"{topic} {batch} {n}" for n in range(COUNT)])
                 poll_until("all is read", partial(missing, *two, batches=batch), *two)
+
+
+def share_of(bootstrap: str, group: str, members: int) -> str | None:
+    """Why the partitions of both topics do not lie with so many members, as an admin client sees the group."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    try:
+        described = admin.describe_consumer_groups([group], request_timeout=20)[group].result(20)
+    except KafkaException as error:
+        return str(error)
+    owned = [len(member.assignment.topic_partitions) for member in described.members]
+    return None if len(owned) == members and all(owned) and sum(owned) == PARTITIONS else f"partitions {owned}"
+
+
+def offsets_at(cluster: KafkaCluster, group: str, topic: str) -> int:
+    """The sum of the group's offsets of a topic, as one cluster itself keeps them."""
+    with closing(Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})) as there:
+        places = there.committed([TopicPartition(topic, n) for n in range(PARTITIONS // 2)], timeout=20)
+        return sum(max(0, place.offset) for place in places)
+
+
+def test_a_newer_group_goes_on_without_a_rebalance_when_a_gateway_is_killed(
+    rules: Rules,
+    create_topic: CreateTopic,
+    delete_topic: DeleteTopic,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    tmp_path: Path,
+    apples: str,
+    bananas: str,
+    group: str,
+) -> None:
+    """Members of librdkafka and of Java, each in a group of its own, without a rule about any group."""
+    create_topic(kafka_c1, apples)
+    create_topic(kafka_c2, bananas)
+    rules.to("c1", [apples])
+    delete_topic(kafka_c1, bananas)  # the shadow, in the end
+    topics, javas = [apples, bananas], f"java-{group}"
+    gateways: list[subprocess.Popen[bytes]] = []
+    with (
+        gateways_side_by_side(2, tmp_path, rules.to("c2", [bananas]), gateways) as address,
+        ThreadPoolExecutor(1) as background,
+    ):
+        protocol = {"group.protocol": "consumer"}
+        two = [Member(address, group, topics, **protocol) for _ in range(2)]
+        java = background.submit(run_member, "pair", address, javas, topics, 4 * COUNT, group_protocol="consumer")
+        with closing(two[0]), closing(two[1]):
+            poll_until("both have partitions", partial(shared_out, *two), *two)
+            poll_until("Java's members too", partial(share_of, address, javas, 2), *two)
+            for topic in topics:
+                produce(address, topic, [f"{topic} 1 {n}" for n in range(COUNT)])
+            poll_until("all is read", partial(missing, *two), *two)
+            rebalances = [member.rebalances for member in two]
+
+            gateways[0].kill()
+            for topic in topics:
+                produce(address, topic, [f"{topic} 2 {n}" for n in range(COUNT)])
+            poll_until("all is read", partial(missing, *two, batches=2), *two)
+            assert [member.rebalances for member in two] == rebalances
+            assert sum(len(member.values) for member in two) == 4 * COUNT
+            for member in two:
+                member.consumer.commit(asynchronous=False)
+        pair = java.result(120)
+    assert pair.faults == []
+    assert len(pair.values) == len(set(pair.values)) == 4 * COUNT
+    for name in (group, javas):
+        places = {
+            (cluster.name, topic): offsets_at(cluster, name, topic)
+            for cluster in (kafka_c1, kafka_c2)
+            for topic in topics
+        }
+        assert places == {
+            (kafka_c1.name, apples): 2 * COUNT,
+            (kafka_c1.name, bananas): 0,
+            (kafka_c2.name, apples): 0,
+            (kafka_c2.name, bananas): 2 * COUNT,
+        }
+
+
+def test_a_newer_group_goes_on_without_a_rebalance_when_its_topics_change_places(
+    gateway: RunningGateway,
+    rules: Rules,
+    create_topic: CreateTopic,
+    delete_topic: DeleteTopic,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    apples: str,
+    bananas: str,
+    group: str,
+) -> None:
+    """The topic that leaves the group's home becomes its own shadow; the shadow of the one that comes becomes it."""
+    create_topic(kafka_c2, apples)
+    delete_topic(kafka_c1, bananas)
+    topics = [apples, bananas]
+    with closing(Member(gateway.address, group, topics, **{"group.protocol": "consumer"})) as member:
+        poll_until("it has all partitions", lambda: shared_out(member), member)
+        rebalances = member.rebalances
+        rules.to("c2", [apples])
+        gateway.move(rules.to("c1", [bananas]))
+        for topic in topics:
+            produce(gateway.address, topic, [f"{topic} 1 {n}" for n in range(COUNT)])
+        poll_until("all is read", lambda: missing(member), member)
+        assert member.rebalances == rebalances
+        member.consumer.commit(asynchronous=False)
+    assert (offsets_at(kafka_c2, group, apples), offsets_at(kafka_c1, group, bananas)) == (COUNT, COUNT)
+
+    for topic in topics:
+        produce(gateway.address, topic, [f"{topic} 2 {n}" for n in range(COUNT)])
+    java = run_member("consumer", gateway.address, group, topics, 2 * COUNT, group_protocol="consumer")
+    assert java.faults == []
+    assert sorted(java.values) == sorted(f"{topic} 2 {n}" for topic in topics for n in range(COUNT))
 
 
 def test_static_members_keep_their_partitions_over_a_new_gateway_and_their_own_restart(

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from mesh.routing import ExactName, ForwardingRule, Subject
+from mesh.routing import ClientMatch, ExactName, ForwardingRule, Subject
 from services.gateway.requests.groups.shadow_topics import MARK
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
@@ -84,7 +84,7 @@ def test_a_consumer_group_lives_where_its_topics_are_and_clients_take_turns_in_i
     assert sorted(member.values) == sorted(expected)
 
 
-def test_a_consumer_group_over_two_clusters_is_told_why_not(
+def test_a_consumer_group_whose_rule_forbids_shadow_topics_is_told_why_not(
     rules: Rules,
     start_gateway: StartGateway,
     create_topic: CreateTopic,
@@ -97,7 +97,8 @@ def test_a_consumer_group_over_two_clusters_is_told_why_not(
     create_topic(kafka_c1, apples)
     create_topic(kafka_c2, bananas)
     rules.to("c1", [apples])
-    gateway = start_gateway(rules.to("c2", [bananas]))
+    rules.to("c2", [bananas])
+    gateway = start_gateway(rules.put(ForwardingRule("group-home", ExactName(group, Subject.GROUP), "c1")))
     sentence = f"group {group} lives on cluster c1, but subscribes to topics of other clusters (cluster c2: {bananas})"
     with closing(librdkafka(gateway.address, group)) as consumer:
         consumer.subscribe([apples, bananas])
@@ -155,6 +156,30 @@ def test_a_consumer_group_over_two_clusters_with_shadow_topics_reads_and_resumes
     assert groups_of(kafka_c2.bootstrap, group) == {}
     through_mesh = AdminClient({"bootstrap.servers": gateway.address})
     assert set(through_mesh.list_topics(timeout=20).topics) == {apples, bananas}
+
+
+def test_a_consumer_group_that_gets_no_shadow_topics_is_told_why_not(
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    apples: str,
+    bananas: str,
+    group: str,
+) -> None:
+    """Other clients have a topic on c1 by the shadow's name."""
+    create_topic(kafka_c1, apples)
+    create_topic(kafka_c2, bananas)
+    rules.to("c1", [apples])
+    theirs = ExactName(bananas, client=ClientMatch(client_id="other"))
+    rules.put(ForwardingRule("theirs", theirs, "c1"))
+    gateway = start_gateway(rules.to("c2", [bananas]))
+    member = run_member("consumer", gateway.address, group, [apples, bananas], 1, group_protocol="consumer")
+    [(kind, text)] = member.faults
+    assert kind == "InvalidRequestException"
+    assert f"group {group} lives on cluster c1, but subscribes to topics of other clusters" in text
+    assert f"other clients have topics on cluster c1 that are called as the shadows would be: {bananas}" in text
 
 
 def wait_for_coordinator(cluster: KafkaCluster, group: str) -> None:

@@ -176,7 +176,9 @@ def _see_to_shadows(commit: _Commit, mesh: MeshView) -> Generator[Command, Any, 
     if missing:
         fault = yield from shadowed(missing, home, mesh)
         if fault is not None:
-            log.warning("shadow topics could not be made", group=commit.message.group_id, cluster=home, reason=fault.reason)
+            log.warning(
+                "shadow topics could not be made", group=commit.message.group_id, cluster=home, reason=fault.reason
+            )
 
 
 def _at_home(commit: _Commit, home: str, mesh: MeshView) -> Generator[Command, Any, int | None]:

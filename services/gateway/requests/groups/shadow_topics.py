@@ -46,9 +46,7 @@ ONLY_BROKERS_DEFAULT = -1
 DONE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS})
 """The last two mean that another gateway was faster."""
 
-NOT_NOW = frozenset(
-    {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
-)
+NOT_NOW = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
 """A cluster answers so while it elects a controller, or while it has too much to do: later it may make the topic."""
 
 log = structlog.get_logger(__name__)
