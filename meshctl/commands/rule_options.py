@@ -143,7 +143,8 @@ def field_options(command: F) -> F:
     @click.option(
         "--shadow-topics/--no-shadow-topics",
         default=None,
-        help="Groups: their members may subscribe to several clusters by the new protocol (KIP-848).",
+        help="Groups of the consumer protocol (KIP-848): the target cluster gets shadows of foreign topics, and keeps "
+        "all offsets. A rule without this option forbids shadows; a group without a rule gets them.",
     )
     @click.option(
         "--span-clusters/--no-span-clusters",

@@ -155,6 +155,9 @@ def of_readers_fates(effects: Iterable[Effect], *, accepted: bool) -> list[Findi
     ]
 
 
+NO_SHADOWS = "for the consumer protocol its rule needs shadow_topics"
+
+
 def of_groups(
     before: RoutingTable, after: RoutingTable, moves: Iterable[Move], readers: Readers, uses: Iterable[ClientUse]
 ) -> list[Finding]:
@@ -179,8 +182,9 @@ def of_groups(
         way_out = (
             "its rule gives it shadow topics, so members of the consumer protocol go on"
             if shadowed
-            else "members of the classic protocol go on; for the consumer protocol it needs a rule with shadow_topics; "
-            "share and streams groups read one cluster"
+            else "members of the classic protocol go on; "
+            + ("for the consumer protocol its home gets shadow topics" if rule is None else NO_SHADOWS)
+            + "; share and streams groups read one cluster"
         )
         text = f"group {group!r} would read topics of {len(is_then)} clusters ({places}): {way_out}"
         severity = Severity.NOTE if shadowed else Severity.WARNING

@@ -99,7 +99,7 @@ def _planned(group_id: str, mesh: MeshView) -> Generator[Command, Any, _Deletion
     if len(clusters) == 1:
         return _Deletion(group_id, first=clusters)
     found = yield from describe_everywhere(group_id, mesh)
-    code = hindrance(found)
+    code = hindrance(found.values())
     if code is not None:
         silent = [
             name for name, group in found.items() if isinstance(group, Unreachable) or group.error_code not in DONE

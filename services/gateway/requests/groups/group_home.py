@@ -62,9 +62,9 @@ def describe_everywhere(
     return by_cluster((yield from describe(asked, mesh)))
 
 
-def hindrance(found: Descriptions) -> int | None:
+def hindrance(found: Iterable[Description | Unreachable]) -> int | None:
     """The client's error code if a cluster is silent about the group, so that nobody can name its home now."""
-    for group in found.values():
+    for group in found:
         if isinstance(group, Unreachable):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if group.error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):

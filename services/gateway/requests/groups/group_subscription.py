@@ -31,19 +31,32 @@ class Lack:
 
 def matching_topics(regex: str, mesh: MeshView) -> Generator[Command, Any, list[str]]:
     """Topics of all clusters that match a subscription by RE2 expression; none if the expression is invalid."""
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        pattern = re2.compile(regex, options)
-    except re2.error:
+    if _pattern(regex) is None:
         return []
     yield from look_around(mesh)
-    return sorted(
+    known = (
         topic
         for cluster, knowledge in mesh.clusters.items()
         for topic in knowledge.topics
-        if not is_internal(topic) and mesh.table.cluster_of(topic) == cluster and pattern.fullmatch(topic)
+        if not is_internal(topic) and mesh.table.cluster_of(topic) == cluster
     )
+    return sorted(matching(regex, known))
+
+
+def matching(regex: str, topics: Iterable[str]) -> list[str]:
+    """Those of the topics that match an RE2 expression as a whole; none if the expression is invalid."""
+    pattern = _pattern(regex)
+    return [] if pattern is None else [topic for topic in topics if pattern.fullmatch(topic)]
+
+
+def _pattern(regex: str) -> Any:
+    """The compiled expression; None if it is invalid."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(regex, options)
+    except re2.error:
+        return None
 
 
 def renamed_topics(group_id: str, topics: Iterable[str], mesh: MeshView) -> str | None:

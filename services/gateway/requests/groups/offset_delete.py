@@ -7,19 +7,30 @@ gateway reads their subscriptions there, and applies them to topics of the other
 know the group has nothing to delete, which is no error as long as any cluster knows the group.
 """
 
-from collections.abc import Container, Generator
+from collections.abc import Container, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from services.gateway.requests.groups.group_home import (
     ALIVE,
     REAL,
-    describe_everywhere,
+    claim_of,
     hindrance,
     offsets_place,
     strongest,
 )
-from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED, NOT_YET_KNOWN, for_clients
+from services.gateway.requests.groups.group_kinds import (
+    CLASSIC,
+    CONSUMER,
+    COORDINATOR_MOVED,
+    NOT_YET_KNOWN,
+    Description,
+    GroupKind,
+    describe,
+    for_clients,
+    questions,
+)
+from services.gateway.requests.groups.group_subscription import matching
 from services.gateway.requests.groups.partition_errors import PartitionErrors
 from services.gateway.requests.plan import (
     Call,
@@ -44,6 +55,9 @@ from services.gateway.wire.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from services.gateway.wire.primitives import WireError
+
+WITH_SUBSCRIPTIONS: Sequence[GroupKind[Any]] = (CLASSIC, CONSUMER)
+"""The kinds of groups whose members may subscribe to topics of several clusters."""
 
 
 class _EveryTopic(Container[str]):
@@ -98,22 +112,26 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 def _hold_back_subscribed(deletion: _Deletion, mesh: MeshView) -> Generator[Command, Any, int | None]:
     """Settles foreign topics that members subscribe to; returns the error that bars the whole request, if any."""
-    found = yield from describe_everywhere(deletion.message.group_id, mesh)
-    home, (claim, _) = strongest(found.items())
+    asked = [question for kind in WITH_SUBSCRIPTIONS for question in questions(kind, deletion.message.group_id, mesh)]
+    found = [(question.cluster, group) for question, group in (yield from describe(asked, mesh)).items()]
+    home, (claim, _) = strongest(found)
     if claim < REAL:
-        code = hindrance(found)
+        code = hindrance(group for _, group in found)
         if code is not None:
             return code
     deletion.known = home is not None
-    group = found[home] if home is not None and claim == ALIVE else None
+    group = next((group for name, group in found if name == home and claim_of(group)[0] == ALIVE), None)
     foreign = [name for name in deletion.parts if name != home]
-    if not foreign or not isinstance(group, DescribedGroup):
+    if not foreign or group is None or isinstance(group, Unreachable):
         return None
-    if group.protocol_type != "consumer":
-        return ErrorCode.NON_EMPTY_GROUP
-    if group.group_state != "Stable":
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # brokers show subscriptions only between rebalances
-    subscribed = _subscriptions(group)
+    if isinstance(group, DescribedGroup):
+        if group.protocol_type != "consumer":
+            return ErrorCode.NON_EMPTY_GROUP
+        if group.group_state != "Stable":
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # brokers show subscriptions only between rebalances
+        subscribed = _subscriptions(group)
+    else:
+        subscribed = _newer_subscriptions(group, [topic.name for name in foreign for topic in deletion.parts[name]])
     for name in foreign:
         part = deletion.parts.pop(name)
         deletion.errors.settle(
@@ -134,6 +152,14 @@ def _subscriptions(group: DescribedGroup) -> Container[str]:
         except WireError:
             return _EveryTopic()
     return topics
+
+
+def _newer_subscriptions(group: Description, topics: list[str]) -> Container[str]:
+    """The topics that members of a KIP-848 group subscribe to; of those by expression only the ones among `topics`."""
+    subscribed = {topic for member in group.members for topic in member.subscribed_topic_names}
+    for regex in {member.subscribed_topic_regex for member in group.members if member.subscribed_topic_regex}:
+        subscribed.update(matching(regex, topics))
+    return subscribed
 
 
 def _delete(deletion: _Deletion, version: int) -> Generator[Command, Any, int | None]:

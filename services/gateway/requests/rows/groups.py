@@ -102,7 +102,7 @@ ROWS = (
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
         VersionRange(0, 1),
         consumer_group_member.handle,
-        split="the group's home cluster; refused if that lacks a topic and no rule allows shadow topics",
+        split="the group's home cluster; it gets shadows of topics that it lacks; refused if it gets none",
         merge="topic ids are the mesh's",
         reach=Reach.ONE_OWNER,
     ),
