@@ -5,7 +5,7 @@ Theory of operation
    (`shadow_topics`). If a rule about the group forbids shadows, or the home does not make them, the gateway refuses the
    member with a sentence. A member never gets an assignment that silently lacks topics.
    An obstacle that passes delays a member that joins. A member that belongs to the group already sends its heartbeat
-   on: without heartbeats the coordinator would fence this member. The next look at the group makes its shadows.
+   on: without heartbeats the coordinator would fence this member. The next comparison makes the shadows.
 2. Subscriptions and assignments pass as they are; only topic ids differ, the mesh's for clients, the home's for its
    coordinator.
 3. The gateway checks a member's subscription when the member sends it: in its first heartbeat, and whenever it changes.
