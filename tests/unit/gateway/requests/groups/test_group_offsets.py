@@ -208,9 +208,11 @@ def test_only_the_groups_home_is_asked_in_a_members_name(world: World) -> None:
     wanted = of("g", *(OffsetFetchRequestTopics(name=name, partition_indexes=[0]) for name in ("apples", "bananas")))
     wanted.member_id, wanted.member_epoch = "m", 3
     book = Playbook(offset_fetch.handle, fetch(wanted), 9, world.view())
-    asked = {call.cluster: call.message for call in book.asked()}
-    assert all(isinstance(message, OffsetFetchRequest) for message in asked.values())
-    members = {cluster: (m.groups[0].member_id, m.groups[0].member_epoch) for cluster, m in asked.items()}  # type: ignore[attr-defined]
+    members = {}
+    for call in book.asked():
+        assert isinstance(call.message, OffsetFetchRequest)
+        [group] = call.message.groups
+        members[call.cluster] = (group.member_id, group.member_epoch)
     assert members == {"c1": ("m", 3), "c2": (None, -1)}
     book.answered(stands("g", "apples"), stands("g", "bananas"))
     assert [topic.name for topic in book.answer.groups[0].topics] == ["apples", "bananas"]
