@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
     NewTopic,
     ResourceType,
 )
+from prometheus_client import Gauge
 
 from mesh.event_log.pieces import PIECE_BYTES, Record
 from services.control.upstream.connections import knock
@@ -28,8 +30,12 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+stuck_calls = Gauge("control_stuck_home_calls", "Calls to the home cluster that have not returned in time.")
+
 KAFKA_TIMEOUT = 5.0
 """Seconds for one request to the home cluster, or for one batch to be acknowledged."""
+MOST_STUCK = 8
+"""Calls of one publisher that may be stuck at a time: each keeps a thread."""
 RECORD_BYTES = PIECE_BYTES + 64 * 1024
 """Largest record, and largest batch: a piece of an event with its headers. The topic has to take as much."""
 
@@ -56,21 +62,45 @@ class HomeThread:
     """One thread for the blocking calls of one publisher, each within a bound.
 
     A call that waits while the wall clock is set back may wait for as long as the clock went back. Such a call keeps
-    its thread, and the next call gets another one.
+    its thread, and the next call gets another one. With `MOST_STUCK` such calls, there are no further calls until one
+    of them returns.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._thread = self._started()
+        self._stuck: set[Future[Any]] = set()
 
     async def run(self, work: Callable[[], T]) -> T:
+        """Returns what `work` returns; TimeoutError if `work` takes too long, or if `MOST_STUCK` calls do."""
+        if len(self._stuck) >= MOST_STUCK:
+            raise TimeoutError(f"{MOST_STUCK} calls to the home cluster have not returned")
+        call = self._thread.submit(work)
         try:
             async with asyncio.timeout(KAFKA_TIMEOUT * 3):
-                return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+                return await asyncio.wrap_future(call)
         except TimeoutError:
-            self.close()
-            self._thread = self._started()
+            if not call.done():
+                self._leave(call)
             raise
+
+    def _leave(self, call: Future[Any]) -> None:
+        """Leaves its thread to a call that has not returned."""
+        loop = asyncio.get_running_loop()
+        self._stuck.add(call)
+        stuck_calls.inc()
+
+        def returned() -> None:
+            self._stuck.discard(call)
+            stuck_calls.dec()
+
+        def back(_: Future[Any]) -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(returned)
+
+        call.add_done_callback(back)
+        self.close()
+        self._thread = self._started()
 
     def _started(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, thread_name_prefix=self._name)

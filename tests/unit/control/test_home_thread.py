@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from services.control.store import home_topic
-from services.control.store.home_topic import HomeThread
+from services.control.store.home_topic import MOST_STUCK, HomeThread, stuck_calls
+from tests.fixtures.waiting import until
 
 
 async def test_a_call_that_does_not_end_costs_the_publisher_its_thread_and_no_more(
@@ -20,6 +21,29 @@ async def test_a_call_that_does_not_end_costs_the_publisher_its_thread_and_no_mo
     try:
         with pytest.raises(TimeoutError):
             await thread.run(ends.wait)
+        assert await thread.run(lambda: "the next call") == "the next call"
+    finally:
+        ends.set()
+        thread.close()
+
+
+async def test_calls_that_do_not_end_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(home_topic, "KAFKA_TIMEOUT", 0.01)
+    ends, thread, began = threading.Event(), HomeThread("test"), list[int]()
+
+    def stuck() -> None:
+        began.append(1)
+        ends.wait()
+
+    try:
+        for _ in range(MOST_STUCK):
+            with pytest.raises(TimeoutError):
+                await thread.run(stuck)
+        with pytest.raises(TimeoutError, match="have not returned"):
+            await thread.run(stuck)
+        assert len(began) == MOST_STUCK
+        ends.set()
+        await until(lambda: stuck_calls._value.get() == 0)
         assert await thread.run(lambda: "the next call") == "the next call"
     finally:
         ends.set()
