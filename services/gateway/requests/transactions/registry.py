@@ -19,7 +19,7 @@ import structlog
 
 from mesh.transactions import EPOCHS, LOG_PARTITION, TRANSACTIONS_TOPIC, Identity, parts_of, registry_partition
 from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
-from services.gateway.requests.plan import Call, Command, Controller, Forget, MeshView, Unreachable, ask, refresh
+from services.gateway.requests.plan import Call, Command, Controller, Forget, Lane, MeshView, Unreachable, ask, refresh
 from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
 from services.gateway.requests.transactions.survey import identity_of, survey
 from services.gateway.requests.versions import highest_version
@@ -146,7 +146,7 @@ def see_to_topic(home: str, partition: int, mesh: MeshView) -> Generator[Command
     else:
         grown = CreatePartitionsRequest([CreatePartitionsTopic(TRANSACTIONS_TOPIC, wanted, None)], TIMEOUT_MS)
         version = highest_version(mesh, home, ApiKey.CREATE_PARTITIONS, GROW_VERSION)
-        call = Call(home, grown, version, Controller())
+        call = Call(home, grown, version, Controller(), Lane.CLIENT)  # others must not wait behind it
         outcome = yield from ask(call, CreatePartitionsResponse, preliminary=True)
     _tell_made(home, wanted, outcome)
     yield from refresh(home, (TRANSACTIONS_TOPIC,))
@@ -160,7 +160,7 @@ def _create(home: str, partitions: int, mesh: MeshView) -> Generator[Command, An
     configs = [CreatableTopicConfig(name, value) for name, value in settings.items()]
     topic = CreatableTopic(TRANSACTIONS_TOPIC, partitions, replicas, configs=configs)
     version = highest_version(mesh, home, ApiKey.CREATE_TOPICS, CREATE_VERSION)
-    call = Call(home, CreateTopicsRequest([topic], TIMEOUT_MS), version, Controller())
+    call = Call(home, CreateTopicsRequest([topic], TIMEOUT_MS), version, Controller(), Lane.CLIENT)
     return (yield from ask(call, CreateTopicsResponse, preliminary=True))
 
 
