@@ -33,6 +33,7 @@ class FindingKind(Enum):
     SETTING_DIFFERS = "setting differs"
     TRANSACTION_SPLIT = "transaction split"
     GROUP_SPANS_CLUSTERS = "group spans clusters"
+    OFFSETS_STAY_BEHIND = "offsets stay behind"
     SILENT_SKIP = "silent skip"
     RULE_SHADOWED = "rule shadowed"
     REGEX_COVERS = "regex covers"
@@ -163,16 +164,8 @@ def of_groups(
 ) -> list[Finding]:
     """Groups that would read topics of several clusters, and did not before."""
     moving = {move.topic for move in moves}
-    topics: dict[str, set[str]] = {}
-    for cluster, groups in readers.items():
-        for group, there in groups.items():
-            names = (before.virtual_topic(cluster, each) for each in there)
-            topics.setdefault(group, set()).update(name for name in names if name is not None)
-    for use in uses:
-        for group in use.groups:
-            topics.setdefault(group, set()).update(use.topics)
     found: list[Finding] = []
-    for group, read in sorted(topics.items()):
+    for group, read in _topics_of_groups(before, readers, uses):
         was, is_then = _clusters(before, read), _clusters(after, read)
         if not read & moving or len(is_then) < 2 or is_then == was:
             continue
@@ -190,6 +183,46 @@ def of_groups(
         severity = Severity.NOTE if shadowed else Severity.WARNING
         found.append(Finding(FindingKind.GROUP_SPANS_CLUSTERS, severity, group, text))
     return found
+
+
+def of_offset_keepers(
+    before: RoutingTable, after: RoutingTable, moves: Iterable[Move], readers: Readers, uses: Iterable[ClientUse]
+) -> list[Finding]:
+    """Groups whose offsets would be kept on other clusters than now, for topics that stay where they are."""
+    moving = {move.topic for move in moves}
+    found: list[Finding] = []
+    for group, read in _topics_of_groups(before, readers, uses):
+        left = sorted(
+            f"{topic} on {was} instead of {then}"
+            for topic in read - moving
+            if (was := _keeper(before, group, topic)) and (then := _keeper(after, group, topic)) and was != then
+        )
+        if left:
+            text = (
+                f"group {group!r} has its committed offsets of {', '.join(left)}: they do not follow, and its members "
+                "begin there by their reset policy. Stop the group, and set its offsets after the change"
+            )
+            found.append(Finding(FindingKind.OFFSETS_STAY_BEHIND, Severity.WARNING, group, text))
+    return found
+
+
+def _keeper(table: RoutingTable, group: str, topic: str) -> str | None:
+    """The cluster that keeps the group's offsets of the topic."""
+    rule = table.group_rule(group)
+    return rule.target_cluster if rule is not None and rule.shadow_topics else table.cluster_of(topic)
+
+
+def _topics_of_groups(before: RoutingTable, readers: Readers, uses: Iterable[ClientUse]) -> list[tuple[str, set[str]]]:
+    """Each group with the topics that it has offsets of, or that its members use."""
+    topics: dict[str, set[str]] = {}
+    for cluster, groups in readers.items():
+        for group, there in groups.items():
+            names = (before.virtual_topic(cluster, each) for each in there)
+            topics.setdefault(group, set()).update(name for name in names if name is not None)
+    for use in uses:
+        for group in use.groups:
+            topics.setdefault(group, set()).update(use.topics)
+    return sorted(topics.items())
 
 
 def of_transactions(before: RoutingTable, after: RoutingTable, uses: Iterable[ClientUse]) -> list[Finding]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from mesh.routing import ClientIdentity, Place
+from dataclasses import replace
+
+import pytest
+
+from mesh.routing import ClientIdentity, Place, RoutingTable, Subject
 from services.control.domain.findings import (
     Finding,
     FindingKind,
     Severity,
     of_groups,
+    of_offset_keepers,
     of_places,
     of_settings,
     of_shadows,
@@ -65,6 +70,23 @@ def test_a_group_that_would_read_two_clusters_is_named_with_its_topics() -> None
     assert (finding.subject, finding.severity) == ("shop", Severity.WARNING)
     assert "apples on c2, pears on c1" in finding.text
     assert of_groups(AFTER, AFTER, [], readers, []) == []
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["given", "taken away"])
+def test_offsets_that_a_rule_about_shadow_topics_leaves_behind_are_named(given: bool) -> None:
+    without = table("group:shop->c1", "apples->c2", "pears->c1")
+    about_topics = [each for each in without.living if each.rule.match.subject is Subject.TOPIC]
+    [about_group] = [each for each in without.living if each.rule.match.subject is Subject.GROUP]
+    shadowing = replace(about_group, rule=replace(about_group.rule, shadow_topics=True))
+    with_shadows = RoutingTable(0, without.clusters.values(), [shadowing, *about_topics])
+    before, after = (without, with_shadows) if given else (with_shadows, without)
+    readers = {"c2": {"shop": ["apples"], "audit": ["apples"]}, "c1": {"shop": ["pears"]}}
+    [finding] = of_offset_keepers(before, after, [], readers, [])
+    assert (finding.kind, finding.severity, finding.subject) == (
+        FindingKind.OFFSETS_STAY_BEHIND, Severity.WARNING, "shop",
+    )  # fmt: skip
+    assert ("apples on c2 instead of c1" if given else "apples on c1 instead of c2") in finding.text
+    assert of_offset_keepers(after, after, [], readers, []) == []
 
 
 def test_what_a_member_reads_counts_before_it_has_committed() -> None:
