@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata
 
+from mesh.cluster_nodes import cluster_nodes
 from services.sidecar.producing.producer import RecordProducer
 
 FRESH_SECONDS = 1.0
@@ -69,6 +70,7 @@ class Health:
         self._lock = asyncio.Lock()
         self._asked_at = -math.inf
         self._fault: str | None = None
+        self._asking: asyncio.Future[ClusterMetadata] | None = None
         self._checks: dict[str, Check] = {"kafka": self.kafka_fault}
         self._vital: dict[str, Callable[[], str | None]] = {"producer": self.producer_fault}
         self._details: dict[str, Callable[[], object]] = {}
@@ -116,14 +118,17 @@ class Health:
             return self._fault
 
     async def _ask(self) -> str | None:
+        if self._asking is None or self._asking.done():  # else the answer to the last probe is still to come
+            self._asking = asyncio.ensure_future(asyncio.to_thread(cluster_nodes, self._admin, self._timeout))
+        late = f"Kafka does not answer within {self._timeout:g} s"
+        done, _ = await asyncio.wait({self._asking}, timeout=self._timeout)
+        if not done:
+            return late
         try:
-            async with asyncio.timeout(self._timeout):
-                future = self._admin.describe_cluster(request_timeout=self._timeout)
-                cluster = await asyncio.wrap_future(future)
-        except TimeoutError:
-            return f"Kafka does not answer within {self._timeout:g} s"
+            cluster = self._asking.result()
         except KafkaException as error:
-            return f"Kafka does not answer: {error.args[0].str()}"
-        if not cluster.nodes or cluster.cluster_id is None or cluster.controller is None:
+            is_late = error.args[0].code() == KafkaError._TIMED_OUT
+            return late if is_late else f"Kafka does not answer: {error.args[0].str()}"
+        if not cluster.brokers or cluster.cluster_id is None or cluster.controller_id < 0:
             return "Kafka answers without nodes, cluster id or controller"
         return None

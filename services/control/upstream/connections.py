@@ -27,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
 )
 from prometheus_client import Counter, Gauge
 
+from mesh.cluster_nodes import cluster_nodes
 from mesh.cluster_properties import allowed
 from mesh.connection_security import connection_properties
 from mesh.routing import UpstreamCluster
@@ -224,9 +225,11 @@ def knock(addresses: Sequence[str]) -> None:
 def _describe(client: AdminClient, cluster: UpstreamCluster) -> SeenCluster:
     knock(cluster.bootstrap_servers)
     started = time.monotonic()
-    described = client.describe_cluster(request_timeout=REQUEST_TIMEOUT).result(REQUEST_TIMEOUT)
+    described = cluster_nodes(client, REQUEST_TIMEOUT)
     latency_ms = (time.monotonic() - started) * 1000
-    brokers = tuple(SeenBroker(each.id, each.host, each.port) for each in sorted(described.nodes, key=lambda n: n.id))
+    if not described.brokers:
+        raise TimeoutError("it has no broker that can be used now")
+    brokers = tuple(SeenBroker(each.id, each.host, each.port) for _, each in sorted(described.brokers.items()))
     properties = connection_properties(cluster.producer_config, cluster.consumer_config)
     plain = properties.get("security.protocol", "plaintext").lower() == "plaintext"
     features = finalized_features(cluster.bootstrap_servers, REQUEST_TIMEOUT) if plain else {}
