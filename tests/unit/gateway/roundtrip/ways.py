@@ -123,7 +123,6 @@ def _rights_deleted(asked: Struct, answer: Struct) -> Struct:
 WAYS: Final[Mapping[int, Way]] = {
     ApiKey.PRODUCE: Way(
         answer=(
-            UNHURRIED,
             Change("responses.partition_responses.current_leader.leader_id", HINT, -1),
             Change("responses.partition_responses.current_leader.leader_epoch", HINT, -1),
             Change("node_endpoints", HINT, []),
