@@ -30,30 +30,20 @@ class Lookup:
         self, new: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None
     ) -> None:
         """Connect to the first address of the host that answers. Raises OSError; ssl.SSLError is one."""
-        connected = await self._connected(host, port)
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.create_connection(new, sock=connected, ssl=tls, server_hostname=host if tls else None)
-        except BaseException:
-            connected.close()
-            raise
-
-    async def _connected(self, host: str, port: int) -> socket.socket:
         loop = asyncio.get_running_loop()
         failure = OSError(f"{host} has no address")
-        for family, kind, protocol, _, address in await self._addresses(host, port):
-            made = socket.socket(family, kind, protocol)
-            made.setblocking(False)
+        for family, _, _, _, address in await self._addresses(host, port):
             try:
-                await loop.sock_connect(made, address)
-            except OSError as error:
-                made.close()
-                failure = error
-            except BaseException:
-                made.close()
+                # a number needs no lookup; uvloop must open the socket itself, or it may watch another one's descriptor
+                await loop.create_connection(
+                    new, _numeric(address), address[1], family=family, ssl=tls, server_hostname=host if tls else None
+                )
+            except ssl.SSLError:
                 raise
+            except OSError as error:
+                failure = error
             else:
-                return made
+                return
         raise failure
 
     async def _addresses(self, host: str, port: int) -> Addresses:
@@ -69,6 +59,13 @@ class Lookup:
     def end(self) -> None:
         """No more lookups. A thread that still waits for DNS ends by itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _numeric(address: tuple[Any, ...]) -> str:
+    """The address of a host without its port; an address of one link with its interface."""
+    _, _, *of_version_6 = address
+    scope = of_version_6[1] if of_version_6 else 0
+    return f"{address[0]}%{scope}" if scope else str(address[0])
 
 
 def _is_address(host: str) -> bool:
