@@ -124,6 +124,7 @@ async def test_a_router_that_may_not_say_how_far_its_rules_are_runs_them(
     await router.stop()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # Faust's, while Kafka is away
 async def test_the_application_of_progress_goes_on_when_the_home_cluster_is_back(
     settings: RouterSettings, kafka_c1: KafkaCluster
 ) -> None:
@@ -152,6 +153,7 @@ async def test_a_worker_that_does_not_end_a_rule_is_ended(
     await asyncio.gather(first.stop(), second.stop())
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # Faust's, while Kafka is away
 async def test_a_router_that_does_not_reach_the_home_cluster_stops_its_rules_until_it_does(
     settings: RouterSettings, kafka_c1: KafkaCluster
 ) -> None:

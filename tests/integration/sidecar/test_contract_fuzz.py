@@ -32,7 +32,7 @@ def sidecar(kafka_c1: KafkaCluster) -> Iterator[SidecarWorld]:
         "max_read_ms": 20,
         "request_timeout_ms": 20,
         "unknown_topic_timeout_ms": 20,
-        "transaction_timeout_ms": 1000,
+        "transaction_timeout_ms": 10_000,  # a first key waits for the topic of answers to be made
     }
     with started(kafka_c1.bootstrap, max_instances=10, **quick) as world:
         yield world
