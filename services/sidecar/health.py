@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ClusterMetadata
+from confluent_kafka.admin import AdminClient
 
-from mesh.cluster_nodes import cluster_nodes
+from mesh.cluster_nodes import ClusterNodes, cluster_nodes
 from services.sidecar.producing.producer import RecordProducer
 
 FRESH_SECONDS = 1.0
@@ -70,7 +70,7 @@ class Health:
         self._lock = asyncio.Lock()
         self._asked_at = -math.inf
         self._fault: str | None = None
-        self._asking: asyncio.Future[ClusterMetadata] | None = None
+        self._asking: asyncio.Future[ClusterNodes] | None = None
         self._checks: dict[str, Check] = {"kafka": self.kafka_fault}
         self._vital: dict[str, Callable[[], str | None]] = {"producer": self.producer_fault}
         self._details: dict[str, Callable[[], object]] = {}

@@ -229,7 +229,7 @@ def _describe(client: AdminClient, cluster: UpstreamCluster) -> SeenCluster:
     latency_ms = (time.monotonic() - started) * 1000
     if not described.brokers:
         raise TimeoutError("it has no broker that can be used now")
-    brokers = tuple(SeenBroker(each.id, each.host, each.port) for _, each in sorted(described.brokers.items()))
+    brokers = tuple(SeenBroker(number, host, port) for number, (host, port) in described.brokers.items())
     properties = connection_properties(cluster.producer_config, cluster.consumer_config)
     plain = properties.get("security.protocol", "plaintext").lower() == "plaintext"
     features = finalized_features(cluster.bootstrap_servers, REQUEST_TIMEOUT) if plain else {}
