@@ -50,7 +50,7 @@ class Harvest:
 
 
 LARGE = Harvest("orchards", 30, 900_000)
-SMALL = Harvest("gardens", 3000, 9_000)
+SMALL = Harvest("gardens", 1000, 9_000)
 
 
 @contextmanager

@@ -7,8 +7,10 @@ import threading
 import pytest
 
 from services.control.store import home_topic
-from services.control.store.home_topic import MOST_STUCK, HomeThread, stuck_calls
+from services.control.store.home_topic import HomeThread, stuck_calls
 from tests.fixtures.waiting import until
+
+MOST_STUCK = 2
 
 
 async def test_a_call_that_does_not_end_costs_the_publisher_its_thread_and_no_more(
@@ -28,7 +30,8 @@ async def test_a_call_that_does_not_end_costs_the_publisher_its_thread_and_no_mo
 
 
 async def test_calls_that_do_not_end_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(home_topic, "KAFKA_TIMEOUT", 0.01)
+    monkeypatch.setattr(home_topic, "KAFKA_TIMEOUT", 0.3)  # long enough for each call to begin
+    monkeypatch.setattr(home_topic, "MOST_STUCK", MOST_STUCK)
     ends, thread, began = threading.Event(), HomeThread("test"), list[int]()
 
     def stuck() -> None:
