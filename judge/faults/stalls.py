@@ -20,7 +20,7 @@ JOIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Stalls:
-    """Of one system."""
+    """The stalls of one system."""
 
     faults: Sequence[Fault] = ()
     held: Callable[[], int] = lambda: 0

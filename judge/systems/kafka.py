@@ -7,6 +7,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from judge.faults.cable import Cable
@@ -114,5 +115,6 @@ class KafkaCluster:
         command = on_leash([sys.executable, "-m", "local.kafka", folder, *ports])
         ready = KafkaReady(f"{HOST}:{port}")
         log, environment = self.folder / f"{own}.log", self.environment(own)
-        hears = lambda line: self.markers.hear(own, line)  # noqa: E731
-        return Owned(own, command, log, lambda: ready.unmet() is None, environment, hears=hears)
+        return Owned(
+            own, command, log, lambda: ready.unmet() is None, environment, hears=partial(self.markers.hear, own)
+        )

@@ -6,6 +6,10 @@ from typing import Final
 from mesh.transactions.registry import EPOCHS
 
 ONGOING: Final = "Ongoing"
+STATE_TOPIC: Final = "__transaction_state"
+"""The topic of a cluster's coordinators. To look a coordinator up creates it."""
+SECOND_PROTOCOL_SINCE: Final = 5
+"""The first version of EndTxn that belongs to the second protocol (KIP-890)."""
 COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 OPEN: Final = frozenset({ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 """States in which a transaction has not ended."""

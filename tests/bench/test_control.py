@@ -1,4 +1,4 @@
-"""What changes of a large rule set cost control: over gRPC, with a real PostgreSQL behind it.
+"""The cost of changes of a large rule set for control: over gRPC, with a real PostgreSQL behind it.
 
 Each command goes the whole way: the call, the decision, the event with its tables in one transaction, the answer, the
 audit. CPU is that of the process of control. `MESH_BENCH_RULES` is how many rules there are (20,000).
@@ -44,7 +44,7 @@ NOTES = ["the last column: the longest that somebody else waited for the status 
 
 @dataclass(slots=True)
 class Cost:
-    """Of some commands together."""
+    """The cost of some commands together."""
 
     commands: int
     process: psutil.Process
@@ -83,7 +83,7 @@ def is_ready(process: ServiceProcess) -> bool:
 
 
 class Operator:
-    """Whoever changes the rules, and somebody beside who asks for the status all the time."""
+    """An operator who changes the rules, while another client asks for the status all the time."""
 
     def __init__(self, channel: Any, pid: int) -> None:
         self.clusters = admin_grpc.ClusterServiceStub(channel)

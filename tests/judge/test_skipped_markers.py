@@ -83,7 +83,7 @@ def test_the_next_transaction_decides_about_records_whose_marker_kafka_skipped(
 
 
 class Heard:
-    """What the brokers said last."""
+    """The last marker that a broker said it skips."""
 
     def __init__(self) -> None:
         self.came = threading.Event()

@@ -17,13 +17,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import structlog
 
 from mesh.routing import UpstreamCluster
 from mesh.rpc import events, transactions
-from mesh.transactions import Decision, Identity, TransactionLog
+from mesh.transactions import OPEN, SECOND_PROTOCOL_SINCE, Decision, Identity, TransactionLog
 from services.control.decisions.answers import stored_response
 from services.control.domain.errors import Conflict, Unavailable
 from services.control.domain.transactions import (
@@ -38,10 +38,6 @@ from services.control.store.journal import AlreadyAnswered, Caller, Draft, Journ
 from services.control.upstream.broker_connections import CoordinatorRefusedError
 from services.control.upstream.connections import UnreachableError
 from services.control.upstream.transactions import TransactionCoordinators
-
-SECOND_PROTOCOL_SINCE: Final = 5
-"""The first version of EndTxn that belongs to the second protocol (KIP-890)."""
-OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 T = TypeVar("T")
 
@@ -64,7 +60,7 @@ class Transactions:
 
     async def open(self, id_prefix: str, *, ended: bool) -> tuple[list[SeenTransaction], Mapping[str, str]]:
         """The transactions that are not ended, or all; and the clusters that could not be asked, with the reason."""
-        states = () if ended else OPEN_STATES
+        states = () if ended else sorted(OPEN)
         listed, away = await self._everywhere(lambda cluster: self._coordinators.listed(cluster, states))
         wanted = sorted({each for ids in listed.values() for each in ids if each.startswith(id_prefix)})
         return await self._seen(wanted, away)

@@ -72,8 +72,10 @@ class Draft:
         """Made when a caller asks for a match: most edits name a rule by its id."""
         if len(self._rules) < len(rules):
             seen = set[str]()
-            twice = next(each for each in self._order if each in seen or seen.add(each))  # type: ignore[func-returns-value]
-            raise Exists(f"rules/{twice}", f"rule_id {twice!r} is given twice; ids are unique")
+            for rule_id in self._order:
+                if rule_id in seen:
+                    raise Exists(f"rules/{rule_id}", f"rule_id {rule_id!r} is given twice; ids are unique")
+                seen.add(rule_id)
 
     @property
     def rules(self) -> Rules:

@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 
 from mesh.routing import Place, RoutingTable
 from services.control.domain.covers import Cover
-from services.control.domain.effects import Effect, Fate, skip_of
+from services.control.domain.effects import Effect, Fate, OffsetKeepers, skip_of
 from services.control.domain.moves import Checked, Move, located, partitions
 from services.control.domain.shadows import shadowed_rules
 from services.control.domain.usage import ClientUse, Readers, transaction_home
@@ -190,12 +190,14 @@ def of_offset_keepers(
 ) -> list[Finding]:
     """Groups whose offsets would be kept on other clusters than now, for topics that stay where they are."""
     moving = {move.topic for move in moves}
+    keepers, later = OffsetKeepers(before), OffsetKeepers(after)
     found: list[Finding] = []
     for group, read in _topics_of_groups(before, readers, uses):
+        here, there = keepers.home_of(group), later.home_of(group)
         left = sorted(
             f"{topic} on {was} instead of {then}"
             for topic in read - moving
-            if (was := _keeper(before, group, topic)) and (then := _keeper(after, group, topic)) and was != then
+            if (was := here or before.cluster_of(topic)) and (then := there or after.cluster_of(topic)) and was != then
         )
         if left:
             text = (
@@ -204,12 +206,6 @@ def of_offset_keepers(
             )
             found.append(Finding(FindingKind.OFFSETS_STAY_BEHIND, Severity.WARNING, group, text))
     return found
-
-
-def _keeper(table: RoutingTable, group: str, topic: str) -> str | None:
-    """The cluster that keeps the group's offsets of the topic."""
-    rule = table.group_rule(group)
-    return rule.target_cluster if rule is not None and rule.shadow_topics else table.cluster_of(topic)
 
 
 def _topics_of_groups(before: RoutingTable, readers: Readers, uses: Iterable[ClientUse]) -> list[tuple[str, set[str]]]:

@@ -131,9 +131,7 @@ class EndTxnRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N801
 class EndTxnResponse_v5(Response):  # type: ignore[misc]  # noqa: N801
     API_KEY = 26
     API_VERSION = 5
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32), ("error_code", Int16), ("producer_id", Int64), ("producer_epoch", Int16), TAGS
-    )
+    SCHEMA = InitProducerIdResponse_v4.SCHEMA
 
 
 class EndTxnRequest_v5(RequestStruct):  # type: ignore[misc]  # noqa: N801

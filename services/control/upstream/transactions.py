@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.record.memory_records import MemoryRecords
 
 from mesh.routing import UpstreamCluster
-from mesh.transactions import LOG_PARTITION, TRANSACTIONS_TOPIC, Identity, TransactionLog
+from mesh.transactions import LOG_PARTITION, STATE_TOPIC, TRANSACTIONS_TOPIC, Identity, TransactionLog
 from services.control.domain.transactions import CoordinatorState
 from services.control.upstream.broker_connections import (
     ON_THE_WAY,
@@ -35,7 +36,6 @@ READ_S: Final = 30.0
 """Seconds for reading a log of decisions: the first reading reads all of it."""
 END_S: Final = 20.0
 """Seconds for an end. The coordinator writes a marker to each partition."""
-STATE_TOPIC: Final = "__transaction_state"
 TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 OFFSET_OUT_OF_RANGE: Final = 1
 FENCED: Final = frozenset({47, 49, 90})
@@ -46,6 +46,7 @@ PIECE_BYTES: Final = 1 << 20
 AT_ONCE: Final = 50
 """Transactional ids that are asked about at the same time."""
 READ_UNCOMMITTED: Final = 0
+LATEST: Final = -1
 MARKER_COMMIT: Final = 1
 _MARKER: Final = struct.Struct(">hh")
 
@@ -151,21 +152,32 @@ async def _state(
 
 
 async def _read(brokers: BrokerConnections, log: TransactionLog) -> TransactionLog:
+    """Reads up to the end that the leader tells first, as gateways do: after an election, a Fetch alone may miss
+    acknowledged records for a while (KIP-207).
+    """
+    found = await brokers.partitions(TRANSACTIONS_TOPIC)
+    if TRANSACTIONS_TOPIC not in found:
+        return TransactionLog()  # nobody has written any
+    leader = found[TRANSACTIONS_TOPIC].get(LOG_PARTITION, -1)
+    asked = [(TRANSACTIONS_TOPIC, [(LOG_PARTITION, LATEST)])]
+    ends = await brokers.ask(leader, OffsetRequest(-1, READ_UNCOMMITTED, asked))
+    (_, error, _, end, *_) = ends.topics[0][1][0]
+    if error:
+        raise KafkaError(f"the end of {TRANSACTIONS_TOPIC} is unknown: error {error}")
     while True:
-        found = await brokers.partitions(TRANSACTIONS_TOPIC)
-        if TRANSACTIONS_TOPIC not in found:
-            return TransactionLog()  # nobody has written any
         wanted = [(TRANSACTIONS_TOPIC, [(LOG_PARTITION, log.next_offset, PIECE_BYTES)])]
         request = FetchRequest(0, 0, PIECE_BYTES, READ_UNCOMMITTED, wanted)
-        told = await brokers.ask(found[TRANSACTIONS_TOPIC].get(LOG_PARTITION, -1), request)
-        (_, error, high_watermark, *_, records) = told.topics[0][1][0]
+        told = await brokers.ask(leader, request)
+        if not told.topics:
+            raise KafkaError(f"{TRANSACTIONS_TOPIC} can't be read: the broker throttles control")
+        (_, error, _, *_, records) = told.topics[0][1][0]
         if error == OFFSET_OUT_OF_RANGE:  # the topic was made anew
             log = TransactionLog()
             continue
         if error:
             raise KafkaError(f"{TRANSACTIONS_TOPIC} can't be read: error {error}")
         take(log, bytes(records or b""))
-        if log.next_offset >= high_watermark:
+        if log.next_offset >= end:
             return log
         if not records:
             raise KafkaError(f"{TRANSACTIONS_TOPIC} is not read to its end: nothing at offset {log.next_offset}")

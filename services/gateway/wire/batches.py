@@ -90,6 +90,10 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & _CONTROL)
 
     @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
     def is_idempotent(self) -> bool:
         return self.producer_id >= 0
 

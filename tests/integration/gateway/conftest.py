@@ -11,6 +11,7 @@ from mesh.routing import RoutingTable
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.leaders import await_leaders
 from tests.integration.gateway.running import Rules, RunningGateway
+from tests.integration.gateway.transacting import JavaTransactions, LibrdkafkaTransacting, Open
 
 StartGateway = Callable[..., RunningGateway]
 CreateTopic = Callable[..., None]
@@ -63,3 +64,18 @@ def delete_topic(request: pytest.FixtureRequest) -> DeleteTopic:
         request.addfinalizer(delete)
 
     return later
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[JavaTransactions]:
+    program = JavaTransactions()
+    yield program
+    program.close()
+
+
+@pytest.fixture(params=["java", "librdkafka"])
+def open_producer(request: pytest.FixtureRequest) -> Open:
+    if request.param == "librdkafka":
+        return LibrdkafkaTransacting
+    java: JavaTransactions = request.getfixturevalue("jvm")
+    return java.open

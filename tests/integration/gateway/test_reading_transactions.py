@@ -1,4 +1,4 @@
-"""What read_committed consumers see of a transaction over two clusters: nothing, or all of it."""
+"""A read_committed consumer sees nothing of a transaction over two clusters, or all of it."""
 
 import time
 import uuid
@@ -22,7 +22,6 @@ from tests.integration.gateway.conftest import CreateTopic
 from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.transacting import (
     ANSWER_S,
-    JavaTransactions,
     LibrdkafkaTransacting,
     Open,
     Transacting,
@@ -32,21 +31,6 @@ from tests.integration.gateway.transacting import (
 HELD_S = 2.0
 """So long the decision is not carried out: many polls."""
 SEEN_S = 20.0
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[JavaTransactions]:
-    program = JavaTransactions()
-    yield program
-    program.close()
-
-
-@pytest.fixture(params=["java", "librdkafka"])
-def open_producer(request: pytest.FixtureRequest) -> Open:
-    if request.param == "librdkafka":
-        return LibrdkafkaTransacting
-    java: JavaTransactions = request.getfixturevalue("jvm")
-    return java.open
 
 
 @dataclass(frozen=True, slots=True)

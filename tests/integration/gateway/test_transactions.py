@@ -2,7 +2,7 @@
 
 import contextlib
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,21 +47,6 @@ class Orchard:
     def committed(self) -> tuple[list[str], list[str]]:
         """apples on c1, bananas on c2."""
         return read_committed(self.c1.bootstrap, self.apples), read_committed(self.c2.bootstrap, self.bananas)
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[JavaTransactions]:
-    program = JavaTransactions()
-    yield program
-    program.close()
-
-
-@pytest.fixture(params=["java", "librdkafka"])
-def open_producer(request: pytest.FixtureRequest) -> Open:
-    if request.param == "librdkafka":
-        return LibrdkafkaTransacting
-    java: JavaTransactions = request.getfixturevalue("jvm")
-    return java.open
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     limits = limits_of(message.max_wait_ms, message.min_bytes, message.max_bytes, message.rack_id)
     limits = limits.within(mesh.poll_bytes)
     waits = Waiting()
-    if concerns(mesh, message.isolation_level):
+    if concerns(mesh.table, message.isolation_level):
         waits = yield from waiting_at(wish.wanted, mesh)
     wanted, limits = waits.others(wish.wanted), waits.within(limits)
     if not wanted and waits.slots:
@@ -123,7 +123,7 @@ def _polled(
 ) -> Generator[Command, Any, tuple[Answer, bool]]:
     """The answer, and whether records in it were held back."""
     yield from poll.run()
-    cut = concerns(mesh, poll.isolation_level) and (yield from hold_back(poll))
+    cut = concerns(mesh.table, poll.isolation_level) and (yield from hold_back(poll))
     found = poll.found if poll.brokers == 1 else fitting(wish.wanted, poll.found, poll.limits.max_bytes)
     if counted is not None:
         counted.fetched(found, poll.refused)

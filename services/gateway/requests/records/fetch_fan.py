@@ -152,8 +152,6 @@ class FetchFan:
     """The last poll, in the client's own bytes ..."""
     last: FanAsking | None = None
     """... and its meaning."""
-    careful: bool = False
-    """A `read_committed` reader of a mesh of several clusters."""
     counted_idle_as: Key | None = None
     look: Any = None
     """The broker connections of the last check, with the state that shows whether the check still counts."""
@@ -298,7 +296,7 @@ class FanPoll:
             return Step.DOUBT
         if any(is_pressing(part) for topic in scan.topics for part in topic.partitions):
             return Step.DOUBT
-        if self.fan.careful and has_transactions(outcome.frame, scan):
+        if concerns(self.fan.table, self.fan.isolation_level) and has_transactions(outcome.frame, scan):
             return Step.DOUBT
         if self.session_went_on:
             return Step.DOUBT
@@ -428,5 +426,4 @@ def fan_of(request: Request, mesh: MeshView, wish: Wish, poll: Poll) -> FetchFan
         homes,
         topics,
         by_id,
-        careful=concerns(mesh, poll.isolation_level),
     )

@@ -43,7 +43,7 @@ from services.gateway.requests.records.fetch_sole import SolePoll, epoch_at, sol
 from services.gateway.requests.records.fetch_writing import entry_of, name_of, sole_offset_at, written_fetch
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.topic_names import is_internal
-from services.gateway.requests.transactions.holding import READ_COMMITTED
+from services.gateway.requests.transactions.holding import concerns
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.frames import (
     REQUEST_START_BYTES,
@@ -157,8 +157,6 @@ class FetchRoad:
     """The client's session, if it has one ..."""
     epoch: int
     """... and the epoch of its next poll. If the session has another epoch by then, another connection has used it."""
-    several: bool = False
-    """The mesh has several clusters."""
     renames: bool = False
     """Client and cluster name topics differently: the client by ids, or by other names."""
     by_id: dict[bytes, RoadTopic] = field(default_factory=dict)
@@ -253,7 +251,7 @@ class FetchRoad:
         limits = limits_of(scan.max_wait_ms, scan.min_bytes, scan.max_bytes, scan.rack_id)
         if session is not None:
             wanted = session.wanted
-        careful = self.several and scan.isolation_level == READ_COMMITTED
+        careful = concerns(self.table, scan.isolation_level)
         # else the answer passes while it comes (`begun`)
         poll_bytes = room.poll_bytes if len(wanted) > 1 or careful else None
         if poll_bytes is not None:
@@ -319,7 +317,7 @@ class FetchRoad:
         body_at = parse_response_header(frame, SIZE_BYTES, end, ApiKey.FETCH, version).body_offset
         scan = scan_fetch_response(frame, version, body_at, end)
         told = self._topics_of(scan) if scan.untouched else None
-        if told is None or (self._is_careful(asking) and has_transactions(frame, scan)):
+        if told is None or (concerns(self.table, asking.isolation_level) and has_transactions(frame, scan)):
             return None
         asking.answer = None
         if not scan.record_bytes and end <= SAID_BYTES:
@@ -343,7 +341,7 @@ class FetchRoad:
     def begun(self, asking: Asking, beginning: memoryview, missing: int) -> FetchBeginning | None:
         """The beginning of an answer that may pass as it comes, behind `passing`; None if `answered` needs it all."""
         session, version = asking.session, self.sent_version
-        if (session is not None and session.epoch != self.epoch) or self._is_careful(asking):
+        if (session is not None and session.epoch != self.epoch) or concerns(self.table, asking.isolation_level):
             return None
         body_at = _ANSWER_BEHIND_ID + (version >= FLEXIBLE)
         found = read_beginning(beginning, version, body_at, len(beginning), missing)
@@ -353,9 +351,6 @@ class FetchRoad:
         if session is not None and (known.name, found.partition) not in session.wanted:
             return None
         return found
-
-    def _is_careful(self, asking: Asking) -> bool:
-        return self.several and asking.isolation_level == READ_COMMITTED
 
     def passing(
         self, asking: Asking, found: FetchBeginning, beginning: memoryview, missing: int, clients_id: int
@@ -448,8 +443,7 @@ def road_of(request: Request, mesh: MeshView, wish: Wish, poll: Poll, before: Fe
         {},
         wish.session,
         epoch,
-        several=len(mesh.table.clusters) > 1,
-        renames=by_ids,
+        by_ids,
     )
     names = {name for name, _ in wish.wanted}
     if before is not None and before.place == place and before.table is mesh.table and before.knowledge is knowledge:

@@ -12,6 +12,7 @@ from services.gateway.requests.leaders import ask_leaders
 from services.gateway.requests.placement import Place, Wanted
 from services.gateway.requests.plan import Broker, Call, Command, Lane, MeshView, Plan, Request
 from services.gateway.requests.transactions.holding import concerns, holds_now, place_of
+from services.gateway.requests.transactions.stable_offsets import LATEST
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -24,7 +25,6 @@ from services.gateway.wire.messages.list_offsets import (
 
 NO_EPOCH = -1
 NO_OFFSET = NO_TIME = -1
-LATEST = -1
 TIMEOUT_S = 35.0
 """To look a time up in a tiered log is slow; clients wait 30 s by default."""
 
@@ -39,7 +39,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     results = yield from ask_leaders(mesh, wanted, question, ListOffsetsResponse, _results_of, _failed)
     for result in results.values():
         result.leader_epoch = NO_EPOCH
-    if concerns(mesh, message.isolation_level) and any(w.item.timestamp >= LATEST for w in wanted):
+    if concerns(mesh.table, message.isolation_level) and any(w.item.timestamp >= LATEST for w in wanted):
         yield from _hold_back(wanted, results, mesh)
     return ListOffsetsResponse(
         topics=[

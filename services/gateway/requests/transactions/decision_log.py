@@ -9,7 +9,6 @@ from services.gateway.wire.legacy.record_batches import read_batch
 from services.gateway.wire.primitives import INT16, Buffer, WireError
 
 MOST_DECOMPRESSED: Final = 16 << 20
-_TRANSACTIONAL: Final = 0x10
 _COMMIT: Final = 1
 _MARKER_TYPE_AT: Final = 2
 _LENGTH_FROM: Final = 12
@@ -40,7 +39,7 @@ def _take_batch(log: TransactionLog, records: Buffer, header: BatchHeader) -> No
         if header.is_control:
             log.mark(header.producer_id, committed=_marker_type(key) == _COMMIT)
         else:
-            log.enter(key, value, header.producer_id if header.attributes & _TRANSACTIONAL else None)
+            log.enter(key, value, header.producer_id if header.is_transactional else None)
 
 
 def _length(records: Buffer, start: int) -> int:

@@ -8,6 +8,7 @@ import structlog
 from mesh.transactions import (
     LOG_PARTITION,
     NOTE_VALUE,
+    SECOND_PROTOCOL_SINCE,
     TRANSACTIONS_TOPIC,
     Decision,
     Identity,
@@ -56,8 +57,6 @@ from services.gateway.wire.messages.produce import (
 PRODUCE_VERSION: Final = {False: 11, True: 12}
 """The version of Produce, by whether the second protocol is spoken: version 12 adds the partition to the transaction by
 itself."""
-SECOND_PROTOCOL_SINCE: Final = 5
-"""The first version of EndTxn that belongs to the second protocol."""
 PRODUCERS_VERSION: Final = 0
 WRITE_MS: Final = 5_000
 

@@ -25,11 +25,10 @@ from typing import Any, Final
 
 import structlog
 
-from mesh.transactions import EPOCHS, ONGOING, Decision, Identity, Part, was_committed
+from mesh.transactions import EPOCHS, ONGOING, SECOND_PROTOCOL_SINCE, Decision, Identity, Part, was_committed
 from services.gateway.requests.plan import Command, MeshView, Plan, Request, Unreachable
 from services.gateway.requests.transactions.coordinator import ask_coordinator, ask_coordinators, coordinator_of
 from services.gateway.requests.transactions.decisions import (
-    SECOND_PROTOCOL_SINCE,
     commit_parts,
     end_decision,
     finish_all,

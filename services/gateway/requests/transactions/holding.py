@@ -19,13 +19,14 @@ from typing import Any, Final
 
 import structlog
 
+from mesh.routing import RoutingTable
 from mesh.transactions import TRANSACTIONS_TOPIC, Decision, LogPlace
 from services.gateway.requests.plan import Command, MeshView
 from services.gateway.requests.transactions.home import takes_part
 from services.gateway.requests.transactions.log_reading import known_log, read_logs
-from services.gateway.requests.transactions.sight import BLIND_S, HeldDecision
+from services.gateway.requests.transactions.sight import BLIND_S, KnownDecision
+from services.gateway.requests.transactions.stable_offsets import READ_COMMITTED
 
-READ_COMMITTED: Final = 1
 READ_TIMEOUT_S: Final = 2.0
 SOONEST_S, LATEST_S = 0.01, 0.25
 """After how long a reader that waits for a decision is answered, and asks again: a quarter of the time that the
@@ -38,7 +39,7 @@ log = structlog.get_logger(__name__)
 class Holds:
     """The partitions that unfinished decisions hold back, as far as the logs were read."""
 
-    by_place: Mapping[LogPlace, tuple[int, HeldDecision]]
+    by_place: Mapping[LogPlace, tuple[int, KnownDecision]]
     blind: bool = False
     """A decision may be unknown."""
 
@@ -48,9 +49,9 @@ class Holds:
         return None if found is None else found[0]
 
 
-def concerns(mesh: MeshView, isolation_level: int) -> bool:
+def concerns(table: RoutingTable, isolation_level: int) -> bool:
     """Whether the answers to a reader may have to be held back. One cluster alone shows all or nothing by itself."""
-    return isolation_level == READ_COMMITTED and len(mesh.table.clusters) > 1
+    return isolation_level == READ_COMMITTED and len(table.clusters) > 1
 
 
 def place_of(topic: str, partition: int, mesh: MeshView) -> LogPlace | None:
@@ -61,7 +62,7 @@ def place_of(topic: str, partition: int, mesh: MeshView) -> LogPlace | None:
 def known_holds(mesh: MeshView) -> Holds:
     """As of the last reading."""
     sight = mesh.memory.sight
-    by_place: dict[LogPlace, tuple[int, HeldDecision]] = {}
+    by_place: dict[LogPlace, tuple[int, KnownDecision]] = {}
     for home in mesh.table.clusters:
         found = known_log(home, mesh)
         blind_s = sight.blind_for(home, mesh.now)
@@ -71,9 +72,9 @@ def known_holds(mesh: MeshView) -> Holds:
     return Holds(by_place)
 
 
-def _add(home: str, decision: Decision, by_place: dict[LogPlace, tuple[int, HeldDecision]]) -> None:
+def _add(home: str, decision: Decision, by_place: dict[LogPlace, tuple[int, KnownDecision]]) -> None:
     if decision.stable:
-        held = HeldDecision(home, decision.key, decision.value)
+        held = KnownDecision.of(home, decision)
         for place, offset in decision.stable.items():
             if place not in by_place or offset < by_place[place][0]:
                 by_place[place] = (offset, held)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from mesh.transactions import Decision
+
 BLIND_S: Final = 10.0
 """Seconds for which readers get no records of transactions while a home's log can't be read. The election of a leader
 takes less. Beyond that the other clusters' readers go on."""
@@ -16,12 +18,16 @@ TELL_S: Final = 5.0
 """Seconds that a decision holds readers back before a log line names it."""
 
 
-class HeldDecision(NamedTuple):
+class KnownDecision(NamedTuple):
     """A decision: its home, and its record's key and value. Both protocols together repeat no such pair."""
 
     home: str
     key: bytes
     value: bytes
+
+    @classmethod
+    def of(cls, home: str, decision: Decision) -> "KnownDecision":
+        return cls(home, decision.key, decision.value)
 
 
 @dataclass(slots=True)
@@ -33,8 +39,8 @@ class Sight:
     _blind_since: dict[str, float] = field(default_factory=dict)
     """By home."""
     _tried: dict[str, float] = field(default_factory=dict)
-    _held_since: dict[HeldDecision, float] = field(default_factory=dict)
-    _told: set[HeldDecision] = field(default_factory=set)
+    _held_since: dict[KnownDecision, float] = field(default_factory=dict)
+    _told: set[KnownDecision] = field(default_factory=set)
 
     def asks(self, home: str, now: float) -> bool:
         """Whether a reader may ask for the home's log now; then this counts as an attempt."""
@@ -58,7 +64,7 @@ class Sight:
         since = self._blind_since.get(home)
         return None if since is None else now - since
 
-    def keep(self, homes: Iterable[str], unfinished: Iterable[HeldDecision]) -> None:
+    def keep(self, homes: Iterable[str], unfinished: Iterable[KnownDecision]) -> None:
         """Forgets other clusters and decisions."""
         for by_home in (self._blind_since, self._tried):
             for gone in by_home.keys() - set(homes):
@@ -68,11 +74,11 @@ class Sight:
                 del self._held_since[done]
             self._told &= self._held_since.keys()
 
-    def held(self, decision: HeldDecision, now: float) -> float:
+    def held(self, decision: KnownDecision, now: float) -> float:
         """Seconds since the decision first held a reader back."""
         return now - self._held_since.setdefault(decision, now)
 
-    def must_tell(self, decision: HeldDecision, now: float) -> bool:
+    def must_tell(self, decision: KnownDecision, now: float) -> bool:
         """Whether to write the log line about the decision: once."""
         if now - self._held_since.get(decision, now) < TELL_S or decision in self._told:
             return False

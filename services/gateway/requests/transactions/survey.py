@@ -7,7 +7,7 @@ they know no transactional id at all. Clusters before Kafka 3.0 can't be asked.
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from mesh.transactions import Identity
+from mesh.transactions import STATE_TOPIC, Identity
 from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import Ask, Call, Command, Forget, Lane, MeshView, Outcome, Unreachable, refresh
 from services.gateway.requests.transactions.coordinator import coordinator_of
@@ -19,7 +19,6 @@ from services.gateway.wire.messages.describe_transactions import (
     TransactionState,
 )
 
-STATE_TOPIC: Final = "__transaction_state"
 LOOK_UP_TIMEOUT_S: Final = 3.0
 VERSION: Final = 0
 

@@ -16,24 +16,24 @@ from services.gateway.requests.transactions.decisions import finish, open_parts
 from services.gateway.requests.transactions.holding import forget_finished
 from services.gateway.requests.transactions.home import takes_part
 from services.gateway.requests.transactions.log_reading import known_log, read_log
+from services.gateway.requests.transactions.sight import KnownDecision
 
 UNDONE_S: Final = 4.0
 """Seconds that a decision stays undone before a gateway finishes it. Clients retry within a second."""
 
-Undone = Mapping[tuple[str, bytes, bytes], float]
-"""By home, key and value of a decision: since when its parts were seen in reach and open, in monotonic seconds. By the
-first protocol a producer's decisions share a key."""
+Undone = Mapping[KnownDecision, float]
+"""Since when a decision's parts were seen in reach and open, in monotonic seconds."""
 
 
-def sweep(before: Undone, mesh: MeshView) -> Generator[Command, Any, dict[tuple[str, bytes, bytes], float]]:
+def sweep(before: Undone, mesh: MeshView) -> Generator[Command, Any, dict[KnownDecision, float]]:
     """Finishes the decisions that were undone for too long. Returns the others, for the next call."""
-    undone: dict[tuple[str, bytes, bytes], float] = {}
+    undone: dict[KnownDecision, float] = {}
     for home in mesh.table.clusters:
         if not takes_part(home, mesh):
             continue
         found = yield from _as_seen(home, mesh)
         for decision in () if found is None else found.decisions:
-            named = (home, decision.key, decision.value)
+            named = KnownDecision.of(home, decision)
             since = before.get(named, mesh.now)
             if mesh.now - since >= UNDONE_S:
                 yield from finish(home, decision, mesh)

@@ -16,7 +16,7 @@ from services.gateway.upstream.cluster import Cluster
 from tests.unit.gateway.scripted_broker import broker
 
 THREADS_OF_THE_LOOP = min(32, (os.cpu_count() or 1) + 4)
-"""What asyncio looks names up with by itself."""
+"""asyncio itself looks names up in so many threads."""
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from mesh.transactions import TRANSACTIONS_TOPIC, Identity
+from mesh.transactions import STATE_TOPIC, TRANSACTIONS_TOPIC, Identity
 from services.gateway.requests.knowledge import TopicKnowledge
 from services.gateway.requests.memory import Memory
 from services.gateway.requests.plan import (
@@ -28,7 +28,6 @@ from services.gateway.requests.plan import (
     Request,
     Unreachable,
 )
-from services.gateway.requests.transactions.survey import STATE_TOPIC
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import CRC_AT, CRC_FROM, read_batch_header
 from services.gateway.wire.codec import decode

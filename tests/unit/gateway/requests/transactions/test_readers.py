@@ -1,4 +1,4 @@
-"""What read_committed readers see through another gateway, after every single call of the one that commits."""
+"""A read_committed reader polls through another gateway, after every single call of the gateway that commits."""
 
 from collections.abc import Generator
 from dataclasses import dataclass, field

@@ -1,10 +1,9 @@
 """Transactions as administrators see them: listed, described and aborted over all clusters."""
 
-from mesh.transactions import TRANSACTIONS_TOPIC
+from mesh.transactions import STATE_TOPIC, TRANSACTIONS_TOPIC
 from services.gateway.requests.knowledge import TopicKnowledge, VersionRange
 from services.gateway.requests.plan import Broker, Coordinator, KeyType, Refresh, Unreachable
 from services.gateway.requests.transactions import describe_transactions, list_transactions, write_txn_markers
-from services.gateway.requests.transactions.survey import STATE_TOPIC
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
