@@ -1,0 +1,61 @@
+"""A broker that stood still for longer than its session tells of no brokers as it wakes: control and sidecar go on."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.frames import RequestHeader
+from services.gateway.wire.messages import MetadataRequest, MetadataResponse
+from tests.unit.gateway.scripted_broker import broker
+
+ANSWER_S = 10.0
+WITHIN_S = 60.0
+ASKING = """
+import sys
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from mesh.cluster_nodes import cluster_nodes
+client = AdminClient({"bootstrap.servers": sys.argv[1], "log_level": 0})
+for _ in sys.stdin:
+    try:
+        print(len(cluster_nodes(client, float(sys.argv[2])).brokers), flush=True)
+    except KafkaException as error:
+        print(error, flush=True)
+"""
+"""A process of its own: librdkafka's assertion ends the process that calls `describe_cluster` instead."""
+
+
+@pytest.mark.asyncio
+async def test_a_process_outlives_the_answer_of_a_broker_that_knows_of_no_brokers() -> None:
+    async with broker({}) as waking:
+        waking.versions = {ApiKey.API_VERSIONS: (0, 3), ApiKey.METADATA: (0, 12)}
+        pipe = asyncio.subprocess.PIPE
+        asking = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", ASKING, waking.address, str(ANSWER_S), stdin=pipe, stdout=pipe
+        )
+        stdin, stdout = asking.stdin, asking.stdout
+        assert stdin is not None and stdout is not None
+
+        async def answer() -> str:
+            stdin.write(b"ask\n")
+            return (await asyncio.wait_for(stdout.readline(), WITHIN_S)).decode().strip()
+
+        def no_brokers(_header: RequestHeader, request: MetadataRequest) -> MetadataResponse:
+            whole = waking.metadata(request)
+            return MetadataResponse(brokers=[], controller_id=-1, topics=whole.topics)
+
+        try:
+            assert await answer() == "1"
+            waking.scripts[ApiKey.METADATA] = no_brokers
+            assert await answer() == "0"
+            del waking.scripts[ApiKey.METADATA]
+            async with asyncio.timeout(WITHIN_S):
+                while (said := await answer()) != "1":
+                    assert said, "the asking process has ended"
+        finally:
+            stdin.close()
+            await asyncio.wait_for(asking.wait(), WITHIN_S)
