@@ -12,6 +12,8 @@ from collections.abc import Callable
 import orjson
 from prometheus_client import Counter, Gauge, Histogram
 
+from mesh.lost_brokers import BrokerWatch
+
 _PREFIX = "kafka_mesh_sidecar_client_"
 _LEVELS = {
     "msg_cnt": Gauge(f"{_PREFIX}queued_messages", "Messages in queues of producers.", ["client"]),
@@ -38,21 +40,35 @@ class _Reports:
     """The last report of one client, so that only the difference is added."""
 
     def __init__(self, kind: str) -> None:
-        self._kind = kind
+        self.kind = kind
+        self.watch = BrokerWatch()
+        _clients.add(self)
         self._last: dict[str, float] = {}
         weakref.finalize(self, _forget, kind, self._last)
 
     def __call__(self, document: str) -> None:
         found = orjson.loads(document)
+        self.watch.heed(found)
         for name, level in _LEVELS.items():
-            level.labels(self._kind).inc(found.get(name, 0) - self._last.get(name, 0))
+            level.labels(self.kind).inc(found.get(name, 0) - self._last.get(name, 0))
             self._last[name] = found.get(name, 0)
         for name, total in _TOTALS.items():
-            total.labels(self._kind).inc(max(found.get(name, 0) - self._last.get(name, 0), 0))
+            total.labels(self.kind).inc(max(found.get(name, 0) - self._last.get(name, 0), 0))
             self._last[name] = found.get(name, 0)
         for broker in found.get("brokers", {}).values():
             if trips := broker.get("rtt", {}).get("cnt"):
-                _round_trip.labels(self._kind).observe(broker["rtt"]["sum"] / trips / 1_000_000)
+                _round_trip.labels(self.kind).observe(broker["rtt"]["sum"] / trips / 1_000_000)
+
+
+_clients: weakref.WeakSet[_Reports] = weakref.WeakSet()
+
+
+def broker_fault() -> str | None:
+    """The clients of this process that have lost all brokers for good; None if there is none."""
+    lost = sorted(client.kind for client in list(_clients) if client.watch.is_lost)
+    if not lost:
+        return None
+    return f"these Kafka clients have lost all brokers for good: {', '.join(lost)}; restart this sidecar"
 
 
 def client_reports(kind: str) -> Callable[[str], None]:

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from mesh.cluster_nodes import ClusterNodes, cluster_nodes
+from services.sidecar.client_statistics import broker_fault
 from services.sidecar.producing.producer import RecordProducer
 
 FRESH_SECONDS = 1.0
@@ -64,7 +65,8 @@ class Health:
         timeout: float,
         backend: BackendProbe | None = None,
     ) -> None:
-        self._admin = AdminClient(properties)
+        self._properties = properties
+        self._admin: AdminClient | None = None
         self._producer = producer
         self._timeout = timeout
         self._lock = asyncio.Lock()
@@ -72,7 +74,10 @@ class Health:
         self._fault: str | None = None
         self._asking: asyncio.Future[ClusterNodes] | None = None
         self._checks: dict[str, Check] = {"kafka": self.kafka_fault}
-        self._vital: dict[str, Callable[[], str | None]] = {"producer": self.producer_fault}
+        self._vital: dict[str, Callable[[], str | None]] = {
+            "producer": self.producer_fault,
+            "clients": broker_fault,
+        }
         self._details: dict[str, Callable[[], object]] = {}
         self._backend = backend
         if backend is not None:
@@ -119,6 +124,7 @@ class Health:
 
     async def _ask(self) -> str | None:
         if self._asking is None or self._asking.done():  # else the answer to the last probe is still to come
+            self._admin = self._admin or AdminClient(self._properties)
             self._asking = asyncio.ensure_future(asyncio.to_thread(cluster_nodes, self._admin, self._timeout))
         late = f"Kafka does not answer within {self._timeout:g} s"
         done, _ = await asyncio.wait({self._asking}, timeout=self._timeout)
@@ -127,6 +133,7 @@ class Health:
         try:
             cluster = self._asking.result()
         except KafkaException as error:
+            self._admin = None  # the client may have lost all brokers for good: `mesh/lost_brokers.py`
             is_late = error.args[0].code() == KafkaError._TIMED_OUT
             return late if is_late else f"Kafka does not answer: {error.args[0].str()}"
         if not cluster.brokers or cluster.cluster_id is None or cluster.controller_id < 0:

@@ -162,7 +162,7 @@ class Connections:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def forget(self, name: str) -> None:
-        """Drops the connection to a cluster that has left."""
+        """Drops the client for this cluster; the next call makes a new one."""
         self._clients.pop(name, None)
 
     def close(self) -> None:
@@ -177,6 +177,7 @@ class Connections:
             try:
                 return await self.run(lambda: ask(client, cluster), bound)
             except (KafkaException, TimeoutError) as error:
+                self.forget(cluster.name)  # the client may have lost all brokers for good: `mesh/lost_brokers.py`
                 calls_failed.labels(cluster.name).inc()
                 addresses = ", ".join(cluster.bootstrap_servers)
                 raise UnreachableError(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from mesh.cluster_properties import allowed
 from mesh.connection_security import connection_properties
+from mesh.lost_brokers import STATISTICS_MS, BrokerWatch
 from mesh.rpc import routing
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
 
@@ -66,6 +68,8 @@ class Cluster:
         self._client_id = f"mesh.record-rule.{rule_id}"
         self._admin: AdminClient | None = None
         self._refusal = ""
+        self._watches: WeakSet[BrokerWatch] = WeakSet()
+        """One for each open consumer. Producers and admin clients need none: their calls end with an error."""
 
     @property
     def admin(self) -> AdminClient:
@@ -101,7 +105,10 @@ class Cluster:
             "fetch.wait.max.ms": 100,
             "fetch.queue.backoff.ms": 10,  # by itself it fetches nothing for a second when that is full
             "check.crcs": True,
+            "statistics.interval.ms": STATISTICS_MS,
+            "stats_cb": (watch := BrokerWatch()),
         }
+        self._watches.add(watch)
         return Consumer(self._settings({**self._further(self._spec.consumer_config), **own, **settings}))
 
     def producer(self, transactional_id: str, largest_batch: int) -> Any:
@@ -118,6 +125,11 @@ class Cluster:
             "queue.buffering.max.messages": 100_000,
         }
         return Producer(self._settings({**usual, **self._further(self._spec.producer_config), **own}))
+
+    def check(self) -> None:
+        """Setback: a consumer has lost all brokers for good, so that the session needs a new one."""
+        if any(watch.is_lost for watch in self._watches):
+            raise Setback(f"cluster {self.name!r} named no brokers, and librdkafka does not ask again; the rule starts again")
 
     def _heed(self, error: KafkaError) -> None:
         if error.code() in _REFUSALS:

@@ -143,6 +143,7 @@ class Session:
             idle = now - self.last_commit > POSITION_SECONDS
             if self._fresh.written or (idle and (self._moved or self._has_new_sync())):
                 self._commit()
+            self._source.check()
         except KafkaException as error:
             for target in self._targets:
                 target.settle()

@@ -11,11 +11,13 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from mesh.lost_brokers import STATISTICS_MS
 from services.sidecar import metrics
 from services.sidecar.auditing.events import AuditRecord
 from services.sidecar.auditing.lane import NotWrittenError
 from services.sidecar.auditing.text import AuditText
 from services.sidecar.client_complaints import Complaints
+from services.sidecar.client_statistics import client_reports
 
 MAX_CLIENT_RECORDS = 10_000
 MAX_CLIENT_KILOBYTES = 16 * 1024
@@ -43,7 +45,7 @@ def audit_producer_properties(shared: dict[str, Any], *, max_records: int, timeo
         "queue.buffering.max.kbytes": MAX_CLIENT_KILOBYTES,
         "delivery.report.only.error": True,
         "allow.auto.create.topics": False,
-        "statistics.interval.ms": 0,
+        "statistics.interval.ms": STATISTICS_MS,
     }
 
 
@@ -61,7 +63,7 @@ class TopicTarget:
         self._again: list[tuple[bytes | str | None, bytes | None]] = []
         """Keys and values that come next; never more than the client had in its queue."""
         self._why = ""
-        self._producer = Producer({**properties, "error_cb": self._complained})
+        self._producer = Producer({**properties, "error_cb": self._complained, "stats_cb": client_reports("audit")})
         self._complaints = Complaints("audit")
 
     def write(self, records: Sequence[AuditRecord]) -> None:

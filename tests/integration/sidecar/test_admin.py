@@ -211,7 +211,7 @@ def test_health_tells_check_by_check_and_a_sick_backend_does_not_restart_the_sid
     admin: httpx.Client, backend: Backend
 ) -> None:
     assert admin.get("/adm/health/any").json()["checks"] == dict.fromkeys(
-        ("producer", "kafka", "backend", "instances"), "OK"
+        ("producer", "clients", "kafka", "backend", "instances"), "OK"
     )
     backend.health = 500
     try:

@@ -194,5 +194,5 @@ def test_health_tells_each_check_when_asked_to(kafka: Kafka) -> None:
     with started(kafka.bootstrap, health_json=True) as sidecar:
         assert sidecar.http.get("/health").json() == {
             "status": "OK",
-            "checks": {"producer": "OK", "kafka": "OK", "instances": "OK"},
+            "checks": {"producer": "OK", "clients": "OK", "kafka": "OK", "instances": "OK"},
         }

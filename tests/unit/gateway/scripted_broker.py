@@ -112,6 +112,15 @@ class ScriptedBroker:
             topics=[self._topic(name) for name in names],
         )
 
+    def tell_of_no_brokers(self) -> None:
+        """Answer Metadata as a broker does that has stood still for longer than its session, and wakes."""
+
+        def answer(_header: RequestHeader, request: MetadataRequest) -> MetadataResponse:
+            topics = self.metadata(request).topics
+            return MetadataResponse(brokers=[], cluster_id="c", controller_id=-1, topics=topics)
+
+        self.scripts[ApiKey.METADATA] = answer
+
     def _topic(self, name: str) -> MetadataResponseTopic:
         count = self.topics.get(name)
         if count is None:
@@ -129,6 +138,13 @@ async def broker(topics: Mapping[str, int], scripts: dict[int, Script] | None = 
         yield scripted
     finally:
         await scripted.stop()
+
+
+METADATA_ALONE: dict[int, VersionRange] = {
+    ApiKey.API_VERSIONS: VersionRange(0, 3),
+    ApiKey.METADATA: VersionRange(0, 12),
+}
+"""The `versions` of a broker that a client of librdkafka asks for Metadata, and for nothing else."""
 
 
 def once_each(*replies: Reply) -> Script:

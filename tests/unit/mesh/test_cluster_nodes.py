@@ -7,10 +7,7 @@ import sys
 
 import pytest
 
-from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.frames import RequestHeader
-from services.gateway.wire.messages import MetadataRequest, MetadataResponse
-from tests.unit.gateway.scripted_broker import broker
+from tests.unit.gateway.scripted_broker import METADATA_ALONE, broker
 
 ANSWER_S = 10.0
 WITHIN_S = 60.0
@@ -32,7 +29,7 @@ for _ in sys.stdin:
 @pytest.mark.asyncio
 async def test_a_process_outlives_the_answer_of_a_broker_that_knows_of_no_brokers() -> None:
     async with broker({}) as waking:
-        waking.versions = {ApiKey.API_VERSIONS: (0, 3), ApiKey.METADATA: (0, 12)}
+        waking.versions = METADATA_ALONE
         pipe = asyncio.subprocess.PIPE
         asking = await asyncio.create_subprocess_exec(
             sys.executable, "-c", ASKING, waking.address, str(ANSWER_S), stdin=pipe, stdout=pipe
@@ -44,18 +41,10 @@ async def test_a_process_outlives_the_answer_of_a_broker_that_knows_of_no_broker
             stdin.write(b"ask\n")
             return (await asyncio.wait_for(stdout.readline(), WITHIN_S)).decode().strip()
 
-        def no_brokers(_header: RequestHeader, request: MetadataRequest) -> MetadataResponse:
-            whole = waking.metadata(request)
-            return MetadataResponse(brokers=[], controller_id=-1, topics=whole.topics)
-
         try:
             assert await answer() == "1"
-            waking.scripts[ApiKey.METADATA] = no_brokers
+            waking.tell_of_no_brokers()
             assert await answer() == "0"
-            del waking.scripts[ApiKey.METADATA]
-            async with asyncio.timeout(WITHIN_S):
-                while (said := await answer()) != "1":
-                    assert said, "the asking process has ended"
         finally:
             stdin.close()
             await asyncio.wait_for(asking.wait(), WITHIN_S)

@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import orjson
 import pytest
 
+from services.sidecar.client_statistics import broker_fault, client_reports
 from services.sidecar.health import BackendProbe
 
 
@@ -55,3 +57,17 @@ async def test_no_proxy_of_the_environment_stands_between_the_sidecar_and_its_ba
         assert await probe.fault() == "the backend's health answers 500"
     finally:
         await probe.close()
+
+
+def test_a_client_that_has_lost_all_brokers_needs_a_restart() -> None:
+    reports = client_reports("producer")
+    brokers = {"b1:9092/1": {"source": "learned"}, "GroupCoordinator": {"source": "logical"}}
+    without = {"GroupCoordinator": {"source": "logical"}}
+    for known, wanted in (
+        (brokers, None),
+        (without, None),  # it may begin again at its bootstrap servers
+        (without, "these Kafka clients have lost all brokers for good: producer; restart this sidecar"),
+        (brokers, None),
+    ):
+        reports(orjson.dumps({"brokers": known}).decode())
+        assert broker_fault() == wanted
