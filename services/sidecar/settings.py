@@ -321,7 +321,7 @@ class SidecarSettings(
     @classmethod
     def _told_apart(cls, issuers: tuple[TokenIssuer, ...]) -> tuple[TokenIssuer, ...]:
         if len({issuer.issuer for issuer in issuers}) < len(issuers):
-            raise ValueError("two of them have the same issuer (or none): their tokens could not be told apart")
+            raise ValueError("two of them have the same issuer (or none), so that a token would belong to both")
         return issuers
 
     @model_validator(mode="after")

@@ -104,7 +104,7 @@ class Reports:
             if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
                 return self._refused(report, error.details() or "")
             metrics.reports.labels("failed").inc()
-            log.debug("a replay's progress cannot be told", replay=report.name, reason=error.details())
+            log.debug("a replay's progress can't be sent to control", replay=report.name, reason=error.details())
             return False
         metrics.reports.labels("ok").inc()
         return True

@@ -129,7 +129,9 @@ class Cluster:
     def check(self) -> None:
         """Setback: a consumer has lost all brokers for good, so that the session needs a new one."""
         if any(watch.is_lost for watch in self._watches):
-            raise Setback(f"cluster {self.name!r} named no brokers, and librdkafka does not ask again; the rule starts again")
+            raise Setback(
+                f"cluster {self.name!r} named no brokers, and librdkafka does not ask again; the rule starts again"
+            )
 
     def _heed(self, error: KafkaError) -> None:
         if error.code() in _REFUSALS:

@@ -222,7 +222,7 @@ class ConsumerInstance:
         if self._drain is not mine:
             raise Fault(
                 FaultKind.ILLEGAL_CONSUMER_STATE,
-                f"Instance {self.id.instance} was told otherwise while it drained: it is {self.standing.value}",
+                f"Instance {self.id.instance} got another order while it drained: it is {self.standing.value}",
             )
         is_committed = await self._thread.call(lambda consumer: consumer.is_committed)
         self.standing = Standing.DRAINED

@@ -93,7 +93,7 @@ class OrderFollower:
                 await self._connection.report(order.name, outcome)
             except grpc.aio.AioRpcError as error:
                 heed_cancellation()
-                log.debug("an outcome cannot be told", order=order.name, reason=error.details())
+                log.debug("an outcome can't be sent to control", order=order.name, reason=error.details())
                 await asyncio.sleep(pause(attempt, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
             else:
                 return

@@ -129,7 +129,7 @@ class ControlLink:
             async with asyncio.timeout(timeout):
                 await self._tell_ends()
         except (grpc.aio.AioRpcError, TimeoutError):
-            log.warning("control was not told of the end of instances", instances=len(self._instances.ledger.ended))
+            log.warning("control does not know of the end of instances", instances=len(self._instances.ledger.ended))
 
     async def _ask(self, of_file: Sequence[InstanceId]) -> KnownToControl:
         """Registers this process, so that an elder process gives way.

@@ -175,7 +175,7 @@ class ReplayFollower:
         except grpc.aio.AioRpcError as error:
             heed_cancellation()
             if error.code() not in _ANOTHERS:
-                log.debug("a replay's progress cannot be told", replay=request.name, reason=error.details())
+                log.debug("a replay's progress can't be sent to control", replay=request.name, reason=error.details())
                 return False
             id_ = request.name.removeprefix(NAME_PREFIX)
             log.info("a replay is another's, or has ended", replay=request.name, reason=error.details())

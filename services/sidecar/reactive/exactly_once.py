@@ -126,7 +126,8 @@ class TransactionalSettler:
                 await self._tried_out(client, topic, consumed)
         except Lost as lost:
             raise Fault(
-                FaultKind.TRANSACTION_NOT_DONE, f"reactive_exactly_once could not be looked at: {lost}"
+                FaultKind.TRANSACTION_NOT_DONE,
+                f"the transactional producer for reactive_exactly_once could not be checked: {lost}",
             ) from None
         finally:
             await self._run(client.close)

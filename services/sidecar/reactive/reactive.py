@@ -201,7 +201,7 @@ class ReactiveConsumer:
             if self._draining is not mine:
                 raise Fault(
                     FaultKind.ILLEGAL_CONSUMER_STATE,
-                    f"{self.id.group}.{self.id.instance} was told otherwise while it drained: "
+                    f"{self.id.group}.{self.id.instance} got another order while it drained: "
                     f"it is {self.standing.value}",
                 )
             if self._session is not None:

@@ -102,9 +102,9 @@ class Plan:
             leads = {before[topic].lead for topic in part.sources if topic in before}
             if leads and leads != {part.lead}:
                 raise TopologyError(
-                    f"Topology {self.name!r}: {_listed(part.sources)} would be shared out by partitions of "
-                    f"{part.lead!r}, and are by those of {_listed(leads)}: instances with this definition would read "
-                    f"them a second time; declare {_listed(leads)} first, or run the new definition under another name"
+                    f"Topology {self.name!r}: the partitions of {part.lead!r} would divide {_listed(part.sources)} "
+                    f"among instances; today {_listed(leads)} does. Instances would read records twice. Declare "
+                    f"{_listed(leads)} first, or run the new definition under another name"
                 )
         if gone:
             raise TopologyError(

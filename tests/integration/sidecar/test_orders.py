@@ -144,7 +144,7 @@ def test_a_drain_ends_after_its_time_and_another_order_ends_it(
     assert "not all that it gave was committed within 0.1 s" in outcome.description
     wait_until(lambda: endless in control.outcomes, "the first drain has an outcome of its own")
     assert control.outcomes[endless][0].result == FAILED
-    assert "was told otherwise while it drained" in control.outcomes[endless][0].description
+    assert "got another order while it drained" in control.outcomes[endless][0].description
 
 
 def test_remove(sidecar: SidecarWorld, control: HeldControl, group: str) -> None:

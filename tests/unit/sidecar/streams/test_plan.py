@@ -71,7 +71,7 @@ def led_by_another(topology: Topology) -> None:
     [
         (
             led_by_another,
-            "shared out by partitions of 'customers', and are by those of 'orders'.*declare 'orders' first",
+            "the partitions of 'customers' would divide .*today 'orders' does.*Declare 'orders' first",
         ),
         (other_window, "has one value for each key, and the new definition wants windows of 10 ms"),
         (other_source, "would be in other partitions"),
