@@ -1,7 +1,8 @@
-"""A file that is replaced as a whole: whoever reads it, after a crash too, finds the old content or the new one."""
+"""Files that are replaced or removed as a whole: a reader, after a crash too, finds the old content or the new one."""
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -22,6 +23,14 @@ def replace_file(path: Path, content: bytes) -> None:
         Path(name).unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def remove_files(paths: Iterable[Path]) -> None:
+    """When this returns, no file of these names comes back after a crash. OSError from the disk."""
+    for path in paths:
+        path.unlink(missing_ok=True)
+        if path.parent.exists():
+            _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:

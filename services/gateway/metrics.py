@@ -97,6 +97,10 @@ passages = Gauge(
     "kafka_mesh_gateway_passages", "Producers, by partition, with batches on their way to where their topic has moved."
 )
 table_revision = Gauge("kafka_mesh_gateway_table_revision", "Revision of the routing table in force.")
+table_outdated = Gauge(
+    "kafka_mesh_gateway_table_outdated",
+    "1 while the gateway serves no client, because topics may have moved since the table on disk was kept.",
+)
 hold_seconds = Histogram(
     "kafka_mesh_gateway_hold_seconds",
     "How long Produce of moving topics was held.",

@@ -21,13 +21,15 @@ Theory of operation
 5. The gateway reports its clients every few seconds while they change.
 6. At an orderly stop the gateway sends a goodbye when it serves no client any more. Without the goodbye, control could
    not tell this gateway from a gateway that is cut off and serves on. Changes that move topics would then wait for it.
+   After a goodbye topics move without the gateway. So before the goodbye the gateway notes on disk that its table may
+   become old (`awaited.py`). The next start then serves no client until a router has sent a table. If the gateway has
+   no router at its stop, it sends no goodbye and notes nothing: control waits for this gateway.
 """
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import grpc
 import structlog
@@ -38,6 +40,8 @@ from mesh.routing.codec import TABLE_FORMAT, table_from_proto
 from mesh.rpc import admin, discovery, discovery_grpc, routing
 from mesh.rpc.cancellation import heed_cancellation
 from services.gateway import metrics
+from services.gateway.downstream.answers import Answers
+from services.gateway.downstream.awaited import Awaited
 from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.client_report import client_report
 from services.gateway.downstream.hold import Hold
@@ -56,18 +60,10 @@ FIRST_PATIENCE_S, MAX_PATIENCE_S = 3.0, 60.0
 CLIENTS_EVERY_S = 3.0
 TRIAL_EVERY_S = 1.0
 """The interval of reports while a table is tried: the outcomes of requests decide whether the trial goes on."""
-MAX_QUEUED_ANSWERS = 1000
 GOODBYE_S = 2.0
-"""Time for the goodbye; a router that does not take it in time gets none."""
+"""Time for the goodbye and for its note on disk; after that the gateway ends without an answer."""
 DRAIN_S = 5.0
 """As long as control lets a hold last by default."""
-
-
-class _Answer(NamedTuple):
-    """A message to the router, and the event before which it must not be sent."""
-
-    message: discovery.WatchRequest
-    after: asyncio.Event | None
 
 
 class Discovery:
@@ -81,6 +77,7 @@ class Discovery:
         state_dir: Path,
         mesh: Mesh,
         connections: Iterable[ClientConnection],
+        awaited: Awaited,
     ) -> None:
         self.first_table = asyncio.Event()
         """Set when a router has sent a table."""
@@ -89,11 +86,10 @@ class Discovery:
         self._name = name
         self._address = address
         self._routers = Routers(routers)
-        self._keeper = TableKeeper(state_dir)
+        self._keeper = TableKeeper(state_dir, awaited)
         self._mesh = mesh
         self._connections = connections
-        self._answers: asyncio.Queue[_Answer | None] = asyncio.Queue(MAX_QUEUED_ANSWERS)
-        """None ends the answers to a router: otherwise gRPC would wait for more when the router is gone."""
+        self._answers = Answers()
         self._holding: asyncio.Task[None] | None = None
         self._pending: RoutingTable | None = None
         self._held_revision = 0
@@ -126,12 +122,17 @@ class Discovery:
         if not self._watching:
             return
         self._left.clear()
-        self._answer(discovery.WatchRequest(goodbye=discovery.Goodbye()))
         try:
             async with asyncio.timeout(GOODBYE_S):
+                await self._keeper.leave()
+                self._answers.add(discovery.WatchRequest(goodbye=discovery.Goodbye()))
                 await self._left.wait()
+            if not self._answers.has_sent_goodbye:  # if it was sent, a router may have heard it, even without an answer
+                await self._keeper.stay()
         except TimeoutError:
             log.warning("no router took the goodbye: changes that move topics may wait for this gateway")
+        except OSError as error:
+            log.error("no goodbye: the table on disk can't be marked as old", reason=str(error))
 
     async def run(self) -> None:
         """Watch until the gateway leaves; or ends when cancelled."""
@@ -148,13 +149,13 @@ class Discovery:
         """Watch one stream until it ends. Returns whether the router sent anything."""
         self._arrive()
         self._stop_telling()  # a router takes no answers to what another one has ordered
-        self._answers = asyncio.Queue(MAX_QUEUED_ANSWERS)
+        self._answers = Answers()
         told, address = False, ""
         reporting = asyncio.create_task(self._report_clients(), name="report clients")
         try:
             async with self._routers.connected() as router:
                 address = router.address
-                stream = discovery_grpc.DiscoveryServiceStub(router.channel).Watch(self._requests())
+                stream = discovery_grpc.DiscoveryServiceStub(router.channel).Watch(self._answers.sent(self._hello()))
                 self._watching = True
                 async with asyncio.timeout(patience_s):
                     response = await stream.read()
@@ -183,10 +184,10 @@ class Discovery:
             metrics.discovery_connected.set(0)
             reporting.cancel()
             await asyncio.gather(reporting, return_exceptions=True)
-            self._answer(None)
+            self._answers.end()
         return told
 
-    async def _requests(self) -> AsyncIterator[discovery.WatchRequest]:
+    def _hello(self) -> discovery.Hello:
         member = admin.Member(
             name=f"members/{self._name}",
             kind=admin.MEMBER_KIND_GATEWAY,
@@ -194,13 +195,7 @@ class Discovery:
             address=self._address,
             table_format=TABLE_FORMAT,
         )
-        answers = self._answers
-        hello = discovery.Hello(member=member, revision=self._mesh.table.revision, held_revision=self._held_revision)
-        yield discovery.WatchRequest(hello=hello)
-        while (answer := await answers.get()) is not None:
-            if answer.after is not None:
-                await answer.after.wait()
-            yield answer.message
+        return discovery.Hello(member=member, revision=self._mesh.table.revision, held_revision=self._held_revision)
 
     # --- orders --------------------------------------------------------------------------------------------------
 
@@ -228,7 +223,7 @@ class Discovery:
             table = table_from_proto(message)
             security.check(table)
         except (InvalidRuleError, security.UnservedClusterError) as error:
-            self._refuse(message.revision, str(error))
+            self._answers.nack(message.revision, str(error))
             return None
         return table
 
@@ -236,19 +231,15 @@ class Discovery:
         """Whether the revision is older than the table in force. Such an order is refused."""
         is_older = revision < self._mesh.table.revision
         if is_older:
-            self._refuse(revision, f"revision {self._mesh.table.revision} runs here already")
+            self._answers.nack(revision, f"revision {self._mesh.table.revision} runs here already")
         return is_older
-
-    def _refuse(self, revision: int, reason: str) -> None:
-        log.error("order refused", revision=revision, reason=reason)
-        self._answer(discovery.WatchRequest(nack=discovery.Nack(revision=revision, reason=reason)))
 
     def _apply(self, message: routing.RoutingTable) -> None:
         table = self._understood(message)
         if table is None or self._is_older(table.revision):
             return
         if self._pending is not None and table == self._mesh.table:
-            self._answer_ack(table.revision, admin.MEMBER_PHASE_APPLIED)
+            self._ran(table)
         elif self._held_revision and not came_into_force(self._held_revision, table):
             self._mesh.run_table(table)
             self._ran(table)
@@ -279,7 +270,7 @@ class Discovery:
     def _ran(self, table: RoutingTable) -> None:
         self.first_table.set()
         self.looked.set()
-        self._answer_ack(table.revision, admin.MEMBER_PHASE_APPLIED, self._keeper.keep(table))
+        self._answers.ack(table.revision, admin.MEMBER_PHASE_APPLIED, self._keeper.keep(table))
         if self._held_revision and came_into_force(self._held_revision, table):
             self._move_ended(self._held_revision)
 
@@ -288,7 +279,7 @@ class Discovery:
         if table is None:
             return
         if table.revision == self._held_revision:
-            self._answer_ack(table.revision, admin.MEMBER_PHASE_HELD)
+            self._answers.ack(table.revision, admin.MEMBER_PHASE_HELD)
             return
         self._stop_waiting()
         self._held_revision = 0
@@ -303,11 +294,11 @@ class Discovery:
         try:
             await self._keeper.hold(message)
         except OSError as error:
-            self._refuse(message.revision, f"the move can't be kept on disk: {error}")
+            self._answers.nack(message.revision, f"the move can't be kept on disk: {error}")
             return
         self._holding = None
         self._held_revision = message.revision
-        self._answer_ack(message.revision, admin.MEMBER_PHASE_HELD)
+        self._answers.ack(message.revision, admin.MEMBER_PHASE_HELD)
 
     def _move_ended(self, revision: int) -> None:
         self._keeper.move_ended(revision)
@@ -325,7 +316,7 @@ class Discovery:
         trial = self._mesh.tables.trial
         table = self._pending if trial is None else trial.table
         if table is None or table.revision != revision:
-            self._refuse(revision, f"revision {revision} is not held here")
+            self._answers.nack(revision, f"revision {revision} is not held here")
         elif not self._is_older(revision):
             self._run(table)
 
@@ -335,7 +326,7 @@ class Discovery:
             return
         log.info("a table is tried", revision=table.revision, permille=permille)
         self._mesh.tables.try_out(TrialRun(table, permille))
-        self._answer_ack(table.revision, admin.MEMBER_PHASE_TRYING)
+        self._answers.ack(table.revision, admin.MEMBER_PHASE_TRYING)
 
     def _release(self, why: str) -> None:
         trial = self._mesh.tables.trial
@@ -373,26 +364,12 @@ class Discovery:
             self._expiry.cancel()
             self._expiry = None
 
-    # --- answers -------------------------------------------------------------------------------------------------
-
-    def _answer_ack(
-        self, revision: int, phase: admin.MemberPhase.ValueType, after: asyncio.Event | None = None
-    ) -> None:
-        self._answer(discovery.WatchRequest(ack=discovery.Ack(revision=revision, phase=phase)), after)
-
-    def _answer(self, message: discovery.WatchRequest | None, after: asyncio.Event | None = None) -> None:
-        """Sends the message behind all earlier ones, and not before the event `after`."""
-        try:
-            self._answers.put_nowait(None if message is None else _Answer(message, after))
-        except asyncio.QueueFull:
-            log.error("a router takes no answers", waiting=self._answers.qsize())
-
     async def _report_clients(self) -> None:
         reported: discovery.ClientReport | None = None
         while True:
             trial = self._mesh.tables.trial
             report = client_report((connection.session for connection in self._connections), trial)
             if report != reported:
-                self._answer(discovery.WatchRequest(clients=report))
+                self._answers.add(discovery.WatchRequest(clients=report))
                 reported = report
             await asyncio.sleep(CLIENTS_EVERY_S if trial is None else TRIAL_EVERY_S)

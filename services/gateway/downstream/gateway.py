@@ -11,9 +11,11 @@ import structlog
 from prometheus_client import REGISTRY
 
 from mesh.lifecycle import Lifecycle
+from mesh.routing import RoutingTable
 from mesh.traffic.emission import Emission
 from services.gateway import metrics
 from services.gateway.downstream import last_table
+from services.gateway.downstream.awaited import Awaited
 from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.discovery import Discovery
@@ -87,7 +89,10 @@ class Gateway:
         """The port of the first listener."""
 
     async def start(self) -> None:
-        """Ready when there is a table, from disk or from a router, and every cluster was tried once."""
+        """Ready when there is a table, from disk or from a router, and every cluster was tried once.
+
+        A table on disk counts only if control moves no topic without this gateway.
+        """
         settings = self._settings
         table = last_table.load(settings.state_dir)
         if table is not None:
@@ -101,6 +106,7 @@ class Gateway:
             for listener in settings.listeners:
                 self._listening.append(Listening(listener, tls))
         self.port = self._listening[0].port
+        awaited = Awaited(settings.state_dir, settings.name, is_worker=self._door is not None)
         discovery = self._discovery = Discovery(
             settings.name,
             str(settings.listeners[0]),
@@ -108,16 +114,19 @@ class Gateway:
             settings.state_dir,
             self.mesh,
             self.connections,
+            awaited,
         )
         loop = asyncio.get_running_loop()
         if settings.router_addresses:
             held = last_table.load_held(settings.state_dir)
             if table is not None and held is not None:
                 discovery.resume_hold(held)
+            may_serve = table is not None and bool(awaited)
             self._tasks.append(loop.create_task(discovery.run(), name="discovery"))
-            if table is None:
-                self._lifecycle.not_ready("waits for the first routing table")
-                await _either(discovery.first_table, self._lifecycle.stopping)
+            if not may_serve:
+                await self._first_table(discovery, table)
+                if self._lifecycle.stopping.is_set():
+                    return
             else:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(FIRST_WORD_S):
@@ -139,6 +148,19 @@ class Gateway:
         if self._audit is not None:
             self._audit.start()
         self._lifecycle.ready()
+
+    async def _first_table(self, discovery: Discovery, table: RoutingTable | None) -> None:
+        """Returns when a router has sent a table, or at the stop."""
+        if table is None:
+            self._lifecycle.not_ready("waits for the first routing table")
+        else:
+            metrics.table_outdated.set(1)
+            self._lifecycle.not_ready(
+                f"waits for a router: topics may have moved since revision {table.revision}, the table on disk, "
+                "because this gateway had said goodbye, or was never connected"
+            )
+        await _either(discovery.first_table, self._lifecycle.stopping)
+        metrics.table_outdated.set(0)
 
     def _met(self, introduction: Introduction) -> ClientConnection:
         """The connection for a link of another worker, which has the client's own connection."""

@@ -1,4 +1,5 @@
-"""The last routing table on disk: a gateway starts with this table if no router can send the present one.
+"""The last routing table on disk. A gateway starts with this table if no router can send the present one, and if
+control moves no topic without the gateway (`awaited.py`).
 
 The file is the protobuf JSON of `mesh.v1.RoutingTable`. Without routers it is also the only source of the rules.
 
@@ -22,6 +23,7 @@ from mesh.routing import InvalidRuleError, RoutingTable
 from mesh.routing.codec import table_from_proto, table_to_proto
 from mesh.rpc import routing
 from mesh.whole_files import replace_file
+from services.gateway.downstream.awaited import Awaited
 
 log = structlog.get_logger(__name__)
 
@@ -115,8 +117,13 @@ class TableKeeper:
     client should wait. It writes one table at a time; of the tables that come meanwhile, only the last one.
     """
 
-    def __init__(self, state_dir: Path) -> None:
+    def __init__(self, state_dir: Path, awaited: Awaited) -> None:
         self._state_dir = state_dir
+        self._awaited = awaited
+        self._is_kept = False
+        """Whether the disk has the last table of a router, and says that control waits for this gateway."""
+        self._leaves = False
+        self._was_awaited = False
         self._next: tuple[RoutingTable, asyncio.Event] | None = None
         """The table to be written next, and the event for those who wait for it."""
         self._ended = 0
@@ -138,6 +145,19 @@ class TableKeeper:
         self._ended = max(self._ended, revision)
         self._write_on()
 
+    async def leave(self) -> None:
+        """Returns when the disk says that topics may move without this gateway; OSError when the disk can't say it."""
+        self._leaves = True
+        if self._writing is not None:
+            await asyncio.wait({self._writing})
+        self._was_awaited = bool(self._awaited)
+        await asyncio.to_thread(self._awaited.remove)
+
+    async def stay(self) -> None:
+        """Takes `leave` back: no router can have heard a goodbye."""
+        if self._was_awaited:
+            await asyncio.to_thread(self._awaited.write)
+
     def _write_on(self) -> None:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.get_running_loop().create_task(self._write(), name="keep the table on disk")
@@ -148,7 +168,7 @@ class TableKeeper:
             ended, self._ended = self._ended, 0
             try:
                 if following is not None:
-                    await asyncio.to_thread(save_unless_older, self._state_dir, following[0])
+                    await asyncio.to_thread(self._save, following[0])
                 if ended:
                     await asyncio.to_thread(forget_held, self._state_dir, ended)
             except OSError as error:
@@ -156,3 +176,15 @@ class TableKeeper:
             finally:
                 if following is not None:
                     following[1].set()
+
+    def _save(self, table: RoutingTable) -> None:
+        """If the table can't be kept, the table before stays on disk, and must not be served after a crash."""
+        try:
+            save_unless_older(self._state_dir, table)
+            if not (self._is_kept or self._leaves):
+                self._awaited.write()
+                self._is_kept = True
+        except OSError:
+            self._is_kept = False
+            self._awaited.remove()
+            raise

@@ -13,6 +13,7 @@ from mesh.routing import RoutingTable
 from mesh.routing.codec import table_to_proto
 from mesh.rpc import admin, discovery, discovery_grpc, routing
 from services.gateway.downstream import last_table
+from services.gateway.downstream.awaited import Awaited
 from services.gateway.downstream.discovery import Discovery
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -42,9 +43,7 @@ class ScriptedRouter(discovery_grpc.DiscoveryServiceServicer):
 
         async def listen() -> None:
             async for request in request_iterator:
-                self.said.append(request)
-                if request.WhichOneof("kind") == "ack":
-                    self.has_ack.set()
+                self.heard(request)
 
         listening = asyncio.create_task(listen())
         try:
@@ -52,6 +51,11 @@ class ScriptedRouter(discovery_grpc.DiscoveryServiceServicer):
                 yield order
         finally:
             listening.cancel()
+
+    def heard(self, request: discovery.WatchRequest) -> None:
+        self.said.append(request)
+        if request.WhichOneof("kind") == "ack":
+            self.has_ack.set()
 
     def end(self) -> None:
         """The watch is over when what was ordered has been sent."""
@@ -95,14 +99,21 @@ async def router(stage: Stage, tmp_path: Path) -> AsyncIterator[ScriptedRouter]:
         yield scripted
 
 
+def watch_of(stage: Stage, routers: tuple[str, ...], state_dir: Path) -> Discovery:
+    mesh, connections = stage.gateway.mesh, stage.gateway.connections
+    return Discovery("g1", "127.0.0.1:1", routers, state_dir, mesh, connections, Awaited(state_dir, "g1"))
+
+
 @asynccontextmanager
-async def watching(stage: Stage, router: str, state_dir: Path, held: RoutingTable | None = None) -> AsyncIterator[None]:
+async def watching(
+    stage: Stage, router: str, state_dir: Path, held: RoutingTable | None = None
+) -> AsyncIterator[Discovery]:
     addresses = ("127.0.0.1:1", router)
-    watch = Discovery("g1", "127.0.0.1:1", addresses, state_dir, stage.gateway.mesh, stage.gateway.connections)
+    watch = watch_of(stage, addresses, state_dir)
     if held is not None:
         watch.resume_hold(held)
     task = asyncio.create_task(watch.run())
-    yield
+    yield watch
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -316,7 +327,7 @@ async def test_a_fault_of_ours_does_not_end_the_watch(
 async def test_the_last_word_is_goodbye_and_no_order_is_carried_out_after_it(stage: Stage, tmp_path: Path) -> None:
     scripted = ScriptedRouter()
     async with serving(scripted) as address:
-        watch = Discovery("g1", "127.0.0.1:1", (address,), tmp_path, stage.gateway.mesh, stage.gateway.connections)
+        watch = watch_of(stage, (address,), tmp_path)
         watching = asyncio.create_task(watch.run())
         scripted.apply(stage.table(2, apples="c2"))
         await until(lambda: scripted.acks)
@@ -331,10 +342,120 @@ async def test_the_last_word_is_goodbye_and_no_order_is_carried_out_after_it(sta
     assert (scripted.acks, stage.gateway.mesh.table.revision) == ([(2, APPLIED)], 2)
 
 
+async def test_before_the_goodbye_the_disk_says_that_topics_may_move_without_this_gateway(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """A router that hears the goodbye after all makes control move topics, whether its answer arrives or not."""
+    awaited, awaited_at_goodbye = Awaited(tmp_path, "g1"), list[bool]()
+
+    class Frozen(ScriptedRouter):
+        """It answers nothing, the goodbye included."""
+
+        def heard(self, request: discovery.WatchRequest) -> None:
+            super().heard(request)
+            if request.HasField("goodbye"):
+                awaited_at_goodbye.append(bool(awaited))
+
+    scripted = Frozen()
+    async with serving(scripted) as address:
+        watch = watch_of(stage, (address,), tmp_path)
+        watching = asyncio.create_task(watch.run())
+        scripted.apply(stage.table(2, apples="c2"))
+        await until(lambda: scripted.acks)
+        assert awaited
+        watch.follow_no_more()
+        await watch.say_goodbye()
+        assert (awaited_at_goodbye, bool(awaited)) == ([False], False)
+        scripted.end()
+        await watching
+
+
 async def test_without_a_router_there_is_nobody_to_say_goodbye_to(stage: Stage, tmp_path: Path) -> None:
-    watch = Discovery("g1", "127.0.0.1:1", (), tmp_path, stage.gateway.mesh, stage.gateway.connections)
+    """Control waits for this gateway, so no topic moves, and the next start may do without a router."""
+    awaited = Awaited(tmp_path, "g1")
+    awaited.write()
+    watch = watch_of(stage, (), tmp_path)
     watch.follow_no_more()
     await watch.say_goodbye()
+    assert awaited
+
+
+async def test_a_goodbye_that_was_not_sent_leaves_the_disk_as_before(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The router is lost just then."""
+    awaited, scripted, loop = Awaited(tmp_path, "g1"), ScriptedRouter(), asyncio.get_running_loop()
+    removed, remove = asyncio.Event(), Awaited.remove
+
+    def slow(self: Awaited) -> None:
+        remove(self)
+        loop.call_soon_threadsafe(removed.set)
+        assert router_is_lost.wait(15)
+
+    monkeypatch.setattr(Awaited, "remove", slow)
+    router_is_lost = threading.Event()
+    async with serving(scripted) as address:
+        watch = watch_of(stage, (address,), tmp_path)
+        watching = asyncio.create_task(watch.run())
+        scripted.apply(stage.table(2, apples="c2"))
+        await until(lambda: scripted.acks)
+        watch.follow_no_more()
+        leaving = asyncio.create_task(watch.say_goodbye())
+        await removed.wait()
+        assert not awaited
+        scripted.end()
+        await watching
+        router_is_lost.set()
+        await leaving
+    assert awaited
+    assert not any(said.HasField("goodbye") for said in scripted.said)
+
+
+async def test_no_goodbye_is_said_where_the_disk_cannot_say_it(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Awaited) -> None:
+        raise OSError("the disk is gone")
+
+    scripted = ScriptedRouter()
+    async with serving(scripted) as address, watching(stage, address, tmp_path) as watch:
+        scripted.apply(stage.table(2, apples="c2"))
+        await until(lambda: scripted.acks)
+        monkeypatch.setattr(Awaited, "remove", broken)
+        await watch.say_goodbye()
+        scripted.apply(stage.table(3, apples="c2"))
+        await until(lambda: scripted.acks[1:])
+        assert not any(said.HasField("goodbye") for said in scripted.said)
+
+
+async def test_a_table_that_the_disk_refuses_leaves_no_older_table_to_start_with(
+    router: ScriptedRouter, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(state_dir: Path, table: RoutingTable) -> None:
+        raise OSError("no space left on device")
+
+    awaited = Awaited(tmp_path, "g1")
+    router.apply(stage.table(2, apples="c2"))
+    await until(lambda: router.acks == [(2, APPLIED)])
+    assert awaited
+    with monkeypatch.context() as patch:
+        patch.setattr(last_table, "save_unless_older", full)
+        router.apply(stage.table(3, apples="c1"))
+        await until(lambda: router.acks[1:] == [(3, APPLIED)])
+        assert not awaited
+    router.apply(stage.table(4, apples="c1"))
+    await until(lambda: router.acks[2:] == [(4, APPLIED)])
+    assert awaited
+
+
+async def test_the_table_of_an_unfinished_move_is_a_first_table_too(stage: Stage, tmp_path: Path) -> None:
+    """The gateway has said HELD and goodbye. The move was given up while the gateway was away."""
+    scripted, held = ScriptedRouter(), stage.table(2, apples="c2")
+    async with serving(scripted) as address, watching(stage, address, tmp_path, held) as watch:
+        scripted.apply(stage.gateway.mesh.table)
+        scripted.orders.put_nowait(discovery.WatchResponse(release=discovery.ReleaseOrder(revision=2)))
+        await until(lambda: stage.gateway.mesh.hold is None)
+        assert watch.first_table.is_set()
 
 
 async def test_connected_clients_are_reported(router: ScriptedRouter, stage: Stage) -> None:
@@ -396,7 +517,7 @@ async def test_of_tables_that_come_faster_than_the_disk_takes_them_the_last_is_k
         save(state_dir, table)
 
     monkeypatch.setattr(last_table, "save", slow)
-    keeper = last_table.TableKeeper(tmp_path / "kept")
+    keeper = last_table.TableKeeper(tmp_path / "kept", Awaited(tmp_path / "kept", "g1"))
     keeper.keep(stage.table(2))
     await until(begun.is_set)
     for revision in (3, 4, 5):

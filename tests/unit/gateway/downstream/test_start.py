@@ -1,4 +1,7 @@
-"""How a gateway starts that has a table on disk: topics may have moved since it stopped, so it asks first."""
+"""How a gateway starts that has a table on disk: topics may have moved since it stopped, so it asks first.
+
+If control waits for the gateway, no topic has moved, and no router is needed.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from mesh.lifecycle import Lifecycle
 from mesh.routing import RoutingTable
 from services.gateway.downstream import gateway as starting
 from services.gateway.downstream import last_table
+from services.gateway.downstream.awaited import Awaited
 from services.gateway.downstream.gateway import Gateway
 from services.gateway.settings import GatewaySettings
 from tests.fixtures.ports import free_block
@@ -23,10 +28,14 @@ START_S = 15.0
 
 
 @asynccontextmanager
-async def started(folder: Path, router: str) -> AsyncIterator[tuple[Gateway, Lifecycle]]:
-    """A gateway that begins to start; the table on disk is revision 1."""
-    last_table.save(folder, RoutingTable(1))
-    settings = GatewaySettings(listen=(f"127.0.0.1:{free_block(1)}",), router_addresses=(router,), state_dir=folder)
+async def started(folder: Path, *routers: str, awaited: bool = True) -> AsyncIterator[tuple[Gateway, Lifecycle]]:
+    """A gateway that begins to start; the first table on disk is revision 1."""
+    if last_table.load(folder) is None:
+        last_table.save(folder, RoutingTable(1))
+    if awaited:
+        Awaited(folder, "g1").write()
+    listen = (f"127.0.0.1:{free_block(1)}",)
+    settings = GatewaySettings(name="g1", listen=listen, router_addresses=routers, state_dir=folder)
     lifecycle = Lifecycle()
     gateway = Gateway(settings, lifecycle)
     start = asyncio.create_task(gateway.start())
@@ -69,3 +78,59 @@ async def test_a_router_that_says_nothing_is_not_waited_for_long(
     async with serving(router) as address, started(tmp_path, address) as (gateway, lifecycle):
         await until(lambda: lifecycle.is_ready, within_s=START_S)
         assert gateway.mesh.table.revision == 1
+
+
+async def answers(gateway: Gateway) -> bool:
+    """Whether the gateway takes clients."""
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    except ConnectionRefusedError:
+        return False
+    writer.close()
+    return True
+
+
+async def test_after_a_goodbye_no_client_is_served_until_a_router_has_sent_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "FIRST_WORD_S", 0.0)
+    router = ScriptedRouter()
+    async with serving(router) as address, started(tmp_path, address, awaited=False) as (gateway, lifecycle):
+        await until(lambda: router.said, within_s=START_S)
+        assert (lifecycle.is_ready, await answers(gateway)) == (False, False)
+        assert "topics may have moved since revision 1" in lifecycle.reason
+        assert outdated() == 1
+        router.apply(RoutingTable(2))
+        await until(lambda: lifecycle.is_ready, within_s=START_S)
+        assert (gateway.mesh.table.revision, await answers(gateway), outdated()) == (2, True, 0)
+
+
+async def test_a_gateway_that_was_stopped_in_order_waits_for_a_router_at_its_next_start(tmp_path: Path) -> None:
+    router = ScriptedRouter()
+    async with serving(router) as address, started(tmp_path, address) as (_, lifecycle):
+        router.apply(RoutingTable(2))
+        await until(lambda: lifecycle.is_ready, within_s=START_S)
+        await until(lambda: router.acks, within_s=START_S)
+    assert router.said[-1].HasField("goodbye")
+    async with started(tmp_path, "127.0.0.1:1", awaited=False) as (gateway, lifecycle):
+        await until(lambda: "topics may have moved since revision 2" in lifecycle.reason, within_s=START_S)
+        assert not await answers(gateway)
+        lifecycle.stop()
+
+
+async def test_a_gateway_that_waits_for_a_router_stops_at_once_and_serves_nobody(tmp_path: Path) -> None:
+    async with started(tmp_path, "127.0.0.1:1", awaited=False) as (gateway, lifecycle):
+        await until(lambda: "waits for a router" in lifecycle.reason, within_s=START_S)
+        lifecycle.stop()
+    assert not gateway.connections
+    assert not await answers(gateway)
+
+
+async def test_without_addresses_of_routers_the_table_on_disk_is_the_only_one(tmp_path: Path) -> None:
+    async with started(tmp_path, awaited=False) as (gateway, lifecycle):
+        await until(lambda: lifecycle.is_ready, within_s=START_S)
+        assert gateway.mesh.table.revision == 1
+
+
+def outdated() -> float | None:
+    return REGISTRY.get_sample_value("kafka_mesh_gateway_table_outdated")
