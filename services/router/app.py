@@ -37,19 +37,16 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
     bulletin = Bulletin(time.monotonic)
     hold = HoldBound(settings.hold_ms)
     roster = Roster(settings.member_name, bulletin, time.monotonic, hold)
-    services = discovery.DESCRIPTOR.services_by_name
-    server = RpcServer(
-        settings.listen,
-        {
-            services["DiscoveryService"].full_name: lambda grpc_server: (
-                discovery_grpc.add_DiscoveryServiceServicer_to_server(DiscoveryService(roster), grpc_server)
-            )
-        },
-    )
-    management = serve_management(settings.metrics_listen, lifecycle)
     readiness = Readiness(lifecycle, lambda reason: roster.end_all(replace(CUT_OFF, reason=f"cut off: {reason}")))
     rule_book = RuleBook()
     follower = Follower(settings, bulletin, rule_book, readiness)
+    service = DiscoveryService(roster, follower.read_to_end)
+    name = discovery.DESCRIPTOR.services_by_name["DiscoveryService"].full_name
+    server = RpcServer(
+        settings.listen,
+        {name: lambda grpc_server: discovery_grpc.add_DiscoveryServiceServicer_to_server(service, grpc_server)},
+    )
+    management = serve_management(settings.metrics_listen, lifecycle)
     lead = ForwardingLead(settings, rule_book, roster.change)
     reporter = Reporter(
         settings.control_addresses,

@@ -86,6 +86,7 @@ class Discovery:
         self._name = name
         self._address = address
         self._routers = Routers(routers)
+        self._awaited = awaited
         self._keeper = TableKeeper(state_dir, awaited)
         self._mesh = mesh
         self._connections = connections
@@ -195,7 +196,12 @@ class Discovery:
             address=self._address,
             table_format=TABLE_FORMAT,
         )
-        return discovery.Hello(member=member, revision=self._mesh.table.revision, held_revision=self._held_revision)
+        return discovery.Hello(
+            member=member,
+            revision=self._mesh.table.revision,
+            held_revision=self._held_revision,
+            not_awaited=not self._awaited,
+        )
 
     # --- orders --------------------------------------------------------------------------------------------------
 

@@ -50,10 +50,22 @@ class EventLog:
                 if first_offset == 0:  # a log that was restored begins behind the records that it has lost
                     first_offset = (await self._consumer.beginning_offsets([self._partition]))[self._partition]
                 self._consumer.seek(self._partition, first_offset)
+        except (KafkaError, TimeoutError, OSError) as error:
+            raise EventLogError(f"home cluster {self._home}: {reason_of(error)}") from error
+        end = await self.present_end()
+        self._reading = asyncio.create_task(self._read(), name="read the log")
+        return end
+
+    async def present_end(self) -> int:
+        """The end offset of the log at the call or later. EventLogError when the cluster does not answer.
+
+        While nothing happens, the broker answers after the fetch that waits on the same connection: in half a second.
+        """
+        try:
+            async with asyncio.timeout(TIMEOUT):
                 ends = await self._consumer.end_offsets([self._partition])
         except (KafkaError, TimeoutError, OSError) as error:
             raise EventLogError(f"home cluster {self._home}: {reason_of(error)}") from error
-        self._reading = asyncio.create_task(self._read(), name="read the log")
         return int(ends[self._partition])
 
     async def run(self, seconds: float) -> None:

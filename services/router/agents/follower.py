@@ -14,7 +14,9 @@ Theory of operation
 4. If the cluster is silent, or readings fail one after another, for `LONGEST_SILENCE`, the router is *cut off*
    (`Readiness`): the router may miss decisions, so its gateways are sent to another router. If no other router is
    better, the gateways come back, and the router serves them the table that it has.
-5. The bulletin keeps the last posted state meanwhile, so data planes notice nothing. The bulletin never goes back: a
+5. A router that stood still may know less than the log holds. Before such a router sends a table to a gateway that
+   control does not wait for, the follower asks for the log's present end, and reads up to this end (`read_to_end`).
+6. The bulletin keeps the last posted state meanwhile, so data planes notice nothing. The bulletin never goes back: a
    log that has become shorter is an error until the log has grown past the known end.
 """
 
@@ -52,6 +54,8 @@ SEND_AWAY_INTERVAL = 15.0
 """Seconds after which a router that is still cut off ends its gateways' streams once more: another router may be
 better.
 """
+READ_TO_END_TIMEOUT = 10.0
+"""Seconds that a gateway may wait for the present end of the log; by then a silent cluster has cut this router off."""
 KNOCK_INTERVAL = 5.0
 """Seconds between two attempts to connect to a cluster that is silent, with the present secrets."""
 
@@ -70,6 +74,9 @@ class Follower:
         self._rule_book = rule_book
         self._readiness = readiness
         self._live: Ledger | None = None
+        self._reading: EventLog | None = None
+        self._read_on = asyncio.Event()
+        """Set, and replaced, when the reading has come further, or another one has begun."""
         self._takes_snapshots = True
         self._began = 0.0
         """When this reading began, snapshots included; on the monotonic clock."""
@@ -99,6 +106,33 @@ class Follower:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    async def read_to_end(self) -> None:
+        """Returns when the bulletin has all that the log holds at the call, or when the log is out of reach."""
+        if self._readiness.cut_off_reason:
+            return
+        try:
+            async with asyncio.timeout(READ_TO_END_TIMEOUT):
+                end = await self._present_end()
+                while self._live is None or self._live.next_offset < end:
+                    await self._read_on.wait()
+        except TimeoutError:
+            log.warning("the end of the log can't be read; a gateway gets what is known", seconds=READ_TO_END_TIMEOUT)
+
+    async def _present_end(self) -> int:
+        while True:
+            if self._reading is None:
+                await self._read_on.wait()
+                continue
+            try:
+                return await self._reading.present_end()
+            except EventLogError as error:
+                log.warning("the end of the log can't be read; trying on", reason=str(error))
+                await asyncio.sleep(FIRST_PAUSE)
+
+    def _has_read_on(self) -> None:
+        self._read_on.set()
+        self._read_on = asyncio.Event()
+
     async def _read(self) -> None:
         settings, self._began = self._settings, time.monotonic()
         home = await self._home_access()
@@ -117,6 +151,7 @@ class Follower:
         writing = asyncio.create_task(writer.run(), name="write snapshots")
         try:
             ledger.end_at_start = await reading.start()
+            self._reading = reading
             began = time.time()
             log.info(
                 "reading the log",
@@ -134,6 +169,7 @@ class Follower:
                     log.info("the home cluster lets in who has the present secrets; reading again, with these")
                     return
         finally:
+            self._reading = None
             writing.cancel()
             await asyncio.gather(writing, reading.stop(), return_exceptions=True)
 
@@ -212,6 +248,7 @@ class Follower:
             self._readiness.ready()
         elif folded is not None and folded.moves:
             self._bulletin.post(ledger.state, folded.decided_at)
+        self._has_read_on()
         self._rule_book.post(RulePage(ledger.record_rules, ledger.state.effective.clusters, ledger.state.position))
         metrics.position.set(ledger.position)
         writer.note(ledger.position)

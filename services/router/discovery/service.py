@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -27,14 +27,18 @@ log = structlog.get_logger(__name__)
 class DiscoveryService(discovery_grpc.DiscoveryServiceServicer):
     """One call of Watch for each data plane."""
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: Roster, read_to_end: Callable[[], Awaitable[None]]) -> None:
+        """`read_to_end` returns when the roster knows what the log holds now, or when the log is out of reach."""
         self._roster = roster
+        self._read_to_end = read_to_end
         self._encoder = OrderEncoder()
 
     async def Watch(  # noqa: N802  # the name that the contract gives it
         self, request_iterator: Any, context: Any
     ) -> AsyncIterator[discovery.WatchResponse]:
         hello = await _hello(request_iterator, context)
+        if hello.not_awaited:  # this router may have stood still meanwhile, and topics may have moved
+            await self._read_to_end()
         session = self._roster.enter(hello.member)
         self._roster.heard(session, Hello(hello.revision, hello.member.table_format, hello.held_revision))
         log.info("data plane connected", member=hello.member.name, revision=hello.revision, peer=context.peer())

@@ -1,4 +1,4 @@
-"""Two real gateways on a real router, which hears a control of the test."""
+"""Two real gateways on a real router, or on one each, which hear a control of the test."""
 
 from __future__ import annotations
 
@@ -28,23 +28,26 @@ class GatewayPair:
         self._folder = folder
         self._ending = AsyncExitStack()
 
-    async def start(self, home: str = "c1", standbys: Sequence[World] = ()) -> None:
-        """The topic lives at `home`; the router knows the standbys of control too."""
+    async def start(self, home: str = "c1", standbys: Sequence[World] = (), *, two_routers: bool = False) -> None:
+        """The topic lives at `home`; the router knows the standbys of control too. `two_routers`: g2 has its own."""
         for bootstrap in self._clusters.values():
             create_topic(bootstrap, self.topic, 1)
         await self.world.set(self.topic, home)
-        router = await self._service(
-            "router",
-            "r1",
-            HOME_BOOTSTRAP_SERVERS=self.world.home,
-            EVENTS_TOPIC=self.world.settings.events_topic,
-            CONTROL_ADDRESSES=",".join(f"127.0.0.1:{each.control.port}" for each in (self.world, *standbys)),
-        )
-        self.cable = Cable(f"router://{router.address}")
+        self.routers = [
+            await self._service(
+                "router",
+                name,
+                HOME_BOOTSTRAP_SERVERS=self.world.home,
+                EVENTS_TOPIC=self.world.settings.events_topic,
+                CONTROL_ADDRESSES=",".join(f"127.0.0.1:{each.control.port}" for each in (self.world, *standbys)),
+            )
+            for name in (("r1", "r2") if two_routers else ("r1",))
+        ]
+        self.cable = Cable(f"router://{self.routers[-1].address}")
         await self.cable.mend()
         self._ending.push_async_callback(self.cable.cut)
         self.g1, self.g2 = await asyncio.gather(
-            self._gateway("g1", router.address), self._gateway("g2", self.cable.address)
+            self._gateway("g1", self.routers[0].address), self._gateway("g2", self.cable.address)
         )
         for name in ("g1", "g2"):
             await self.runs(name, self.world.control.journal.view.state.effective.revision)
@@ -62,6 +65,12 @@ class GatewayPair:
             return member is not None and not member.left_behind and member.revision == revision
 
         await until(does, f"{name} runs revision {revision}")
+
+    async def is_gone(self, name: str) -> None:
+        async def is_so() -> bool:
+            return await self.member(name) is None
+
+        await until(is_so, f"{name} has said goodbye, through its router")
 
     async def is_left_behind(self, name: str) -> None:
         async def is_so() -> bool:

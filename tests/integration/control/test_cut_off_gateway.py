@@ -8,7 +8,7 @@ import signal
 import grpc
 
 from tests.integration.control.gateway_pair import GatewayPair
-from tests.integration.control.world import refused, until
+from tests.integration.control.world import refused
 
 
 async def test_one_that_is_cut_off_serves_moved_topics_until_it_hears(gateways: GatewayPair) -> None:
@@ -39,11 +39,7 @@ async def test_one_that_is_cut_off_serves_moved_topics_until_it_hears(gateways: 
 async def test_one_that_stops_in_order_is_not_waited_for_and_one_that_is_killed_is(gateways: GatewayPair) -> None:
     world, topic = gateways.world, gateways.topic
     await asyncio.to_thread(gateways.g2.stop)
-
-    async def is_gone() -> bool:
-        return await gateways.member("g2") is None
-
-    await until(is_gone, "g2 has said goodbye, through its router")
+    await gateways.is_gone("g2")
     assert list((await world.set(topic, "c2")).warnings) == []
     await gateways.starts(gateways.g2)  # the table on its disk is from before the move
     await gateways.produce(gateways.g2, "first of all")

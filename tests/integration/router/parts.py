@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,15 @@ class ServiceProcess:
         assert number is signal.SIGKILL or process.returncode == 0, self.log_file.read_text()
         return time.monotonic() - began
 
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It does nothing; what others send to it waits in its sockets."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
+
     @property
     def pid(self) -> int:
         assert self._process is not None, "it was started"
@@ -128,7 +137,7 @@ class ServiceProcess:
 class DataPlane:
     """A gateway as the router sees one: a watch whose orders a test answers."""
 
-    def __init__(self, name: str, address: str, revision: int = 0) -> None:
+    def __init__(self, name: str, address: str, revision: int = 0, *, not_awaited: bool = False) -> None:
         self.member = admin.Member(
             name=f"members/{name}",
             kind=admin.MEMBER_KIND_GATEWAY,
@@ -138,13 +147,14 @@ class DataPlane:
         )
         self._address = address
         self._revision = revision
+        self._not_awaited = not_awaited
         self._call: Any = None
         self._channel: grpc.aio.Channel | None = None
 
     async def __aenter__(self) -> DataPlane:
         self._channel = open_channel(self._address)
         self._call = discovery_grpc.DiscoveryServiceStub(self._channel).Watch(wait_for_ready=True)
-        hello = discovery.Hello(member=self.member, revision=self._revision)
+        hello = discovery.Hello(member=self.member, revision=self._revision, not_awaited=self._not_awaited)
         await self._call.write(discovery.WatchRequest(hello=hello))
         return self
 

@@ -212,6 +212,32 @@ async def test_control_hears_who_has_said_goodbye(
             await control.until(lambda report: bool(report.members) and not report.departed)
 
 
+async def test_a_router_that_stood_still_sends_what_the_log_holds_to_one_that_nobody_waits_for(
+    log: PublishedLog, start_router: StartRouter
+) -> None:
+    """The router wakes with a state of before, and with a gateway at its door."""
+    log.publish()
+    router = start_router("r1")
+    gateway = DataPlane("g1", router.address, revision=3, not_awaited=True)
+    with router.frozen():
+        coming = asyncio.create_task(gateway.__aenter__())
+        log.rule("apples", to="c2")
+        await asyncio.to_thread(log.publish)
+    await coming
+    await gateway.expect("apply", 4)
+    await gateway.__aexit__()
+
+
+async def test_a_gateway_that_nobody_waits_for_gets_the_last_table_of_a_router_without_its_home_cluster(
+    log: PublishedLog, start_router: StartRouter, home: KafkaCluster
+) -> None:
+    log.publish()
+    router = start_router("r1")
+    with home.frozen():
+        async with DataPlane("g1", router.address, not_awaited=True) as gateway:
+            await gateway.expect("apply", 3)
+
+
 async def test_a_second_watch_of_the_same_member_replaces_the_first(
     log: PublishedLog, start_router: StartRouter
 ) -> None:
