@@ -10,12 +10,11 @@ import pytest
 from mesh.rpc import discovery
 from mesh.rpc.server import RpcServer
 from services.gateway.downstream import discovery as watch_module
-from services.gateway.downstream.discovery import Discovery
 from services.gateway.downstream.routers import CONNECT_TIMEOUT_S, NoRouterError, Routers
 from services.gateway.wire.apis import ApiKey
 from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage
-from tests.unit.gateway.downstream.test_discovery import APPLIED, HELD, ScriptedRouter, serving
+from tests.unit.gateway.downstream.test_discovery import APPLIED, HELD, ScriptedRouter, serving, watch_of
 from tests.unit.gateway.downstream.test_order import produce, written
 
 NOBODY = "127.0.0.1:1"
@@ -35,9 +34,8 @@ async def two(stage: Stage, tmp_path: Path) -> AsyncIterator[tuple[ScriptedRoute
     first, second = ScriptedRouter(), ScriptedRouter()
     async with AsyncExitStack() as servers:
         addresses = [await servers.enter_async_context(serving(router)) for router in (first, second)]
-        mesh = stage.gateway.mesh
-        watch = Discovery("g1", "127.0.0.1:1", tuple(addresses), tmp_path, mesh, stage.gateway.connections)
-        first.apply(mesh.table)
+        watch = watch_of(stage, tuple(addresses), tmp_path)
+        first.apply(stage.gateway.mesh.table)
         task = asyncio.create_task(watch.run())
         await until(lambda: first.acks, within_s=15)
         yield first, second
