@@ -35,6 +35,8 @@ class Topic:
     name: str
     partitions: int
     moves: bool
+    elsewhere: bool = False
+    """The topic stays on another cluster than the other topics begin on, if the system has several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,17 @@ class Plan:
         return [each for each in self.processes if each.role is Role.SHARER]
 
     def steady(self) -> tuple[Topic, ...]:
-        """Topics that stay: transactions and share groups have no move."""
+        """Topics that stay: transactions have no move. If others move, these topics are on two clusters."""
         return tuple(topic for topic in self.topics if not topic.moves)
+
+    def topics_of(self, process: Process) -> tuple[Topic, ...]:
+        match process.role:
+            case Role.TRANSACTOR:
+                return self.steady()
+            case Role.SHARER:  # a share group has one cluster
+                return tuple(topic for topic in self.steady() if not topic.elsewhere)
+            case _:
+                return self.topics
 
     def chance(self, what: str) -> random.Random:
         """A source of its own for each process: one's choices do not depend on how fast others are."""
@@ -103,6 +114,9 @@ def planned(
     chance = random.Random(seed)
     run = f"{seed:x}"[-8:]
     topics = [Topic(f"judge-{run}-{number}", chance.choice(PARTITIONS), moves and number < 2) for number in range(3)]
+    if moves:
+        partitions = random.Random(f"{seed}/elsewhere").choice(PARTITIONS)
+        topics.append(Topic(f"judge-{run}-3", partitions, moves=False, elsewhere=True))
     libraries = [client for client in clients if client is not Client.OWN]
 
     def process(name: str, role: Role, client: Client, guarantee: Guarantee = Guarantee.IDEMPOTENT) -> Process:

@@ -22,7 +22,7 @@ from judge.faults.stalls import Stalling
 from judge.history import Guarantee, History, Kind, Outcome, Place, Poll
 from judge.machine import Machine
 from judge.operating import Operating
-from judge.plan import Client, Dose, Plan, Role
+from judge.plan import Client, Dose, Plan
 from judge.protocol.connection import Address, NoAnswerError, NotSentError
 from judge.protocol.errors import KafkaError
 from judge.recorder import Recorder
@@ -73,7 +73,7 @@ class Run:
     def _judged(self, recorder: Recorder, makes: Makes, cables: Cables) -> History:
         self.system.markers.tell = lambda skipped: _record(skipped, makes, recorder)
         for topic in self.plan.topics:
-            self.system.create_topic(topic.name, topic.partitions)
+            self.system.create_topic(topic.name, topic.partitions, elsewhere=topic.elsewhere)
         self._await_topics()
         for group in {makes.group(each) for each in self.plan.sharing()}:
             self.system.share_from_the_start(group)
@@ -129,9 +129,7 @@ class Run:
 
     def _worker(self, number: int, makes: Makes, recorder: Recorder, stop: threading.Event) -> Worker:
         process = self.plan.processes[number]
-        topics = self.plan.topics
-        if process.role in (Role.TRANSACTOR, Role.SHARER):
-            topics = self.plan.steady()
+        topics = self.plan.topics_of(process)
         values = itertools.count((number + 1) * VALUES_EACH)
         return Worker(process, topics, makes, recorder, self.plan.chance(process.name), values, stop)
 

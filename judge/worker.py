@@ -28,6 +28,8 @@ QUIET_S = 20.0
 """A share group that gives nothing for longer than its locks last has no more."""
 DRAIN_S = 75.0
 MOST_VALUES = 5
+MOST_PLACES = 6
+"""Partitions that a reader assigns."""
 LONGEST_PAUSE_S = 0.1
 
 
@@ -247,8 +249,11 @@ class Worker:
         return Place(topic.name, self.chance.randrange(topic.partitions))
 
     def _some_places(self) -> list[Place]:
+        """Partitions of one topic that moves, or of all topics that stay: a transaction has parts in several of these."""
         topic = self.chance.choice(self.topics)
-        return [Place(topic.name, partition) for partition in range(min(topic.partitions, 6))]
+        chosen = [topic] if topic.moves else [each for each in self.topics if not each.moves]
+        each = max(1, MOST_PLACES // len(chosen))
+        return [Place(topic.name, part) for topic in chosen for part in range(min(topic.partitions, each))]
 
     def _over(self) -> bool:
         return self.stop.wait(self.chance.uniform(0, LONGEST_PAUSE_S))

@@ -21,7 +21,7 @@ from judge.anomalies.polls import (
 from judge.anomalies.recovery import did_not_recover, unexplained_failure
 from judge.anomalies.sends import inner_nonmonotonic_send, inner_send_skip, nonmonotonic_send
 from judge.anomalies.shares import accepted_again, never_given
-from judge.anomalies.transactions import aborted_read, precommitted_read, torn_transaction
+from judge.anomalies.transactions import aborted_read, precommitted_read, torn_read, torn_transaction
 from judge.anomalies.unmarked import WHY, unmarked, without
 from judge.anomalies.writes import altered, duplicate, inconsistent_offsets, lost_write, unseen
 from judge.history import History
@@ -36,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     Rule("G1a", aborted_read),
     Rule("precommitted-read", precommitted_read),
     Rule("torn-transaction", torn_transaction),
+    Rule("torn-read", torn_read),
     Rule("int-poll-skip", inner_poll_skip),
     Rule("int-nonmonotonic-poll", inner_nonmonotonic_poll),
     Rule("poll-skip", poll_skip),

@@ -57,6 +57,33 @@ def nonmonotonic_poll(history: History) -> Iterator[Anomaly]:
             yield Anomaly(f"{log.place}/{later.index}", text, (earlier.index, later.index))
 
 
+def passed(history: History) -> Iterator[tuple[Operation, Place, int, int]]:
+    """The reader's operation, and two offsets of one log between which the reader got no record.
+
+    The first offset is -1 where the reader begins with the first record of the log.
+    """
+    for operation, before, after, log in _inside(history):
+        yield operation, log.place, before[0], after[0]
+    for _, operation, before, after, log in _between(history):
+        yield operation, log.place, before[0], after[0]
+    yield from _beginnings(history)
+
+
+def _beginnings(history: History) -> Iterator[tuple[Operation, Place, int, int]]:
+    """The first records of each log that a process read after it had assigned its partitions."""
+    begun: dict[str, set[Place]] = {}
+    for operation in history.operations:
+        if operation.kind is Kind.ASSIGN:
+            begun[operation.process] = set()
+        elif operation.kind in FORGETS or operation.rebalanced:
+            begun.pop(operation.process, None)
+        elif operation.process in begun:
+            for place, (first, _) in _ends(operation).items():
+                if place.anywhere not in begun[operation.process]:
+                    begun[operation.process].add(place.anywhere)
+                    yield operation, place, -1, first[0]
+
+
 def _inside(history: History) -> Iterator[tuple[Operation, Record, Record, Log]]:
     """Each pair of records that one operation read from one log in a row."""
     logs, moves = logs_of(history), _moves(history)

@@ -50,12 +50,12 @@ class MeshSystem(System):
     operator: MeshOperator | None = None
     links: Mapping[str, Sequence[Cable]] = field(default_factory=dict)
 
-    def create_topic(self, name: str, partitions: int) -> None:
-        """On both clusters, with a rule that leads to the first."""
+    def create_topic(self, name: str, partitions: int, *, elsewhere: bool = False) -> None:
+        """On both clusters, with a rule that leads to the first, or to the second."""
         for doors in self.storage.values():
             created(doors[0], name, partitions)
         assert self.operator is not None, "a mesh has one"
-        self.operator.move(name, HOME)
+        self.operator.move(name, OTHER if elsewhere else HOME)
 
 
 @dataclass(slots=True)

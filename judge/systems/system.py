@@ -51,8 +51,8 @@ class System:
         """The clusters that hold the logs: each cluster behind the doors, or the doors themselves under no name."""
         return self.clusters or {"": self.doors}
 
-    def create_topic(self, name: str, partitions: int) -> None:
-        """On every cluster, so it can move."""
+    def create_topic(self, name: str, partitions: int, *, elsewhere: bool = False) -> None:
+        """On every cluster, so it can move. `elsewhere`: a system with several clusters puts it on another one."""
         for doors in self.storage.values():
             created(doors[0], name, partitions)
 

@@ -108,6 +108,12 @@ PLANTED: dict[str, Story] = {
     "torn-transaction": Story()
     .add(Kind.TXN, Send(LOG, 1), Send(OTHER, 2), outcome=_INFO)
     .add(Kind.SWEEP, Poll(LOG, ((0, 1),)), Poll(OTHER, ())),
+    "torn-read": Story()
+    .add(Kind.ASSIGN, process="reader")
+    .add(Kind.TXN, Send(LOG, 1, 0), Send(OTHER, 2, 0), outcome=_INFO)
+    .send(3, 1, OTHER)
+    .poll((0, 1))
+    .poll((1, 3), place=OTHER),
     "int-poll-skip": Story().send(1, 0).send(2, 1).send(3, 2).poll((0, 1), (2, 3)),
     "int-nonmonotonic-poll": Story().poll((1, 2), (0, 1)),
     "poll-skip": Story().send(1, 0).send(2, 1).send(3, 2).poll((0, 1)).poll((2, 3)),
@@ -207,6 +213,23 @@ INNOCENT: dict[str, Story] = {
     "a commit without effect, whose marker Kafka skipped": _without_a_marker().add(
         Kind.SWEEP, Poll(LOG, ()), process="sweep"
     ),
+    "a reader that reads both parts of a transaction": Story()
+    .add(Kind.ASSIGN, process="reader")
+    .add(Kind.TXN, Send(LOG, 1, 0), Send(OTHER, 2, 0))
+    .poll((0, 1))
+    .poll((0, 2), place=OTHER),
+    "a reader that has not come to the other part yet": Story()
+    .add(Kind.ASSIGN, process="reader")
+    .send(3, 0, OTHER)
+    .add(Kind.TXN, Send(LOG, 1, 0), Send(OTHER, 2, 1))
+    .poll((0, 1))
+    .poll((0, 3), place=OTHER),
+    "a member that was given a partition behind a part": Story()
+    .add(Kind.TXN, Send(LOG, 1, 0), Send(OTHER, 2, 0))
+    .send(3, 1, OTHER)
+    .poll((0, 1))
+    .poll((1, 3), place=OTHER, rebalanced=True)
+    .poll((0, 2), place=OTHER, process="the other member"),
     "an aborted transaction that nobody sees": Story()
     .add(Kind.TXN, Send(LOG, 1), outcome=_FAIL, note="meant to abort")
     .send(2, 2)

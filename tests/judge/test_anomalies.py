@@ -58,6 +58,17 @@ def test_a_reader_that_goes_back_is_found_soon_after_a_move_too(client: str, mov
     assert [each.rule for each in judged(story.told) if not each.allowed] == ["nonmonotonic-poll"]
 
 
+@pytest.mark.parametrize("aborted", [False, True], ids=["skipped", "aborted there"])
+def test_a_reader_that_read_before_and_after_a_part_has_torn_the_transaction_too(aborted: bool) -> None:
+    """The part lies on another cluster. If it was aborted there, no sweep finds it."""
+    here, there, anywhere = Place("t", 0, "c1"), Place("u", 0, "c2"), Place("u", 0)
+    story = Story().send(3, 0, anywhere).send(4, 2, anywhere)
+    story.add(Kind.TXN, Send(Place("t", 0), 1, 0), Send(anywhere, 2, 1), outcome=Outcome.INFO, process="txn")
+    story.poll((0, 1)).poll((0, 3), place=anywhere).poll((2, 4), place=anywhere)
+    story.sweep((0, 1), place=here).sweep((0, 3), *(() if aborted else ((1, 2),)), (2, 4), place=there)
+    assert "torn-read" in {each.rule for each in judged(story.told)}
+
+
 @pytest.mark.parametrize("name", INNOCENT)
 def test_an_innocent_history_is_clean(name: str) -> None:
     assert [each for each in judged(INNOCENT[name].told) if not each.allowed] == []
