@@ -249,7 +249,7 @@ class Worker:
         return Place(topic.name, self.chance.randrange(topic.partitions))
 
     def _some_places(self) -> list[Place]:
-        """Partitions of one topic that moves, or of all topics that stay: a transaction has parts in several of these."""
+        """Partitions of one topic that moves, or of the topics that stay: a transaction has parts in several."""
         topic = self.chance.choice(self.topics)
         chosen = [topic] if topic.moves else [each for each in self.topics if not each.moves]
         each = max(1, MOST_PLACES // len(chosen))
