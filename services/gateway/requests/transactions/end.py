@@ -147,7 +147,7 @@ def _end_parts(
         if sole and _was_committed(registered, there, version, at_home.transaction_start_time_ms):
             _tell("abort refused: it is committed", message, parts=sorted(there))
             return EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE)
-        ended = yield from _abort(message, version, home, there, mesh)
+        ended = yield from _abort(message, version, home, registered, there, mesh)
     elif sole:
         ended = yield from _commit_sole(message, version, home, registered, there, mesh)
     elif registered:
@@ -180,10 +180,22 @@ def _settled(message: EndTxnRequest, home: str, ended: Ends, mesh: MeshView) -> 
 
 
 def _abort(
-    message: EndTxnRequest, version: int, home: str, there: Mapping[str, TransactionState], mesh: MeshView
+    message: EndTxnRequest,
+    version: int,
+    home: str,
+    registered: Mapping[str, set[int]],
+    there: Mapping[str, TransactionState],
+    mesh: MeshView,
 ) -> Generator[Command, Any, Ends]:
-    open_parts = {cluster: state for cluster, state in there.items() if state.transaction_state == ONGOING}
-    ended = yield from _end(message, version, open_parts, mesh)
+    """By the second protocol, an abort of nothing raises the producer's epoch. So a part that is not open yet is
+    aborted too: a record that is still on its way there must not join the next transaction."""
+    second = version >= SECOND_PROTOCOL_SINCE
+    parts = {
+        cluster: state
+        for cluster, state in there.items()
+        if state.transaction_state == ONGOING or (second and registered[cluster] == {state.producer_epoch % EPOCHS})
+    }
+    ended = yield from _end(message, version, parts, mesh)
     waits = next((end for end in ended.values() if ErrorCode(end.error_code).retriable), None)
     if waits is not None:
         return {home: EndTxnResponse(error_code=waits.error_code)}

@@ -2,11 +2,12 @@
 
 import pytest
 
+from services.gateway.requests.plan import Call
 from services.gateway.requests.transactions import offsets
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import AddOffsetsToTxnRequest
-from tests.unit.gateway.requests.transactions.client import FIRST, Client
+from tests.unit.gateway.requests.transactions.client import FIRST, SECOND, Client
 from tests.unit.gateway.requests.transactions.test_atomic_transactions import (
     BOTH,
     LAST_CALL,
@@ -125,3 +126,24 @@ def test_a_part_that_never_opened_does_not_pass_for_a_commit_of_it() -> None:
     mesh.clusters["c2"].away = False
     assert client.end(commit=False) == 0
     assert read(mesh) == {"bananas": ["before"]}
+
+
+def test_a_record_that_arrives_after_its_transaction_was_aborted_is_not_committed_with_the_next_one() -> None:
+    """By the second protocol. Its gateway had told home of the part; the connection to the other cluster hung."""
+    mesh, client = begun(SECOND)
+    assert client.transact(bananas=b"before") == 0
+    late: list[Call] = []
+
+    def hangs(call: Call) -> None:
+        if call.cluster == "c2" and call.key == ApiKey.PRODUCE:
+            late.append(call)
+            mesh.clusters["c2"].away = True
+
+    mesh.on_call = hangs
+    assert client.write("bananas", b"late") != 0
+    mesh.on_call, mesh.clusters["c2"].away = None, False
+    assert client.end(commit=False) == 0
+    written(client, ("bananas",), "next")
+    mesh.clusters["c2"].answer(late[0])
+    assert client.end() == 0
+    assert read(mesh) == {"bananas": ["before", "next"]}
