@@ -28,6 +28,7 @@ from services.gateway.requests.plan import (
     ask,
     refresh,
 )
+from services.gateway.requests.together import together
 from services.gateway.requests.transactions.coordinator import ask_coordinators, coordinator_of
 from services.gateway.requests.transactions.home import takes_part
 from services.gateway.requests.transactions.log_reading import known_log, read_log
@@ -66,21 +67,30 @@ log = structlog.get_logger(__name__)
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
-def write_decision(home: str, decision: Decision, mesh: MeshView) -> Generator[Command, Any, ErrorCode]:
-    """Writes the decision into the open transaction at home; the commit of that transaction makes it valid."""
-    second = decision.version >= SECOND_PROTOCOL_SINCE
-    sequence = 0
-    if not second:
-        error = yield from register(home, decision.transactional_id, decision.at_home, LOG_PARTITION, mesh)
-        if error:
-            return error
-        found = yield from _next_sequence(home, decision.at_home, mesh)
-        if found is None:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        sequence = found
-    # by the second protocol each transaction has an epoch of its own; a repetition is the same record, and dropped
+def prepare_decision(
+    home: str, transactional_id: str, at_home: Identity, version: int, mesh: MeshView
+) -> Generator[Command, Any, int | ErrorCode]:
+    """The sequence number of the decision's record; an error if the record can't be written now.
+
+    By the second protocol each transaction has an epoch of its own, so there is nothing to prepare.
+    """
+    if version >= SECOND_PROTOCOL_SINCE:
+        return 0
+    error, sequence = yield from together(
+        register(home, transactional_id, at_home, LOG_PARTITION, mesh), _next_sequence(home, at_home, mesh)
+    )
+    if error:
+        return error
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if sequence is None else sequence
+
+
+def write_decision(home: str, decision: Decision, sequence: int, mesh: MeshView) -> Generator[Command, Any, ErrorCode]:
+    """Writes the decision into the open transaction at home; the commit of that transaction makes it valid.
+
+    A repetition is the same record, and dropped.
+    """
     producer = Transactional(*decision.at_home, sequence)
-    version = PRODUCE_VERSION[second]
+    version = PRODUCE_VERSION[decision.version >= SECOND_PROTOCOL_SINCE]
     return (
         yield from _write(
             home, decision.key, decision.value, mesh, decision.transactional_id, producer, version=version

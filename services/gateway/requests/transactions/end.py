@@ -21,17 +21,20 @@ Theory of operation
 """
 
 from collections.abc import Generator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import structlog
 
 from mesh.transactions import EPOCHS, ONGOING, SECOND_PROTOCOL_SINCE, Decision, Identity, Part, was_committed
 from services.gateway.requests.plan import Command, MeshView, Plan, Request, Unreachable
+from services.gateway.requests.together import together
 from services.gateway.requests.transactions.coordinator import ask_coordinator, ask_coordinators, coordinator_of
 from services.gateway.requests.transactions.decisions import (
     commit_parts,
     end_decision,
     finish_all,
+    prepare_decision,
     write_decision,
 )
 from services.gateway.requests.transactions.home import takes_part, transaction_home
@@ -73,8 +76,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         if (producer.home, producer.ended) == (home, (presented, message.committed)):  # its client missed the answer
             return _answer(producer.identity)
         producer = None
-    first = (home, *(producer.parts if producer else ()))
-    known = yield from survey(message.transactional_id, first, mesh, own_names=True)
+    known = yield from survey(message.transactional_id, (home, *_likely_parts(producer, mesh)), mesh, own_names=True)
     at_home = known.get(home)
     if isinstance(at_home, Unreachable):
         return EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -95,6 +97,13 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     if begun_on != home and not ended.error_code and isinstance(at_home, TransactionState):
         return (yield from _move(ended, message, request.version, begun_on, at_home.transaction_timeout_ms, home, mesh))
     return ended
+
+
+def _likely_parts(producer: Producer | None, mesh: MeshView) -> AbstractSet[str]:
+    """Clusters other than home that are asked at once, before home has named those with a part."""
+    if producer is None:
+        return frozenset()
+    return producer.parts | {c for c in producer.parts_before if c in mesh.clusters and mesh.clusters[c].available}
 
 
 def _origin(known: States, presented: Identity) -> str | None:
@@ -174,7 +183,8 @@ def _settled(message: EndTxnRequest, home: str, ended: Ends, mesh: MeshView) -> 
         }
         named = answer.producer_id >= 0
         following = Identity(answer.producer_id, answer.producer_epoch) if named else presented
-        after = Producer(home, following, elsewhere, ended=Ended(presented, message.committed))
+        done, parts = Ended(presented, message.committed), frozenset(ended) - {home}
+        after = Producer(home, following, elsewhere, ended=done, parts_before=parts)
         mesh.memory.producers.put(message.transactional_id, after, mesh.now)
     return answer
 
@@ -277,12 +287,16 @@ def _commit_all(
         return _refuse(message, version, home, fault, there)
     parts = {cluster: Part(identity_of(state), state.transaction_start_time_ms) for cluster, state in there.items()}
     presented = Identity(message.producer_id, message.producer_epoch)
-    stable = yield from stable_offsets({home: at_home, **there}, mesh)
+    stable, sequence = yield from together(
+        stable_offsets({home: at_home, **there}, mesh),
+        prepare_decision(home, message.transactional_id, presented, version, mesh),
+    )
+    if isinstance(sequence, ErrorCode):
+        return _undecided(home, sequence)
     decision = Decision(message.transactional_id, presented, version, parts, stable)
-    error = yield from write_decision(home, decision, mesh)
+    error = yield from write_decision(home, decision, sequence, mesh)
     if error:
-        known_to_all = error.retriable or error in NOT_MINE
-        return {home: EndTxnResponse(error_code=error if known_to_all else ErrorCode.COORDINATOR_NOT_AVAILABLE)}
+        return _undecided(home, error)
     answer = yield from _end_on(home, message, version, mesh)
     if answer.error_code:
         return {home: answer}
@@ -292,6 +306,11 @@ def _commit_all(
         return {home: EndTxnResponse(error_code=following)}
     yield from end_decision(home, decision, mesh)
     return {cluster: _answer(identity) for cluster, identity in following.items()} | {home: answer}
+
+
+def _undecided(home: str, error: ErrorCode) -> Ends:
+    known_to_all = error.retriable or error in NOT_MINE
+    return {home: EndTxnResponse(error_code=error if known_to_all else ErrorCode.COORDINATOR_NOT_AVAILABLE)}
 
 
 def _fault(registered: Mapping[str, set[int]], there: Mapping[str, TransactionState], mesh: MeshView) -> str | None:

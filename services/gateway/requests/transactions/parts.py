@@ -19,6 +19,7 @@ from typing import Any
 
 from mesh.transactions import EPOCHS, ONGOING, OPEN, Identity
 from services.gateway.requests.plan import Command, MeshView, Unreachable
+from services.gateway.requests.together import together
 from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
 from services.gateway.requests.transactions.decisions import end_note, finish_all
 from services.gateway.requests.transactions.log_reading import read_log
@@ -83,12 +84,9 @@ def forget_part(cluster: str, transactional_id: str, mesh: MeshView) -> None:
 def _find(
     cluster: str, transactional_id: str, presented: Identity, home: str, mesh: MeshView
 ) -> Generator[Command, Any, Identity | ErrorCode]:
-    notes = yield from read_log(home, mesh)
-    if notes is None:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    states = yield from survey(transactional_id, (cluster,), mesh)
+    notes, states = yield from together(read_log(home, mesh), survey(transactional_id, (cluster,), mesh))
     there = states.get(cluster)
-    if isinstance(there, Unreachable):
+    if notes is None or isinstance(there, Unreachable):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     noted = notes.is_unfenced(transactional_id, cluster)
     if there is not None and not noted and there.transaction_state not in OPEN:

@@ -30,3 +30,6 @@ class Producer:
     parts: set[str] = field(default_factory=set)
     """Clusters that this gateway has registered for the open transaction."""
     ended: Ended | None = None
+    parts_before: frozenset[str] = frozenset()
+    """Clusters that had a part of the last transaction: the open one may have parts there that this gateway has not
+    seen."""

@@ -373,7 +373,7 @@ class Simulation:
     """What the living gateway has asked for."""
     dies_after: int = 1 << 30
     rounds: int = 0
-    """Of calls that were sent together."""
+    """Of calls that were sent together, and are waited for."""
     on_call: Callable[[Call], None] | None = None
     loses: Callable[[Call], bool] = lambda call: False
     """Whether the answer to this call gets lost."""
@@ -414,7 +414,7 @@ class Simulation:
                 return stop.value
             match command:
                 case Ask(calls) | Gather(calls):
-                    self.rounds += 1
+                    self.rounds += not isinstance(command, Gather) or command.wait_s > 0
                     outcomes = list(self._outcomes(calls))
                     if len(outcomes) < len(calls):
                         plan.close()

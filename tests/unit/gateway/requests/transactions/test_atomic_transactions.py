@@ -370,30 +370,6 @@ def _before_the_note(mesh: Simulation, call: object) -> int:
     return mesh.calls if done else 1 << 30
 
 
-@BOTH
-def test_what_the_ends_of_transactions_cost_in_round_trips(protocol: int) -> None:
-    """Beside the one that it costs at a broker. With one topic the transaction is on one cluster alone."""
-    cost = {}
-    for topics in WHERE:
-        mesh, client = begun(protocol)
-        for _ in range(2):
-            written(client, topics, "value")
-            mesh.rounds = 0
-            assert client.end() == 0
-        cost[topics] = mesh.rounds - 1
-    assert cost[("apples",)] == 1
-    assert cost[("bananas",)] == 2
-    assert cost[("apples", "bananas", "cherries")] <= 7
-
-
-def test_records_after_the_first_on_a_cluster_cost_no_round_trip() -> None:
-    mesh, client = begun()
-    written(client, ("bananas",), "first")
-    mesh.rounds = 0
-    written(client, ("bananas",), "second")
-    assert mesh.rounds == 1
-
-
 def test_the_books_are_empty_when_all_is_done() -> None:
     mesh, client = begun()
     for _ in range(3):
