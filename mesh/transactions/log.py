@@ -32,9 +32,13 @@ class TransactionLog:
     """Transactional id and cluster."""
     _undecided: dict[int, dict[bytes, Decision]] = field(default_factory=dict)
     """Decisions that are written, and neither committed nor aborted, by producer id and key."""
+    state: object = field(default_factory=object, compare=False)
+    """Another object after each change of the decisions."""
 
     def mark(self, producer_id: int, *, committed: bool) -> None:
         """Takes a marker that ends a transaction of this producer."""
+        if producer_id in self._undecided:
+            self.state = object()
         for key, decision in self._undecided.pop(producer_id, {}).items():
             if committed:
                 self._decisions.setdefault(decision.transactional_id, {})[key] = decision
@@ -50,10 +54,12 @@ class TransactionLog:
                     return
                 decision = read_decision(of, value)
                 if decision is not None and undecided_of is not None:
+                    self.state = object()
                     self._undecided.setdefault(undecided_of, {})[key] = decision
 
     def _forget(self, transactional_id: str, key: bytes, producer_id: int) -> None:
         """Drops a decision, also one whose marker comes after the record that ends the decision."""
+        self.state = object()
         self._undecided.get(producer_id, {}).pop(key, None)
         known = self._decisions.get(transactional_id)
         if known is not None and known.pop(key, None) is not None and not known:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from mesh.transactions.states import ONGOING
@@ -51,9 +52,12 @@ UNKNOWN_OFFSET: Final = -1
 """The leader of a partition did not tell its last stable offset."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Decision:
-    """A transaction over several clusters is committed, with these parts."""
+    """A transaction over several clusters is committed, with these parts.
+
+    Without slots, so that the bytes of its record are made once: readers compare decisions by these bytes.
+    """
 
     transactional_id: str
     at_home: Identity
@@ -63,11 +67,11 @@ class Decision:
     stable: Mapping[LogPlace, int] = field(default_factory=dict)
     """The last stable offset of each partition of the transaction, home's included, when this was decided."""
 
-    @property
+    @cached_property
     def key(self) -> bytes:
         return _packed([DECIDED, self.transactional_id, *self.at_home])
 
-    @property
+    @cached_property
     def value(self) -> bytes:
         parts = {cluster: [*part.identity, part.started_ms] for cluster, part in self.parts.items()}
         stable: dict[str, dict[str, list[list[int]]]] = {}

@@ -14,17 +14,16 @@ Theory of operation
 """
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
 
 from mesh.routing import RoutingTable
-from mesh.transactions import TRANSACTIONS_TOPIC, Decision, LogPlace
+from mesh.transactions import TRANSACTIONS_TOPIC, Decision, LogPlace, TransactionLog
 from services.gateway.requests.plan import Command, MeshView
 from services.gateway.requests.transactions.home import takes_part
-from services.gateway.requests.transactions.log_reading import known_log, read_logs
-from services.gateway.requests.transactions.sight import BLIND_S, KnownDecision
+from services.gateway.requests.transactions.log_reading import read_logs
+from services.gateway.requests.transactions.sight import BLIND_S, Holds, KnownDecision
 from services.gateway.requests.transactions.stable_offsets import READ_COMMITTED
 
 READ_TIMEOUT_S: Final = 2.0
@@ -33,20 +32,6 @@ SOONEST_S, LATEST_S = 0.01, 0.25
 decision has taken so far, within these bounds."""
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Holds:
-    """The partitions that unfinished decisions hold back, as far as the logs were read."""
-
-    by_place: Mapping[LogPlace, tuple[int, KnownDecision]]
-    blind: bool = False
-    """A decision may be unknown."""
-
-    def stable(self, place: LogPlace) -> int | None:
-        """The last stable offset to show at most; None for a partition that no decision holds back."""
-        found = self.by_place.get(place)
-        return None if found is None else found[0]
 
 
 def concerns(table: RoutingTable, isolation_level: int) -> bool:
@@ -60,14 +45,21 @@ def place_of(topic: str, partition: int, mesh: MeshView) -> LogPlace | None:
 
 
 def known_holds(mesh: MeshView) -> Holds:
-    """As of the last reading."""
+    """As of the last reading. The same value as before while no log has changed."""
     sight = mesh.memory.sight
+    kept = {home: mesh.memory.transaction_logs.get(home, mesh.now) for home in mesh.table.clusters}
+    logs = {home: found for home, found in kept.items() if found is not None}
+    seen = {home: (blind_s := sight.blind_for(home, mesh.now)) is None or blind_s < BLIND_S for home in logs}
+    return sight.holds(
+        tuple((home, found.state, seen[home]) for home, found in logs.items()),
+        lambda: _holds(logs, seen),
+    )
+
+
+def _holds(logs: Mapping[str, TransactionLog], seen: Mapping[str, bool]) -> Holds:
     by_place: dict[LogPlace, tuple[int, KnownDecision]] = {}
-    for home in mesh.table.clusters:
-        found = known_log(home, mesh)
-        blind_s = sight.blind_for(home, mesh.now)
-        told = found.decisions if blind_s is not None and blind_s >= BLIND_S else (*found.decisions, *found.written)
-        for decision in told:
+    for home, found in logs.items():
+        for decision in (*found.decisions, *found.written) if seen[home] else found.decisions:
             _add(home, decision, by_place)
     return Holds(by_place)
 

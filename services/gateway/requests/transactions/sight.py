@@ -3,11 +3,11 @@
 Its entries are about clusters of the mesh, and about decisions that are not carried out: both leave with their cause.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from mesh.transactions import Decision
+from mesh.transactions import Decision, LogPlace
 
 BLIND_S: Final = 10.0
 """Seconds for which readers get no records of transactions while a home's log can't be read. The election of a leader
@@ -30,6 +30,20 @@ class KnownDecision(NamedTuple):
         return cls(home, decision.key, decision.value)
 
 
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """The partitions that unfinished decisions hold back, as far as the logs were read."""
+
+    by_place: Mapping[LogPlace, tuple[int, KnownDecision]]
+    blind: bool = False
+    """A decision may be unknown."""
+
+    def stable(self, place: LogPlace) -> int | None:
+        """The last stable offset to show at most; None for a partition that no decision holds back."""
+        found = self.by_place.get(place)
+        return None if found is None else found[0]
+
+
 @dataclass(slots=True)
 class Sight:
     """See above."""
@@ -41,6 +55,14 @@ class Sight:
     _tried: dict[str, float] = field(default_factory=dict)
     _held_since: dict[KnownDecision, float] = field(default_factory=dict)
     _told: set[KnownDecision] = field(default_factory=set)
+    _holds: tuple[object, Holds] = (None, Holds({}))
+    """The last holds, and the state of the logs from which they follow."""
+
+    def holds(self, state: object, make: Callable[[], Holds]) -> Holds:
+        """The holds that follow from this state of the logs. Equal states have equal holds."""
+        if self._holds[0] != state:
+            self._holds = (state, make())
+        return self._holds[1]
 
     def asks(self, home: str, now: float) -> bool:
         """Whether a reader may ask for the home's log now; then this counts as an attempt."""

@@ -24,6 +24,7 @@ from services.gateway.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopicResult,
 )
 from tests.unit.gateway.requests.playbook import Playbook, World
+from tests.unit.gateway.requests.transactions.test_atomic_transactions import half_committed
 
 
 def world(*with_transactions: str) -> World:
@@ -156,6 +157,23 @@ def test_an_abort_goes_to_the_leaders_of_its_partitions() -> None:
     assert book.answer == WriteTxnMarkersResponse(
         [WritableTxnMarkerResult(7, [result("apples", 0), result("bananas", ErrorCode.INVALID_PRODUCER_EPOCH)])]
     )
+
+
+def test_an_abort_of_one_part_of_a_decided_transaction_is_refused() -> None:
+    mesh = half_committed()
+    waiting = mesh.clusters["c2"].ids["tx"].identity
+    marker = WritableTxnMarker(*waiting, False, [WritableTxnMarkerTopic("bananas", [0])], 11, 2)
+    answer = mesh.ask(write_txn_markers.handle, WriteTxnMarkersRequest([marker]), 2)
+    (refused,) = answer.markers
+    assert refused.topics == [result("bananas", ErrorCode.INVALID_TXN_STATE)]
+
+
+def test_an_abort_of_a_partition_waits_for_the_log_of_decisions() -> None:
+    mesh = half_committed()
+    mesh.clusters["c1"].away = True
+    marker = WritableTxnMarker(1, 0, False, [WritableTxnMarkerTopic("bananas", [0])], 11, 2)
+    answer = mesh.ask(write_txn_markers.handle, WriteTxnMarkersRequest([marker]), 2)
+    assert answer.markers[0].topics == [result("bananas", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
 
 
 def result(topic: str, error: int) -> WritableTxnMarkerTopicResult:
