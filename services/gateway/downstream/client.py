@@ -469,7 +469,7 @@ class ClientConnection(FrameStream):
         metrics.client_connections.dec()
         self._serial.clear()
         self._sharing.close()
-        end_sessions(self.session.share_sessions, self._mesh.memory.share_sessions)
+        end_sessions(self.session, self._mesh.memory.share_sessions)
         self._mesh.budget.add(-self._slots.abandon())
         self._close_lanes_when_done()
 

@@ -237,7 +237,7 @@ class Session:
     fetch_road: "FetchRoad | FetchFan | None" = None
     """The road of the last Fetch, if the next Fetch may go straight on."""
     share_sessions: dict[Member, ShareSession] = field(default_factory=dict)
-    """Share sessions that began on this connection."""
+    """The share session that a member begins or continues on this connection."""
     broker_fetches: dict[tuple[str, int], BrokerFetches] = field(default_factory=dict)
     """Fetches by cluster and broker id."""
     waiting: Mapping[tuple[str | bytes, int], Marks] = field(default_factory=dict)

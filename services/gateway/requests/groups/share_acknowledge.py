@@ -4,11 +4,21 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
-from services.gateway.requests.groups.share_opening import GONE, GONE_TEXT, Refused, Results, by_topic, opened, slots_of
+from services.gateway.requests.groups.share_opening import (
+    GONE,
+    GONE_TEXT,
+    Refused,
+    Results,
+    by_topic,
+    opened,
+    shorter,
+    slots_of,
+)
 from services.gateway.requests.groups.share_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     BrokerSession,
+    Leader,
     ShareSession,
     Slot,
 )
@@ -38,7 +48,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         text = worded(code, f"an acknowledgement goes on with a share session: epoch {INITIAL_EPOCH} begins one")
         return ShareAcknowledgeResponse(error_code=code, error_message=text)
     member = (message.group_id or "", message.member_id or "")
-    session = yield from opened(member, message.share_session_epoch, mesh)
+    session = yield from opened(member, message.share_session_epoch, message.topics, mesh)
     if isinstance(session, Refused):
         return ShareAcknowledgeResponse(error_code=session.code, error_message=session.text)
     results: Results[PartitionData] = Results(lambda _, later: later)
@@ -60,25 +70,25 @@ def _settled(
     results: Results[PartitionData],
     mesh: MeshView,
 ) -> Generator[Command, Any, int]:
-    """Pass each acknowledgement on to the broker that gave the records; returns the lock's time-out in milliseconds."""
+    """Pass each acknowledgement on to the broker that gave the records; returns the locks' time-out in ms."""
     given, strange = yield from slots_of(message.topics, mesh)
     for topic in strange:
         failed = [_failed(p.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for p in topic.partitions]
         results.put_strange(topic.topic_id, failed)
     final = message.share_session_epoch == FINAL_EPOCH
     parts = _by_giver(session, given, results, everyone=final)
-    calls = [_call(session, there, part, message, version, mesh) for there, part in parts]
+    calls = [_call(session, there, part, message, version) for there, part in parts]
     outcomes = yield from ask_fitting(mesh, calls, ShareAcknowledgeResponse)
     lock_timeout_ms = 0
     for (there, part), outcome in zip(parts, outcomes, strict=True):
         if isinstance(outcome, Unreachable) or outcome.error_code:
-            session.lost(there.broker_id)
+            session.lost(there.leader)
             for slot in part:
                 results.put(slot, _failed(slot.partition, GONE, GONE_TEXT))
             continue
         there.goes_on(there.slots)
-        lock_timeout_ms = max(lock_timeout_ms, outcome.acquisition_lock_timeout_ms)
-        _take(session, outcome, results, mesh)
+        lock_timeout_ms = shorter(lock_timeout_ms, outcome.acquisition_lock_timeout_ms)
+        _take(session, there, outcome, results)
     return lock_timeout_ms
 
 
@@ -86,14 +96,14 @@ def _by_giver(
     session: ShareSession, given: Given, results: Results[PartitionData], *, everyone: bool
 ) -> list[tuple[BrokerSession, Given]]:
     """The acknowledgements for each broker; the end of the session goes to all brokers."""
-    parts: dict[int, Given] = {broker_id: {} for broker_id in session.brokers} if everyone else {}
+    parts: dict[Leader, Given] = {leader: {} for leader in session.brokers} if everyone else {}
     for slot, partition in given.items():
         giver = session.giver(slot)
         if giver is None:
             results.put(slot, _failed(slot.partition, GONE, GONE_TEXT))
         else:
-            parts.setdefault(giver.broker_id, {})[slot] = partition
-    return [(session.brokers[broker_id], part) for broker_id, part in parts.items()]
+            parts.setdefault(giver.leader, {})[slot] = partition
+    return [(session.brokers[leader], part) for leader, part in parts.items()]
 
 
 def _call(
@@ -102,28 +112,29 @@ def _call(
     part: Given,
     message: ShareAcknowledgeRequest,
     version: int,
-    mesh: MeshView,
 ) -> Call:
-    known = mesh.clusters[session.cluster].topics
+    cluster, broker_id = there.leader
     final = message.share_session_epoch == FINAL_EPOCH
     question = replace(
         message,
         share_session_epoch=FINAL_EPOCH if final else there.epoch,
         topics=[
             AcknowledgeTopic(
-                topic_id=known[topic].topic_id, partitions=[part[Slot(topic, index)] for index in partitions]
+                topic_id=session.ids[cluster, topic], partitions=[part[Slot(topic, index)] for index in partitions]
             )
             for topic, partitions in by_topic(part).items()
-            if topic in known
         ],
     )
-    return Call(session.cluster, question, version, Broker(there.broker_id), Lane.FETCH)
+    return Call(cluster, question, version, Broker(broker_id), Lane.FETCH)
 
 
 def _take(
-    session: ShareSession, outcome: ShareAcknowledgeResponse, results: Results[PartitionData], mesh: MeshView
+    session: ShareSession,
+    there: BrokerSession,
+    outcome: ShareAcknowledgeResponse,
+    results: Results[PartitionData],
 ) -> None:
-    names = mesh.clusters[session.cluster].topic_names
+    names = session.topics_by_id(there.leader[0])
     for topic in outcome.responses:
         name = names.get(topic.topic_id)
         if name is None:

@@ -1,4 +1,4 @@
-"""ShareFetch: to the real leaders of the partitions, on the share group's home cluster, each with a session of its own.
+"""ShareFetch: to the real leaders of the partitions, on any clusters, each with a session of its own.
 
 Theory of operation
 1. The sessions decide which partitions go to which leader (`share_sessions`). The first round carries the
@@ -7,11 +7,13 @@ Theory of operation
    one has records or the time is over. So an idle leader does not hold back the records of a busy one.
 3. The most records that the client wants are divided among the leaders: no leader gives out records that the client
    would not take.
+4. A node of the client's stands for some clusters. A partition of another cluster has moved there: the client is told
+   to look for its leader, and finds the right node.
 """
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from services.gateway.requests.groups.share_opening import (
     ELSEWHERE,
@@ -21,9 +23,19 @@ from services.gateway.requests.groups.share_opening import (
     Results,
     by_topic,
     opened,
+    settle_node,
+    shorter,
     slots_of,
 )
-from services.gateway.requests.groups.share_sessions import FINAL_EPOCH, Errand, ShareSession, Slot, errands
+from services.gateway.requests.groups.share_sessions import (
+    FINAL_EPOCH,
+    Errand,
+    Leader,
+    Member,
+    ShareSession,
+    Slot,
+    errands,
+)
 from services.gateway.requests.placement import LEADER_ERRORS, Wanted, locate
 from services.gateway.requests.plan import (
     CALL_TIMEOUT_S,
@@ -40,6 +52,7 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.versions import ask_fitting
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.error_words import worded
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.share_fetch import (
@@ -66,10 +79,10 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     counted = begun(request, mesh)
     message = request.decode(ShareFetchRequest)
     member = (message.group_id or "", message.member_id or "")
-    session = yield from opened(member, message.share_session_epoch, mesh)
+    session = yield from opened(member, message.share_session_epoch, message.topics, mesh)
     if isinstance(session, Refused):
         return ShareFetchResponse(error_code=session.code, error_message=session.text)
-    fetch = _Fetch(message, request.version, session)
+    fetch = _Fetch(member, message, request.version, session)
     with session.under_way():
         yield from fetch.read(mesh)
         while (yield from fetch.round(mesh)):
@@ -92,6 +105,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 class _Fetch:
     """One request of a client, through all its rounds."""
 
+    member: Member
     message: ShareFetchRequest
     version: int
     session: ShareSession
@@ -112,6 +126,7 @@ class _Fetch:
         forgotten, _ = yield from slots_of(self.message.forgotten_topics_data, mesh)
         self.session.want(slots)
         self.session.forget(forgotten)
+        settle_node(self.member, self.session, mesh)
         self.acknowledged = {slot: p.acknowledgement_batches for slot, p in slots.items() if p.acknowledgement_batches}
         for topic in strange:
             failed = [_failed(p.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for p in topic.partitions]
@@ -120,8 +135,12 @@ class _Fetch:
     def round(self, mesh: MeshView) -> Generator[Command, Any, bool]:
         """Asks each leader once; returns whether to ask again."""
         leaders = yield from self._leaders(mesh)
-        known = mesh.clusters[self.session.cluster].topics
-        self.session.meets({slot.topic: known[slot.topic].topic_id for slot in leaders})
+        self.session.meets(
+            {
+                (cluster, slot.topic): mesh.clusters[cluster].topics[slot.topic].topic_id
+                for slot, (cluster, _) in leaders.items()
+            }
+        )
         todo, stranded = errands(self.session, leaders, self.acknowledged)
         for slot in stranded:
             self.results.put(slot, _unacknowledged(slot))
@@ -133,9 +152,7 @@ class _Fetch:
         if not todo and not self.final:
             yield Gather((), lambda _: False, wait_ms / 1000)
         self.waited_ms += wait_ms
-        calls = [
-            self._call(errand, wait_ms, share, mesh) for errand, share in zip(todo, self._shares(todo), strict=True)
-        ]
+        calls = [self._call(errand, wait_ms, share) for errand, share in zip(todo, self._shares(todo), strict=True)]
         outcomes = yield from ask_fitting(mesh, calls, ShareFetchResponse)
         answered = 0
         for errand, outcome in zip(todo, outcomes, strict=True):
@@ -149,30 +166,43 @@ class _Fetch:
         done = self.final or has_records or self.message.is_renew_ack
         return not done and self.waited_ms < self.message.max_wait_ms
 
-    def _leaders(self, mesh: MeshView) -> Generator[Command, Any, dict[Slot, int]]:
-        """Leaders of the wanted partitions, as far as the group's home owns them and has a leader."""
-        cluster = self.session.cluster
+    def _leaders(self, mesh: MeshView) -> Generator[Command, Any, dict[Slot, Leader]]:
+        """Leaders of the wanted partitions, as far as this session may read them there now."""
         located = yield from locate(mesh, [Wanted(*slot, slot) for slot in self.session.wanted])
         for wanted, error in located.homeless:
             self.results.put(wanted.item, _failed(wanted.partition, error))
-        leaders: dict[Slot, int] = {}
+        leaders: dict[Slot, Leader] = {}
+        now = mesh.clock()
         for place, found in located.places.items():
+            bar = self._bar(place.cluster, mesh)
             for wanted in found:
-                if place.cluster == cluster:
-                    leaders[wanted.item] = place.broker_id
-                else:
-                    text = f"topic {wanted.topic} lives on cluster {place.cluster}, the share group on {cluster}"
-                    self.results.put(wanted.item, _failed(wanted.partition, ELSEWHERE, worded(ELSEWHERE, text)))
+                if bar is not None:
+                    text = f"topic {wanted.topic} lives on cluster {place.cluster}, {bar.text}"
+                    self.results.put(wanted.item, _failed(wanted.partition, bar.code, worded(bar.code, text)))
+                elif not self.session.waits_for_locks(wanted.item, place.cluster, now):
+                    leaders[wanted.item] = place
         return leaders
+
+    def _bar(self, cluster: str, mesh: MeshView) -> "_Bar | None":
+        """Why this session does not read topics of a cluster."""
+        rule = mesh.table.group_rule(self.member[0])
+        if rule is not None and not rule.shadow_topics and cluster != rule.target_cluster:
+            return _Bar(ELSEWHERE, f"the share group on {rule.target_cluster}")
+        versions = mesh.clusters[cluster].versions
+        if versions and ApiKey.SHARE_FETCH not in versions:
+            return _Bar(ELSEWHERE, "which has no share groups")
+        if cluster not in mesh.nodes.clusters_of(self.session.node):
+            return _Bar(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"which is not that of node {self.session.node}")
+        return None
 
     def _shares(self, todo: Sequence[Errand]) -> list[int]:
         """The most records that each leader may give out."""
         each, rest = divmod(self.message.max_records, max(1, len(todo)))
         return [each + (index < rest) for index in range(len(todo))]
 
-    def _call(self, errand: Errand, wait_ms: int, max_records: int, mesh: MeshView) -> Call:
-        cluster = self.session.cluster
-        known = mesh.clusters[cluster].topics
+    def _call(self, errand: Errand, wait_ms: int, max_records: int) -> Call:
+        cluster, broker_id = errand.session.leader
+        ids = self.session.ids
         message = replace(
             self.message,
             share_session_epoch=FINAL_EPOCH if self.final else errand.session.epoch,
@@ -180,38 +210,37 @@ class _Fetch:
             max_records=max_records,
             topics=[
                 FetchTopic(
-                    topic_id=known[topic].topic_id,
+                    topic_id=ids[cluster, topic],
                     partitions=[FetchPartition(index, list(errand.named[Slot(topic, index)])) for index in partitions],
                 )
                 for topic, partitions in by_topic(errand.named).items()
-                if topic in known
             ],
             forgotten_topics_data=[
-                ForgottenTopic(known[topic].topic_id, partitions)
+                ForgottenTopic(ids[cluster, topic], partitions)
                 for topic, partitions in by_topic(errand.forgotten).items()
-                if topic in known
             ],
         )
-        target = Broker(errand.session.broker_id)
-        return Call(cluster, message, self.version, target, Lane.FETCH, wait_ms / 1000 + CALL_TIMEOUT_S)
+        return Call(cluster, message, self.version, Broker(broker_id), Lane.FETCH, wait_ms / 1000 + CALL_TIMEOUT_S)
 
     def _take(
         self, errand: Errand, outcome: ShareFetchResponse | Unreachable, mesh: MeshView
     ) -> Generator[Command, Any, bool]:
         """Takes over one leader's answer; returns whether there was an answer without an error."""
+        cluster, _ = errand.session.leader
         if isinstance(outcome, Unreachable) or outcome.error_code:
-            self.session.lost(errand.session.broker_id)
+            self.session.lost(errand.session.leader)
             for slot, batches in errand.named.items():
                 if batches:
                     self.results.put(slot, _unacknowledged(slot))
             if isinstance(outcome, Unreachable):
-                yield Stale(self.session.cluster, tuple({slot.topic for slot in errand.told}))
+                yield Stale(cluster, tuple({slot.topic for slot in errand.told}))
             elif outcome.error_code not in SESSION_ERRORS:
                 self.refused = Refused(outcome.error_code, outcome.error_message or "")
             return False
         errand.session.goes_on(errand.told)
-        self.lock_timeout_ms = max(self.lock_timeout_ms, outcome.acquisition_lock_timeout_ms)
-        names = mesh.clusters[self.session.cluster].topic_names
+        self.lock_timeout_ms = shorter(self.lock_timeout_ms, outcome.acquisition_lock_timeout_ms)
+        locked_until = mesh.clock() + outcome.acquisition_lock_timeout_ms / 1000
+        names = self.session.topics_by_id(cluster)
         stale: set[str] = set()
         for topic in outcome.responses:
             name = names.get(topic.topic_id)
@@ -219,12 +248,21 @@ class _Fetch:
                 continue
             for partition in topic.partitions:
                 partition.current_leader = NO_LEADER
-                self.results.put(Slot(name, partition.partition_index), partition)
+                slot = Slot(name, partition.partition_index)
+                self.results.put(slot, partition)
+                if partition.acquired_records:
+                    self.session.gave(slot, cluster, locked_until)
                 if partition.error_code in LEADER_ERRORS:
                     stale.add(name)
         if stale:
-            yield Stale(self.session.cluster, tuple(sorted(stale)))
+            yield Stale(cluster, tuple(sorted(stale)))
         return True
+
+
+class _Bar(NamedTuple):
+    code: ErrorCode
+    text: str
+    """Goes on after the name of the topic's cluster."""
 
 
 def _joined(earlier: PartitionData, later: PartitionData) -> PartitionData:

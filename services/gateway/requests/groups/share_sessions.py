@@ -1,18 +1,21 @@
 """Share sessions (KIP-932) on both sides: one that the client has with the gateway, one with each broker behind it.
 
 Theory of operation
-1. A client believes that one node leads all partitions of a cluster, and keeps one session with this node. The client
-   names partitions once, and counts its requests by an epoch. Really they have several leaders. Each leader keeps its
-   own session of the member, with its own epoch, for as long as the gateway's connection on which the session began.
+1. A client believes that one node leads all partitions of a cluster, or of all clusters, and keeps a session with each
+   node that it sees. The client names partitions once, and counts its requests by an epoch. Really they have several
+   leaders. Each leader keeps its own session of the member, with its own epoch, for as long as the gateway's connection
+   on which the session began.
 2. `ShareSession` knows the partitions that the client wants, and `BrokerSession` those that a broker knows of. The
    difference goes into the next request to that broker.
 3. An acknowledgement goes to the broker that gave the records, which is the one whose session has the partition.
 4. If a request to a broker fails, the broker's session ends, and the next request begins a new one. The broker gives
    the acquired records to another member; the client's acknowledgements of these records get INVALID_RECORD_STATE.
-5. A session belongs to a member of a group, as on a broker: the member may send each request on another connection. The
-   session ends with the connection on which the session began.
+5. A session belongs to a member of a group and to a node, as on a broker: the member may send each request on another
+   connection. The session ends with the connection on which the session began.
 6. The client's epoch counts when a request arrives. The requests of one session go to the brokers one after the other,
    because two connections to a broker keep no order between them.
+7. If a topic moves to another cluster, the same offsets are other records there. Until the old cluster's locks on the
+   records that it gave have run out, acknowledgements mean those records: so nothing is read at the new cluster before.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,19 +36,31 @@ class Slot(NamedTuple):
 
 Member = tuple[str, str]
 """Group id, member id."""
+Leader = tuple[str, int]
+"""Cluster, broker id."""
 
 
 def next_epoch(epoch: int) -> int:
     return 1 if epoch == LAST_EPOCH else epoch + 1
 
 
+class Given(NamedTuple):
+    """Records of a partition that a cluster has given to the member."""
+
+    cluster: str
+    until: float
+    """The end of the cluster's lock on the latest of them, by the clock of `MeshView.now`."""
+
+
 @dataclass(slots=True)
 class BrokerSession:
     """The partitions that the gateway has named to one broker."""
 
-    broker_id: int
+    leader: Leader
     epoch: int = INITIAL_EPOCH
     slots: dict[Slot, None] = field(default_factory=dict)
+    left: dict[Slot, None] = field(default_factory=dict)
+    """Partitions that the broker knew of earlier: it still takes acknowledgements of their records."""
 
     @property
     def is_new(self) -> bool:
@@ -54,19 +69,26 @@ class BrokerSession:
     def goes_on(self, told: Iterable[Slot]) -> None:
         """A request was answered; these are all partitions that the broker knows of now."""
         self.epoch = next_epoch(self.epoch)
-        self.slots = dict.fromkeys(told)
+        known = dict.fromkeys(told)
+        self.left = {slot: None for slot in (*self.left, *self.slots) if slot not in known}
+        self.slots = known
 
 
 @dataclass(slots=True)
 class ShareSession:
-    """The partitions that one member of one group has asked for."""
+    """The partitions that one member of one group has asked one node for."""
 
-    cluster: str
+    node: int | None = None
+    """The virtual node; None as long as nothing has shown which node the client means."""
+    origin: object = None
+    """The client's connection on which the session began."""
+    given: dict[Slot, Given] = field(default_factory=dict)
+    """The latest records of each partition; shared by all sessions of the member."""
     epoch: int = INITIAL_EPOCH
     wanted: dict[Slot, None] = field(default_factory=dict)
-    brokers: dict[int, BrokerSession] = field(default_factory=dict)
-    ids: Mapping[str, bytes] = field(default_factory=dict)
-    """The topic ids by which brokers know the topics."""
+    brokers: dict[Leader, BrokerSession] = field(default_factory=dict)
+    ids: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    """The topic ids by which brokers know the topics, by cluster and topic."""
     busy: bool = False
     """A request of this session is under way."""
 
@@ -82,14 +104,19 @@ class ShareSession:
             if not complete:
                 self.brokers.clear()
 
-    def meets(self, ids: Mapping[str, bytes]) -> None:
+    def meets(self, ids: Mapping[tuple[str, str], bytes]) -> None:
         """Takes over the topic ids of the next requests.
 
-        A topic that was deleted and made again has a new id, which brokers do not know: their sessions begin anew.
+        A topic that was deleted and made again has a new id, which its brokers do not know: their sessions begin anew.
         """
-        if any(self.ids.get(topic, topic_id) != topic_id for topic, topic_id in ids.items()):
-            self.brokers.clear()
-        self.ids = {**self.ids, **ids}
+        renewed = {place[0] for place, topic_id in ids.items() if self.ids.get(place, topic_id) != topic_id}
+        for leader in [leader for leader in self.brokers if leader[0] in renewed]:
+            self.lost(leader)
+        self.ids.update(ids)
+
+    def topics_by_id(self, cluster: str) -> dict[bytes, str]:
+        """The topics that brokers of the cluster were told of."""
+        return {topic_id: topic for (place, topic), topic_id in self.ids.items() if place == cluster}
 
     def goes_on(self) -> None:
         self.epoch = next_epoch(self.epoch)
@@ -101,13 +128,27 @@ class ShareSession:
         for slot in slots:
             self.wanted.pop(slot, None)
 
+    def gave(self, slot: Slot, cluster: str, until: float) -> None:
+        self.given[slot] = Given(cluster, until)
+
+    def waits_for_locks(self, slot: Slot, cluster: str, now: float) -> bool:
+        """Whether another cluster still has locks on records of this partition that it has given to the member."""
+        given = self.given.get(slot)
+        return given is not None and given.cluster != cluster and now < given.until
+
     def giver(self, slot: Slot) -> BrokerSession | None:
         """The broker that has given out this partition's records."""
-        return next((each for each in self.brokers.values() if slot in each.slots), None)
+        brokers = self.brokers.values()
+        return next((each for each in brokers if slot in each.slots), None) or next(
+            (each for each in brokers if slot in each.left), None
+        )
 
-    def lost(self, broker_id: int) -> None:
+    def knows(self, slot: Slot) -> bool:
+        return slot in self.wanted or self.giver(slot) is not None
+
+    def lost(self, leader: Leader) -> None:
         """The broker's session has ended, or may have."""
-        self.brokers.pop(broker_id, None)
+        self.brokers.pop(leader, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,63 +164,90 @@ class Errand:
 
 
 def errands(
-    session: ShareSession, leaders: Mapping[Slot, int], acknowledged: Mapping[Slot, Sequence[Any]]
+    session: ShareSession, leaders: Mapping[Slot, Leader], acknowledged: Mapping[Slot, Sequence[Any]]
 ) -> tuple[list[Errand], list[Slot]]:
     """The requests for each broker, and the partitions whose acknowledgements have no broker to go to any more."""
-    by_broker: dict[int, dict[Slot, None]] = {broker_id: {} for broker_id in session.brokers}
+    by_leader: dict[Leader, dict[Slot, None]] = {leader: {} for leader in session.brokers}
     for slot in session.wanted:
         leader = leaders.get(slot)
         if leader is not None:
-            by_broker.setdefault(leader, {})[slot] = None
-    batches: dict[int, dict[Slot, Sequence[Any]]] = {}
+            by_leader.setdefault(leader, {})[slot] = None
+    batches: dict[Leader, dict[Slot, Sequence[Any]]] = {}
     stranded: list[Slot] = []
     for slot, given in acknowledged.items():
         giver = session.giver(slot)
         if giver is None:
             stranded.append(slot)
         else:
-            batches.setdefault(giver.broker_id, {})[slot] = given
+            batches.setdefault(giver.leader, {})[slot] = given
     found = []
-    for broker_id, wanted in by_broker.items():
-        there = session.brokers.get(broker_id) or BrokerSession(broker_id)
-        mine = batches.get(broker_id, {})
+    for leader, wanted in by_leader.items():
+        there = session.brokers.get(leader) or BrokerSession(leader)
+        mine = batches.get(leader, {})
         # a broker that gets acknowledgements of a partition learns in a later request that the client wants no more
         # records of it
-        told = {**wanted, **dict.fromkeys(slot for slot in mine if slot in there.slots)}
+        told = {**wanted, **dict.fromkeys(mine)}
         named = {slot: mine.get(slot, ()) for slot in told if slot not in there.slots or slot in mine}
         forgotten = [slot for slot in there.slots if slot not in told]
         if told or forgotten:
-            session.brokers[broker_id] = there
+            session.brokers[leader] = there
             found.append(Errand(there, told, named, forgotten))
     return found, stranded
 
 
-class ShareSessions:
-    """All share sessions of one gateway process, by member."""
+Nodes = dict[int | None, ShareSession]
 
-    __slots__ = ("_sessions", "capacity")
+
+class ShareSessions:
+    """All share sessions of one gateway process, by member and node."""
+
+    __slots__ = ("_count", "_sessions", "capacity")
 
     def __init__(self, capacity: int = SHARE_SESSIONS_KEPT) -> None:
         self.capacity = capacity
-        self._sessions: dict[Member, ShareSession] = {}
+        self._sessions: dict[Member, Nodes] = {}
+        self._count = 0
 
-    def get(self, member: Member) -> ShareSession | None:
-        return self._sessions.get(member)
+    def of(self, member: Member) -> Mapping[int | None, ShareSession]:
+        return self._sessions.get(member, {})
 
-    def begin(self, member: Member, cluster: str) -> ShareSession | None:
-        """A new session of the member, in place of an earlier one; None if there is no room for another session.
+    def has(self, member: Member, session: ShareSession) -> bool:
+        """Whether the session goes on."""
+        return self.of(member).get(session.node) is session
+
+    def begin(self, member: Member, node: int | None, origin: object) -> ShareSession | None:
+        """A new session of the member with the node, in place of an earlier one; None if there is no room for it.
 
         Brokers take a first epoch as the beginning of a new session, too.
         """
-        if member not in self._sessions and len(self._sessions) >= self.capacity:
+        mine = self.of(member)
+        if node not in mine and self._count >= self.capacity:
             return None
-        session = self._sessions[member] = ShareSession(cluster)
+        given = next((session.given for session in mine.values()), {})
+        session = ShareSession(node, origin, given)
+        self._put(member, session)
         return session
+
+    def move(self, member: Member, session: ShareSession, node: int) -> None:
+        """The session is with another node than it seemed to be."""
+        if self.has(member, session):
+            self.end(member, session)
+            session.node = node
+            self._put(member, session)
 
     def end(self, member: Member, session: ShareSession) -> None:
         """The member may have begun another session meanwhile: that session goes on."""
-        if self._sessions.get(member) is session:
-            del self._sessions[member]
+        if self.has(member, session):
+            nodes = self._sessions[member]
+            del nodes[session.node]
+            self._count -= 1
+            if not nodes:
+                del self._sessions[member]
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return self._count
+
+    def _put(self, member: Member, session: ShareSession) -> None:
+        nodes = self._sessions.setdefault(member, {})
+        self._count += session.node not in nodes
+        nodes[session.node] = session

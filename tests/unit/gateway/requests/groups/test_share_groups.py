@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mesh.routing import ExactName, ForwardingRule, Subject
 from services.gateway.requests.groups import (
     share_acknowledge,
     share_fetch,
@@ -252,9 +253,9 @@ def test_a_member_goes_on_with_its_session_on_another_connection(world: World) -
 def test_a_session_ends_with_the_connection_on_which_it_began(world: World) -> None:
     first = begun(world).session
     world.session = Session("127.0.0.1:6", "test")
-    end_sessions(world.session.share_sessions, world.memory.share_sessions)
+    end_sessions(world.session, world.memory.share_sessions)
     settle(world, done_with(1, 0)).answered(acknowledged(0))
-    end_sessions(first.share_sessions, world.memory.share_sessions)
+    end_sessions(first, world.memory.share_sessions)
     assert settle(world, done_with(2)).answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
     assert len(world.memory.share_sessions) == 0
 
@@ -263,7 +264,7 @@ def test_the_end_of_an_earlier_connection_does_not_end_the_session_that_its_memb
     first = begun(world).session
     world.session = Session("127.0.0.1:6", "test")
     begun(world)
-    end_sessions(first.share_sessions, world.memory.share_sessions)
+    end_sessions(first, world.memory.share_sessions)
     assert [told(call)[1] for call in play(world, wants(1)).asked()] == [1, 1]
 
 
@@ -344,7 +345,8 @@ def test_while_no_leader_answers_the_client_does_not_ask_without_pause(world: Wo
     assert book.answer.error_code == ErrorCode.NONE
 
 
-def test_a_topic_that_has_moved_to_another_cluster_is_an_error_that_applications_see(world: World) -> None:
+def test_a_topic_that_has_left_the_cluster_of_the_groups_rule_is_an_error_that_applications_see(world: World) -> None:
+    world.add_rule(ForwardingRule("g-home", ExactName("g", Subject.GROUP), "c1"))
     world.move("apples", "c2")
     book = play(world, wants(0, 0))
     assert book.gathers().wait_s == WAIT_MS / 1000
