@@ -3,6 +3,7 @@
 No I/O, all bounded.
 """
 
+import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sized
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from mesh.routing import ANONYMOUS
 from mesh.transactions import TransactionLog
 from services.gateway.requests.auditing.clients import ClientAudit
+from services.gateway.requests.groups.share_members import ShareMembers
 from services.gateway.requests.groups.share_sessions import Member, ShareSession, ShareSessions
 from services.gateway.requests.records.broker_fetches import BrokerFetches
 from services.gateway.requests.records.fetch_sessions import FetchSessions, Marks
@@ -144,6 +146,7 @@ class Memory:
     """Producers, by partition, one of whose batches was sent and got no answer."""
     refusals: Refusals = field(default_factory=Refusals)
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
+    share_members: ShareMembers = field(default_factory=ShareMembers)
     share_sessions: ShareSessions = field(default_factory=ShareSessions)
     producers: BoundedCache[str, Producer] = field(
         default_factory=lambda: BoundedCache(PRODUCERS_REMEMBERED, PRODUCER_SECONDS)
@@ -185,6 +188,7 @@ class Memory:
             "refusals": self.refusals,
             "refused_groups": self.refused_groups,
             "seams": self.seams,
+            "share_members": self.share_members,
             "share_sessions": self.share_sessions,
             "shadows_seen_to": self.shadows_seen_to,
             "strange_topic_ids": self.strange_topic_ids,
@@ -246,6 +250,8 @@ class Session:
         default_factory=lambda: BoundedCache(READ_REPLICAS_REMEMBERED, READ_REPLICA_SECONDS)
     )
     """Cluster, topic, partition -> the broker that is nearer to the client than the leader."""
+    number: int = field(default_factory=itertools.count(1).__next__)
+    """No other connection of this process has this number."""
 
     def overtakes(self, topic: str, partition: int, place: tuple[str, int]) -> bool:
         """Whether a batch that is sent to `place` now may overtake an earlier batch of this connection.

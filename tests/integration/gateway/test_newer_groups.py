@@ -6,7 +6,7 @@ import asyncio
 import re
 from contextlib import closing
 
-from confluent_kafka import Consumer, ConsumerGroupType, KafkaError, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -19,6 +19,7 @@ from mesh.routing import ClientMatch, ExactName, ForwardingRule, Subject
 from services.gateway.requests.groups.shadow_topics import MARK
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.waiting import wait_unless
 from tests.integration.gateway.conftest import CreateTopic, DeleteTopic, StartGateway
 from tests.integration.gateway.member import run_member
 from tests.integration.gateway.records import produce, read
@@ -184,8 +185,16 @@ def test_a_consumer_group_that_gets_no_shadow_topics_is_told_why_not(
 
 def wait_for_coordinator(cluster: KafkaCluster, group: str) -> None:
     """A cluster that has never had a group makes its coordinators only now; settings are not tried again by clients."""
+
+    def obstacle() -> str | None:
+        try:
+            consumer.committed([TopicPartition("any", 0)], timeout=30)
+        except KafkaException as error:  # a coordinator that has just been made says that it is none
+            return str(error)
+        return None
+
     with closing(librdkafka(cluster.bootstrap, group)) as consumer:
-        consumer.committed([TopicPartition("any", 0)], timeout=30)
+        wait_unless(obstacle, f"cluster {cluster.name} has coordinators", 60)
 
 
 def share_lag(tools: ConsoleTools, group: str, topic: str) -> int:
@@ -283,6 +292,7 @@ def test_a_share_group_gives_records_out_and_again(
     deleted = asyncio.run(tools.run(Tool.SHARE_GROUPS, "--delete", "--group", group))
     assert "was successful" in deleted
 
+    gateway.move(rules.put(ForwardingRule("group-home", ExactName(group, Subject.GROUP), "c1")))
     refused = run_member("share", gateway.address, group, [apples, bananas], 1)
     [(kind, text)] = refused.faults
     assert kind == "InvalidRequestException"

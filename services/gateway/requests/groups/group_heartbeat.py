@@ -25,8 +25,16 @@ def beat(
     message: HeartbeatRequest, home: str, version: int, answer: type[R], mesh: MeshView
 ) -> Generator[Command, Any, R]:
     """The answer of the coordinator at home, or a refusal with the reason why that coordinator does not answer."""
+    call = Call(home, message, version, Coordinator(message.group_id), Lane.CLIENT)
+    [outcome] = yield from ask_fitting(mesh, [call], answer)
+    return (yield from heard(message, outcome, home, answer, mesh))
+
+
+def heard(
+    message: HeartbeatRequest, outcome: R | Unreachable, home: str, answer: type[R], mesh: MeshView
+) -> Generator[Command, Any, R]:
+    """What the gateway learns from the outcome of a heartbeat at home; returns the answer for the client."""
     coordinator = Coordinator(message.group_id)
-    [outcome] = yield from ask_fitting(mesh, [Call(home, message, version, coordinator, Lane.CLIENT)], answer)
     if isinstance(outcome, Unreachable):
         yield Forget(home, coordinator)
         return unreached(message, answer, outcome)

@@ -31,6 +31,7 @@ from services.gateway.requests.groups.group_kinds import (
 from services.gateway.requests.plan import Command, MeshView, Unreachable
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_groups import DescribedGroup
+from services.gateway.wire.messages.share_group_describe import DescribedGroup as Shared
 
 NO_MEMBERS = frozenset({"", "Dead", "Empty"})
 
@@ -46,9 +47,18 @@ def claim_of(group: Description | Unreachable | None) -> Claim:
     if group is None or isinstance(group, Unreachable) or group.error_code or group.group_state in ("", "Dead"):
         return NO_CLAIM
     if group.group_state not in NO_MEMBERS:
-        return ALIVE, len(group.members)
+        return ALIVE, _size(group)
     only_offsets = isinstance(group, DescribedGroup) and not group.protocol_type
     return (SIMPLE if only_offsets else REAL), 0
+
+
+def _size(group: Description) -> int:
+    """The number of members, and of the topics that members of share groups name.
+
+    All members of a share group over several clusters are at home with all their topics; other clusters have parts.
+    """
+    named = sum(len(member.subscribed_topic_names) for member in group.members) if isinstance(group, Shared) else 0
+    return len(group.members) + named
 
 
 Descriptions = dict[str, DescribedGroup | Unreachable]

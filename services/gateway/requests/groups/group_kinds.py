@@ -125,12 +125,19 @@ class Question(Generic[D]):
     cluster: str
     group_id: str
     authorized_operations: bool = False
+    own_names: bool = False
+    """The answer shall have the cluster's own names for topics."""
+
+    @property
+    def by_own_names(self) -> "Question[D]":
+        return replace(self, own_names=True)
 
     def call(self, mesh: MeshView) -> Call:
         version = highest_version(mesh, self.cluster, self.kind.api_key, self.kind.version)
         kind = STREAMS if self.kind is STREAMS_WITH_TOPOLOGY and version < self.kind.version else self.kind
         message = kind.question([self.group_id], self.authorized_operations)
-        return Call(self.cluster, message, version, Coordinator(self.group_id), timeout_s=LOOKUP_TIMEOUT_S)
+        target = Coordinator(self.group_id)
+        return Call(self.cluster, message, version, target, timeout_s=LOOKUP_TIMEOUT_S, own_names=self.own_names)
 
 
 def questions(

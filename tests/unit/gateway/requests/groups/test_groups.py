@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -201,7 +202,7 @@ def test_a_group_that_has_just_begun_is_looked_up_again_until_its_members_are_se
 def test_groups_of_the_newer_kinds_are_seen_too(world: World, kind: GroupKind[Any]) -> None:
     book = Playbook(group_member.handle_join_group, join("apples"), 5, world.view())
     member = kind.description(group_id="g", group_state="Stable")
-    member.members = [object()]
+    member.members = [SimpleNamespace(subscribed_topic_names=["apples"])]
     look_up(book, {("c2", kind.api_key): member})
     assert [call.cluster for call in book.asked()] == ["c2"]
 

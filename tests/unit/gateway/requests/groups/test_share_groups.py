@@ -8,7 +8,6 @@ from mesh.routing import ExactName, ForwardingRule, Subject
 from services.gateway.requests.groups import (
     share_acknowledge,
     share_fetch,
-    share_group_member,
     share_group_offsets,
     share_opening,
 )
@@ -30,8 +29,6 @@ from services.gateway.wire.messages import (
     ShareAcknowledgeResponse,
     ShareFetchRequest,
     ShareFetchResponse,
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
 )
 from services.gateway.wire.messages import share_acknowledge as acknowledge
 from services.gateway.wire.messages import share_fetch as fetch
@@ -42,8 +39,6 @@ from services.gateway.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseGroup,
     DescribeShareGroupOffsetsResponseTopic,
 )
-from services.gateway.wire.messages.share_group_heartbeat import Assignment, TopicPartitions
-from tests.unit.gateway.requests.lookups import look_up
 from tests.unit.gateway.requests.playbook import Playbook, World
 
 WAIT_MS = 500
@@ -136,25 +131,6 @@ def begun(world: World) -> World:
     book = play(world, wants(0, 0, 1, 2))
     book.answered(gave(0), gave(1))
     return world
-
-
-def test_a_member_joins_where_its_topics_are_and_sees_their_ids_in_the_mesh(world: World) -> None:
-    message = ShareGroupHeartbeatRequest(group_id="h", member_id="m", subscribed_topic_names=["bananas"])
-    book = Playbook(share_group_member.handle, message, 1, world.view())
-    look_up(book)
-    [call] = book.asked()
-    assert (call.cluster, call.target) == ("c2", Coordinator("h"))
-    given = Assignment(topic_partitions=[TopicPartitions(topic_id=real_id("bananas"), partitions=[0])])
-    book.answered(ShareGroupHeartbeatResponse(member_id="m", member_epoch=1, assignment=given))
-    assert [topic.topic_id for topic in book.answer.assignment.topic_partitions] == [shown_id("bananas")]
-
-
-def test_a_subscription_beyond_the_home_is_refused_by_the_clusters_names(world: World) -> None:
-    message = ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["apples", "bananas"])
-    answer = Playbook(share_group_member.handle, message, 1, world.view()).answer
-    assert answer.error_code == ErrorCode.INVALID_REQUEST
-    assert "lives on cluster c1" in answer.error_message
-    assert "cluster c2: bananas" in answer.error_message
 
 
 def test_each_leader_is_told_its_partitions_in_a_session_of_its_own(world: World) -> None:
