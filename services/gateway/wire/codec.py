@@ -220,7 +220,7 @@ class _ReaderSource(_Source):
         self.add(0, "def read(view, at, end, budget):")
         for group, fixed in self.runs():
             if fixed:
-                self._fixed(group)
+                self._fixed(1, group)
             else:
                 self._value(1, *group[0])
         for name, spec, default in fields_of(cls):
@@ -236,13 +236,13 @@ class _ReaderSource(_Source):
         else:
             self.add(1, f"return {struct}({arguments}), at")
 
-    def _fixed(self, group: list[tuple[str, FieldSpec]]) -> None:
+    def _fixed(self, indent: int, group: list[tuple[str, FieldSpec]]) -> None:
         packing = Packing(">" + "".join(spec.kind.value for _, spec in group))
-        self.add(1, f"if end - at < {packing.size}:")
-        self.add(2, f"raise truncated({self.label(group[0][0])}, at, {packing.size}, end)")
+        self.add(indent, f"if end - at < {packing.size}:")
+        self.add(indent + 1, f"raise truncated({self.label(group[0][0])}, at, {packing.size}, end)")
         targets = "".join(f"v_{name}, " for name, _ in group)
-        self.add(1, f"{targets}= {self.bind('unpack', packing.unpack_from)}(view, at)")
-        self.add(1, f"at += {packing.size}")
+        self.add(indent, f"{targets}= {self.bind('unpack', packing.unpack_from)}(view, at)")
+        self.add(indent, f"at += {packing.size}")
 
     def _value(self, indent: int, name: str, spec: FieldSpec) -> None:
         label = self.label(name)
@@ -257,11 +257,7 @@ class _ReaderSource(_Source):
                 indent += 1
             self.add(indent, f"v_{name}, at = {read}(view, at, end, budget)")
         elif spec.kind.fixed:
-            packing = Packing(">" + spec.kind.value)
-            self.add(indent, f"if end - at < {packing.size}:")
-            self.add(indent + 1, f"raise truncated({label}, at, {packing.size}, end)")
-            self.add(indent, f"v_{name}, = {self.bind('unpack', packing.unpack_from)}(view, at)")
-            self.add(indent, f"at += {packing.size}")
+            self._fixed(indent, [(name, spec)])
         else:
             self.add(indent, f"v_{name}, at = {self.primitive('read', spec.kind.value, spec)}(view, at, end, {label})")
 
@@ -272,22 +268,18 @@ class _ReaderSource(_Source):
         if spec.kind.fixed:
             value = f"list({self.bind('unpack', _unpack_many(spec.kind))}(view, at, count)) if count > 0 else []"
             self.add(indent, f"v_{name} = {value}")
-            self.add(indent, f"at += {least} * count")
-            if spec.nullable(self.version):
-                self.add(indent, "if count < 0:")
-                self.add(indent + 1, f"v_{name} = None")
-                self.add(indent + 1, f"at += {least}")
-            return
-        self.add(indent, f"budget.take(count, {label}, at)")
-        if spec.struct is not None:
-            read = self.bind("read", _reader(spec.struct, self.version, self.flexible))
-            call = f"{read}(view, at, end, budget)"
+            self.add(indent, f"at += {least} * len(v_{name})")
         else:
-            call = f"{self.primitive('read', spec.kind.value, element)}(view, at, end, {label})"
-        self.add(indent, f"v_{name} = []")
-        self.add(indent, "for _ in range(count):")
-        self.add(indent + 1, f"item, at = {call}")
-        self.add(indent + 1, f"v_{name}.append(item)")
+            self.add(indent, f"budget.take(count, {label}, at)")
+            if spec.struct is not None:
+                read = self.bind("read", _reader(spec.struct, self.version, self.flexible))
+                call = f"{read}(view, at, end, budget)"
+            else:
+                call = f"{self.primitive('read', spec.kind.value, element)}(view, at, end, {label})"
+            self.add(indent, f"v_{name} = []")
+            self.add(indent, "for _ in range(count):")
+            self.add(indent + 1, f"item, at = {call}")
+            self.add(indent + 1, f"v_{name}.append(item)")
         if spec.nullable(self.version):
             self.add(indent, "if count < 0:")
             self.add(indent + 1, f"v_{name} = None")
@@ -312,9 +304,7 @@ class _ReaderSource(_Source):
             self.add(5, f"raise WireError({self.label(name)}, at, f'{{end - at}} bytes follow the tagged field')")
         if known:
             self.add(3, "else:")
-            self.add(4, "unknown[tag] = bytes(view[at:end])")
-        else:
-            self.add(3, "unknown[tag] = bytes(view[at:end])")
+        self.add(4 if known else 3, "unknown[tag] = bytes(view[at:end])")
         self.add(2, "at = after")
 
 
@@ -390,24 +380,20 @@ class _WriterSource(_Source):
         self.add(1, "write_tag_section(out, tags)")
 
 
+def _many(kind: Type) -> Callable[[int], Packing]:
+    """The packing of so many values of one kind."""
+    few = [Packing(">" + _repeat(kind, count)) for count in range(16)]
+    return lambda count: few[count] if count < len(few) else Packing(">" + _repeat(kind, count))
+
+
 def _unpack_many(kind: Type) -> Callable[[Buffer, int, int], tuple[Any, ...]]:
-    packings = [Packing(">" + _repeat(kind, count)) for count in range(16)]
-
-    def unpack(view: Buffer, at: int, count: int) -> tuple[Any, ...]:
-        packing = packings[count] if count < len(packings) else Packing(">" + _repeat(kind, count))
-        return packing.unpack_from(view, at)
-
-    return unpack
+    packing = _many(kind)
+    return lambda view, at, count: packing(count).unpack_from(view, at)
 
 
 def _pack_many(kind: Type) -> Callable[[list[Any]], bytes]:
-    packings = [Packing(">" + _repeat(kind, count)) for count in range(16)]
-
-    def pack(items: list[Any]) -> bytes:
-        count = len(items)
-        return (packings[count] if count < len(packings) else Packing(">" + _repeat(kind, count))).pack(*items)
-
-    return pack
+    packing = _many(kind)
+    return lambda items: packing(len(items)).pack(*items)
 
 
 def _repeat(kind: Type, count: int) -> str:
