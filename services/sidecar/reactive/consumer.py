@@ -105,7 +105,7 @@ class PollingConsumer:
         self._membership = Membership(
             dict(properties),
             options,
-            self._on_assigned,
+            self._begin,
             self._on_committed,
             on_revoked=self._on_revoked,
             on_lost=self._on_lost,
@@ -359,9 +359,6 @@ class PollingConsumer:
             self._fetched.pop(partition, None)
         if self._whereabouts is not None:
             self._whereabouts.changed()
-
-    def _on_assigned(self, partitions: set[Partition]) -> None:
-        self._begin(partitions)
 
     def _on_revoked(self, partitions: set[Partition]) -> None:
         finishing = asyncio.run_coroutine_threadsafe(self._finish(partitions), self._loop)
