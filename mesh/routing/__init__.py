@@ -3,6 +3,7 @@
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.errors import InvalidRuleError
 from mesh.routing.fold import Folding, LogGapError, RoutingState, came_into_force, fold, is_pending
+from mesh.routing.moving import may_move_topics
 from mesh.routing.rules import (
     MAX_NAME,
     ExactName,
@@ -16,7 +17,7 @@ from mesh.routing.rules import (
     UnmatchedTopics,
     field_of,
 )
-from mesh.routing.table import Route, RoutingTable, UpstreamCluster, may_move_topics
+from mesh.routing.table import Route, RoutingTable, UpstreamCluster
 from mesh.routing.trial import Trial, takes_part
 from mesh.routing.visits import Past, Place, Stay
 

@@ -29,11 +29,11 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from weakref import WeakValueDictionary
 
-from mesh.order import ends_alike
-from mesh.routing.clients import ClientIdentity, ClientMatch, Conditions
-from mesh.routing.index import Index, Renames, match_of
-from mesh.routing.rules import ForwardingRule, Match, RuleVersion, Subject, UnmatchedTopics
-from mesh.routing.visits import Past, Place, Stay, latest, visits_of
+from mesh.routing.clients import ClientIdentity, ClientMatch
+from mesh.routing.index import Index, Renames
+from mesh.routing.rule_indexes import RuleIndexes
+from mesh.routing.rules import ForwardingRule, RuleVersion, Subject, UnmatchedTopics
+from mesh.routing.visits import Past, Place, Stay, visits_of
 from mesh.topics import is_own_topic, is_topic_name
 
 ROUTE_CACHE_LIMIT = 500_000
@@ -75,14 +75,11 @@ class Route:
         return Stay(self.cluster, self.visit, self.upstream_topic)
 
 
-class _Common:
+class _Common(RuleIndexes):
     """The part that a table shares with the views of single clients: rules about everyone are looked up in one place,
     and all views share one bound of cached answers."""
 
-    __slots__ = (
-        "_about_some", "_conditions", "_indexes", "_kept", "_past_index", "_remembered", "_renaming", "_tables",
-        "_transaction_homes", "clusters", "pasts", "revision", "versions",
-    )  # fmt: skip
+    __slots__ = ("_kept", "_remembered", "_tables", "clusters", "revision")
 
     def __init__(
         self,
@@ -91,65 +88,12 @@ class _Common:
         versions: tuple[RuleVersion, ...],
         pasts: tuple[Past, ...],
     ) -> None:
+        super().__init__(versions, pasts)
         self.revision = revision
         self.clusters = clusters
-        self.versions = versions
-        self.pasts = pasts
-        # all of these are made when first asked: most tables that a fold passes through never are
-        self._conditions: Conditions | None = None
-        self._about_some: dict[ClientMatch, list[RuleVersion]] = {}
-        self._indexes: dict[Subject, Index[RuleVersion]] = {}
-        self._past_index: Index[Past] | None = None
-        self._renaming: tuple[RuleVersion, ...] | None = None
-        self._transaction_homes: frozenset[str] | None = None
         self._tables: WeakValueDictionary[frozenset[ClientMatch], RoutingTable] = WeakValueDictionary()
         self._kept: deque[RoutingTable] = deque(maxlen=CLIENT_TABLES_KEPT)
         self._remembered = 0
-
-    @property
-    def conditions(self) -> Conditions:
-        """Those of all rule versions, past ones too: they count visits."""
-        if self._conditions is None:
-            for version in self.versions:
-                client = version.rule.match.client
-                if client is not None:
-                    self._about_some.setdefault(client, []).append(version)
-            self._conditions = Conditions(self._about_some)
-        return self._conditions
-
-    @property
-    def renaming(self) -> tuple[RuleVersion, ...]:
-        """Living versions that give topics another name."""
-        if self._renaming is None:
-            self._renaming = tuple(v for v in self.versions if v.alive and v.rule.template is not None)
-        return self._renaming
-
-    @property
-    def transaction_homes(self) -> frozenset[str]:
-        if self._transaction_homes is None:
-            about = (v.rule for v in self.versions if v.alive and v.rule.match.subject is Subject.TRANSACTIONAL_ID)
-            self._transaction_homes = frozenset(rule.target_cluster for rule in about)
-        return self._transaction_homes
-
-    def past(self, topic: str) -> Past | None:
-        """The counted past of the topic, for every client."""
-        if self._past_index is None:
-            self._past_index = Index(self.pasts, attrgetter("match"))
-        return latest(self._past_index.matching(topic))
-
-    def index(self, subject: Subject) -> Index[RuleVersion]:
-        """The index of the rules about every client."""
-        index = self._indexes.get(subject)
-        if index is None:
-            index = self._indexes[subject] = Index(
-                (v for v in self.versions if v.rule.match.subject is subject and v.rule.match.client is None), match_of
-            )
-        return index
-
-    def index_for(self, holding: frozenset[ClientMatch], subject: Subject) -> Index[RuleVersion]:
-        """The index of the rules that apply because these conditions hold."""
-        versions = (version for each in holding for version in self._about_some[each])
-        return Index((version for version in versions if version.rule.match.subject is subject), match_of)
 
     def joined_by(self, table: RoutingTable, holding: frozenset[ClientMatch]) -> None:
         self._tables[holding] = table
@@ -428,28 +372,3 @@ def _winner(matching: Iterable[RuleVersion]) -> ForwardingRule | None:
     """The living rule that is tried first."""
     version = min((version for version in matching if version.alive), key=attrgetter("order"), default=None)
     return None if version is None else version.rule
-
-
-def may_move_topics(before: RoutingTable, after: RoutingTable) -> bool:
-    """Whether the change could give any topic another cluster or another name, for any client.
-
-    A rule's conditions about clients are part of its match.
-
-    Exact for the common case, a rule added behind all others, and careful otherwise: a hold costs milliseconds,
-    a wrong "no" costs records.
-    """
-    start, _ = ends_alike(before.rules, after.rules)
-    old, new = ([rule for rule in table.rules[start:] if _is_about_topics(rule)] for table in (before, after))
-    if len(new) < len(old) or any(_moving(one) != _moving(other) for one, other in zip(old, new, strict=False)):
-        return True
-    # a rule that renames takes the cluster's own name of a topic away from clients, wherever it stands in the order
-    renaming = {rule.target_cluster for rule in new[len(old) :] if rule.template is not None}
-    return any(rule.target_cluster in renaming and _is_about_topics(rule) for rule in before.rules if renaming)
-
-
-def _is_about_topics(rule: ForwardingRule) -> bool:
-    return rule.match.subject is Subject.TOPIC
-
-
-def _moving(rule: ForwardingRule) -> tuple[Match, str, str]:
-    return rule.match, rule.target_cluster, rule.upstream_topic
