@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.fixtures.replicas import ReplicatedControl, check, kill_at_random
@@ -19,8 +18,7 @@ KILLS, SEED = 5, 1
 async def test_no_event_is_lost_doubled_or_out_of_order_when_replicas_are_killed(
     postgres: PostgresServer, kafka_c1: KafkaCluster, unique_name: Callable[[str], str], tmp_path: Path
 ) -> None:
-    database = postgres()
-    migrate(database)
+    database = postgres.migrated()
     async with ReplicatedControl(database, kafka_c1.bootstrap, unique_name("events"), tmp_path) as control:
         await kill_at_random(control, KILLS, SEED)
         await control.settle()

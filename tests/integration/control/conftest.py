@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from services.control.decisions import rollouts
-from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.integration.control.gateway_pair import GatewayPair
@@ -18,9 +17,7 @@ from tests.integration.control.world import World
 @pytest.fixture
 def database(postgres: PostgresServer) -> str:
     """URL of a fresh, migrated database."""
-    url = postgres()
-    migrate(url)
-    return url
+    return postgres.migrated()
 
 
 @pytest.fixture

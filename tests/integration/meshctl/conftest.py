@@ -33,7 +33,7 @@ def record_audit_topic() -> str:
 @pytest.fixture(scope="module")
 def control_database(postgres: PostgresServer) -> str:
     """The URL of control's database."""
-    return postgres()
+    return postgres.migrated()
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def control(
     port = free_block(2)
     folder = tmp_path_factory.mktemp("control")
     log = folder / "control.log"
-    with_database = os.environ | {"KAFKA_MESH_CONTROL_DATABASE_URL": control_database}
-    environment = with_database | {
+    environment = os.environ | {
+        "KAFKA_MESH_CONTROL_DATABASE_URL": control_database,
         "KAFKA_MESH_CONTROL_HOME_BOOTSTRAP_SERVERS": kafka_c1.bootstrap,
         "KAFKA_MESH_CONTROL_EVENTS_TOPIC": f"mesh.events-{folder.name}-{port}",
         "KAFKA_MESH_CONTROL_RECORD_AUDIT_TOPICS": record_audit_topic,
@@ -57,14 +57,6 @@ def control(
     }
     kafka_mesh = [sys.executable, "-m", "local.cli"]
     with log.open("ab") as output:
-        subprocess.run(
-            [*kafka_mesh, "migrate"],
-            env=with_database,
-            stdout=output,
-            stderr=output,
-            check=True,
-            timeout=START_TIMEOUT_S,
-        )
         process = subprocess.Popen(
             on_leash([*kafka_mesh, "control"]), env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )

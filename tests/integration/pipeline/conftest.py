@@ -13,7 +13,6 @@ from uuid import uuid4
 
 import pytest
 
-from services.control.store.migrate import migrate
 from services.pipeline.session import start_session
 from services.pipeline.settings import PipelineSettings
 from tests.fixtures.clusters import KafkaCluster
@@ -88,9 +87,7 @@ def two_days(
 
 @pytest.fixture(scope="session")
 def audit_database(postgres: PostgresServer) -> str:
-    url = postgres()
-    migrate(url)
-    return url
+    return postgres.migrated()
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import pytest
 
-from services.control.store.migrate import migrate
 from services.pipeline import job_reports
 from services.pipeline.acceptances import Acceptance, Acceptances, Answer, answer_of_line
 from services.pipeline.job_reports import JobReport
@@ -75,8 +74,7 @@ class Job:
 
 @pytest.fixture
 def job(spark: SparkSession, kafka_c1: KafkaCluster, topic: str, postgres: PostgresServer) -> Iterator[Job]:
-    url = postgres()
-    migrate(url)
+    url = postgres.migrated()
     made = Job(spark, kafka_c1.bootstrap, topic, url)
     yield made
     made.emitters.delete()

@@ -18,7 +18,6 @@ import pytest
 
 from local.example import create_topics
 from mesh.rpc import replays
-from services.control.store.migrate import migrate
 from services.pipeline.orders import Order
 from services.pipeline.serving import following, reports
 from services.pipeline.serving.carrying import Carrying
@@ -46,9 +45,7 @@ def reports_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def database(postgres: PostgresServer) -> str:
     """Of one control, as which each test's is started again."""
-    url = postgres()
-    migrate(url)
-    return url
+    return postgres.migrated()
 
 
 @pytest.fixture(scope="module")

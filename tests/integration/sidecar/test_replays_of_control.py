@@ -10,7 +10,6 @@ import pytest
 from mesh.rpc import replays
 from services.control.decisions import replays as decisions
 from services.control.decisions.members import steady_clock
-from services.control.store.migrate import migrate
 from services.sidecar.control import replays as following
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
@@ -26,8 +25,7 @@ async def control(
     monkeypatch.setattr(decisions, "COMING_BACK", 0.0)
     monkeypatch.setattr(following, "REPORT_SECONDS", 0.1)
     monkeypatch.setattr(following, "MAX_PAUSE_SECONDS", 0.3)
-    database = postgres()
-    await asyncio.to_thread(migrate, database)
+    database = await asyncio.to_thread(postgres.migrated)
     async with World(database, kafka_c1.bootstrap, unique_name("control-events")) as world:
         yield world
 

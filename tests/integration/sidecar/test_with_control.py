@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from mesh.rpc import admin, events, instances
-from services.control.store.migrate import migrate
 from services.sidecar.control import following, link
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
@@ -29,8 +28,7 @@ async def control(
     monkeypatch.setattr(link, "BEAT_SECONDS", 0.3)
     monkeypatch.setattr(link, "MAX_PAUSE_SECONDS", 0.3)
     monkeypatch.setattr(following, "MAX_PAUSE_SECONDS", 0.3)
-    database = postgres()
-    await asyncio.to_thread(migrate, database)
+    database = await asyncio.to_thread(postgres.migrated)
     async with World(database, kafka_c1.bootstrap, unique_name("control-events")) as world:
         yield world
 

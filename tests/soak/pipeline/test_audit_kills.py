@@ -11,7 +11,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.fixtures.waiting import wait_until
@@ -49,9 +48,7 @@ def audit_job(clusters: dict[str, str], topic: str, database: str, folder: Path)
 
 @pytest.fixture
 def database(postgres: PostgresServer) -> str:
-    url = postgres()
-    migrate(url)
-    return url
+    return postgres.migrated()
 
 
 @pytest.fixture

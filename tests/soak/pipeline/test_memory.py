@@ -23,7 +23,6 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
 
-from services.control.store.migrate import migrate
 from services.pipeline.session import find_java
 from tests.bench.pipeline.cost import audit_event
 from tests.bench.pipeline.rates import plain
@@ -67,8 +66,7 @@ def test_memory_stays_flat(
     jcmd = find_java().with_name("jcmd")
     if not jcmd.exists():
         pytest.skip("a JDK's jcmd is not there, only a Java to run")
-    url = postgres()
-    migrate(url)
+    url = postgres.migrated()
     home = ("--cluster", f"home={kafka_c1.bootstrap}")
     settings = {"DATABASE_URL": url, "MASTER": "local[2]"}
     load = Load(kafka_c1.bootstrap, topics)

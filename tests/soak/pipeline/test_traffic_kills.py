@@ -10,7 +10,6 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.integration.pipeline.emitters import Counter, Emitters, Tables
@@ -31,8 +30,7 @@ def test_killed_in_mid_write_and_between_batches(
     kafka_c1: KafkaCluster, topic: str, postgres: PostgresServer, tmp_path: Path
 ) -> None:
     need_spark()
-    url = postgres()
-    migrate(url)
+    url = postgres.migrated()
     emitters, tables = Emitters(kafka_c1.bootstrap, topic, partitions=3), Tables(url)
     reported = 0
 
