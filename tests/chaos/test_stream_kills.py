@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections import defaultdict
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +94,14 @@ def test_a_standby_takes_over_and_every_record_counts_once(
         )
 
     def counted() -> int:
-        return len(world.committed("counts"))
+        return len(counts.so_far())
 
     def progress() -> None:
         before = counted()
         wait_until(lambda: counted() >= before + PROGRESS, "records are counted", WITHIN_S)
 
     load = Load(kafka_c1.bootstrap, world.prefix + "events")
-    with sidecar("a").running() as a, sidecar("b").running() as b:
+    with closing(world.following("counts")) as counts, sidecar("a").running() as a, sidecar("b").running() as b:
         wait_until(lambda: len(status(a)["tasks"]) == len(status(b)["tasks"]) == PARTITIONS, "both work", WITHIN_S)
         # each store is followed by whoever does not work on it
         wait_until(lambda: status(a)["standby"] + status(b)["standby"] == PARTITIONS, "both follow", WITHIN_S)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import textwrap
 import uuid
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import WITHIN_SECONDS, Kafka, SidecarWorld
 
+AT_ONCE = 1000
+POLL_SECONDS = 0.02
 HEAD = """\
 from services.sidecar.streams import Format, OnError, Topology, Tumbling
 
@@ -69,59 +72,87 @@ class StreamWorld:
         """All that is committed by now, partition by partition."""
         return committed_records(self.kafka.bootstrap, self.prefix + topic)
 
+    def following(self, topic: str) -> CommittedReader:
+        """Close it."""
+        return CommittedReader(self.kafka.bootstrap, self.prefix + topic)
+
     def wait_for(self, topic: str, count: int) -> list[Out]:
         """Exactly so many records."""
-        found = wait_until(
-            lambda: records if len(records := self.committed(topic)) >= count else None,
-            f"{count} records in {topic}",
-            WITHIN_SECONDS,
-        )
+        with closing(self.following(topic)) as reader:
+            wait_until(lambda: len(reader.so_far()) >= count, f"{count} records in {topic}", WITHIN_SECONDS)
+        found = self.committed(topic)
         assert len(found) == count, found
         return found
 
     def wait_for_last(self, topic: str, last: dict[str, Any]) -> None:
         """The last value of each key becomes this."""
-        seen: list[dict[str, Any]] = []
+        seen: dict[str, Any] = {}
 
         def is_there() -> bool:
-            seen.append({one.key: one.value for one in self.committed(topic)})
-            return seen[-1] == last
+            seen.update((one.key, one.value) for one in reader.so_far())
+            return seen == last
 
-        try:
-            wait_until(is_there, f"the last values in {topic}", WITHIN_SECONDS)
-        except TimeoutError as error:
-            raise TimeoutError(f"{error}: {seen[-1]}, not {last}") from None
+        with closing(self.following(topic)) as reader:
+            try:
+                wait_until(is_there, f"the last values in {topic}", WITHIN_SECONDS)
+            except TimeoutError as error:
+                raise TimeoutError(f"{error}: {seen}, not {last}") from None
+
+
+class CommittedReader:
+    """Reads the committed records of a topic from the start, as they come."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+            }
+        )
+        self.partitions = set(self._consumer.list_topics(topic, timeout=WITHIN_SECONDS).topics[topic].partitions)
+        self._consumer.assign([TopicPartition(topic, one, 0) for one in self.partitions])
+        self._found: list[Out] = []
+
+    def so_far(self) -> list[Out]:
+        """All records until now."""
+        for message in self._consumer.consume(AT_ONCE, POLL_SECONDS):
+            self._take(message)
+        return self._found
+
+    def to_the_end(self) -> list[Out]:
+        """All records until each partition has been read to its end."""
+        left = set(self.partitions)
+        while left:
+            message = self._consumer.poll(WITHIN_SECONDS)
+            assert message is not None
+            if self._take(message):
+                left.discard(message.partition() or 0)
+        return self._found
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _take(self, message: Message) -> bool:
+        """Whether the message says that its partition has no more records now."""
+        error = message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            return True
+        self._found.append(Out(_text(message.key()), _json(message.value()), dict(_headers(message))))
+        return False
 
 
 def committed_records(bootstrap: str, topic: str) -> list[Out]:
     """What a reader of committed records has, up to the end."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "unused",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-        }
-    )
-    found: list[Out] = []
-    try:
-        left = set(consumer.list_topics(topic, timeout=WITHIN_SECONDS).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, one, 0) for one in left])
-        while left:
-            message = consumer.poll(WITHIN_SECONDS)
-            assert message is not None
-            error = message.error()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                left.discard(message.partition() or 0)
-                continue
-            key, value = message.key(), message.value()
-            headers: Any = message.headers() or ()
-            found.append(Out(_text(key), _json(value), dict(headers)))
-    finally:
-        consumer.close()
-    return found
+    with closing(CommittedReader(bootstrap, topic)) as reader:
+        return reader.to_the_end()
+
+
+def _headers(message: Message) -> Any:
+    return message.headers() or ()
 
 
 def _text(key: bytes | None) -> str | None:
