@@ -13,8 +13,8 @@ from services.gateway.requests.plan import Command, Gather, MeshView, RawRespons
 from services.gateway.requests.records.broker_fetches import Limits
 from services.gateway.requests.records.fetch_poll import Found, Poll
 from services.gateway.requests.records.fetch_sessions import UNKNOWN_MARKS, Marks, Position, Slot
-from services.gateway.requests.transactions.holding import Holds, holds_now, known_holds, note_held, place_of
-from services.gateway.requests.transactions.sight import RETRY_S
+from services.gateway.requests.transactions.holding import holds_now, known_holds, note_held, place_of
+from services.gateway.requests.transactions.sight import RETRY_S, Holds
 from services.gateway.wire.batches import end_of_whole, first_transactional
 from services.gateway.wire.primitives import Buffer
 from services.gateway.wire.scanner import (
