@@ -75,6 +75,11 @@ undone_transactions = Gauge(
     "kafka_mesh_gateway_undone_transactions",
     "Transactions over several clusters that were decided and found with a part to commit, all clusters in reach.",
 )
+shadow_faults = Counter(
+    "kafka_mesh_gateway_shadow_faults",
+    "Subscriptions of groups whose shadow topics were not made, by reason.",
+    ["reason"],
+)
 held_answers = Counter(
     "kafka_mesh_gateway_held_answers",
     "Answers to read_committed readers without the records of transactions that are not committed on all clusters "

@@ -6,7 +6,7 @@ No I/O, all bounded.
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -134,6 +134,8 @@ class Memory:
         default_factory=lambda: BoundedCache(GROUP_HOMES_REMEMBERED, SHADOWS_SEEN_TO_SECONDS)
     )
     """Groups whose shadow topics were compared a moment ago."""
+    on_shadow_fault: Callable[[str], None] = lambda reason: None
+    """Counts subscriptions whose shadow topics were not made."""
     refused_groups: BoundedCache[str, bool] = field(
         default_factory=lambda: BoundedCache(GROUP_HOMES_REMEMBERED, REFUSAL_TOLD_SECONDS)
     )

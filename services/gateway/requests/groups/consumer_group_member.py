@@ -93,7 +93,7 @@ def _see_to(group_id: str, topics: list[str], home: str, mesh: MeshView) -> Gene
         return Fault(refusal(group_id, home, lacks, WAY_OUT), passing=False) if lacks else None
     if ApiKey.CONSUMER_GROUP_HEARTBEAT not in mesh.clusters[home].versions:
         return None  # the home says that it has no such groups: shadows would be of no use
-    fault = yield from keep_shadows(home, lacks, mesh)
+    fault = yield from keep_shadows(home, topics, lacks, mesh)
     if fault is not None:
         way_out = f"use group.protocol=classic, because {fault.reason}"
         return replace(fault, reason=refusal(group_id, home, lacks, way_out))

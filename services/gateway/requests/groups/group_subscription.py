@@ -17,6 +17,9 @@ from services.gateway.requests.plan import Command, MeshView, Unreachable, refre
 from services.gateway.requests.topic_ids import look_around
 from services.gateway.requests.topic_names import is_internal
 
+MOST_NAMED = 20
+"""Most topics of one cluster that a refusal names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lack:
@@ -110,5 +113,10 @@ def refusal(group_id: str, home: str, lacks: Sequence[Lack], way_out: str) -> st
     places: dict[str, list[str]] = {}
     for lack in lacks:
         places.setdefault(lack.owner, []).append(lack.topic)
-    named = "; ".join(f"cluster {owner}: {', '.join(sorted(topics))}" for owner, topics in places.items())
+    named = "; ".join(f"cluster {owner}: {_listed(sorted(topics))}" for owner, topics in places.items())
     return f"group {group_id} lives on cluster {home}, but subscribes to topics of other clusters ({named}): {way_out}"
+
+
+def _listed(topics: Sequence[str]) -> str:
+    more = len(topics) - MOST_NAMED
+    return ", ".join(topics[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from services.gateway.requests.groups.group_home import may_have_shadows
+from services.gateway.requests.groups.group_home import may_have_shadows, owners
 from services.gateway.requests.groups.group_kinds import CONSUMER, Question, describe
 from services.gateway.requests.groups.group_subscription import Lack, lacking, matching_topics
 from services.gateway.requests.plan import Call, Command, Controller, Lane, MeshView, Unreachable, ask, refresh
@@ -40,6 +40,10 @@ from services.gateway.wire.messages.create_topics import (
 
 MARK = ("flush.ms", "9223372036854775806")
 """One millisecond less than the default, which means that no flush is ever forced."""
+MOST_SHADOWS = 1_000
+"""Most topics of other clusters that one subscription may need on a group's home: each takes files and memory there."""
+TOO_MANY, REFUSED = "too_many", "refused"
+"""Reasons by which a metric counts the faults."""
 TIMEOUT_MS = 5_000
 CREATE_VERSION, GROW_VERSION = 5, 2
 ONLY_BROKERS_DEFAULT = -1
@@ -61,8 +65,31 @@ class Fault:
     """Whether a later attempt may succeed."""
 
 
-def keep_shadows(home: str, lacks: Sequence[Lack], mesh: MeshView) -> Generator[Command, Any, Fault | None]:
-    """Makes the topics or partitions that the home lacks; returns the fault if that fails."""
+def keep_shadows(
+    home: str, topics: Iterable[str], lacks: Sequence[Lack], mesh: MeshView
+) -> Generator[Command, Any, Fault | None]:
+    """Makes what the home lacks of the topics of one subscription; returns the fault if that fails."""
+    fault = _too_many(home, topics, lacks, mesh)
+    kind = TOO_MANY if fault else REFUSED
+    if fault is None:
+        fault = yield from _make(home, lacks, mesh)
+    if fault is not None:
+        mesh.memory.on_shadow_fault(kind)
+    return fault
+
+
+def _too_many(home: str, topics: Iterable[str], lacks: Sequence[Lack], mesh: MeshView) -> Fault | None:
+    """A subscription whose shadows exist already stays as it is."""
+    if all(lack.at_home for lack in lacks):
+        return None
+    foreign = sum(len(found) for owner, found in owners(topics, mesh).items() if owner != home)
+    if foreign <= MOST_SHADOWS:
+        return None
+    text = f"the subscription would need shadows of {foreign} topics on cluster {home}, and may have {MOST_SHADOWS}"
+    return Fault(f"{text}: subscribe to fewer topics, or narrow the expression", passing=False)
+
+
+def _make(home: str, lacks: Sequence[Lack], mesh: MeshView) -> Generator[Command, Any, Fault | None]:
     taken = [lack.topic for lack in lacks if mesh.table.is_known_to_others(home, _name_at(home, lack.topic, mesh))]
     if taken:
         text = f"other clients have topics on cluster {home} that are called as the shadows would be"
@@ -88,10 +115,11 @@ def _name_at(home: str, topic: str, mesh: MeshView) -> str:
 
 def shadowed(topics: Iterable[str], home: str, mesh: MeshView) -> Generator[Command, Any, Fault | None]:
     """Makes the home have a shadow of each foreign topic; returns the fault if that fails."""
+    topics = list(topics)
     lacks = yield from lacking(topics, home, mesh)
     if isinstance(lacks, Unreachable):
         return Fault(f"cluster {lacks.cluster} can't be reached: {lacks.reason}", passing=True)
-    return (yield from keep_shadows(home, lacks, mesh))
+    return (yield from keep_shadows(home, topics, lacks, mesh))
 
 
 def see_to_shadows(group_id: str, home: str, mesh: MeshView) -> Generator[Command, Any, None]:

@@ -8,7 +8,7 @@ from mesh.routing import ClientMatch, ExactName, ForwardingRule, NamePrefix, Rou
 from services.gateway.requests.groups import consumer_group_member, describe_groups
 from services.gateway.requests.groups.group_kinds import CONSUMER
 from services.gateway.requests.groups.group_subscription import lacking
-from services.gateway.requests.groups.shadow_topics import MARK
+from services.gateway.requests.groups.shadow_topics import MARK, MOST_SHADOWS
 from services.gateway.requests.knowledge import TopicKnowledge, VersionRange
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Call, Forget, Refresh, Unreachable
@@ -272,6 +272,32 @@ def test_an_expression_that_matches_topics_of_two_clusters_needs_shadows(world: 
     refused = play(without_shadows(world), joins(regex=".*s"))
     refused.answered(MetadataResponse(), MetadataResponse())
     assert "cluster c2: bananas" in str(refused.answer.error_message)
+
+
+def many_bananas(count: int) -> World:
+    return World({"c1": ["apples"], "c2": [f"bananas-{number:04}" for number in range(count)]}, partitions=3)
+
+
+def test_an_expression_that_would_need_too_many_shadows_is_refused_and_counted() -> None:
+    world, faults = many_bananas(MOST_SHADOWS + 1), list[str]()
+    world.memory.on_shadow_fault = faults.append
+    book = play(world, joins(regex=".*"))
+    book.answered(MetadataResponse(), MetadataResponse())
+    look_up(book)
+    assert book.answer.error_code == ErrorCode.INVALID_REQUEST
+    assert "would need shadows of 1001 topics on cluster c1, and may have 1000" in str(book.answer.error_message)
+    assert "bananas-0019 and 981 more" in str(book.answer.error_message)
+    assert faults == ["too_many"]
+
+
+def test_a_subscription_whose_shadows_exist_already_goes_on_however_many_they_are() -> None:
+    world = many_bananas(MOST_SHADOWS + 1)
+    for topic in list(world.clusters["c2"].topics):
+        shadow(world, topic, "c1", 3)
+    book = play(world, joins(regex=".*"))
+    book.answered(MetadataResponse(), MetadataResponse())
+    look_up(book)
+    assert heartbeat_in(book).cluster == "c1"
 
 
 def test_an_expression_does_not_reach_topics_by_names_that_their_cluster_does_not_know() -> None:

@@ -1,0 +1,61 @@
+"""Control asks the coordinators of a secured cluster about transactions, and ends one there."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # its own documented way
+
+from mesh.rpc import transactions, transactions_grpc
+from mesh.transactions import TRANSACTIONS_TOPIC
+from tests.fixtures.secured_kafka import SecuredKafka
+from tests.integration.control.world import CALL, World, create_topic
+
+ANSWER_S = 20.0
+
+
+def begun(bootstrap: str, transactional_id: str, topic: str) -> Producer:
+    """A producer with an open transaction."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
+    producer.init_transactions(ANSWER_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"never")
+    assert producer.flush(ANSWER_S) == 0
+    return producer
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tls", "mutual tls", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512 over tls", "OAUTHBEARER over tls"],
+)
+async def test_a_transaction_on_a_secured_cluster_is_listed_shown_and_aborted(
+    name: str, secured: SecuredKafka, database: str, events_topic: str
+) -> None:
+    way, topic = secured.way(name), f"{events_topic}.apples"
+    transactional_id = f"{events_topic}/id"
+    admin = AdminClient({"bootstrap.servers": secured.bootstrap})
+    if TRANSACTIONS_TOPIC not in admin.list_topics(timeout=ANSWER_S).topics:
+        create_topic(secured.bootstrap, TRANSACTIONS_TOPIC, 5)
+    create_topic(secured.bootstrap, topic, 1)
+    producer = await asyncio.to_thread(begun, secured.bootstrap, transactional_id, topic)
+    async with World(database, way.bootstrap, events_topic, home_properties=way.properties) as world:
+        await world.register("secured", way.bootstrap, producer_config=way.properties)
+        service = transactions_grpc.TransactionServiceStub(world.channel)
+        wanted = transactions.ListTransactionsRequest(id_prefix=transactional_id)
+        listed = await service.ListTransactions(wanted, timeout=CALL)
+        (found,) = listed.transactions
+        assert list(listed.problems) == []
+        shown = await service.GetTransaction(transactions.GetTransactionRequest(name=found.name), timeout=CALL)
+        (part,) = shown.parts
+        assert (part.cluster, part.state, [each.topic for each in part.topics]) == ("secured", "Ongoing", [topic])
+        await service.AbortTransaction(
+            transactions.AbortTransactionRequest(name=found.name, reason="a test", request_id=str(uuid.uuid4())),
+            timeout=CALL,
+        )
+        with pytest.raises(KafkaException):
+            await asyncio.to_thread(producer.commit_transaction, ANSWER_S)
+        shown = await service.GetTransaction(transactions.GetTransactionRequest(name=found.name), timeout=CALL)
+        assert shown.parts[0].state == "CompleteAbort"
