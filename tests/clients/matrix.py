@@ -36,8 +36,10 @@ class Feature(StrEnum):
 
 
 OF_OTHERS: Mapping[str, frozenset[Feature]] = {
-    "console-tools": frozenset({Feature.PRODUCE, Feature.GROUP, Feature.ADMIN, Feature.GROUP_ADMIN}),
-    "streams": frozenset({Feature.PRODUCE, Feature.GROUP}),
+    "console-tools": frozenset(
+        {Feature.PRODUCE, Feature.GROUP, Feature.TRANSACTIONS, Feature.ADMIN, Feature.GROUP_ADMIN}
+    ),
+    "streams": frozenset({Feature.PRODUCE, Feature.GROUP, Feature.TRANSACTIONS}),
     "mirror-maker": frozenset({Feature.PRODUCE, Feature.GROUP, Feature.ADMIN}),
 }
 """What is tested of rows that are no library."""

@@ -53,6 +53,18 @@ async def test_perf_tools_send_and_read_all_records(tools: ConsoleTools, world: 
         assert int(read) >= PERF_RECORDS
 
 
+@pytest.mark.feature(Feature.TRANSACTIONS, client="console-tools")
+async def test_the_perf_tool_sends_in_transactions_to_either_cluster_without_a_rule(
+    tools: ConsoleTools, world: World
+) -> None:
+    sending = ("--num-records", str(PERF_RECORDS), "--record-size", "100", "--throughput", "-1")
+    for cluster, topic in zip((world.c1, world.c2), await world.topic_on_each(), strict=True):
+        transactional = ("--transactional-id", world.name("perf"), "--transaction-duration-ms", "50")
+        printed = await tools.run(Tool.PRODUCER_PERF_TEST, "--topic", topic, *sending, *transactional)
+        assert f"{PERF_RECORDS} records sent" in printed
+        assert len(await cluster.read(topic)) == PERF_RECORDS, "all are committed"
+
+
 @pytest.mark.feature(Feature.GROUP, Feature.GROUP_ADMIN, client="console-tools")
 async def test_consumer_groups_shows_no_lag_after_reading_all(tools: ConsoleTools, world: World) -> None:
     topics = await world.topic_on_each(partitions=1)
@@ -198,6 +210,7 @@ async def test_producers_of_partitions_are_described(tools: ConsoleTools, world:
         assert len(re.findall(r"^\d+\s+\d+\s+", printed, re.MULTILINE)) == 1, printed
 
 
+@pytest.mark.feature(Feature.TRANSACTIONS, client="console-tools")
 async def test_an_open_transaction_is_listed_described_and_aborted(tools: ConsoleTools, world: World) -> None:
     topic, _ = await world.topic_on_each(partitions=1)
     transactional_id = world.name("open")

@@ -37,7 +37,7 @@ async def test_counts_are_exact_on_one_cluster(world: World, tmp_path: Path) -> 
     await count_in_two_lives(world, WordCount(world.bootstrap, name, "exactly_once_v2", tmp_path, lines, output))
 
 
-@pytest.mark.feature(Feature.PRODUCE, Feature.GROUP, client="streams")
+@pytest.mark.feature(Feature.PRODUCE, Feature.GROUP, Feature.TRANSACTIONS, client="streams")
 @pytest.mark.timeout(180)
 async def test_counts_are_exact_over_two_clusters(world: World, tmp_path: Path) -> None:
     """What is read, and so its offsets, on c2; changelog, repartition topic and output on c1: one transaction."""
