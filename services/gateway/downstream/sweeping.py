@@ -1,4 +1,4 @@
-"""What a gateway does by itself now and then: it finishes transactions and deletes shadow topics.
+"""The gateway's own work: it finishes transactions, and deletes shadow topics without a topic.
 
 See `requests.transactions.sweep` and `requests.groups.shadow_sweep`.
 """

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # its own documented way
+from confluent_kafka.admin import AdminClient
 
 from mesh.rpc import transactions, transactions_grpc
 from mesh.transactions import TRANSACTIONS_TOPIC

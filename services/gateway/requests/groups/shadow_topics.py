@@ -4,8 +4,8 @@ A coordinator assigns topics of its own cluster alone, and keeps offsets of thes
 the foreign topics there, with as many partitions. No client writes to a shadow or reads from it: the rules route the
 topic's name to another cluster. No list of topics shows shadows, for the same reason. The requests that need shadows
 keep them in step: a subscription, a commit, and now and then a heartbeat of the group. A shadow is marked by a setting
-that has no effect and that nobody else would choose. Operators delete shadows, because a topic that was moved away,
-with its data left behind, serves as a shadow as well.
+that has no effect and that nobody else would choose. A topic that was moved away, with its data left behind, serves as
+a shadow as well, and has no mark. Gateways delete marked shadows when their topics are gone (`shadow_sweep`).
 
 Without a rule about the group, shadows serve assignments alone, and each topic's owner keeps the group's offsets, as
 for classic groups. So gateways of all releases find the offsets at the same place. A rule with `shadow_topics` has the

@@ -4,7 +4,9 @@ A broker lists the ids that it coordinates. Several clusters know an id whose tr
 moved. The list shows such an id with the identity at its home. If another cluster has a part that is open, and home has
 not, the state is that of the part, as in DescribeTransactions. A tool that asks for producer ids has found these ids in
 partitions of any cluster (`kafka-transactions find-hanging`): the list shows the id under each of them. The first node
-is the coordinator of every id: if a client names another node, that node lists none.
+is the coordinator of every id, so the other nodes list none. The gateway knows which node is asked if each node has a
+port or a host name of its own. Admin clients of Java, those of Kafka 4.4 included, name no node: without such ports,
+each node lists all.
 """
 
 from collections.abc import Iterable
