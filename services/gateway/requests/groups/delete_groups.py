@@ -7,8 +7,10 @@ Theory of operation
 2. The first round asks each cluster that may know of members: the group's home, and every cluster that describes no
    such group. The latter may have a group of a newer kind (KIP-848, share groups), about which DescribeGroups is
    silent. If they have none, they lose nothing.
-3. While a cluster is silent nothing is deleted: the members may be there. Clients try again.
-4. From version 3 on a result has a field for a sentence: the gateway puts there the first sentence of a cluster about
+3. Each cluster of a share group's topics keeps the group's state of these topics. If the group has members anywhere,
+   only the clusters with members are asked first: the others would delete the state of a living group.
+4. While a cluster is silent nothing is deleted: the members may be there. Clients try again.
+5. From version 3 on a result has a field for a sentence: the gateway puts there the first sentence of a cluster about
    the error.
 """
 
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.gateway.requests.groups.group_home import (
+    ALIVE,
     REAL,
     SIMPLE,
     claim_of,
@@ -24,7 +27,14 @@ from services.gateway.requests.groups.group_home import (
     hindrance,
     strongest,
 )
-from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED, for_clients
+from services.gateway.requests.groups.group_kinds import (
+    COORDINATOR_MOVED,
+    SHARE,
+    by_cluster,
+    describe,
+    for_clients,
+    questions,
+)
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -106,10 +116,19 @@ def _planned(group_id: str, mesh: MeshView) -> Generator[Command, Any, _Deletion
         ]
         text = f"the group may have members on a cluster that does not tell now: {', '.join(silent)}"
         return _Deletion(group_id, verdicts=[refusal(code, text)])
+    in_use = [] if strongest(found.items())[0] else (yield from _shared(group_id, mesh))
+    if in_use:
+        return _Deletion(group_id, first=in_use, copies=[name for name in clusters if name not in in_use])
     home, _ = strongest(found.items())
     claims = {name: claim_of(group if isinstance(group, DescribedGroup) else None)[0] for name, group in found.items()}
     first = [name for name, claim in claims.items() if claim < SIMPLE or (name == home and claim >= REAL)]
     return _Deletion(group_id, first=first, copies=[name for name in clusters if name not in first])
+
+
+def _shared(group_id: str, mesh: MeshView) -> Generator[Command, Any, list[str]]:
+    """The clusters where a share group of this id has members, and those that do not tell."""
+    found = by_cluster((yield from describe(questions(SHARE, group_id, mesh), mesh)))
+    return [name for name, group in found.items() if isinstance(group, Unreachable) or claim_of(group)[0] == ALIVE]
 
 
 def _delete(

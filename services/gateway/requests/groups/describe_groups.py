@@ -1,11 +1,12 @@
 """The four APIs that describe groups, one for each kind: every group as its home cluster describes it.
 
-Copies that hold only offsets are not shown. A group of another kind is not found; clients that do not know the kind
-then ask by the next API. If a cluster is silent and no other has the group, the client is to ask again. If another
-cluster has the group as another kind, the group is not found: the silent cluster would not have it.
+A share group over several clusters gets its partitions from all of them (`share_description`). Copies that hold only
+offsets are not shown. A group of another kind is not found; clients that do not know the kind then ask by the next API.
+If a cluster is silent and no other has the group, the client is to ask again. If another cluster has the group as
+another kind, the group is not found: the silent cluster would not have it.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from services.gateway.requests.groups.group_home import NO_CLAIM, claim_of, strongest
@@ -23,6 +24,7 @@ from services.gateway.requests.groups.group_kinds import (
     questions,
 )
 from services.gateway.requests.groups.group_topic_ids import show_topic_ids
+from services.gateway.requests.groups.share_description import over_clusters
 from services.gateway.requests.plan import Command, MeshView, Plan, Request, Unreachable
 from services.gateway.wire.error_words import worded
 from services.gateway.wire.errors import ErrorCode
@@ -44,6 +46,9 @@ TOPOLOGIES_SINCE = 1
 """First version of StreamsGroupDescribe with fields for the topology that an application reports."""
 AT_ONCE = 100
 """Groups that are asked for at the same time."""
+
+Join = Callable[[str, Mapping[str, D | Unreachable], MeshView], D]
+"""Home, and the descriptions by cluster."""
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
@@ -69,7 +74,7 @@ def handle_consumer_groups(request: Request, mesh: MeshView) -> Plan:
 
 def handle_share_groups(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(ShareGroupDescribeRequest)
-    groups = yield from _described(SHARE, message.group_ids, message.include_authorized_operations, mesh)
+    groups = yield from _described(SHARE, message.group_ids, message.include_authorized_operations, mesh, over_clusters)
     for group in groups:
         for member in group.members:
             show_topic_ids(member.assignment.topic_partitions, mesh)
@@ -87,8 +92,13 @@ def handle_streams_groups(request: Request, mesh: MeshView) -> Plan:
 
 
 def _described(
-    kind: GroupKind[D], group_ids: Sequence[str], authorized_operations: bool, mesh: MeshView
+    kind: GroupKind[D],
+    group_ids: Sequence[str],
+    authorized_operations: bool,
+    mesh: MeshView,
+    joined: Join[D] | None = None,
 ) -> Generator[Command, Any, list[D]]:
+    """`joined`: makes one description of those of several clusters; None: that of the home is the whole."""
     groups: list[D] = []
     for begin in range(0, len(group_ids), AT_ONCE):
         ids = group_ids[begin : begin + AT_ONCE]
@@ -106,7 +116,7 @@ def _described(
                 code = ErrorCode.GROUP_ID_NOT_FOUND
                 groups.append(_failed(kind, group_id, code, worded(code, f"{group_id} is no {kind.name} group")))
             else:
-                groups.append(_at_home(kind, group_id, told[group_id], mesh))
+                groups.append(_at_home(kind, group_id, told[group_id], mesh, joined))
     return groups
 
 
@@ -131,9 +141,17 @@ def _of_another_kind(
     return {question.group_id for question, outcome in found.items() if claim_of(outcome) > NO_CLAIM}
 
 
-def _at_home(kind: GroupKind[D], group_id: str, told: Mapping[str, D | Unreachable], mesh: MeshView) -> D:
+def _at_home(
+    kind: GroupKind[D],
+    group_id: str,
+    told: Mapping[str, D | Unreachable],
+    mesh: MeshView,
+    joined: Join[D] | None,
+) -> D:
     """The group as its home describes it; if no cluster knows the group, the error to answer with."""
     home, _ = strongest(told.items())
+    if home is not None and joined is not None:
+        return joined(home, told, mesh)
     if home is not None:
         group = told[home]
         assert not isinstance(group, Unreachable), "a cluster that did not answer has no claim"

@@ -9,6 +9,7 @@ from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import Coordinator, Forget, Lane, Unreachable
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages import ShareGroupDescribeResponse, share_group_describe
 from services.gateway.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -109,9 +110,36 @@ def test_offsets_that_tools_committed_go_too(world: World) -> None:
 def test_a_group_is_not_found_only_if_nobody_knew_it(world: World) -> None:
     book = deleting(world, "g")
     book.answered(described(DEAD), described(DEAD, ErrorCode.GROUP_ID_NOT_FOUND), described(DEAD))
+    book.answered(*[shared(0)] * 3)
     assert clusters_asked(book) == ["c1", "c2", "c3"]
     book.answered(*[deleted(ErrorCode.GROUP_ID_NOT_FOUND)] * 3)
     assert errors_of(book) == {"g": ErrorCode.GROUP_ID_NOT_FOUND}
+
+
+def shared(members: int) -> ShareGroupDescribeResponse:
+    """A share group with so many members; without any, it does not exist."""
+    group = share_group_describe.DescribedGroup(group_id="g", group_state="Stable" if members else "Dead")
+    group.members = [share_group_describe.Member(str(number)) for number in range(members)]
+    group.error_code = ErrorCode.NONE if members else ErrorCode.GROUP_ID_NOT_FOUND
+    return ShareGroupDescribeResponse(groups=[group])
+
+
+def test_a_share_group_in_use_keeps_its_state_on_clusters_where_it_has_no_members_now(world: World) -> None:
+    book = deleting(world, "g")
+    book.answered(described(DEAD), described(DEAD), described(DEAD))
+    book.answered(shared(0), shared(2), shared(0))
+    assert clusters_asked(book) == ["c2"]
+    book.answered(deleted(ErrorCode.NON_EMPTY_GROUP))
+    assert errors_of(book) == {"g": ErrorCode.NON_EMPTY_GROUP}
+
+
+def test_a_share_group_is_deleted_nowhere_while_a_cluster_does_not_tell_of_it(world: World) -> None:
+    book = deleting(world, "g")
+    book.answered(described(DEAD), described(DEAD), described(DEAD))
+    book.answered(shared(0), Unreachable("c2", "down"), shared(0))
+    assert clusters_asked(book) == ["c2"]
+    book.answered(Unreachable("c2", "down"))
+    assert errors_of(book) == {"g": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 def test_members_count_more_than_other_trouble(world: World) -> None:

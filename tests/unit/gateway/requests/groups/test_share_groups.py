@@ -8,22 +8,15 @@ from mesh.routing import ExactName, ForwardingRule, Subject
 from services.gateway.requests.groups import (
     share_acknowledge,
     share_fetch,
-    share_group_offsets,
     share_opening,
 )
 from services.gateway.requests.groups.share_opening import end_sessions
 from services.gateway.requests.knowledge import BrokerAddress, TopicKnowledge
 from services.gateway.requests.memory import Session
-from services.gateway.requests.plan import Broker, Call, Coordinator, Stale, Unreachable
+from services.gateway.requests.plan import Broker, Call, Stale, Unreachable
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsResponse,
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsResponse,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsResponse,
     MetadataResponse,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -32,13 +25,6 @@ from services.gateway.wire.messages import (
 )
 from services.gateway.wire.messages import share_acknowledge as acknowledge
 from services.gateway.wire.messages import share_fetch as fetch
-from services.gateway.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponseTopic
-from services.gateway.wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsResponseTopic
-from services.gateway.wire.messages.describe_share_group_offsets import (
-    DescribeShareGroupOffsetsRequestGroup,
-    DescribeShareGroupOffsetsResponseGroup,
-    DescribeShareGroupOffsetsResponseTopic,
-)
 from tests.unit.gateway.requests.playbook import Playbook, World
 
 WAIT_MS = 500
@@ -390,35 +376,3 @@ def test_a_member_that_leaves_ends_its_session_with_every_leader(world: World) -
     assert epochs_in(book) == [(Broker(1), -1), (Broker(2), -1)]
     book.answered(acknowledged(0), ShareAcknowledgeResponse())
     assert settle(world, done_with(1)).answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-
-
-def test_offsets_of_share_groups_are_described_and_changed_at_home(world: World) -> None:
-    describe = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup("g", None)])
-    book = Playbook(share_group_offsets.handle_describe, describe, 1, world.view())
-    assert [(call.cluster, call.target) for call in book.asked()] == [("c1", Coordinator("g"))]
-    topic = DescribeShareGroupOffsetsResponseTopic("apples", real_id("apples"))
-    book.answered(DescribeShareGroupOffsetsResponse(groups=[DescribeShareGroupOffsetsResponseGroup("g", [topic])]))
-    assert book.answer.groups[0].topics[0].topic_id == shown_id("apples")
-
-    book = Playbook(share_group_offsets.handle_alter, AlterShareGroupOffsetsRequest("g"), 0, world.view())
-    changed = AlterShareGroupOffsetsResponseTopic("apples", real_id("apples"))
-    book.answered(AlterShareGroupOffsetsResponse(responses=[changed]))
-    assert book.answer.responses[0].topic_id == shown_id("apples")
-
-    book = Playbook(share_group_offsets.handle_delete, DeleteShareGroupOffsetsRequest("g"), 0, world.view())
-    gone = DeleteShareGroupOffsetsResponseTopic("apples", real_id("apples"))
-    book.answered(DeleteShareGroupOffsetsResponse(responses=[gone]))
-    assert book.answer.responses[0].topic_id == shown_id("apples")
-
-
-@pytest.mark.parametrize(
-    ("handle", "message"),
-    [
-        (share_group_offsets.handle_alter, AlterShareGroupOffsetsRequest("g")),
-        (share_group_offsets.handle_delete, DeleteShareGroupOffsetsRequest("g")),
-    ],
-)
-def test_a_home_that_is_away_is_to_be_asked_again(world: World, handle: object, message: object) -> None:
-    book = Playbook(handle, message, 0, world.view())  # type: ignore[arg-type]
-    book.all_unreachable()
-    assert book.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
