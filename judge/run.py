@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from judge.clients.java_host import JavaHost
 from judge.clients.made import Makes
@@ -141,19 +142,23 @@ class Run:
             time.sleep(0.2)
 
     def _recover(self, recorder: Recorder, operating: Operating) -> None:
-        """Through each door a send and its poll, and each topic that moves, moved to and fro."""
+        """Through each door a send and its poll, and each topic that moves, moved to and fro.
+
+        After a send that failed to the end of its time, each later send has one attempt. A failed move is the last one.
+        """
         values = itertools.count(VALUES_EACH // 2)
+        within_s = self.recovery_s
         for door in self.system.doors:
             for topic in self.plan.topics:
                 place = Place(topic.name, 0)
-                self._probe(
-                    recorder, f"a send to {place} through {_told(door)}", self._sends(recorder, door, place, values)
-                )
-        if self.system.move is not None:
-            for topic in self.plan.topics:
-                for cluster in sorted(self.system.clusters) if topic.moves else ():
-                    move = lambda name=topic.name, to=cluster: operating.move(name, to)  # noqa: E731
-                    self._probe(recorder, f"a move of {topic.name} to {cluster}", move)
+                send = self._sends(recorder, door, place, values)
+                if not self._probe(recorder, f"a send to {place} through {_told(door)}", send, within_s):
+                    within_s = 0.0
+        moving = [topic.name for topic in self.plan.topics if topic.moves and self.system.move is not None]
+        for topic_name, cluster in itertools.product(moving, sorted(self.system.clusters)):
+            move = partial(operating.move, topic_name, cluster)
+            if not self._probe(recorder, f"a move of {topic_name} to {cluster}", move, self.recovery_s):
+                return
 
     def _sends(
         self, recorder: Recorder, door: Address, place: Place, values: itertools.count[int]
@@ -171,14 +176,16 @@ class Run:
 
         return send
 
-    def _probe(self, recorder: Recorder, what: str, attempt: Callable[[], str]) -> None:
+    def _probe(self, recorder: Recorder, what: str, attempt: Callable[[], str], within_s: float) -> bool:
+        """Whether an attempt succeeded within this time. There is always one."""
         start = recorder.now()
         while note := attempt():
-            if recorder.now() - start > self.recovery_s:
+            if recorder.now() - start > within_s:
                 self._note(recorder, start, f"{what}: {note}")
-                return
+                return False
             time.sleep(1.0)
         recorder.add("probe", Kind.RECOVER, Outcome.OK, start, note=what)
+        return True
 
     def _note(self, recorder: Recorder, start: float, text: str) -> None:
         recorder.add("probe", Kind.RECOVER, Outcome.FAIL, start, note=text)

@@ -1,4 +1,4 @@
-"""The judge over a mesh of its own: a fresh seed shows nothing, and mended faults that are planted again show.
+"""The judge over a mesh of its own: a fresh seed shows nothing. `tests/soak` has longer runs, and plants mended faults.
 
 `MESH_SEED` repeats the choices of an earlier run.
 """
@@ -12,21 +12,21 @@ from pathlib import Path
 import pytest
 
 from judge.anomalies import judged
-from judge.plan import Client, Dose, planned
+from judge.plan import Client, planned
 from judge.report import Report
 from judge.run import Run
 from judge.systems.jvm import command
 from judge.systems.mesh import embedded_mesh
 from judge.systems.shape import Shape
 from tests.fixtures.toolchains import need
-from tests.judge.planted_mesh import PORTS, found, moves_no_more
+from tests.judge.planted_mesh import PORTS
 
-SECONDS = 60.0
+SECONDS = 30.0
 SEED = int(os.environ.get("MESH_SEED", random.SystemRandom().randrange(2**31)))
 
 
 @pytest.mark.timeout(900)
-def test_a_minute_with_a_fresh_seed_finds_nothing_that_kafka_rules_out(
+def test_half_a_minute_with_a_fresh_seed_finds_nothing_that_kafka_rules_out(
     kafka_jars: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     need("javac")
@@ -39,17 +39,3 @@ def test_a_minute_with_a_fresh_seed_finds_nothing_that_kafka_rules_out(
     report = Report(history, tuple(judged(history)))
     report.write(Path("build/judge"))
     assert not report.bad, f"{report.failures()}\nMESH_SEED={SEED}, see build/judge/report.html\n{report.summary()}"
-
-
-@pytest.mark.timeout(900)
-def test_a_large_change_that_nothing_is_published_behind_is_found(kafka_jars: None, tmp_path: Path) -> None:
-    """Fault 1 of the reading of control and router."""
-    anomalies = found("1", tmp_path, Dose(only="^$", edits=0.5, rare=1.0))
-    assert moves_no_more(anomalies), anomalies
-
-
-@pytest.mark.timeout(900)
-def test_routers_that_stay_with_a_control_without_the_lead_are_found(kafka_jars: None, tmp_path: Path) -> None:
-    """Fault 2."""
-    anomalies = found("2", tmp_path, Dose(lanes=1, only="^link control-1 to postgres cut$", rare=0.0))
-    assert moves_no_more(anomalies), anomalies

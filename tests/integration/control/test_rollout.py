@@ -11,7 +11,7 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 
 from mesh.routing import ExactName
-from mesh.rpc import admin
+from mesh.rpc import admin, discovery
 from services.control.decisions.rollouts import SWITCH_MARGIN_MS
 from services.control.domain.edits import RuleFields, Set
 from services.control.domain.view import RULES_STREAM
@@ -19,7 +19,7 @@ from services.control.steady_clock import SteadyClock
 from services.control.store.database import Database
 from services.control.store.journal import Caller, Draft, Journal
 from tests.fixtures.clusters import KafkaCluster
-from tests.integration.control.world import World, refused, router, status_of, until
+from tests.integration.control.world import CALL, World, refused, router, status_of, until
 
 HELD, APPLIED, REFUSED = admin.MEMBER_PHASE_HELD, admin.MEMBER_PHASE_APPLIED, admin.MEMBER_PHASE_REFUSED
 
@@ -165,6 +165,16 @@ async def test_a_rollout_that_nobody_sees_through_is_given_up(apples_on_c1: Worl
 
     await until(is_given_up, "the rollout is given up")
     assert (await apples_on_c1.status()).pending_revision == 0
+
+
+async def test_a_control_that_does_not_lead_takes_no_reports_of_routers(mesh_of_two: World) -> None:
+    """The control that decides has to hear every gateway, so routers look for it."""
+    reports = mesh_of_two.rollouts.Report(timeout=CALL)
+    await reports.read()
+    mesh_of_two.control.journal.why_not_leading = "another replica leads"
+    await reports.write(discovery.RouterReport(router=admin.Member(name="members/router-1")))
+    await refused(reports.read(), grpc.StatusCode.UNAVAILABLE, "another replica leads")
+    await refused(mesh_of_two.rollouts.Report(timeout=CALL).read(), grpc.StatusCode.UNAVAILABLE, "another replica leads")
 
 
 async def test_members_are_shown_while_they_are_there(apples_on_c1: World) -> None:
