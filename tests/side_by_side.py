@@ -1,8 +1,8 @@
-"""The whole suite as pytest runs side by side, each with its own servers and ports: the tests mostly wait. Spark's come
-when these have ended: they work.
+"""The whole suite as pytest runs, some of them side by side: the tests mostly wait. Spark's tests work, and come last.
 
-The output of the last run is shown as it comes, that of the others when they are done, and at the end what failed in
-any. Ends with the worst exit code; at an interrupt all runs are stopped.
+Each run has its own servers and ports. A lane that is free takes the longest run that is left, so all lanes end about
+together. The output of a run is shown when it ends. The last lines are the length of each run, and each failure.
+Ends with the worst exit code; at an interrupt all runs are stopped.
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
 
 from tests.failures import failures
 from tests.fixtures.bytecode import keep_bytecode
@@ -25,77 +29,119 @@ STOP_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One pytest run: folders below `tests`, and the ports that it may take."""
+    """One pytest run: folders below `tests`, and its length in the last whole run."""
 
     folders: tuple[str, ...]
-    ports: str
+    seconds: int
+    """Rough: it only says which run comes first."""
+
+    @property
+    def name(self) -> str:
+        return self.folders[0].replace("/", "-")
 
 
 PARTS = (
-    Part(
-        (
-            "integration/router",
-            *(f"integration/{rest}" for rest in ("contract", "local", "local_clients", "meshctl", "pipeline_clients")),
-        ),
-        "20000-22399",
-    ),
-    Part(("unit", "fuzz", "integration/control"), "22400-24799"),
-    Part(("integration/sidecar", "judge"), "24800-27199"),
-    Part(("integration/gateway", "clients"), "27200-29599"),
-    Part(("e2e", "compose", "chaos"), "29600-31999"),  # what measures patience comes last
+    Part(("clients",), 700),
+    Part(("integration/router", "integration/pipeline_clients"), 700),
+    Part(("integration/gateway",), 600),
+    Part(("integration/control",), 500),
+    Part(("compose",), 390),
+    Part(("chaos",), 380),
+    Part(("integration/meshctl", "integration/contract", "integration/local", "integration/local_clients"), 400),
+    Part(("integration/sidecar",), 400),
+    Part(("judge",), 350),
+    Part(("e2e",), 300),
+    Part(("unit", "fuzz"), 300),
 )
-"""Of about the same length."""
-AFTERWARDS = Part(("integration/pipeline", "e2e/pipeline"), "20000-22399")
+AFTERWARDS = Part(("integration/pipeline", "e2e/pipeline"), 220)
 """Spark gives each Python process that it starts 10 s to answer, whatever its settings: it has the cores to itself."""
 ELSEWHERE = ("bench", "soak")
 """`make bench`, `make soak`."""
+LANES = ("20000-22399", "22400-24799", "24800-27199", "27200-29599", "29600-31999")
+"""Their ports. More lanes would be slower on two cores: five keep them busy."""
+
+
+@dataclass(slots=True)
+class Suite:
+    """Where the runs are, while they run and behind."""
+
+    folder: Path
+    free: SimpleQueue[str] = field(default_factory=SimpleQueue)
+    """Ports of lanes."""
+    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    lengths: dict[str, float] = field(default_factory=dict)
+    telling: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, part: Part) -> int:
+        """The exit code."""
+        ports, began = self.free.get(), time.monotonic()
+        with self.telling:
+            print(f"{part.name} begins", flush=True)
+        output = self.folder / f"{part.name}.log"
+        with output.open("wb") as stream:
+            run = subprocess.Popen(
+                _command(part, self.report(part)), env=_environment(ports), stdout=stream, stderr=subprocess.STDOUT
+            )
+        self.running.append(run)
+        run.wait()
+        self.free.put(ports)
+        with self.telling:
+            self.lengths[part.name] = time.monotonic() - began
+            print(output.read_text(errors="replace"), flush=True)
+        return abs(run.returncode)
+
+    def report(self, part: Part) -> Path:
+        return self.folder / f"{part.name}.xml"
+
+    def interrupted(self) -> None:
+        """The interrupt reached the runs too; who does not end by itself is killed."""
+        for run in self.running:
+            try:
+                run.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                run.kill()
 
 
 def main() -> int:
     """Runs all parts; the exit code."""
-    *others, last = PARTS
-    with tempfile.TemporaryDirectory(prefix="kafka-mesh-tests-") as logs:
-        outputs = [Path(logs) / f"{index}.log" for index, _ in enumerate(others)]
-        reports = [Path(logs) / f"{index}.xml" for index in range(len(PARTS) + 1)]
-        *of_others, of_last, of_afterwards = reports
-        runs = [_started(*each) for each in zip(others, of_others, outputs, strict=True)]
-        try:
-            shown = _started(last, of_last, None)
-            runs.append(shown)
-            shown.wait()
-            for run, output in zip(runs, outputs, strict=False):
-                run.wait()
-                sys.stdout.write(output.read_text(errors="replace"))
-            runs.append(_started(AFTERWARDS, of_afterwards, None))
-            runs[-1].wait()
-            for failure in failures(reports):
-                print(failure, flush=True)
-        except KeyboardInterrupt:
-            return _interrupted(runs)
-    codes = [abs(int(run.returncode)) for run in runs]
-    return max(codes)
+    longest_first = sorted(PARTS, key=lambda part: -part.seconds)
+    with tempfile.TemporaryDirectory(prefix="kafka-mesh-tests-") as folder:
+        suite = Suite(Path(folder))
+        for ports in LANES:
+            suite.free.put(ports)
+        with ThreadPoolExecutor(len(LANES)) as lanes:
+            codes = [lanes.submit(suite.run, part) for part in longest_first]
+            try:
+                worst = max(code.result() for code in codes)
+                worst = max(worst, suite.run(AFTERWARDS))
+            except KeyboardInterrupt:
+                _cancel(codes)
+                suite.interrupted()
+                return 130
+        for name, seconds in suite.lengths.items():
+            print(f"{name}: {seconds:.0f} s", flush=True)
+        for failure in failures([suite.report(part) for part in (*longest_first, AFTERWARDS)]):
+            print(failure, flush=True)
+    return worst
 
 
-def _started(part: Part, report: Path, output: Path | None) -> subprocess.Popen[bytes]:
+def _cancel(codes: Sequence[Future[int]]) -> None:
+    for code in codes:
+        code.cancel()
+
+
+def _command(part: Part, report: Path) -> list[str]:
     command = [sys.executable, "-m", "pytest", "--durations=20", f"--junitxml={report}"]
     command += [str(HERE / folder) for folder in part.folders]
     if part is not AFTERWARDS:
         command += [f"--ignore={HERE / folder}" for folder in AFTERWARDS.folders]
-    environment = {**os.environ, PORTS: part.ports}
+    return command
+
+
+def _environment(ports: str) -> dict[str, str]:
+    environment = {**os.environ, PORTS: ports}
     keep_bytecode(environment)
-    if output is None:
-        return subprocess.Popen(command, env=environment)
-    with output.open("wb") as stream:
-        return subprocess.Popen(command, env=environment, stdout=stream, stderr=subprocess.STDOUT)
-
-
-def _interrupted(runs: Sequence[subprocess.Popen[bytes]]) -> int:
-    for run in runs:  # the interrupt reached them too; who does not end by itself is killed
-        try:
-            run.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            run.kill()
-    return 130
+    return environment
 
 
 if __name__ == "__main__":
