@@ -173,8 +173,8 @@ async def test_a_control_that_does_not_lead_takes_no_reports_of_routers(mesh_of_
     await reports.read()
     mesh_of_two.control.journal.why_not_leading = "another replica leads"
     await reports.write(discovery.RouterReport(router=admin.Member(name="members/router-1")))
-    await refused(reports.read(), grpc.StatusCode.UNAVAILABLE, "another replica leads")
-    await refused(mesh_of_two.rollouts.Report(timeout=CALL).read(), grpc.StatusCode.UNAVAILABLE, "another replica leads")
+    for refusing in (reports, mesh_of_two.rollouts.Report(timeout=CALL)):
+        await refused(refusing.read(), grpc.StatusCode.UNAVAILABLE, "another replica leads")
 
 
 async def test_members_are_shown_while_they_are_there(apples_on_c1: World) -> None:
