@@ -20,7 +20,7 @@ from grpc_status import rpc_status
 from prometheus_client import Histogram
 
 from mesh.routing import InvalidRuleError
-from mesh.rpc import errors
+from mesh.rpc import admin, errors
 from services.control.api.auditing import UNKNOWN, Introduction, audit_event, is_command
 from services.control.api.bounds import check_bounds
 from services.control.api.freeze_gate import FreezeGate
@@ -28,7 +28,8 @@ from services.control.decisions.answers import ReplayedFailure, as_rpc_error, re
 from services.control.domain.errors import InvalidField, Refusal
 from services.control.store.audit import AuditTrail
 from services.control.store.database import StoreUnavailableError
-from services.control.store.journal import AlreadyAnswered, Caller
+from services.control.store.drafts import Caller
+from services.control.store.journal import AlreadyAnswered
 
 CALL_TIMEOUT = 60.0
 """Seconds for a unary call: turn, checks, rollout and all; each part has a bound of its own, far below."""
@@ -39,12 +40,62 @@ ANSWER_MARGIN = 0.5
 """Seconds before its caller's deadline by which a call answers, so that the answer still arrives."""
 GONE = "its caller went away before the answer; what had begun goes on, the history says what came of it"
 
+LONGEST_ENDING = 2.0
+"""Seconds that a call waits to hear whether its audit event is stored with its decision."""
+
 M = TypeVar("M", bound=Message)
 
 log = structlog.get_logger("audit")
 call_seconds = Histogram("control_call_seconds", "gRPC calls.", ["method", "code"])
 _caller: ContextVar[Introduction] = ContextVar("caller", default=UNKNOWN)
+_record: ContextVar[DecisionRecord | None] = ContextVar("record", default=None)
 _answer_by: ContextVar[float] = ContextVar("answer_by", default=0.0)
+
+
+class DecisionRecord:
+    """The audit event of a call that does nothing but append: PostgreSQL stores it together with the decision."""
+
+    def __init__(self, method: str, request: Message) -> None:
+        self._method, self._request, self._who = method, request, _caller.get()
+        self._began = time.monotonic()
+        self._stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._is_given = self._is_over = False
+
+    def event_of(self, position: int) -> admin.AuditEvent | None:
+        """The event, if the decision is at this position; None when the call has ended without the decision."""
+        if self._is_over:
+            return None
+        self._is_given = True
+        response = admin.RuleChangeResponse(revision=position)
+        return self.event(response, grpc.StatusCode.OK, "")
+
+    def event(self, response: Message | None, code: grpc.StatusCode, problem: str) -> admin.AuditEvent:
+        """The event of the call, if the call ends now like this."""
+        who = self._who
+        return audit_event(self._method, who, self._request, response, code.name, problem, self.seconds)
+
+    @property
+    def seconds(self) -> float:
+        """How long the call has taken so far."""
+        return time.monotonic() - self._began
+
+    def ended(self, *, stored: bool) -> None:
+        """The transaction of the decision has ended."""
+        if not self._stored.done():
+            self._stored.set_result(stored)
+
+    async def is_stored(self) -> bool:
+        """Whether the event is stored with a decision; if not, no decision stores the event any more."""
+        self._is_over = True
+        if not self._is_given:
+            return False
+        await asyncio.wait([self._stored], timeout=LONGEST_ENDING)
+        return self._stored.done() and self._stored.result()
+
+
+def present_record() -> DecisionRecord | None:
+    """The record of the present call, for a decision that ends the call."""
+    return _record.get()
 
 
 def caller(request: Message, request_id: str = "", reason: str = "") -> Caller:
@@ -111,7 +162,8 @@ class Calls(grpc.aio.ServerInterceptor):
         return await self._made(method, behaviour, request, None)
 
     async def _made(self, method: str, behaviour: Callable[..., Awaitable[M]], request: Message, context: Any) -> M:
-        started = time.monotonic()
+        record = DecisionRecord(method, request)
+        _record.set(record)
         try:
             async with asyncio.timeout(CALL_TIMEOUT):
                 check_bounds(request)
@@ -119,34 +171,32 @@ class Calls(grpc.aio.ServerInterceptor):
                 response = await behaviour(request, context)
         except Exception as error:
             status = _status(method, error)
-            await self._noted(method, request, None, status.code, status.details, time.monotonic() - started)
+            await self._noted(method, record, None, status.code, status.details)
             raise
         except asyncio.CancelledError:
-            await self._noted(method, request, None, grpc.StatusCode.CANCELLED, GONE, time.monotonic() - started)
+            await self._noted(method, record, None, grpc.StatusCode.CANCELLED, GONE)
             raise
-        await self._noted(method, request, response, grpc.StatusCode.OK, "", time.monotonic() - started)
+        await self._noted(method, record, response, grpc.StatusCode.OK, "")
         return response
 
     async def _noted(
-        self,
-        method: str,
-        request: Message,
-        response: Message | None,
-        code: grpc.StatusCode,
-        problem: str,
-        seconds: float,
+        self, method: str, record: DecisionRecord, response: Message | None, code: grpc.StatusCode, problem: str
     ) -> None:
         """Records the call before the caller gets the answer."""
-        call_seconds.labels(method, code.name).observe(seconds)
+        call_seconds.labels(method, code.name).observe(record.seconds)
         command = is_command(method)
         if not command and code is grpc.StatusCode.OK:
             return
-        event = audit_event(method, _caller.get(), request, response, code.name, problem, seconds)
+        event = record.event(response, code, problem)
         log.info(
             "call", method=method, actor=event.actor, trace_id=event.trace_id, resource=event.resource,
             code=event.code, problem=problem, milliseconds=event.milliseconds,
         )  # fmt: skip
-        if command:
+        if not command:
+            return
+        if await record.is_stored():
+            await self._trail.were_kept(1)
+        else:
             await self._trail.keep(event)
 
 

@@ -7,7 +7,6 @@ from services.control.api import shapes
 from services.control.decisions.dry_runs import DryRun
 from services.control.domain.findings import FindingKind, Severity
 from services.control.domain.usage import Affected, HomeMove
-from services.control.domain.view import MeshView
 
 SEVERITIES = {
     Severity.NOTE: admin.SEVERITY_NOTE,
@@ -16,10 +15,10 @@ SEVERITIES = {
 }
 
 
-def dry_run(result: DryRun, view: MeshView) -> admin.DryRunResponse:
+def dry_run(result: DryRun) -> admin.DryRunResponse:
     """The response with the effects that a set of edits would have."""
     return admin.DryRunResponse(
-        change=shapes.change(result.change, view),
+        change=shapes.change(result.change),
         findings=[
             admin.Finding(
                 kind=_kind(each.kind), severity=SEVERITIES[each.severity], subject=each.subject, text=each.text

@@ -25,6 +25,8 @@ MASK = tuple(each.name for each in fields(RuleFields))
 """Fields of a rule that UpdateRule can change; their names are those of RuleSpec."""
 MAX_EDITS = 20_000
 """In one request; as many as a mesh may have rules."""
+FEW_RULES, FEW_BYTES = 5_000, 20_000
+"""With no more rules, and no larger request, a decision is made on the event loop: a thread would cost more."""
 
 
 def command_of(request: Any, past: Past) -> Command:
@@ -32,13 +34,16 @@ def command_of(request: Any, past: Past) -> Command:
     if isinstance(request, admin.RevertRequest):
         return _revert(request, past)
     edits = edits_of(request.edits) if isinstance(request, admin.ChangeRulesRequest) else [_edit(request)]
-    return changing(edits, allow_shadowed=request.options.allow_shadowed)
+    is_small = request.ByteSize() <= FEW_BYTES
+    return changing(edits, is_small=is_small, allow_shadowed=request.options.allow_shadowed)
 
 
-def changing(edits: Sequence[Edit], *, allow_shadowed: bool) -> Command:
+def changing(edits: Sequence[Edit], *, is_small: bool, allow_shadowed: bool) -> Command:
     """The command that carries edits out."""
 
     async def change(rules: RuleSet) -> RuleSetDecision:
+        if is_small and len(rules.table.rules) <= FEW_RULES:
+            return rules.change(*edits, allow_shadowed=allow_shadowed)
         # with thousands of rules a decision takes as long as a heartbeat may
         return await asyncio.to_thread(rules.change, *edits, allow_shadowed=allow_shadowed)
 

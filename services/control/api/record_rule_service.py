@@ -19,7 +19,8 @@ from services.control.decisions.record_rules import (
     RecordRuleWishes,
 )
 from services.control.domain.errors import InvalidField
-from services.control.store.journal import Caller, Journal
+from services.control.store.drafts import Caller
+from services.control.store.journal import Journal
 
 M = TypeVar("M", bound=Message)
 

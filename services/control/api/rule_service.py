@@ -6,7 +6,7 @@ from typing import Any
 
 from mesh.rpc import admin, admin_grpc
 from services.control.api import pages, shapes
-from services.control.api.calls import caller, once, time_left
+from services.control.api.calls import caller, once, present_record, time_left
 from services.control.api.dry_run_shapes import dry_run
 from services.control.api.edits import command_of
 from services.control.decisions.answers import stored_failure, stored_response
@@ -16,7 +16,6 @@ from services.control.decisions.moving import ChangeWishes
 from services.control.decisions.past import Past
 from services.control.decisions.rules import RuleChange, RuleDecisions
 from services.control.domain.errors import InvalidField, Refusal
-from services.control.domain.view import MeshView
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 
@@ -98,7 +97,7 @@ class RuleService(admin_grpc.RuleServiceServicer):
         command = command_of(admin.ChangeRulesRequest(edits=request.edits, options=options), self._past)
         allow_shadowed = request.options.allow_shadowed
         result = await self._dry_runs.run(command, _wishes(request.options), allow_shadowed=allow_shadowed)
-        return dry_run(result, self._journal.view)
+        return dry_run(result)
 
     async def _change(self, request: Any) -> admin.RuleChangeResponse:
         self._journal.require_loaded()
@@ -108,20 +107,24 @@ class RuleService(admin_grpc.RuleServiceServicer):
             raise InvalidField("options.wait_for", "a canary is not for all members; leave one of the two out")
         who = caller(request, options.request_id, options.reason)
         wishes = _wishes(options)
+        waits = options.wait_for == admin.WAIT_FOR_ALL_MEMBERS and not options.validate_only
 
-        def remember(result: RuleChange | Refusal, view: MeshView) -> StoredAnswer | None:
+        def remember(result: RuleChange | Refusal) -> StoredAnswer | None:
             if not who.request_id:
                 return None
             if isinstance(result, Refusal):
                 return stored_failure(who.request_id, who.digest, result)
-            return stored_response(who, shapes.change(result, view))
+            return stored_response(who, shapes.change(result))
 
         async def decide() -> admin.RuleChangeResponse:
-            result = await self._decisions.change(command, wishes, who, remember)
-            return shapes.change(result, self._journal.view)
+            past = isinstance(request, admin.RevertRequest)
+            record = None if waits else present_record()
+            return shapes.change(
+                await self._decisions.change(command, wishes, who, remember, of_the_past=past, record=record)
+            )
 
         response = await once(admin.RuleChangeResponse, decide())
-        if options.wait_for == admin.WAIT_FOR_ALL_MEMBERS and not options.validate_only:
+        if waits:
             await self._decisions.followed(response.revision, wishes, time_left())
         return response
 

@@ -83,13 +83,13 @@ def _rule(view: MeshView, place: int, rule: ForwardingRule) -> admin.Rule:
     return shape
 
 
-def change(result: RuleChange, view: MeshView) -> admin.RuleChangeResponse:
-    """The result of a rule command; `view` is the mesh after that command, as far as it was carried out."""
+def change(result: RuleChange) -> admin.RuleChangeResponse:
+    """The result of a rule command."""
     changed = set(result.decision.changed_ids)
     places = enumerate(result.decision.after.rules, 1)
     return admin.RuleChangeResponse(
         revision=result.revision,
-        rules=[_rule(view, place, rule) for place, rule in places if rule.rule_id in changed],
+        rules=[_rule(result.view, place, rule) for place, rule in places if rule.rule_id in changed],
         removed=[f"rules/{rule_id}" for rule_id in result.decision.removed_ids],
         moves=[_move(each) for each in result.moving.moves],
         switch_ms=result.switch_ms,

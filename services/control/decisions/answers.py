@@ -18,7 +18,7 @@ from services.control.domain.errors import (
     Unfollowed,
     Unknown,
 )
-from services.control.store.journal import Caller
+from services.control.store.drafts import Caller
 from services.control.store.log import StoredAnswer
 
 M = TypeVar("M", bound=Message)

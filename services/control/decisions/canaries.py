@@ -26,7 +26,8 @@ from services.control.domain.rollouts import Phase
 from services.control.domain.view import MeshView
 from services.control.steady_clock import Clock
 from services.control.store.database import StoreUnavailableError
-from services.control.store.journal import Caller, Journal
+from services.control.store.drafts import Caller
+from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 
 LOOK_EVERY = 0.5

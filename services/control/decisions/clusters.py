@@ -17,7 +17,8 @@ from services.control.domain.errors import Refusal, Unavailable
 from services.control.domain.properties import SecretPlaces, client_only
 from services.control.domain.view import MeshView
 from services.control.store.database import StoreUnavailableError
-from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.drafts import Caller, Draft
+from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 from services.control.upstream.checks import check_with_librdkafka
 from services.control.upstream.connections import Connections, SeenCluster, UnreachableError

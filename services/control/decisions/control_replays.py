@@ -32,7 +32,8 @@ from services.control.domain.errors import NotAllowed, Refusal, Unavailable
 from services.control.domain.instances import removed
 from services.control.domain.replay_plans import by_keeper
 from services.control.domain.replays import ended
-from services.control.store.journal import AlreadyAnswered, Caller, Draft, Journal
+from services.control.store.drafts import Caller, Draft
+from services.control.store.journal import AlreadyAnswered, Journal
 from services.control.store.reports import Reports
 from services.control.upstream.connections import Connections, UnreachableError
 from services.control.upstream.groups import GroupRefusedError

@@ -75,7 +75,8 @@ class DryRuns:
 
     async def run(self, command: Command, wishes: ChangeWishes, *, allow_shadowed: bool) -> DryRun:
         """Makes the dry run. `command` takes rules that never match; `allow_shadowed`: whether the change would."""
-        rule_set = self._journal.view.rule_set
+        view = self._journal.view
+        rule_set = view.rule_set
         rule_set.expect(wishes.expected_revision)
         decision = await command(rule_set)
         before, after = decision.before, decision.after
@@ -102,7 +103,7 @@ class DryRuns:
             *of_silence({**inquiry.silent, **moving.silent}),
         ]
         return DryRun(
-            RuleChange(rule_set.revision, decision, moving, warnings=moving.warnings),
+            RuleChange(rule_set.revision, decision, view, moving, warnings=moving.warnings),
             worst_first(findings),
             await touched(before, after, uses),
             home_moves(before, after, readers, uses),

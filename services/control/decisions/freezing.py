@@ -9,7 +9,8 @@ from google.protobuf.message import Message
 from mesh.rpc import events
 from services.control.domain.freezing import FREEZE_STREAM, freeze, thaw
 from services.control.domain.view import MeshView
-from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.drafts import Caller, Draft
+from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 
 Answer = Callable[[int], StoredAnswer | None]

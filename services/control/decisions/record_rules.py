@@ -16,7 +16,8 @@ from services.control.domain.profile_findings import LOOKED_AT, arrivals_of_rule
 from services.control.domain.record_needs import TopicNeed, needs_of, needs_of_offsets
 from services.control.domain.record_rules import RecordRuleSet
 from services.control.domain.view import MeshView, apply
-from services.control.store.journal import PAYLOADS, Caller, Draft, Journal
+from services.control.store.drafts import PAYLOADS, Caller, Draft
+from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 from services.control.upstream.connections import Connections, UnreachableError
 

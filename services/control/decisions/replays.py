@@ -43,7 +43,8 @@ from services.control.domain.replays import (
 )
 from services.control.domain.sidecar_commands import SIDECARS
 from services.control.store.database import StoreUnavailableError
-from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.drafts import Caller, Draft
+from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 from services.control.store.reports import Reports
 

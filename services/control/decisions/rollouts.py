@@ -21,7 +21,8 @@ from services.control.domain.errors import Conflict, InvalidField, NotAllowed, U
 from services.control.domain.rollouts import Verdict, answered, behind, holds, is_for_some, laggards, runs, verdict
 from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.database import StoreUnavailableError
-from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.drafts import Caller, Draft
+from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 
 APPLY_TIMEOUT = 3.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import structlog
 
@@ -19,7 +20,8 @@ from services.control.domain.errors import Refusal
 from services.control.domain.rules import RuleSet, RuleSetDecision
 from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.database import StoreUnavailableError
-from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.drafts import Caller, Draft
+from services.control.store.journal import Appended, Ground, Journal, Record
 from services.control.store.log import StoredAnswer
 from services.control.upstream.connections import Connections
 
@@ -32,6 +34,8 @@ class RuleChange:
 
     revision: int
     decision: RuleSetDecision
+    view: MeshView
+    """The mesh after the command, as far as it was carried out."""
     moving: Moving = field(default_factory=Moving)
     """Topics that move; control has created absent topics, or would create them."""
     switch_ms: float = field(default=0.0)
@@ -40,8 +44,19 @@ class RuleChange:
 
 Command = Callable[[RuleSet], Awaitable[RuleSetDecision]]
 """A command makes its decision when its turn comes; it may have to read earlier revisions."""
-Remember = Callable[[RuleChange | Refusal, MeshView], StoredAnswer | None]
-"""The answer to store for the caller's request_id, given the result and the view after it."""
+Remember = Callable[[RuleChange | Refusal], StoredAnswer | None]
+"""The answer to store for the caller's request_id, given the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A command of a caller."""
+
+    command: Command
+    wishes: ChangeWishes
+    caller: Caller
+    remember: Remember
+    record: Record | None
 
 
 class RuleDecisions:
@@ -62,14 +77,29 @@ class RuleDecisions:
         self._scout = Scout(connections, never_move)
         self._rollouts = rollouts
 
-    async def change(self, command: Command, wishes: ChangeWishes, caller: Caller, remember: Remember) -> RuleChange:
-        """Carries a command out; with `validate_only`, says what it would do."""
+    async def change(
+        self,
+        command: Command,
+        wishes: ChangeWishes,
+        caller: Caller,
+        remember: Remember,
+        *,
+        of_the_past: bool = False,
+        record: Record | None = None,
+    ) -> RuleChange:
+        """Carries a command out; with `validate_only`, says what it would do.
+
+        `of_the_past`: the command reads earlier revisions from PostgreSQL, so PostgreSQL has to have the last change.
+        `record`: the audit event of the call, stored with the decision if nothing follows the decision.
+        """
         if wishes.validate_only:
-            checked = await self._checked(command, wishes, create=False)
+            checked = await self._checked(command, wishes, self._journal.view, create=False)
             if checked.decision.event is None or not checked.decision.event.needs_hold:
                 return checked
             return replace(checked, warnings=[*checked.warnings, *self._rollouts.obstacles(wishes.without_members)])
-        return await self._turns.take(self._change(command, wishes, caller, remember))
+        await self._journal.check_new(caller)
+        asked = _Asked(command, wishes, caller, remember, record)
+        return await self._turns.begin(self._begun(asked, of_the_past=of_the_past))
 
     async def followed(self, revision: int, wishes: ChangeWishes, seconds: float) -> None:
         """See Rollouts.followed: the change that made `revision` stands, however this call ends."""
@@ -89,65 +119,108 @@ class RuleDecisions:
             conflict = as_conflict(RolloutAbandoned(pending.position, {}, cause))
             await self._journal.store.correct_answer(stored_failure(pending.request_id, known.digest, conflict))
 
-    async def _change(self, command: Command, wishes: ChangeWishes, caller: Caller, remember: Remember) -> RuleChange:
-        await self._journal.first_time(caller)
+    async def _begun(self, asked: _Asked, *, of_the_past: bool) -> Coroutine[Any, Any, RuleChange]:
+        """Decides; what is left of the change needs no turn."""
+        if self._journal.has_entered(asked.caller.request_id):
+            await self._journal.first_time(asked.caller)
         await self._settle()
-        refuse_while_tried(self._journal.view)
-        planned = await self._checked(command, wishes, create=wishes.create_missing_topics)
-        decision = planned.decision
+        ground = self._journal.ground
+        if ground.view.routing_position != self._journal.view.routing_position:
+            if not of_the_past and (change := await self._ahead(asked, ground)) is not None:
+                return change
+            await self._journal.settled()
+            ground = Ground(self._journal.view)
+        planned = await self._checked(
+            asked.command, asked.wishes, ground.view, create=asked.wishes.create_missing_topics
+        )
+        if _is_simple(planned):
+            return await self._entered(asked, planned, ground)
+        return _known(await self._carried_out(asked, planned))
+
+    async def _ahead(self, asked: _Asked, ground: Ground) -> Coroutine[Any, Any, RuleChange] | None:
+        """Decides on rules that PostgreSQL does not have yet. None for all but a simple change.
+
+        A refusal would be wrong if these rules were lost.
+        """
+        try:
+            planned = await self._checked(asked.command, asked.wishes, ground.view, create=False)
+        except Refusal:
+            return None
+        return await self._entered(asked, planned, ground) if _is_simple(planned) else None
+
+    async def _entered(self, asked: _Asked, planned: RuleChange, ground: Ground) -> Coroutine[Any, Any, RuleChange]:
+        assert planned.decision.event is not None
+        entered = await self._journal.enter(
+            [Draft(RULES_STREAM, planned.decision.event)],
+            asked.caller,
+            rests_on=routing_position,
+            ground=ground,
+            answer=lambda new, after: asked.remember(_made(planned, new, after)),
+            record=asked.record,
+        )
+        return self._followed_by_members(planned, entered)
+
+    async def _followed_by_members(self, planned: RuleChange, entered: Awaitable[Appended]) -> RuleChange:
+        done = await entered
+        await self._rollouts.applied(done.new[0].position)
+        return _made(planned, done.new, done.view)
+
+    async def _carried_out(self, asked: _Asked, planned: RuleChange) -> RuleChange:
+        """A change that moves topics or is tried first, or no change at all."""
+        caller, wishes, remember, decision = asked.caller, asked.wishes, asked.remember, planned.decision
         if decision.event is None:
             if caller.request_id:
                 await self._journal.append(
-                    [], caller, rests_on=routing_position, answer=lambda _, after: remember(planned, after)
+                    [],
+                    caller,
+                    rests_on=routing_position,
+                    answer=lambda new, after: remember(_made(planned, new, after)),
                 )
-            return planned
+            return replace(planned, view=self._journal.view)
         if decision.event.needs_hold:
             passed_over = await self._rollouts.wait_for_members(wishes.without_members)
             decision.event.without_members.extend(passed_over)
-
-        def outcome(new: Sequence[events.Event]) -> RuleChange:
-            return replace(planned, revision=new[0].position)
-
         new = await self._journal.append(
             [Draft(RULES_STREAM, decision.event)],
             caller,
             rests_on=routing_position,
-            answer=lambda new, after: remember(outcome(new), after),
+            answer=lambda new, after: remember(_made(planned, new, after)),
         )
+        change = _made(planned, new, self._journal.view)
         if decision.event.HasField("canary"):
-            return replace(outcome(new), warnings=[*planned.warnings, *await self._canaries.begun(new[0])])
-        if not decision.event.needs_hold:
-            await self._rollouts.applied(new[0].position)
-            return outcome(new)
+            return replace(change, warnings=[*planned.warnings, *await self._canaries.begun(new[0])])
         try:
             switch_ms = await self._rollouts.run(new[0], caller, wishes.without_members)
         except RolloutAbandoned as abandoned:
             conflict = as_conflict(abandoned)
-            await self._correct(remember(conflict, self._journal.view))
+            await self._correct(remember(conflict))
             raise conflict from None
         behind = self._rollouts.left_behind(new[0].position, decision.event.without_members)
-        change = replace(outcome(new), switch_ms=switch_ms, warnings=[*planned.warnings, *behind])
-        await self._correct(remember(change, self._journal.view))
+        warnings = [*planned.warnings, *behind]
+        change = replace(change, view=self._journal.view, switch_ms=switch_ms, warnings=warnings)
+        await self._correct(remember(change))
         return change
 
-    async def _checked(self, command: Command, wishes: ChangeWishes, *, create: bool) -> RuleChange:
+    async def _checked(self, command: Command, wishes: ChangeWishes, view: MeshView, *, create: bool) -> RuleChange:
         self._rollouts.check_known(wishes.without_members)
-        rule_set = self._journal.view.rule_set
+        if not wishes.validate_only:
+            refuse_while_tried(view)
+        rule_set = view.rule_set
         rule_set.expect(wishes.expected_revision)
         decision = await command(rule_set)
         if decision.event is None:
-            return RuleChange(rule_set.revision, decision)
+            return RuleChange(rule_set.revision, decision, view)
         if wishes.canary is not None:
             check_may_be_tried(decision.before, decision.after)
             decision.event.canary.CopyFrom(self._rollouts.canary_of(wishes.canary))
         self._rollouts.check_understood(decision.event)
         covers = [str(cover) for cover in await self._scout.covers(decision)]
         if not decision.event.needs_hold:
-            return RuleChange(rule_set.revision, decision, warnings=covers)
+            return RuleChange(rule_set.revision, decision, view, warnings=covers)
         moving = await self._scout.look(decision, wishes)
         if create and moving.absent:
             await self._scout.create(decision.after, moving.absent)
-        return RuleChange(rule_set.revision, decision, moving, warnings=[*covers, *moving.warnings])
+        return RuleChange(rule_set.revision, decision, view, moving, warnings=[*covers, *moving.warnings])
 
     async def _correct(self, answer: StoredAnswer | None) -> None:
         if answer is None:
@@ -156,3 +229,18 @@ class RuleDecisions:
             await self._journal.store.correct_answer(answer)
         except StoreUnavailableError as error:
             log.warning("the answer of a request was not stored", request_id=answer.request_id, reason=str(error))
+
+
+def _is_simple(planned: RuleChange) -> bool:
+    """Whether the change is done when it is committed: no topic may move, and nobody tries it first."""
+    event = planned.decision.event
+    return event is not None and not event.needs_hold and not event.HasField("canary")
+
+
+def _made(planned: RuleChange, new: Sequence[events.Event], view: MeshView) -> RuleChange:
+    """The change, now that it has events; without events it is what it was."""
+    return replace(planned, revision=new[0].position if new else planned.revision, view=view)
+
+
+async def _known(change: RuleChange) -> RuleChange:
+    return change

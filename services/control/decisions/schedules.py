@@ -32,7 +32,8 @@ from services.control.domain.errors import Conflict, Refusal, Unavailable
 from services.control.domain.freezing import refusal
 from services.control.steady_clock import Clock
 from services.control.store.database import StoreUnavailableError
-from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.drafts import Caller, Draft
+from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 
 LOOK_EVERY = 1.0

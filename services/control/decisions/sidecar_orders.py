@@ -22,7 +22,8 @@ from services.control.domain.errors import Conflict, Refusal
 from services.control.domain.instances import removed
 from services.control.domain.reports import Reported
 from services.control.store.database import StoreUnavailableError
-from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.drafts import Caller, Draft
+from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 from services.control.store.reports import Reports
 

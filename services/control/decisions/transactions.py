@@ -34,7 +34,8 @@ from services.control.domain.transactions import (
     Standing,
     Undone,
 )
-from services.control.store.journal import AlreadyAnswered, Caller, Draft, Journal
+from services.control.store.drafts import Caller, Draft
+from services.control.store.journal import AlreadyAnswered, Journal
 from services.control.upstream.broker_connections import CoordinatorRefusedError
 from services.control.upstream.connections import UnreachableError
 from services.control.upstream.transactions import TransactionCoordinators

@@ -1,5 +1,7 @@
 """Routing writes run one after another. A write waits a bounded time for the write before it, a rollout included.
 
+A write that has nothing left but to wait for its commit gives its turn on (`begin`).
+
 If the client gives a call up, its write still runs to its end: a rollout must be decided, whoever asked for it.
 """
 
@@ -35,13 +37,28 @@ class Turns:
 
     async def take(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs `work` in its turn; `work` runs to its end even when the caller goes away."""
+        self._check_room(work)
+        return await self._run(self._in_turn(work))
+
+    async def begin(self, work: Coroutine[Any, Any, Coroutine[Any, Any, T]]) -> T:
+        """The same, and runs what `work` returns after its turn."""
+
+        async def both() -> T:
+            return await (await self._in_turn(work))
+
+        self._check_room(work)
+        return await self._run(both())
+
+    def _check_room(self, work: Coroutine[Any, Any, object]) -> None:
         if self._closed:
             work.close()
             raise Unavailable("STOPPING", "control is stopping: ask again in a moment, or another replica")
         if len(self._running) >= MAX_WAITING:
             work.close()
             raise Unavailable("TOO_MANY_WRITES", f"{MAX_WAITING} changes wait for their turn: retry later")
-        task = asyncio.create_task(self._in_turn(work))
+
+    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(work)
         self._running.add(task)
         waiting_gauge.set(len(self._running))
         task.add_done_callback(self._done)

@@ -2,8 +2,9 @@
 
 Theory of operation
 1. `keep` is called before a call is answered, and returns when the event is stored: each answered call is on record.
-2. One writer stores the waiting events, in one transaction. A lock over that transaction makes sequence numbers visible
-   in their order, also with several replicas of control: a reader at number n never misses a lower number.
+2. The event of a call that only appends to the log is stored by the statement that appends (`rows_of`). One writer
+   stores all others, many at a time. A lock over each transaction makes sequence numbers visible in their order, also
+   with several replicas of control: a reader at number n never misses a lower number.
 3. While PostgreSQL is away no call waits: changes are refused anyway. Their events wait in memory, up to a bound, and
    are stored when PostgreSQL is back. Beyond the bound the oldest events are dropped and counted. Each call is a log
    line in any case.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -25,7 +26,7 @@ from mesh.rpc import admin
 from services.control.store import schema
 from services.control.store.cleaning import delete_older
 from services.control.store.database import Database, StoreUnavailableError
-from services.control.store.statements import Statement, insert_rows
+from services.control.store.statements import Statement, insert_rows_behind
 
 MOST_WAITING = 10_000
 """Events in memory; about 5 MB."""
@@ -36,7 +37,6 @@ KEEP_TIMEOUT = 2.0
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.2, 5.0
 WRITERS_LOCK = 0x6D657368_61756474
 """Key of the advisory lock that orders writers ("meshaudt")."""
-_LOCK = Statement(b"select pg_advisory_xact_lock(%s)", (WRITERS_LOCK,))
 
 log = structlog.get_logger(__name__)
 kept_total = Counter("control_audit_events_total", "Audit events stored.")
@@ -123,7 +123,7 @@ class AuditTrail:
         self._grown.clear()
         while batch := [self._waiting[index] for index in range(min(AT_ONCE, len(self._waiting)))]:
             try:
-                await self._store([each.event for each in batch])
+                await self._database.carry_out(list(rows_of([each.event for each in batch])))
             except StoreUnavailableError:
                 self._grown.set()
                 raise
@@ -132,23 +132,29 @@ class AuditTrail:
                     self._waiting.popleft()
                 if not each.stored.done():
                     each.stored.set_result(None)
-            kept_total.inc(len(batch))
-            async with self.stored:
-                self.stored.notify_all()
+            await self.were_kept(len(batch))
 
-    async def _store(self, batch: Sequence[admin.AuditEvent]) -> None:
-        rows = [
-            {
-                "audit_id": event.audit_id,
-                "time": event.time.ToDatetime(UTC),
-                "actor": event.actor,
-                "method": event.method,
-                "code": event.code,
-                "body": event.SerializeToString(deterministic=True),
-            }
-            for event in batch
-        ]
-        await self._database.carry_out([_LOCK, *insert_rows(schema.call_audit_events, rows)])
+    async def were_kept(self, number: int) -> None:
+        """Events were stored together with the decisions of their calls."""
+        kept_total.inc(number)
+        async with self.stored:
+            self.stored.notify_all()
+
+
+def rows_of(events: Sequence[admin.AuditEvent]) -> Iterator[Statement]:
+    """The statements that store these events."""
+    rows = [
+        {
+            "audit_id": event.audit_id,
+            "time": event.time.ToDatetime(UTC),
+            "actor": event.actor,
+            "method": event.method,
+            "code": event.code,
+            "body": event.SerializeToString(deterministic=True),
+        }
+        for event in events
+    ]
+    return insert_rows_behind(WRITERS_LOCK, schema.call_audit_events, rows)
 
 
 def _event(sequence: int, body: bytes) -> admin.AuditEvent:

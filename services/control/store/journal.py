@@ -1,115 +1,94 @@
-"""The log as this process knows it: a view in memory that follows PostgreSQL, and the only way to append.
+"""The only way to append to the log. Decisions that come at the same time share a transaction.
 
 Theory of operation
-1. `view` is the fold of the log up to `view.position`, `chain` the hash of the event there; `recent` holds the last
-events. They change only in `_show`, on the event loop.
-2. A start takes the newest snapshot (`snapshots.py`) and the events after it. An older view (`view_at`) comes from the
-newest snapshot below it.
-3. `append` prepares everything before the transaction begins: the events, the view after them, the rows of the tables.
-The store refuses them when the log and the view end at different positions. Then the journal catches up. If the basis
-of the decision (`rests_on`) is unchanged, the journal prepares and appends again; otherwise the caller gets ABORTED.
-4. An event that does not fit the chain was changed outside of control. Control says so in its log and in a metric. The
-mesh continues with the log as it is, for a control that does not start helps nobody. If the last event is not the event
-that control wrote, control refuses appends: they would cover the change up.
-5. Control answers reads from memory without PostgreSQL, also while PostgreSQL is down.
+1. `enter` makes everything that a decision needs before the transaction begins: its events, the view after them, the
+rows of the tables. Decisions enter one after another. The *tip* is the view after the last decision that has entered;
+the next decision may rest on the tip (`ground`), before PostgreSQL has the tip.
+2. One writer takes all decisions that have entered meanwhile to PostgreSQL, in one transaction. A single decision is a
+group of one. Each has its own events, its own stored answer and its own audit event, and its caller hears of it after
+the commit. `view` holds what is committed and nothing else.
+3. If PostgreSQL goes away, every decision that has entered fails, for each rests on the decisions before it. The tip is
+the committed view again, and what was decided on the lost tip does not enter any more (`Ground.era`). If PostgreSQL
+refuses what one decision holds, each decision gets a transaction of its own, so that no caller fails for another one.
+4. The store refuses a group when the log and the view end at different positions. Then the journal catches up, and the
+decisions enter again in their order. A decision whose basis (`rests_on`) is not what it was gets ABORTED.
+5. If the last event is not the event that control wrote, control refuses appends: they would cover the change up.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from typing import Protocol
 
-import structlog
-from google.protobuf.message import Message
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter, Histogram
 
-from mesh.event_log import FORMAT, MOST_EVENT_BYTES, Chain
-from mesh.rpc import events
-from services.control.domain.errors import Conflict, InvalidField, Unavailable
+from mesh.event_log import Chain
+from mesh.rpc import admin, events
+from services.control.domain.errors import Conflict, InvalidField, Refusal, Unavailable
 from services.control.domain.freezing import refuse_while_frozen
 from services.control.domain.view import MeshView, ViewFolding
 from services.control.steady_clock import Clock
-from services.control.store.database import Database
+from services.control.store.asked_answers import AskedAnswers
+from services.control.store.database import Database, StoreUnavailableError
+from services.control.store.drafts import Caller, Draft, events_of
+from services.control.store.followed_log import FollowedLog, tell_change
 from services.control.store.log import (
-    PAGE,
-    Entry,
-    EventLog,
     Growth,
     LogChangedError,
     LogMovedError,
     SameRequestError,
     StoredAnswer,
-    new_event_id,
     statements_of,
 )
-from services.control.store.recent import RecentEvents
-from services.control.store.snapshots import Snapshots
 from services.control.store.statements import Statement
 
-RECENT_AT_START = 1_000
-"""Events before the snapshot that a start reads too; few, so that a start does not take long."""
-EVENTS_PER_TURN = 20
-"""Events folded in a row, before others get their turn on the event loop."""
 APPEND_TRIES = 10
 """Appends that may lose in a row to other writers before the caller gets an error."""
+MOST_AT_ONCE = 100
+"""Decisions in one transaction."""
+FEW_RULES, FEW_BYTES = 5_000, 20_000
+"""With no more rules and no larger event, a decision is made on the event loop: a thread would cost more."""
+MOST_IDS = 1_000
+"""Ids of requests that have entered; more than calls that wait for their turn."""
 
-PAYLOADS: dict[type[Message], str] = {
-    events.ClusterRegistered: "cluster_registered",
-    events.ClusterUpdated: "cluster_updated",
-    events.ClusterRemoved: "cluster_removed",
-    events.RuleSetChanged: "rule_set_changed",
-    events.RolloutSwitched: "rollout_switched",
-    events.RolloutAborted: "rollout_aborted",
-    events.ConsumerInstanceRemoved: "consumer_instance_removed",
-    events.ChangeScheduled: "change_scheduled",
-    events.ScheduledChangeEnded: "scheduled_change_ended",
-    events.MeshFrozen: "mesh_frozen",
-    events.MeshThawed: "mesh_thawed",
-    events.RecordRuleCreated: "record_rule_created",
-    events.RecordRuleUpdated: "record_rule_updated",
-    events.RecordRulePaused: "record_rule_paused",
-    events.RecordRuleResumed: "record_rule_resumed",
-    events.RecordRuleRewound: "record_rule_rewound",
-    events.RecordRuleRemoved: "record_rule_removed",
-    events.GroupOffsetsSyncOrdered: "group_offsets_sync_ordered",
-    events.SidecarOrdered: "sidecar_ordered",
-    events.SidecarOrderHandedOver: "sidecar_order_handed_over",
-    events.SidecarOrderEnded: "sidecar_order_ended",
-    events.ReplayStarted: "replay_started",
-    events.ReplayAssigned: "replay_assigned",
-    events.ReplayProgressed: "replay_progressed",
-    events.ReplayCancelOrdered: "replay_cancel_ordered",
-    events.ReplayEnded: "replay_ended",
-    events.TransactionEndOrdered: "transaction_end_ordered",
-}
-
-log = structlog.get_logger(__name__)
-position_gauge = Gauge("control_log_position", "Position of the last event that this process knows.")
-changed_gauge = Gauge("control_log_changed_at", "Position by which the log was found to be changed; 0 while it is not.")
 appended = Counter("control_events_appended_total", "Events appended to the log.", ["kind"])
 lost_races = Counter("control_append_conflicts_total", "Appends that found the log moved and were tried again.")
+group_size = Histogram(
+    "control_append_group_decisions", "Decisions that shared a transaction.", buckets=(1, 2, 5, 10, 20, 50, 100)
+)
+
+
+class Record(Protocol):
+    """The audit event of a call that does nothing but append: the transaction of the decision stores it."""
+
+    def event_of(self, position: int) -> admin.AuditEvent | None:
+        """The audit event, if the decision is at this position; None: the call keeps its audit event by itself."""
+
+    def ended(self, *, stored: bool) -> None:
+        """Called when the transaction has ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """The caller of a command, with its reason and its ids."""
+class Ground:
+    """A view on which a command decides; it may be ahead of PostgreSQL."""
 
-    actor: str
-    reason: str = ""
-    trace_id: str = ""
-    request_id: str = ""
-    digest: bytes = b""
-    """Fingerprint of the request, so that a request_id is not used for two different requests."""
+    view: MeshView
+    era: int | None = None
+    """If the view is ahead: the era of the tip. A transaction that fails ends the era."""
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """An event before it has a position."""
+class Appended:
+    """The events of a decision that is committed, and the view after them."""
 
-    stream: str
-    payload: Message
+    new: list[events.Event]
+    view: MeshView
 
 
 class AlreadyAnswered(Exception):  # noqa: N818  (an outcome)
@@ -120,75 +99,78 @@ class AlreadyAnswered(Exception):  # noqa: N818  (an outcome)
         self.answer = answer
 
 
-class Journal:
+Answer = Callable[[Sequence[events.Event], MeshView], StoredAnswer | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tip:
+    view: MeshView
+    chain: Chain
+    time: datetime | None
+
+
+@dataclass(slots=True, eq=False)
+class _Decision:
+    """A decision on its way into the log."""
+
+    drafts: Sequence[Draft]
+    caller: Caller
+    rests_on: Callable[[MeshView], object]
+    basis: object
+    answer: Answer | None
+    record: Record | None
+    done: asyncio.Future[Appended]
+    tries: int = 0
+    before: Chain = field(default_factory=Chain)
+    """The chain that it continues."""
+    growth: Growth = field(default_factory=lambda: Growth([], MeshView(), Chain(), None))
+    statements: list[Statement] = field(default_factory=list)
+
+    def fail(self, error: Exception) -> None:
+        if self.record is not None:
+            self.record.ended(stored=False)
+        self.done.set_exception(error)
+
+    def succeed(self) -> None:
+        new = [event for event, _ in self.growth.entries]
+        for event in new:
+            appended.labels(event.WhichOneof("payload")).inc()
+        if self.record is not None:
+            self.record.ended(stored=self.growth.record is not None)
+        self.done.set_result(Appended(new, self.growth.view))
+
+
+class Journal(FollowedLog):
     """The log in memory and the way to append to it."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
+        super().__init__(database)
         self._clock = clock
-        self.view = MeshView()
-        self.chain = Chain()
-        self.recent = RecentEvents()
-        self.loaded = False
-        self.why_not_leading = "control is starting"
-        """Why this process can't write; empty while it can."""
-        self.store = EventLog(database)
-        self.snapshots = Snapshots(database)
-        self._folding: ViewFolding | None = None
-        """Carries `view` on; None after an append that failed half-way."""
-        self._growing = asyncio.Lock()
-        self._grown = asyncio.Event()
+        self._answers = AskedAnswers(self.store)
+        self._entering = asyncio.Lock()
+        self._pending: deque[_Decision] = deque()
+        """Decisions that have entered and are not committed."""
+        self._writer: asyncio.Task[None] | None = None
+        self._era = 0
+        self._versions_ahead: dict[str, int] = {}
+        self._unsure = False
+        """Whether PostgreSQL may hold events of an append that has failed here."""
+        self._alone = 0
+        """Decisions that get transactions of their own: PostgreSQL has refused what one of them holds."""
+        self._ids: dict[str, None] = {}
 
-    async def catch_up(self, to: int | None = None) -> None:
-        """Reads the events of the log beyond the view; none, if the view holds the event `to`. StoreUnavailableError
-        when PostgreSQL is away.
-        """
-        async with self._growing:
-            if not self.loaded:
-                await self._load()
-            elif to is None or self.view.position < to:
-                await self._catch_up()
+    @property
+    def ground(self) -> Ground:
+        """The view after every decision that has entered."""
+        return Ground(self._tip.view, self._era) if self._pending else Ground(self.view)
 
-    async def _load(self) -> None:
-        """Reads the newest snapshot and the events after it; also some events before it, for calls that list events."""
-        if self.view.position == 0 and (found := await self.snapshots.newest()) is not None:
-            position = found[1].position
-            start = max(0, position - RECENT_AT_START)
-            known = await self.store.entries_after(start, position - start)
-            _check_links(known)
-            self.recent.extend(known)
-            self.view, self.chain = found
-        await self._catch_up()
-        head = await self.store.head()
-        if head.position == self.chain.position and head.hash != self.chain.hash:
-            _tell_change(head.position)
-        self.loaded = True
-
-    async def _catch_up(self) -> None:
-        folding, chain = self._take_folding(), self.chain
-        try:
-            while True:
-                page = await self.store.entries_after(folding.position)
-                chain = self._fold(folding, chain, page)
-                if len(page) < PAGE:
-                    break
-                await asyncio.sleep(0)
-        finally:
-            self._show(folding.view, chain)
-        self._folding = folding
-
-    async def view_at(self, position: int) -> MeshView:
-        """The mesh as it was after the event at `position`; as it is now, where the log does not reach that far."""
-        if position >= self.view.position:
-            return self.view
-        found = await self.snapshots.newest(position)
-        folding = ViewFolding(MeshView() if found is None else found[0])
-        while folding.position < position:
-            page = await self.store.after(folding.position, min(PAGE, position - folding.position))
-            for event in page:
-                folding.fold(event)
-                if event.position % EVENTS_PER_TURN == 0:
-                    await asyncio.sleep(0)
-        return folding.view
+    @property
+    def _tip(self) -> _Tip:
+        if not self._pending:
+            return _Tip(self.view, self.chain, self.recent.time)
+        last = self._pending[-1].growth
+        time = last.entries[-1].event.time.ToDatetime(UTC) if last.entries else self.recent.time
+        return _Tip(last.view, last.chain, time)
 
     async def append(
         self,
@@ -196,182 +178,199 @@ class Journal:
         caller: Caller,
         *,
         rests_on: Callable[[MeshView], object],
-        answer: Callable[[Sequence[events.Event], MeshView], StoredAnswer | None] | None = None,
+        answer: Answer | None = None,
     ) -> list[events.Event]:
         """Appends `drafts`, decided on the present view; Conflict when `rests_on` is not what it was."""
+        return (await (await self.enter(drafts, caller, rests_on=rests_on, answer=answer))).new
+
+    async def enter(
+        self,
+        drafts: Sequence[Draft],
+        caller: Caller,
+        *,
+        rests_on: Callable[[MeshView], object],
+        ground: Ground | None = None,
+        answer: Answer | None = None,
+        record: Record | None = None,
+    ) -> Awaitable[Appended]:
+        """Takes a decision on `ground` (the present view) to the log; the result comes when the log has it."""
         self.require_leading()
-        basis = rests_on(self.view)
+        ground = ground or Ground(self.view)
+        done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        decision = _Decision(drafts, caller, rests_on, rests_on(ground.view), answer, record, done)
+        while self._tip.view.frozen is not self.view.frozen:
+            await self.settled()  # nobody is refused for a freeze that may fail
+        async with self._entering:
+            if ground.era not in (None, self._era):
+                raise _changed_meanwhile()
+            await self._prepare(decision)
+        if caller.request_id:
+            self._ids[caller.request_id] = None
+            if len(self._ids) > MOST_IDS:
+                del self._ids[next(iter(self._ids))]
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write(), name="control log writer")
+        return asyncio.shield(done)
 
-        def prepare(folding: ViewFolding, versions: Mapping[str, int]) -> tuple[Growth, list[Statement]]:
-            entries, chain = self._build(drafts, caller, versions)
-            new = [event for event, _ in entries]
-            for event in new:
-                folding.fold(event)
-            growth = Growth(entries, folding.view, chain, answer(new, folding.view) if answer else None)
-            return growth, statements_of(self.view, growth)
+    async def settled(self) -> None:
+        """Returns when the decisions that have entered so far are committed, or have failed."""
+        if self._pending:
+            await asyncio.wait([self._pending[-1].done])
 
+    async def first_time(self, caller: Caller) -> None:
+        """Before a decision on `view`: brings the view up to date; AlreadyAnswered as `check_new` says."""
+        await self.settled()
+        await self.check_new(caller)
+
+    async def check_new(self, caller: Caller) -> None:
+        """AlreadyAnswered when this request was decided before. Without a request_id, PostgreSQL is not asked."""
+        self.require_leading()
+        if not self.loaded or self._unsure:
+            await self.catch_up()
+            self._unsure = False
+        if caller.request_id and (answer := await self._answers.of(caller.request_id)) is not None:
+            raise _answered(caller, answer)
+
+    def has_entered(self, request_id: str) -> bool:
+        """Whether a decision of this request has entered lately."""
+        return request_id in self._ids
+
+    async def _prepare(self, decision: _Decision) -> None:
+        """Makes all that the decision adds to the tip, and the decision the last of those that wait."""
+        tip, drafts = self._tip, decision.drafts
+        refuse_while_frozen(tip.view.frozen, (draft.payload for draft in drafts))
+        if decision.rests_on(tip.view) != decision.basis:
+            raise _changed_meanwhile()
+        versions = await self._versions({draft.stream for draft in drafts})
+        # taken here, not in the thread that folds: that thread may outlive a call that is cancelled
+        folding = self._take_folding(tip.view)
+        work = partial(self._growth_of, decision, tip, folding, versions)
+        few = len(tip.view.state.effective.rules) <= FEW_RULES
+        if few and sum(draft.payload.ByteSize() for draft in drafts) <= FEW_BYTES:
+            growth, statements = work()
+        else:
+            growth, statements = await asyncio.to_thread(work)
+        self._folding = folding
+        decision.before, decision.growth, decision.statements = tip.chain, growth, statements
+        self._versions_ahead |= {event.stream: event.stream_version for event, _ in growth.entries}
+        self._pending.append(decision)
+
+    def _growth_of(
+        self, decision: _Decision, tip: _Tip, folding: ViewFolding, versions: Mapping[str, int]
+    ) -> tuple[Growth, list[Statement]]:
+        time = self._clock()
+        if tip.time is not None:  # another control, or this one before its start, may have another clock
+            time = max(time, tip.time)
+        entries, chain = events_of(decision.drafts, decision.caller, tip.chain, versions, time)
+        new = [event for event, _ in entries]
+        for event in new:
+            folding.fold(event)
+        view = folding.view
+        answer = decision.answer(new, view) if decision.answer else None
+        record = decision.record.event_of(chain.position) if decision.record else None
+        growth = Growth(entries, view, chain, answer, record)
+        return growth, statements_of(tip.view, growth)
+
+    async def _write(self) -> None:
+        try:
+            while self._pending:
+                group = list(islice(self._pending, 1 if self._alone else MOST_AT_ONCE))
+                self._alone = max(0, self._alone - 1)
+                error = await self._commit(group)
+                if error is not None:
+                    async with self._entering:
+                        await self._begin_again(group, error)
+        finally:
+            self._writer = None
+
+    async def _commit(self, group: Sequence[_Decision]) -> Exception | None:
+        """Appends the decisions in one transaction; returns the error if that failed."""
+        after = group[-1].growth
         async with self._growing:
-            for _ in range(APPEND_TRIES):
-                refuse_while_frozen(self.view.frozen, (draft.payload for draft in drafts))
-                if rests_on(self.view) != basis:
-                    raise Conflict(
-                        "CHANGED_MEANWHILE", "the mesh was changed by another call meanwhile: read again, then retry"
-                    )
-                try:
-                    versions = await self._versions({draft.stream for draft in drafts})
-                    # taken here, not in the thread that folds: that thread may outlive a call that is cancelled
-                    folding = self._take_folding()
-                    # with thousands of rules it takes as long as a heartbeat may
-                    growth, statements = await asyncio.to_thread(prepare, folding, versions)
-                    await self.store.append(self.chain, growth, statements)
-                except LogMovedError:
+            try:
+                self.require_leading()
+                statements = [each for decision in group for each in decision.statements]
+                await self.store.append(group[0].before, after.chain, statements)
+            except Exception as error:  # noqa: BLE001  # whatever it is, the callers get it
+                return error
+            self.recent.extend(entry for decision in group for entry in decision.growth.entries)
+            self._show(after.view, after.chain)
+        group_size.observe(len(group))
+        for decision in group:
+            self._pending.popleft()
+            decision.succeed()
+        if not self._pending:
+            self._versions_ahead.clear()
+        return None
+
+    async def _begin_again(self, group: Sequence[_Decision], error: Exception) -> None:
+        """After a transaction that failed: decisions enter again where that may help, the others fail."""
+        waiting = list(self._pending)
+        self._pending.clear()
+        self._versions_ahead.clear()
+        self._folding = None
+        self._era += 1
+        answers: dict[str, StoredAnswer] = {}
+        try:
+            match error:
+                case LogMovedError() | SameRequestError():
                     lost_races.inc()
-                    await self._catch_up()
-                    continue
-                except LogChangedError as error:
-                    _tell_change(self.chain.position)
-                    raise Unavailable(
-                        "LOG_CHANGED",
-                        f"the log was changed outside of control: {error}; `kafka-mesh verify-log` says what differs. "
-                        "Restore the log from a backup or from mesh.events, then restart control",
-                    ) from None
-                except SameRequestError:
-                    await self._catch_up()
-                    break
-                self.recent.extend(growth.entries)
-                self._show(growth.view, growth.chain)
-                self._folding = folding
-                new = [event for event, _ in growth.entries]
-                for event in new:
-                    appended.labels(event.WhichOneof("payload")).inc()
-                return new
-            else:
+                    await self.catch_up()
+                    ids = [each.caller.request_id for each in waiting if each.caller.request_id]
+                    answers = await self.store.answers(ids) if ids else {}
+                case LogChangedError():
+                    tell_change(self.chain.position)
+                    raise _log_changed(error)
+                case StoreUnavailableError() | Refusal():
+                    self._unsure = True
+                    raise error
+                case _ if len(group) > 1:
+                    self._alone = len(group)
+                case _:
+                    group[0].fail(error)
+                    waiting.remove(group[0])
+        except Exception as failure:  # noqa: BLE001  # as above
+            for decision in waiting:
+                decision.fail(failure)
+        else:
+            for decision in waiting:
+                await self._enter_again(decision, answers.get(decision.caller.request_id))
+
+    async def _enter_again(self, decision: _Decision, answer: StoredAnswer | None) -> None:
+        decision.tries += 1
+        try:
+            if answer is not None:  # another replica decided this very request meanwhile
+                raise _answered(decision.caller, answer)
+            if decision.tries == APPEND_TRIES:
                 raise Conflict("BUSY", f"the log was appended to by others {APPEND_TRIES} times in a row: retry")
-        await self.first_time(caller)  # another replica decided this very request meanwhile
-        raise Conflict("BUSY", "the same request was decided and forgotten meanwhile: retry")
+            await self._prepare(decision)
+        except Exception as error:  # noqa: BLE001  # as above
+            decision.fail(error)
 
     async def _versions(self, streams: Collection[str]) -> dict[str, int]:
         """Version of the last event in each stream. If the log has grown since, the append finds that out."""
         known = {stream: version for stream in streams if (version := self.recent.version(stream)) is not None}
+        known |= {stream: self._versions_ahead[stream] for stream in streams if stream in self._versions_ahead}
         unknown = [stream for stream in streams if stream not in known]
         return known | await self.store.versions(unknown) if unknown else known
 
-    async def first_time(self, caller: Caller) -> None:
-        """Before a write: brings the view up to date; AlreadyAnswered when this request was decided before."""
-        self.require_leading()
-        async with self._growing:
-            if not self.loaded:
-                await self._load()
-            position, answer = await self.store.position_and_answer(caller.request_id)
-            if position > self.view.position:
-                await self._catch_up()
-        if answer is None:
-            return
-        if answer.digest != caller.digest:
-            raise InvalidField(
-                "request_id",
-                f"{caller.request_id!r} was used for a different request; each request has an id of its own",
-            )
-        raise AlreadyAnswered(answer)
 
-    def require_loaded(self) -> None:
-        """Reads are answered from memory, once the log has been read."""
-        if not self.loaded:
-            raise Unavailable("STARTING", f"control has not read its log yet: {self.why_not_leading}")
-
-    def require_leading(self) -> None:
-        """Writes go through one replica, with PostgreSQL behind it."""
-        if self.why_not_leading:
-            raise Unavailable(
-                "NOT_WRITABLE", f"{self.why_not_leading}; what is decided stays in force, changes have to wait"
-            )
-
-    async def grown_beyond(self, position: int) -> None:
-        """Returns when the view is beyond `position`."""
-        while self.view.position <= position:
-            await self._grown.wait()
-
-    def since(self, position: int, limit: int = PAGE) -> list[events.Event] | None:
-        """Events after `position` from memory, oldest first; None when memory does not reach back that far."""
-        found = self._in_memory(position, limit)
-        return None if found is None else [event for event, _ in found]
-
-    async def entries_after(self, position: int) -> list[Entry]:
-        """Events after `position` as they stand in the log, from memory where it reaches back that far."""
-        found = self._in_memory(position, PAGE)
-        return await self.store.entries_after(position) if found is None else found
-
-    def _in_memory(self, position: int, limit: int) -> list[Entry] | None:
-        return [] if position >= self.view.position else self.recent.after(position, limit)
-
-    def _build(self, drafts: Sequence[Draft], caller: Caller, versions: Mapping[str, int]) -> tuple[list[Entry], Chain]:
-        time = self._clock()
-        if self.recent.time is not None:  # another control, or this one before its start, may have another clock
-            time = max(time, self.recent.time)
-        last = dict(versions)
-        chain = self.chain
-        new: list[Entry] = []
-        for draft in drafts:
-            last[draft.stream] += 1
-            event = events.Event(
-                position=chain.position + 1,
-                event_id=new_event_id(),
-                stream=draft.stream,
-                stream_version=last[draft.stream],
-                actor=caller.actor,
-                reason=caller.reason,
-                request_id=caller.request_id,
-                trace_id=caller.trace_id,
-                format=FORMAT,
-                previous_hash=chain.hash,
-            )
-            event.time.FromDatetime(time)
-            getattr(event, PAYLOADS[type(draft.payload)]).CopyFrom(draft.payload)
-            body = event.SerializeToString(deterministic=True)
-            if len(body) > MOST_EVENT_BYTES:
-                raise InvalidField(
-                    "request",
-                    f"the decision would be an event of {len(body)} bytes, and {MOST_EVENT_BYTES} are possible: "
-                    "make several smaller changes",
-                )
-            chain = chain.after(event, body)
-            new.append(Entry(event, body))
-        return new, chain
-
-    def _take_folding(self) -> ViewFolding:
-        """A folding that stands at the view. The caller stores the folding again when the log has its events."""
-        folding, self._folding = self._folding, None
-        return folding if folding is not None and folding.view is self.view else ViewFolding(self.view)
-
-    def _fold(self, folding: ViewFolding, chain: Chain, new: Sequence[Entry]) -> Chain:
-        """Continues `folding` with these events, and returns the chain after them."""
-        for entry in new:
-            event, body = entry
-            if event.position > folding.position:
-                folding.fold(event)
-                if not chain.fits(event):
-                    _tell_change(chain.position)
-                chain = chain.after(event, body)
-                self.recent.extend([entry])
-        return chain
-
-    def _show(self, view: MeshView, chain: Chain) -> None:
-        """Makes this view and chain the present ones."""
-        has_grown = view.position > self.view.position
-        self.view, self.chain = view, chain
-        position_gauge.set(view.position)
-        if has_grown:
-            self._grown.set()
-            self._grown = asyncio.Event()
+def _answered(caller: Caller, answer: StoredAnswer) -> Exception:
+    if answer.digest == caller.digest:
+        return AlreadyAnswered(answer)
+    return InvalidField(
+        "request_id",
+        f"{caller.request_id!r} was used for a different request; each request has an id of its own",
+    )
 
 
-def _check_links(entries: Sequence[Entry]) -> None:
-    """Checks events that are read again, before a snapshot: each event against the next event."""
-    for (event, body), (following, _) in pairwise(entries):
-        if event.previous_hash and not Chain().after(event, body).fits(following):
-            _tell_change(event.position)
+def _changed_meanwhile() -> Conflict:
+    return Conflict("CHANGED_MEANWHILE", "the mesh was changed by another call meanwhile: read again, then retry")
 
 
-def _tell_change(position: int) -> None:
-    changed_gauge.set(position)
-    log.error("the log was changed outside of control; `kafka-mesh verify-log` says more", position=position)
+def _log_changed(error: Exception) -> Unavailable:
+    return Unavailable(
+        "LOG_CHANGED",
+        f"the log was changed outside of control: {error}; `kafka-mesh verify-log` says what differs. "
+        "Restore the log from a backup or from mesh.events, then restart control",
+    )

@@ -18,7 +18,6 @@ append is refused when the last event was changed.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,13 +31,14 @@ from sqlalchemy.dialects.postgresql import insert as insert_or
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mesh.event_log import Chain, upcast
-from mesh.rpc import events
+from mesh.rpc import admin, events
 from services.control.domain.view import MeshView
 from services.control.store import schema
+from services.control.store.audit import rows_of
 from services.control.store.cleaning import delete_older
 from services.control.store.database import Database
 from services.control.store.projections import statements as projecting
-from services.control.store.statements import Statement, insert_rows, merged
+from services.control.store.statements import Statement, insert_rows, joined, merged
 
 CHANNEL = "mesh_events"
 """NOTIFY channel: says that the log has grown; the payload is the last position."""
@@ -48,12 +48,7 @@ REQUESTS_KEPT = timedelta(days=30)
 """How long the answer of a request_id is remembered."""
 
 
-_COLUMNS = ("position", "stream", "stream_version", "kind", "time", "actor", "payload")
-_POSITION_AND_ANSWER = (
-    b"select position, request_id, digest, ok, answer from log_head left join requests on request_id = %s"
-)
-_PLACES = ", ".join(["%s"] * len(_COLUMNS))
-_NEW_EVENT = f"insert into events ({', '.join(_COLUMNS)}, body) values ({_PLACES}, %s)".encode()
+_ANSWERS = b"select request_id, digest, ok, answer from requests where request_id = any(%s)"
 
 
 class LogMovedError(RuntimeError):
@@ -91,12 +86,16 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The additions of one append: the events, the view and chain after them, and the caller's answer."""
+    """The additions of one decision: the events, the view and chain after them, the caller's answer, the audit event.
+
+    The audit event is absent where the call keeps its audit event by itself.
+    """
 
     entries: Sequence[Entry]
     view: MeshView
     chain: Chain
     answer: StoredAnswer | None
+    record: admin.AuditEvent | None = None
 
 
 class EventLog:
@@ -111,29 +110,26 @@ class EventLog:
             for table in schema.metadata.tables.values():
                 await connection.execute(select(table).limit(0))
 
-    async def append(self, before: Chain, growth: Growth, statements: Sequence[Statement]) -> None:
-        """Appends what `growth` adds to a log that ends as `before` says, by the `statements` that follow from it.
+    async def append(self, before: Chain, after: Chain, statements: Sequence[Statement]) -> None:
+        """Appends decisions to a log that ends as `before` says, by the `statements` that follow from them.
 
         LogMovedError when the log is not where `before` is, LogChangedError when it does not end as `before` does;
-        SameRequestError when the request was answered meanwhile.
+        SameRequestError when a request was answered meanwhile.
         """
+        notice = Statement(f"select pg_notify('{CHANNEL}', %s)".encode(), (str(after.position),))
         try:
-            await self._database.carry_out([_new_head(before, growth.chain), *statements])
+            await self._database.carry_out(merged([_new_head(before, after), *joined(statements)], notice))
         except IntegrityError as error:
-            match error.diag.constraint_name:
-                case "requests_pkey" if growth.answer is not None:
-                    raise SameRequestError(growth.answer.request_id) from None
-                case "log_head_one_row":
-                    head = await self.head()
-                    if head.position == before.position and head.hash != before.hash:
-                        raise LogChangedError(
-                            f"event {head.position} is not what it was when it was appended"
-                        ) from None
-                    raise LogMovedError(f"decided at {before.position}, the log is at {head.position}") from None
-                case "events_stream_version" | "events_pkey" as broken:
-                    raise LogMovedError(broken) from None
-                case _:
-                    raise
+            # PostgreSQL promises no order of the parts of a statement: any of them may be the first to meet a log that
+            # has grown
+            if error.diag.constraint_name == "requests_pkey":
+                raise SameRequestError from None
+            head = await self.head()
+            if head.position != before.position:
+                raise LogMovedError(f"decided at {before.position}, the log is at {head.position}") from None
+            if head.hash != before.hash:
+                raise LogChangedError(f"event {head.position} is not what it was when it was appended") from None
+            raise
 
     async def versions(self, streams: Collection[str]) -> dict[str, int]:
         """Version of the last event in each stream, 0 for a new stream. The view does not hold them: most streams are
@@ -170,13 +166,12 @@ class EventLog:
         return [event for event, _ in await self._read(query)]
 
     async def answer_of(self, request_id: str) -> StoredAnswer | None:
-        _, answer = await self.position_and_answer(request_id)
-        return answer
+        return (await self.answers([request_id])).get(request_id)
 
-    async def position_and_answer(self, request_id: str) -> tuple[int, StoredAnswer | None]:
-        """The position of the last event, and the answer of this request, if control stored an answer."""
-        [[(position, *answer)]] = await self._database.carry_out([Statement(_POSITION_AND_ANSWER, (request_id,))])
-        return position, None if answer[0] is None else StoredAnswer(*answer)
+    async def answers(self, request_ids: Collection[str]) -> dict[str, StoredAnswer]:
+        """The answers of these requests, of those that control has answered."""
+        [rows] = await self._database.carry_out([Statement(_ANSWERS, (list(request_ids),))])
+        return {row[0]: StoredAnswer(*row) for row in rows}
 
     async def correct_answer(self, answer: StoredAnswer) -> None:
         """Replaces the provisional answer of a request by the final one."""
@@ -211,18 +206,17 @@ class OutboxPosition:
 
 def statements_of(before: MeshView, growth: Growth) -> list[Statement]:
     """The statements that add this growth to the log, after `before`. With thousands of rules they take a while."""
-    notice = Statement(f"select pg_notify('{CHANNEL}', %s)".encode(), (str(growth.chain.position),))
-    return merged(list(_writes(before, growth)), notice)
+    return list(_writes(before, growth))
 
 
 def _writes(before: MeshView, growth: Growth) -> Iterator[Statement]:
     if growth.answer is not None:
         yield from insert_rows(schema.requests, [_answer_row(growth.answer)])
-    for event, body in growth.entries:
-        row = columns_of(event)
-        values = [json.dumps(row[name]) if name == "payload" else row[name] for name in _COLUMNS]
-        yield Statement(_NEW_EVENT, (*values, body), schema.events.name)
-    yield from projecting(before, growth.view, [event for event, _ in growth.entries])
+    if growth.entries:
+        yield from insert_rows(schema.events, [{**columns_of(event), "body": body} for event, body in growth.entries])
+        yield from projecting(before, growth.view, [event for event, _ in growth.entries])
+    if growth.record is not None:
+        yield from rows_of([growth.record])
 
 
 def new_event_id() -> str:
@@ -240,7 +234,7 @@ def _new_head(before: Chain, after: Chain) -> Statement:
     PostgreSQL locks the row first, and reads the row that it has locked.
     """
     sql = b"update log_head set position = %s, hash = %s, id = case when position = %s and hash = %s then 1 else 0 end"
-    return Statement(sql, (after.position, after.hash, before.position, before.hash))
+    return Statement(sql, (after.position, after.hash, before.position, before.hash), "log_head")
 
 
 def _now() -> datetime:

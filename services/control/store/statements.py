@@ -7,7 +7,7 @@ same: PostgreSQL plans the statement once for each connection. The types of the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -28,6 +28,10 @@ class Statement:
     sql: bytes
     values: tuple[Any, ...] = ()
     table: str = ""
+    rows: int = 0
+    """The number of rows, if the only value is the list of them, and more rows may join the list."""
+    keys: frozenset[Any] = frozenset()
+    """The rows that it may replace: no row is replaced twice by one statement."""
 
 
 def key_of(table: Table) -> Column[Any]:
@@ -39,12 +43,20 @@ def key_of(table: Table) -> Column[Any]:
 def insert_rows(table: Table, rows: Sequence[Row]) -> Iterator[Statement]:
     """Adds rows, which all have the same columns, in their order."""
     for some in _portions(rows):
-        yield Statement(_insertion(table, tuple(some[0])), (_as_json(some),), table.name)
+        yield Statement(_insertion(table, tuple(some[0])), (_as_json(some),), table.name, len(some))
+
+
+def insert_rows_behind(lock: int, table: Table, rows: Sequence[Row]) -> Iterator[Statement]:
+    """The same, under an advisory lock that the transaction takes before the rows get their numbers."""
+    for some in _portions(rows):
+        yield Statement(_insertion_behind(lock, table, tuple(some[0])), (_as_json(some),), table.name, len(some))
 
 
 def put_row(table: Table, row: Row) -> Statement:
     """Adds a row, or takes the place of the row with the same primary key."""
-    return Statement(_replacement(table, tuple(row)), (_as_json([row]),), table.name)
+    key = row.get(key_of(table).name)
+    sql, values = _replacement(table, tuple(row)), (_as_json([row]),)
+    return Statement(sql, values, table.name, 0 if key is None else 1, frozenset({key}))
 
 
 def amend_row(table: Table, key: object, values: Row) -> Statement:
@@ -56,7 +68,32 @@ def delete_rows(table: Table, keys: Sequence[object]) -> Iterator[Statement]:
     """Deletes the rows with these primary keys."""
     sql = f'delete from {table.name} where "{key_of(table).name}" = any(%s)'.encode()
     for some in _portions(keys):
-        yield Statement(sql, (list(some),), table.name)
+        yield Statement(sql, (list(some),), table.name, len(some))
+
+
+def joined(statements: Iterable[Statement]) -> list[Statement]:
+    """Joins the rows of several events into fewer statements; each table sees its statements in their order."""
+    found: list[Statement] = []
+    last: dict[str, int] = {}
+    for each in statements:
+        place = last.get(each.table)
+        if place is not None and _may_join(found[place], each):
+            found[place] = _join(found[place], each)
+        else:
+            last[each.table] = len(found)
+            found.append(each)
+    return found
+
+
+def _may_join(one: Statement, other: Statement) -> bool:
+    fits = one.rows > 0 and other.rows > 0 and one.rows + other.rows <= ROWS_AT_ONCE
+    return fits and one.sql == other.sql and one.keys.isdisjoint(other.keys)
+
+
+def _join(one: Statement, other: Statement) -> Statement:
+    [ours], [theirs] = one.values, other.values
+    together = f"{ours[:-1]}, {theirs[1:]}" if isinstance(ours, str) else [*ours, *theirs]
+    return Statement(one.sql, (together,), one.table, one.rows + other.rows, one.keys | other.keys)
 
 
 def merged(writes: Sequence[Statement], last: Statement) -> list[Statement]:
@@ -82,6 +119,13 @@ def _insertion(table: Table, columns: tuple[str, ...]) -> bytes:
     names = ", ".join(f'"{name}"' for name in columns)
     rows = f"json_populate_recordset(null::{table.name}, %s) with ordinality"
     return f"insert into {table.name} ({names}) select {names} from {rows} order by ordinality".encode()
+
+
+@cache
+def _insertion_behind(lock: int, table: Table, columns: tuple[str, ...]) -> bytes:
+    """The rows come from a join with the lock, so that PostgreSQL has the lock before the first row."""
+    locked = f"(select pg_advisory_xact_lock({lock})) as locked"
+    return _insertion(table, columns).replace(b" from ", f" from {locked}, ".encode(), 1)
 
 
 @cache

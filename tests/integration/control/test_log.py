@@ -15,7 +15,8 @@ from services.control.steady_clock import SteadyClock
 from services.control.store import journal as journals
 from services.control.store import schema
 from services.control.store.database import Database
-from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.drafts import Caller, Draft
+from services.control.store.journal import Journal
 from services.control.store.log import Growth, LogMovedError, statements_of
 from services.control.store.statements import Statement
 from tests.integration.control.world import until
@@ -76,7 +77,7 @@ async def test_a_failed_append_gives_its_position_back(database: str) -> None:
     journal, other = leading(pool), leading(pool)
     await append(journal, beat(1, 1))
     with pytest.raises(LogMovedError, match="the log is at 1"):
-        await other.store.append(other.chain, Growth([], other.view, other.chain, None), [])
+        await other.store.append(other.chain, other.chain, [])
     await append(other, beat(1, 2))
     assert [event.position for event in await journal.store.after(0)] == [1, 2]
     await pool.close()
@@ -114,6 +115,7 @@ async def test_an_append_is_prepared_again_when_another_writer_was_faster(
         return statements_of(before, growth)
 
     monkeypatch.setattr(journals, "statements_of", prepare)
+    monkeypatch.setattr(journals, "FEW_RULES", -1)  # so that a thread prepares, which may wait here
     await append(journal, beat(1, 1))
     assert prepared == [1, 1, 2]
     assert [event.stream for event in await journal.store.after(0)] == ["instances/g2.i1", "instances/g1.i1"]

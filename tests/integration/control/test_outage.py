@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from mesh.rpc import admin, events, instances
-from services.control.store.journal import Caller, Draft
+from services.control.store.drafts import Caller, Draft
 from services.control.store.migrate import migrate
 from tests.fixtures.cables import Cable
 from tests.fixtures.clusters import KafkaCluster

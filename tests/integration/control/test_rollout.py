@@ -17,7 +17,8 @@ from services.control.domain.edits import RuleFields, Set
 from services.control.domain.view import RULES_STREAM
 from services.control.steady_clock import SteadyClock
 from services.control.store.database import Database
-from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.drafts import Caller, Draft
+from services.control.store.journal import Journal
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.world import CALL, World, refused, router, status_of, until
 

@@ -12,7 +12,8 @@ from services.control.domain.errors import Unavailable
 from services.control.domain.view import MeshView, apply
 from services.control.steady_clock import SteadyClock
 from services.control.store.database import Database
-from services.control.store.journal import Caller, Journal
+from services.control.store.drafts import Caller
+from services.control.store.journal import Journal
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.test_log import append, beat, leading
 from tests.integration.control.world import World, until

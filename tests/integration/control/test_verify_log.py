@@ -15,7 +15,8 @@ from mesh.rpc import events, instances
 from services.control import verify_log
 from services.control.steady_clock import SteadyClock
 from services.control.store.database import Database
-from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.drafts import Caller, Draft
+from services.control.store.journal import Journal
 from services.control.store.log import columns_of
 from services.control.store.migrate import migrate
 from services.control.verify_log import Report, UncheckedError, VerifySettings, verify

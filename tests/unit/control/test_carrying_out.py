@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from mesh.rpc import admin, events
 from services.control.decisions.schedules import Schedules
-from services.control.store.journal import Caller, Draft
+from services.control.store.drafts import Caller, Draft
 
 NAME = "schedules/1a2b3c4d"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

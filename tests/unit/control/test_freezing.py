@@ -7,7 +7,7 @@ import pytest
 from mesh.rpc import events, replays
 from services.control.domain.errors import InvalidField, NotAllowed
 from services.control.domain.freezing import FREED, freeze, refuse_while_frozen, thaw
-from services.control.store.journal import PAYLOADS
+from services.control.store.drafts import PAYLOADS
 
 FROZEN = events.Event(position=7, actor="ada", reason="inventory", mesh_frozen=events.MeshFrozen())
 FROZEN.time.FromJsonString("2026-01-01T12:00:00Z")

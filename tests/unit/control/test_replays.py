@@ -27,7 +27,7 @@ from services.control.domain.replays import (
 )
 from services.control.domain.sentences import Known, sentences
 from services.control.domain.view import MeshView, apply
-from services.control.store.journal import PAYLOADS
+from services.control.store.drafts import PAYLOADS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RUNNING, DONE, FAILED, CANCELLED = (

@@ -13,7 +13,7 @@ from services.control.domain import sidecar_orders
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 from services.control.domain.sidecar_orders import KEPT, LONGEST_DETAILS, MAX_OPEN, MAX_OPEN_OF_SIDECAR
 from services.control.domain.view import MeshView, apply
-from services.control.store.journal import PAYLOADS
+from services.control.store.drafts import PAYLOADS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_AGO = NOON - timedelta(days=1)

@@ -15,7 +15,8 @@ from mesh.transactions import TRANSACTIONS_TOPIC, Decision, Identity, Part, Tran
 from services.control.decisions.transactions import Transactions
 from services.control.domain.errors import Conflict, NotAllowed, Unavailable, Unknown
 from services.control.domain.transactions import CoordinatorState, SeenTransaction, Standing
-from services.control.store.journal import AlreadyAnswered, Caller, Draft, Journal
+from services.control.store.drafts import Caller, Draft
+from services.control.store.journal import AlreadyAnswered, Journal
 from services.control.store.log import StoredAnswer
 from services.control.upstream.connections import UnreachableError
 from services.control.upstream.transactions import TransactionCoordinators

@@ -9,7 +9,7 @@ from mesh.routing import LogGapError
 from mesh.rpc import events, routing
 from services.control.domain.ranks import STEP
 from services.control.domain.view import MeshView, apply
-from services.control.store.journal import PAYLOADS
+from services.control.store.drafts import PAYLOADS
 from services.control.store.reports import FIELDS
 
 

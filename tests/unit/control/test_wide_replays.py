@@ -22,7 +22,7 @@ from services.control.domain.replays import (
 from services.control.domain.reports import Reported
 from services.control.domain.snapshot_form import view_to_bytes
 from services.control.domain.view import MeshView, apply
-from services.control.store.journal import PAYLOADS
+from services.control.store.drafts import PAYLOADS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PARTITIONS = 5000
