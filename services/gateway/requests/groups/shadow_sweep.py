@@ -20,7 +20,6 @@ from mesh.transactions import LogPlace
 from services.gateway.requests.groups.shadow_topics import MARK, TIMEOUT_MS
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import (
-    AnyBroker,
     Ask,
     Call,
     Command,
@@ -29,7 +28,6 @@ from services.gateway.requests.plan import (
     MeshView,
     ask,
 )
-from services.gateway.requests.topic_ids import look_around
 from services.gateway.requests.topic_names import is_internal
 from services.gateway.requests.transactions.stable_offsets import READ_UNCOMMITTED, question
 from services.gateway.requests.versions import highest_version
@@ -60,8 +58,8 @@ log = structlog.get_logger(__name__)
 
 def sweep_shadows(before: Orphans, mesh: MeshView) -> Generator[Command, Any, dict[tuple[str, str], float]]:
     """Deletes the shadows whose topics have been gone for long enough. Returns the others, for the next call."""
-    yield from look_around(mesh)
-    alone = {place: before.get(place, mesh.now) for place in _without_topic(mesh)}
+    there = yield from _topics(mesh)
+    alone = {place: before.get(place, mesh.now) for place in _without_topic(there, mesh)}
     for home in mesh.table.clusters:
         due = [name for (at, name), since in alone.items() if at == home and mesh.now - since >= GONE_S]
         for name in (yield from _deleted(home, due[:MOST_AT_ONCE], mesh)):
@@ -69,17 +67,35 @@ def sweep_shadows(before: Orphans, mesh: MeshView) -> Generator[Command, Any, di
     return alone
 
 
-def _without_topic(mesh: MeshView) -> Iterable[tuple[str, str]]:
-    """Topics that may be shadows, and whose owners have no such topic, as the clusters were seen last."""
-    for home in mesh.table.clusters:
-        for name in mesh.clusters[home].by_own_names.topics:
+def _topics(mesh: MeshView) -> Generator[Command, Any, dict[str, set[str]]]:
+    """By cluster, the names of all its topics, as the cluster answers now. Clusters without an answer are left out."""
+    calls = tuple(_about(cluster, None, mesh) for cluster in mesh.table.clusters if mesh.clusters[cluster].available)
+    outcomes = yield Ask(calls)
+    return {
+        call.cluster: {str(topic.name) for topic in outcome.topics}
+        for call, outcome in zip(calls, outcomes, strict=True)
+        if isinstance(outcome, MetadataResponse)
+    }
+
+
+def _about(cluster: str, topics: list[str] | None, mesh: MeshView) -> Call:
+    """The question about these topics, or about all, with the cluster's own names."""
+    named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    message = MetadataRequest(named, allow_auto_topic_creation=False)
+    version = highest_version(mesh, cluster, ApiKey.METADATA, METADATA_VERSION)
+    return Call(cluster, message, version, own_names=True)
+
+
+def _without_topic(there: Mapping[str, set[str]], mesh: MeshView) -> Iterable[tuple[str, str]]:
+    """Topics that may be shadows, and whose owners list no such topic."""
+    for home, names in there.items():
+        for name in names:
             route = mesh.table.route(name)
             if route is None or route.cluster == home or route.upstream_topic != name:
                 continue
             if is_internal(name) or is_own_topic(name) or mesh.table.is_known_to_others(home, name):
                 continue
-            owner = mesh.clusters[route.cluster]
-            if owner.available and mesh.clusters[home].available and name not in owner.by_own_names.topics:
+            if route.cluster in there and name not in there[route.cluster]:
                 yield home, name
 
 
@@ -113,7 +129,7 @@ def _marked(home: str, names: list[str], mesh: MeshView) -> Generator[Command, A
     name, value = MARK
     message = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, topic, [name]) for topic in names])
     version = highest_version(mesh, home, ApiKey.DESCRIBE_CONFIGS, CONFIGS_VERSION)
-    outcome = yield from ask(Call(home, message, version, AnyBroker(), own_names=True), DescribeConfigsResponse)
+    outcome = yield from ask(Call(home, message, version, own_names=True), DescribeConfigsResponse)
     if not isinstance(outcome, DescribeConfigsResponse):
         return []
     return [
@@ -148,16 +164,7 @@ def _gone(home: str, names: list[str], mesh: MeshView) -> Generator[Command, Any
         owner = mesh.table.cluster_of(name)
         if owner is not None and owner != home:
             by_owner.setdefault(owner, []).append(name)
-    calls = tuple(
-        Call(
-            owner,
-            MetadataRequest([MetadataRequestTopic(name=name) for name in asked], allow_auto_topic_creation=False),
-            highest_version(mesh, owner, ApiKey.METADATA, METADATA_VERSION),
-            AnyBroker(),
-            own_names=True,
-        )
-        for owner, asked in by_owner.items()
-    )
+    calls = tuple(_about(owner, asked, mesh) for owner, asked in by_owner.items())
     outcomes = yield Ask(calls)
     return [
         str(topic.name)
