@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from mesh.rpc import transactions, transactions_grpc
 from mesh.transactions import TRANSACTIONS_TOPIC
 from tests.fixtures.secured_kafka import SecuredKafka
-from tests.integration.control.world import CALL, World, create_topic
+from tests.integration.control.world import CALL, World, create_topic, until
 
 ANSWER_S = 20.0
 SECRETS = frozenset({"sasl.password", "ssl.key.password", "sasl.oauthbearer.client.secret"})
@@ -58,9 +58,19 @@ async def test_a_transaction_on_a_secured_cluster_is_listed_shown_and_aborted(
         await world.register("secured", way.bootstrap, producer_config=referred(way.properties, tmp_path))
         service = transactions_grpc.TransactionServiceStub(world.channel)
         wanted = transactions.ListTransactionsRequest(id_prefix=transactional_id)
-        listed = await service.ListTransactions(wanted, timeout=CALL)
+        listed = transactions.ListTransactionsResponse()
+
+        async def is_listed() -> bool:
+            nonlocal listed
+            listed = await service.ListTransactions(wanted, timeout=CALL)
+            return not listed.problems
+
+        try:
+            await until(is_listed, "the cluster can be asked")
+        except TimeoutError as error:
+            error.add_note(str(list(listed.problems)))
+            raise
         (found,) = listed.transactions
-        assert list(listed.problems) == []
         shown = await service.GetTransaction(transactions.GetTransactionRequest(name=found.name), timeout=CALL)
         (part,) = shown.parts
         assert (part.cluster, part.state, [each.topic for each in part.topics]) == ("secured", "Ongoing", [topic])
