@@ -232,10 +232,7 @@ class StraightWay:
     def begun(self, frame: memoryview, now: float) -> StraightProduce | None:
         """The request, if it may skip its plan: it has then been sent. None: the request needs its plan."""
         road = self._found(frame, now)
-        if road is None:
-            return None
-        where = road.records(frame)
-        if where is None:
+        if road is None or (where := road.records(frame)) is None:
             return None
         start, stop = where
         mesh = self._mesh
@@ -266,14 +263,11 @@ class StraightWay:
     def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> "Onward | None":
         """As `begun`, for a large request of which only the beginning has come."""
         road = self._found(beginning, now)
-        if road is None:
-            return None
         mesh, size = self._mesh, len(beginning) + missing
-        look: Look = road.look
-        where = road.sole_batch(beginning, size)
-        if where is None:
+        if road is None or (where := road.sole_batch(beginning, size)) is None:
             return None
         start, batch = where
+        look: Look = road.look
         connection = look.seat.connection(size, now, quick=road.is_quick)
         if connection is None or isinstance(connection, SharedConnection):  # others must not wait for its end
             road.look = None
