@@ -83,12 +83,12 @@ class Suite:
                 _command(part, self.report(part)), env=_environment(ports), stdout=stream, stderr=subprocess.STDOUT
             )
         self.running.append(run)
-        run.wait()
+        code = run.wait()
         self.free.put(ports)
         with self.telling:
             self.lengths[part.name] = time.monotonic() - began
             print(output.read_text(errors="replace"), flush=True)
-        return abs(run.returncode)
+        return abs(code)
 
     def report(self, part: Part) -> Path:
         return self.folder / f"{part.name}.xml"

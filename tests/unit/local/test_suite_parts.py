@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tests.side_by_side import AFTERWARDS, ELSEWHERE, HERE, PARTS
+from tests.side_by_side import AFTERWARDS, ELSEWHERE, HERE, LANES, PARTS
 
 
 def test_every_test_is_in_one_part() -> None:
@@ -17,6 +17,6 @@ def test_every_test_is_in_one_part() -> None:
         assert len(holding) == 1, f"{file.relative_to(HERE)} is in {len(holding)} parts"
 
 
-def test_parts_do_not_share_ports() -> None:
-    ranges = sorted(tuple(map(int, part.ports.split("-"))) for part in PARTS)
+def test_lanes_do_not_share_ports() -> None:
+    ranges = sorted(tuple(map(int, ports.split("-"))) for ports in LANES)
     assert all(one[1] < other[0] for one, other in pairwise(ranges))
