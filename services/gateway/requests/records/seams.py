@@ -370,7 +370,7 @@ def _last_writes(described: PartitionResponse) -> dict[int, LastWrite]:
 
 def _tell(cluster: str, partitions: Iterable[tuple[str, int]], reason: str) -> None:
     log.warning(
-        "what producers have written before can't be told: a cluster can't be asked",
+        "the last batches of these producers are unknown: a cluster can't be asked",
         cluster=cluster,
         topics=sorted({topic for topic, _ in partitions}),
         reason=reason,

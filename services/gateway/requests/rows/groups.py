@@ -151,7 +151,7 @@ ROWS = (
         ApiKey.STREAMS_GROUP_HEARTBEAT,
         VersionRange(0, 1),
         streams_group_member.handle,
-        split="the group's home cluster; refused if a topic, internal ones included, lives elsewhere",
+        split="the group's home cluster; refused if a topic, internal ones included, is on another cluster",
         merge="",
         reach=Reach.ONE_OWNER,
     ),
