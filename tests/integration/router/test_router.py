@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -20,6 +21,9 @@ from tests.integration.router.parts import WITHIN_S, DataPlane, PublishedLog, cr
 
 STOP_S = 15.0
 """Well below what it would take if it waited for its data planes."""
+
+A_MOMENT_S = 2.0
+"""For an order that must not come; less than a silence of the home cluster that cuts a router off."""
 
 HELD = admin.MEMBER_PHASE_HELD
 
@@ -213,18 +217,23 @@ async def test_control_hears_who_has_said_goodbye(
 
 
 async def test_a_router_that_stood_still_sends_what_the_log_holds_to_one_that_nobody_waits_for(
-    log: PublishedLog, start_router: StartRouter
+    log: PublishedLog, start_router: StartRouter, home: KafkaCluster
 ) -> None:
-    """The router wakes with a state of before, and with a gateway at its door."""
+    """The router wakes with a gateway at its door, while the home cluster answers nothing."""
     log.publish()
     router = start_router("r1")
     gateway = DataPlane("g1", router.address, revision=3, not_awaited=True)
     with router.frozen():
         coming = asyncio.create_task(gateway.__aenter__())
-        log.rule("apples", to="c2")
-        await asyncio.to_thread(log.publish)
-    await coming
-    await gateway.expect("apply", 4)
+        for topic in ("bananas", "apples"):
+            log.rule(topic, to="c2")
+            await asyncio.to_thread(log.publish)
+        with home.frozen():
+            os.kill(router.pid, signal.SIGCONT)
+            await coming
+            told = asyncio.create_task(gateway.expect("apply", 5))
+            await asyncio.wait({told}, timeout=A_MOMENT_S)
+    await told
     await gateway.__aexit__()
 
 
