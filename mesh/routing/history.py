@@ -55,17 +55,17 @@ class RuleHistory:
     """Living rules, and the past as far as it is needed."""
 
     def __init__(self, rules: Rules) -> None:
-        self._living: dict[str, RuleVersion] = {}
+        versions = rules.versions
+        self._living = {each.rule.rule_id: each for each in versions if each.until_revision is None}
         self._ended: dict[Match, list[RuleVersion]] = {}
         self._pasts: dict[Match, Past] = {past.match: past for past in rules.pasts}
         self._past_index = Index(rules.pasts, attrgetter("match"))
         self._made_index: Index[RuleVersion] | None = None
         self._made_known: _Matches | None = None
-        for version in rules.versions:
-            if version.until_revision is None:
-                self._living[version.rule.rule_id] = version
-            else:
-                self._ended.setdefault(match_of(version), []).append(version)
+        if len(self._living) < len(versions):
+            for version in versions:
+                if version.until_revision is not None:
+                    self._ended.setdefault(match_of(version), []).append(version)
 
     @property
     def _index(self) -> Index[RuleVersion]:

@@ -355,8 +355,8 @@ class RoutingTable:
 
 def _in_order(versions: Iterable[RuleVersion]) -> tuple[RuleVersion, ...]:
     ordered = sorted(versions, key=attrgetter("rank", "from_revision"))
-    tried_last = [version for version in ordered if isinstance(version.rule.match, UnmatchedTopics)]
-    if tried_last:
+    if UnmatchedTopics in map(type, map(attrgetter("rule.match"), ordered)):
+        tried_last = [version for version in ordered if isinstance(version.rule.match, UnmatchedTopics)]
         ordered = [version for version in ordered if not isinstance(version.rule.match, UnmatchedTopics)] + tried_last
     return tuple(ordered)
 

@@ -85,11 +85,9 @@ def _rule(view: MeshView, place: int, rule: ForwardingRule) -> admin.Rule:
 
 def change(result: RuleChange) -> admin.RuleChangeResponse:
     """The result of a rule command."""
-    changed = set(result.decision.changed_ids)
-    places = enumerate(result.decision.after.rules, 1)
     return admin.RuleChangeResponse(
         revision=result.revision,
-        rules=[_rule(result.view, place, rule) for place, rule in places if rule.rule_id in changed],
+        rules=[_rule(result.view, place, rule) for place, rule in result.decision.changed],
         removed=[f"rules/{rule_id}" for rule_id in result.decision.removed_ids],
         moves=[_move(each) for each in result.moving.moves],
         switch_ms=result.switch_ms,

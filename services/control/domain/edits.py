@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields, replace
 from enum import Enum
+from operator import attrgetter
 
 from mesh.routing import ForwardingRule, Match, NodeView, Subject, UnmatchedTopics
 from services.control.domain.errors import Exists, Unknown
@@ -234,8 +235,10 @@ def named(rules: Iterable[ForwardingRule], rule_id: str, where: str = "") -> For
 
 def in_order(rules: Rules) -> Rules:
     """The rules in the order in which gateways try them: default clusters are last, wherever a command placed them."""
+    if UnmatchedTopics not in map(type, map(attrgetter("match"), rules)):
+        return rules
     last = [rule for rule in rules if isinstance(rule.match, UnmatchedTopics)]
-    return (*(rule for rule in rules if not isinstance(rule.match, UnmatchedTopics)), *last) if last else rules
+    return (*(rule for rule in rules if not isinstance(rule.match, UnmatchedTopics)), *last)
 
 
 def _with_id(rule: ForwardingRule, taken: Collection[str]) -> ForwardingRule:

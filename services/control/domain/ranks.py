@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
+from operator import attrgetter
 
 from mesh.order import ends_alike, staying_in_order
 from mesh.routing import ForwardingRule, RuleVersion, UnmatchedTopics
@@ -31,7 +32,7 @@ has a lower rank, until a rule would get the same rank.
 
 def changes_between(before: Sequence[RuleVersion], after: Sequence[ForwardingRule]) -> list[events.RuleChange]:
     """The changes that turn the rules in force `before` (in order) into `after`; rules with one id are the same."""
-    start, end = ends_alike([version.rule for version in before], after)
+    start, end = ends_alike([*map(attrgetter("rule"), before)], after)
     changes = _changes(before, after, start, end)
     if changes is None:
         changes = _changes(before, after, 0, 0)

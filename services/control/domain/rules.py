@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import compress, count
+from operator import attrgetter
 
 from mesh.order import ends_alike
 from mesh.routing import (
@@ -46,10 +48,18 @@ class RuleSetDecision:
     after: RoutingTable
 
     @property
-    def changed_ids(self) -> list[str]:
-        """Rules created, changed or moved, in their order."""
+    def changed(self) -> list[tuple[int, ForwardingRule]]:
+        """Rules created, changed or moved, in their order, each with its place from 1."""
         changed = changed_by(self.event)
-        return [version.rule.rule_id for version in self.after.living if version.rule.rule_id in changed]
+        if not changed:
+            return []
+        ids = map(attrgetter("rule_id"), self.after.rules)
+        places = compress(count(1), map(changed.__contains__, ids))
+        return [(place, self.after.rules[place - 1]) for place in places]
+
+    @property
+    def changed_ids(self) -> list[str]:
+        return [rule.rule_id for _, rule in self.changed]
 
     @property
     def removed_ids(self) -> list[str]:
@@ -110,18 +120,19 @@ class RuleSet:
     def _check(self, wanted: Rules) -> None:
         if len(wanted) > MAX_RULES:
             raise InvalidField("rules", f"{len(wanted)} rules are more than the {MAX_RULES} that a mesh may have")
-        kept = self.table.by_id
         start, end = ends_alike(self.table.rules, wanted)
+        kept = {rule.rule_id: rule for rule in self.table.rules[start : len(self.table.rules) - end]}
         new = [
             rule
             for rule in wanted[start : len(wanted) - end]
-            if (before := kept.get(rule.rule_id)) is None or before.rule != rule
+            if (before := kept.get(rule.rule_id)) is None or before != rule
         ]
         for rule in new:
             check_rule(rule, self.table)
         texts = {rule.match.text for rule in new}  # matches of rules that stay differ already
         by_match: dict[Match, ForwardingRule] = {}
-        for rule in [each for each in wanted if each.match.text in texts] if texts else ():
+        of_wanted = map(attrgetter("match.text"), wanted) if texts else ()
+        for rule in compress(wanted, map(texts.__contains__, of_wanted)):
             first = by_match.setdefault(rule.match, rule)
             if first is not rule:
                 other = first.rule_id
@@ -171,7 +182,7 @@ def _refuse_shared_names(wanted: Rules) -> None:
 
     Rules by pattern may overlap in single names; then the first rule counts (`mesh.routing.table`).
     """
-    if not [rule for rule in wanted if rule.template is not None]:
+    if not any(map(attrgetter("template"), wanted)):
         return
     topics = [rule for rule in wanted if rule.match.subject is Subject.TOPIC]
     by_names: dict[tuple[str, str], dict[tuple[type[Match], str], list[ForwardingRule]]] = {}

@@ -39,7 +39,9 @@ def near(rules: Iterable[ForwardingRule], heads: Collection[str]) -> list[Forwar
         return list(rules)
     shorter = {head[:length] for head in heads for length in range(len(head) + 1)}
     longer = tuple(heads)
-    return [rule for rule in rules if (head := rule.match.head) in shorter or head.startswith(longer)]
+    rules = tuple(rules)
+    heads_of = map(attrgetter("match.head"), rules)
+    return [rule for rule, head in zip(rules, heads_of, strict=True) if head in shorter or head.startswith(longer)]
 
 
 def _shadowed(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, ForwardingRule]:
