@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import KafkaException, ShareConsumer
@@ -15,15 +21,24 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
+from services.gateway.wire.errors import RETRIABLE, ErrorCode
+from services.gateway.wire.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_unless
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
+from tests.integration.gateway.gateways import gateways_side_by_side
 from tests.integration.gateway.member import run_member
 from tests.integration.gateway.records import produce
 from tests.integration.gateway.running import Rules, RunningGateway
+from tests.integration.gateway.talking import comes_true, talking_to
+from tests.unit.gateway.downstream.raw_client import RawClient
 
 COUNT = 60
+LOCK_S = 15
+SETTINGS = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(LOCK_S * 1000)}
+"""Of each group. Locks are as short as brokers allow."""
 
 
 @pytest.fixture
@@ -42,13 +57,15 @@ def gateway(table: Rules, start_gateway: StartGateway) -> RunningGateway:
     return start_gateway(table.table, listen=f"127.0.0.1:{free_block(1)}")
 
 
-def begins_at_the_earliest(bootstrap: str, group: str) -> None:
+def set_up(bootstrap: str, group: str) -> None:
     """The group does not exist yet; a cluster that has never had a group makes its coordinators only now."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def obstacle() -> str | None:
-        earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=[earliest])
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in SETTINGS.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=entries)
         try:
             admin.incremental_alter_configs([resource])[resource].result(20)
         except KafkaException as error:
@@ -115,7 +132,7 @@ def missing(wanted: set[str], *members: Member) -> str | None:
 def test_javas_member_reads_and_accepts_records_of_both_clusters(
     gateway: RunningGateway, apples: str, bananas: str, group: str
 ) -> None:
-    begins_at_the_earliest(gateway.address, group)
+    set_up(gateway.address, group)
     expected = produce_batch(gateway.address, 0, apples, bananas)
     produce(gateway.address, apples, ["again apple"])
     produce(gateway.address, bananas, ["again banana"])
@@ -124,14 +141,126 @@ def test_javas_member_reads_and_accepts_records_of_both_clusters(
     assert sorted(member.values) == sorted(expected | {"again apple", "again banana"})
     assert sorted(member.of("released")) == ["again apple", "again banana"]
 
+    tools = ConsoleTools(gateway.address)
+    assert lags(tools, group) == {apples: 0, bananas: 0}
+    reset = ("--reset-offsets", "--to-earliest", "--execute", "--group", group, "--topic", apples, "--topic", bananas)
+    asyncio.run(tools.run(Tool.SHARE_GROUPS, *reset))
+    assert lags(tools, group) == {apples: COUNT + 1, bananas: COUNT + 1}
+    forget = ("--delete-offsets", "--group", group, "--topic", bananas)
+    asyncio.run(tools.run(Tool.SHARE_GROUPS, *forget))
+    assert lags(tools, group) == {apples: COUNT + 1}
+    deleted = asyncio.run(tools.run(Tool.SHARE_GROUPS, "--delete", "--group", group))
+    assert "was successful" in deleted
+    assert group not in asyncio.run(tools.run(Tool.SHARE_GROUPS, "--list"))
+
+
+def lags(tools: ConsoleTools, group: str) -> dict[str, int]:
+    """Records of each topic that nobody has accepted yet, as kafka-share-groups tells."""
+    described = asyncio.run(tools.run(Tool.SHARE_GROUPS, "--describe", "--group", group))
+    found: dict[str, int] = {}
+    for topic, lag in re.findall(rf"^{re.escape(group)}\s+(\S+)\s+\d+\s+\d+\s+(\d+)", described, re.MULTILINE):
+        found[topic] = found.get(topic, 0) + int(lag)
+    return found
+
 
 def test_librdkafkas_members_share_the_records_of_both_clusters(
     gateway: RunningGateway, apples: str, bananas: str, group: str
 ) -> None:
-    begins_at_the_earliest(gateway.address, group)
+    set_up(gateway.address, group)
     expected = produce_batch(gateway.address, 0, apples, bananas)
     two = [Member(gateway.address, group, [apples, bananas]) for _ in range(2)]
     with closing(two[0]), closing(two[1]):
         poll_until("all is accepted", partial(missing, expected, *two), *two)
     assert [member.faults for member in two] == [[], []]
     assert sorted(value for member in two for value in member.accepted) == sorted(expected)
+
+
+def test_a_group_goes_on_with_all_its_topics_when_a_gateway_is_killed(
+    table: Rules, tmp_path: Path, apples: str, bananas: str, group: str
+) -> None:
+    """The other gateway has not heard what the members subscribe to. Each record is accepted at least once."""
+    topics, javas = [apples, bananas], f"java-{group}"
+    gateways: list[subprocess.Popen[bytes]] = []
+    with (
+        gateways_side_by_side(2, tmp_path, table.table, gateways) as address,
+        ThreadPoolExecutor(1) as background,
+    ):
+        for name in (group, javas):
+            set_up(address, name)
+        two = [Member(address, group, topics) for _ in range(2)]
+        java = background.submit(run_member, "share", address, javas, topics, 4 * COUNT)
+        with closing(two[0]), closing(two[1]):
+            first = produce_batch(address, 1, *topics)
+            poll_until("all is accepted", partial(missing, first, *two), *two)
+            gateways[0].kill()
+            second = produce_batch(address, 2, *topics)
+            poll_until("all is accepted", partial(missing, first | second, *two), *two)
+        told = java.result(120)
+    assert set(told.values) == first | second
+
+
+async def test_a_gateway_that_has_never_seen_a_member_knows_its_topics_on_all_clusters(
+    table: Rules, start_gateway: StartGateway, apples: str, bananas: str, group: str
+) -> None:
+    """The member names its topics at the first gateway alone."""
+    first, second = (start_gateway(table.table) for _ in range(2))
+    await asyncio.to_thread(set_up, first.address, group)
+    member = ShareGroupHeartbeatRequest(group, str(uuid4()), 0, None, [apples, bananas])
+
+    async def assigned(through: RawClient) -> int:
+        answer = await through.ask(member, 1, ShareGroupHeartbeatResponse)
+        if answer.error_code in RETRIABLE:  # a cluster that has never had a group makes its coordinators only now
+            return 0
+        assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+        member.member_epoch = answer.member_epoch
+        given = answer.assignment.topic_partitions if answer.assignment is not None else []
+        return sum(len(topic.partitions) for topic in given)
+
+    async with talking_to(first.address) as client:
+        await comes_true(lambda: assigned(client), 6, "the member has all partitions of both topics")
+    member.subscribed_topic_names = None
+    async with talking_to(second.address) as client:
+        assert [await assigned(client), await assigned(client)] == [6, 6]
+        member.member_epoch = -1
+        assert await assigned(client) == 0
+    assert await asyncio.to_thread(members_at, first.address, group) == 0
+
+
+def members_at(bootstrap: str, group: str) -> int:
+    described = asyncio.run(ConsoleTools(bootstrap).run(Tool.SHARE_GROUPS, "--describe", "--members", "--group", group))
+    return sum(line.startswith(group) for line in described.splitlines())
+
+
+def test_a_topic_that_changes_its_cluster_is_read_there_by_the_same_group(
+    gateway: RunningGateway,
+    table: Rules,
+    create_topic: CreateTopic,
+    kafka_c2: KafkaCluster,
+    apples: str,
+    bananas: str,
+    group: str,
+) -> None:
+    create_topic(kafka_c2, apples)
+    set_up(gateway.address, group)
+    expected = produce_batch(gateway.address, 1, apples, bananas)
+    with closing(Member(gateway.address, group, [apples, bananas])) as member:
+        poll_until("all is accepted", partial(missing, expected, member), member)
+        gateway.move(table.to("c2", [apples]))
+        expected |= produce_batch(gateway.address, 2, apples, bananas)
+        poll_until("all is accepted", partial(missing, expected, member), member)
+    assert sorted(member.accepted) == sorted(expected)
+    assert member.faults == []
+
+
+def test_members_read_on_from_one_cluster_while_the_other_is_away(
+    gateway: RunningGateway, kafka_c2: KafkaCluster, apples: str, bananas: str, group: str
+) -> None:
+    set_up(gateway.address, group)
+    expected = produce_batch(gateway.address, 1, apples, bananas)
+    with closing(Member(gateway.address, group, [apples, bananas])) as member:
+        poll_until("all is accepted", partial(missing, expected, member), member)
+        with kafka_c2.frozen():
+            expected |= produce_batch(gateway.address, 2, apples)
+            poll_until("what is there is accepted", partial(missing, expected, member), member)
+        expected |= produce_batch(gateway.address, 3, bananas)
+        poll_until("all is accepted", partial(missing, expected, member), member)
