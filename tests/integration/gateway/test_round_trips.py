@@ -31,6 +31,8 @@ OF_TRANSACTIONS = frozenset(
     }
 )
 """A Produce that passes straight on is not among the rounds that are counted here."""
+TRANSACTIONS = 8
+"""The cheapest of them counts: after a commit, a coordinator may still be writing markers, and clients ask again."""
 BY_THE_FIRST_PROTOCOL = {"home": (1, 2), "other": (2, 3), "both": (3, 5)}
 BY_THE_SECOND = {"home": (0, 2), "other": (1, 3), "both": (1, 5)}
 """Rounds at the start, but for those of records, and at the end, of which one belongs to the client's own EndTxn."""
@@ -86,16 +88,17 @@ def test_a_steady_producer_costs_what_the_table_says(
     for _ in range(3):
         write(producer, topics)
         producer.commit()
-    started = rounds.of(lambda: write(producer, topics))
-    ended = rounds.of(producer.commit)
+    started, ended = [], []
+    for _ in range(TRANSACTIONS):
+        started.append([each for each in rounds.of(lambda: write(producer, topics)) if each != ["PRODUCE"]])
+        ended.append(rounds.of(producer.commit))
     producer.close()
     first = "librdkafka" in request.node.name
     start, end = (BY_THE_FIRST_PROTOCOL if first else BY_THE_SECOND)[where]
-    assert len([each for each in started if each != ["PRODUCE"]]) == start, started
-    waited = [each for each in ended if each != ["PRODUCE"] or where == "both"]
+    assert min(map(len, started)) == start, started
     if where == "both":
-        assert waited.pop() == ["PRODUCE"], "the end of the decision, for which nobody waits"
-    assert len(waited) == end, ended
+        assert all(each.pop() == ["PRODUCE"] for each in ended), "the end of the decision, for which nobody waits"
+    assert min(map(len, ended)) == end, ended
 
 
 def write(producer: Transacting, topics: list[str]) -> None:

@@ -18,12 +18,12 @@ import org.apache.kafka.streams.kstream.Produced;
 /**
  * Copies each record to two topics in one transaction, and counts the values. Runs until it is killed.
  *
- * <p>"CountAndCopy BOOTSTRAP APPLICATION-ID STATE-FOLDER INPUT COPIES OTHER-COPIES COUNTS". An exception of a thread
+ * <p>"CountAndCopy BOOTSTRAP APPLICATION-ID STATE-FOLDER INPUT COPIES OTHER-COPIES COUNTS INSTANCE". An exception of a thread
  * goes to stderr, and another thread takes its place.
  */
 public final class CountAndCopy {
     private static final Duration TRANSACTION = Duration.ofSeconds(45);
-    private static final Duration SESSION = Duration.ofSeconds(10);
+    private static final Duration SESSION = Duration.ofSeconds(45);
 
     private CountAndCopy() {}
 
@@ -37,6 +37,8 @@ public final class CountAndCopy {
         config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         config.put("auto.offset.reset", "earliest");
+        // An instance that was killed takes its place in the group again as soon as it is back.
+        config.put("group.instance.id", arguments[7]);
         // A broker that was killed needs longer to come back than the 10 s of Streams' own default.
         config.put(StreamsConfig.producerPrefix(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG), (int) TRANSACTION.toMillis());
         config.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), (int) SESSION.toMillis());
