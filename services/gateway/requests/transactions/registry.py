@@ -61,6 +61,8 @@ TIMEOUT_MS: Final = 5_000
 PAUSES_S: Final = (0.005, 0.01, 0.02, 0.04)
 """While home writes the markers of the last transaction, the gateway asks again itself: a client waits for 100 ms."""
 REPLICAS: Final = 3
+MADE: Final = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
+"""Another gateway may be faster."""
 CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.ms": "600000",
@@ -195,7 +197,8 @@ def _tell_made(
         reason: str | None = outcome.reason
     else:
         results = outcome.topics if isinstance(outcome, CreateTopicsResponse) else outcome.results
-        reason = "; ".join(f"{error_name(r.error_code)} {r.error_message or ''}" for r in results if r.error_code)
+        failed = [r for r in results if r.error_code not in MADE]
+        reason = "; ".join(f"{error_name(r.error_code)} {r.error_message or ''}" for r in failed)
     if reason:
         log.warning(
             "the topic for transactions could not be made", cluster=home, topic=TRANSACTIONS_TOPIC, reason=reason
