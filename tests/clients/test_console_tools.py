@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.clients.confluent.driver import ConfluentClient
 from tests.clients.console.driver import ConsoleAdmin, ConsoleTools, Tool
-from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, ClientError
+from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, ClientError, Message, Reading, Sending
 from tests.clients.matrix import Feature
 from tests.clients.settling import settled_config
 from tests.clients.world import World
@@ -130,7 +131,7 @@ async def test_a_brokers_setting_is_changed_on_its_own_cluster(tools: ConsoleToo
 async def test_offsets_of_a_group_over_two_clusters_are_reset(tools: ConsoleTools, world: World) -> None:
     topics = await world.topic_on_each(partitions=1)
     group = world.name("group")
-    await read_two_records_of_each(tools, group, topics)
+    await have_two_records_of_each_read(world, group, topics)
 
     of_each = [option for topic in topics for option in ("--topic", topic)]
     await tools.run(
@@ -145,7 +146,7 @@ async def test_a_group_forgets_offsets_of_one_topic(tools: ConsoleTools, world: 
         topics = await world.topic_on_each(partitions=1)
         forgotten, kept = topics[first], topics[1 - first]
         group = world.name("group")
-        await read_two_records_of_each(tools, group, topics)
+        await have_two_records_of_each_read(world, group, topics)
 
         printed = await tools.run(Tool.CONSUMER_GROUPS, "--delete-offsets", "--group", group, "--topic", forgotten)
 
@@ -157,7 +158,7 @@ async def test_a_group_forgets_offsets_of_one_topic(tools: ConsoleTools, world: 
 async def test_a_group_over_two_clusters_is_deleted(tools: ConsoleTools, world: World) -> None:
     topics = await world.topic_on_each(partitions=1)
     group = world.name("group")
-    await read_two_records_of_each(tools, group, topics)
+    await have_two_records_of_each_read(world, group, topics)
 
     printed = await tools.run(Tool.CONSUMER_GROUPS, "--delete", "--group", group)
 
@@ -168,8 +169,7 @@ async def test_a_group_over_two_clusters_is_deleted(tools: ConsoleTools, world: 
 
 async def test_records_are_deleted_from_the_start_of_logs(tools: ConsoleTools, world: World, tmp_path: Path) -> None:
     topics = await world.topic_on_each(partitions=1)
-    for topic in topics:
-        await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\ntwo\nthree\n")
+    await write(world, topics, "one", "two", "three")
     offsets = tmp_path / "offsets.json"
     places = [{"topic": topic, "partition": 0, "offset": at} for topic, at in zip(topics, (1, 2), strict=True)]
     offsets.write_text(json.dumps({"version": 1, "partitions": places}))
@@ -184,8 +184,7 @@ async def test_records_are_deleted_from_the_start_of_logs(tools: ConsoleTools, w
 
 async def test_log_dirs_name_cluster_and_broker(tools: ConsoleTools, world: World) -> None:
     topics = await world.topic_on_each(partitions=1)
-    for topic in topics:
-        await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\n")
+    await write(world, topics, "one")
 
     printed = await tools.run(Tool.LOG_DIRS, "--describe", "--topic-list", ",".join(topics))
 
@@ -205,7 +204,7 @@ async def test_leaders_that_are_preferred_stay(tools: ConsoleTools, world: World
 
 async def test_producers_of_partitions_are_described(tools: ConsoleTools, world: World) -> None:
     for topic in await world.topic_on_each(partitions=1):
-        await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\n")
+        await write(world, [topic], "one")
         printed = await tools.run(Tool.TRANSACTIONS, "describe-producers", "--topic", topic, "--partition", "0")
         assert len(re.findall(r"^\d+\s+\d+\s+", printed, re.MULTILINE)) == 1, printed
 
@@ -260,8 +259,21 @@ async def side_by_side(*runs: Coroutine[Any, Any, str]) -> list[str]:
     return [task.result() for task in tasks]
 
 
+async def write(world: World, topics: Sequence[str], *values: str) -> None:
+    """By librdkafka, as every set-up that no tool is tested by: each tool is a JVM."""
+    await ConfluentClient(world.bootstrap).produce(
+        [Message(each, value) for each in topics for value in values], Sending()
+    )
+
+
+async def have_two_records_of_each_read(world: World, group: str, topics: Sequence[str]) -> None:
+    """Two records go to each topic, and the group reads all of them, by librdkafka."""
+    await write(world, topics, "one", "two")
+    await ConfluentClient(world.bootstrap).consume(Reading(tuple(topics), group, 2 * len(topics)))
+
+
 async def read_two_records_of_each(tools: ConsoleTools, group: str, topics: Sequence[str]) -> None:
-    """Two records go to each topic, and the group reads all of them."""
+    """As `have_two_records_of_each_read`, by Kafka's tools."""
     for topic in topics:
         await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\ntwo\n")
     either = ("--include", "|".join(topics), "--from-beginning", "--group", group)
