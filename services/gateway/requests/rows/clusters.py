@@ -125,7 +125,7 @@ ROWS = (
         ApiKey.DESCRIBE_QUORUM,
         VersionRange(0, 2),
         describe_quorum.handle,
-        split="the cluster of the node that is asked; refused if the request names no node and there are several clusters",
+        split="the cluster of the node that is asked; refused if it names no node and there are several clusters",
         merge="real controllers and brokers by their numbers",
         reach=Reach.ONE_OWNER,
     ),
