@@ -2,7 +2,7 @@
 
 Gateways that are away
 1. A gateway that stops in order says goodbye to its router when it serves no client any more. The router passes the
-   goodbye on, and control forgets the gateway.
+   goodbye on, and control forgets the gateway. The gateway serves no client again before a router has sent a table.
 2. Any other gateway that no router reports is *away*. Its process may have died, its link may be cut, or its router may
    be gone. Control can't distinguish these: a reset connection may come from the kernel of a dead process, or from a
    proxy between two living processes. A living gateway serves its clients on, under the table that it has. So an away
