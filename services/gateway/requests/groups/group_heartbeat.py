@@ -33,7 +33,7 @@ def beat(
 def heard(
     message: HeartbeatRequest, outcome: R | Unreachable, home: str, answer: type[R], mesh: MeshView
 ) -> Generator[Command, Any, R]:
-    """What the gateway learns from the outcome of a heartbeat at home; returns the answer for the client."""
+    """The answer for the client, after the gateway has learnt from the outcome of a heartbeat at home."""
     coordinator = Coordinator(message.group_id)
     if isinstance(outcome, Unreachable):
         yield Forget(home, coordinator)

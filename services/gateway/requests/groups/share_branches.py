@@ -4,14 +4,14 @@ Theory of operation
 1. The state of a share group (what is delivered, what is accepted) is kept by the cluster of the records, for groups
    that have members there. So a member of a group over several clusters is a member on each of them, under the same
    ids. The group's home decides about the epoch that the client sees, and fences the client.
-2. Home is told of all topics of the subscription, a branch only of its own. So home is the memory of a subscription for
-   a gateway that does not know the member: no gateway shares state with another.
+2. Heartbeats to home name all topics of the subscription, those to a branch only its own. So home is the memory of a
+   subscription for a gateway that does not know the member: no gateway shares state with another.
 3. Heartbeats name the topics each time, and those to branches have epoch 0. A coordinator takes such a heartbeat of a
    member that it knows as any other, and answers with the whole assignment. So each answer is the present state, and a
    lost answer, another gateway or a branch that has forgotten the member needs no care.
-4. A topic is read on its owner alone: what another cluster assigns of it (it lives there no more) is left out.
-5. Clusters may contradict each other, for example after one was away. Then the client is told that it is unknown: it
-   joins again, and names its topics.
+4. Members read a topic on its owner alone: partitions that another cluster assigns of it are left out.
+5. Clusters may contradict each other, for example after one was away. Then the client gets
+   UNKNOWN_MEMBER_ID: it joins again, and names its topics.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ def branches_of(topics: Iterable[str], home: str, mesh: MeshView) -> dict[str, l
 
 
 def names_at_home(topics: Iterable[str], home: str, mesh: MeshView) -> list[str]:
-    """The subscription as home is told: its own topics by its own names, foreign topics by the client's."""
+    """The subscription for home: its own topics by its own names, foreign topics by the client's."""
     routes = ((topic, mesh.table.route(topic)) for topic in topics)
     return [topic if route is None or route.cluster != home else route.upstream_topic for topic, route in routes]
 

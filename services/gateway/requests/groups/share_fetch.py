@@ -7,8 +7,8 @@ Theory of operation
    one has records or the time is over. So an idle leader does not hold back the records of a busy one.
 3. The most records that the client wants are divided among the leaders: no leader gives out records that the client
    would not take.
-4. A node of the client's stands for some clusters. A partition of another cluster has moved there: the client is told
-   to look for its leader, and finds the right node.
+4. A node of the client's stands for some clusters. A partition of another cluster has moved there: its error makes the
+   client look for the leader, and find the right node.
 """
 
 from collections.abc import Generator, Sequence

@@ -1,4 +1,4 @@
-"""What one gateway process remembers of the members of share groups between their heartbeats.
+"""The memory of one gateway process about members of share groups, between their heartbeats.
 
 A client names its topics only when they change, and gets its partitions only when these change. The gateway needs the
 topics with each heartbeat (`share_branches`). It remembers them for the connection on which the heartbeats come: a
@@ -27,7 +27,7 @@ class ShareMember:
     topics: tuple[str, ...]
     """The topics that the member subscribes to, on all clusters."""
     parts: Mapping[str, Assigned] = field(default_factory=dict)
-    """Cluster -> the assignment there, as far as the cluster has told one."""
+    """Cluster -> the assignment there, as far as the cluster has sent one."""
 
     @property
     def items(self) -> int:

@@ -115,7 +115,7 @@ class ShareSession:
         self.ids.update(ids)
 
     def topics_by_id(self, cluster: str) -> dict[bytes, str]:
-        """The topics that brokers of the cluster were told of."""
+        """The topics that requests to brokers of the cluster have named."""
         return {topic_id: topic for (place, topic), topic_id in self.ids.items() if place == cluster}
 
     def goes_on(self) -> None:
