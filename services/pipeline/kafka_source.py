@@ -21,7 +21,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow
@@ -32,6 +32,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from services.pipeline.kafka_asking import UnknownTopicError
 from services.pipeline.kafka_reading import Batch, read_bounds, read_logs, read_since, read_spans
+from services.pipeline.kafka_rows import SCHEMA, to_arrow
 from services.pipeline.positions import (
     Position,
     Span,
@@ -58,23 +59,6 @@ if TYPE_CHECKING:
 FORMAT = "mesh-kafka"
 GATEWAY = ""
 """The cluster without a name: the gateway. Its records have no column `cluster`."""
-SCHEMA = """
-    topic string, partition int, offset bigint, timestamp timestamp,
-    key binary, value binary, headers array<struct<key: string, value: binary>>
-"""
-ARROW_SCHEMA = pyarrow.schema(
-    [
-        ("topic", pyarrow.string()),
-        ("partition", pyarrow.int32()),
-        ("offset", pyarrow.int64()),
-        ("timestamp", pyarrow.timestamp("us", tz="UTC")),
-        ("key", pyarrow.binary()),
-        ("value", pyarrow.binary()),
-        ("headers", pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))),
-    ]
-)
-MICROSECONDS_OF_A_MILLISECOND = 1_000
-LAST_TIME_MS = (2**63 - 1) // MICROSECONDS_OF_A_MILLISECOND
 PROPERTY_PREFIX = "kafka."
 CLUSTERS_AT_ONCE = 8  # clusters that are asked in parallel while a batch is planned
 WORTH_A_TASK = 50_000
@@ -210,8 +194,7 @@ class KafkaSource:
     def read(self, some: Sequence[Span]) -> Iterator[pyarrow.RecordBatch]:
         """The committed records of spans, as rows of `schema`."""
         for cluster, batch in self.batches(some):
-            messages = cast("list[Message]", batch.records)
-            yield to_arrow(messages, batch.topic, batch.partition, cluster)
+            yield to_arrow(cast("list[Message]", batch.records), batch.topic, batch.partition, cluster)
 
     def batches(self, some: Sequence[Span]) -> Iterator[tuple[str, Batch]]:
         """The committed records of spans with their cluster, each span in order; one consumer for each cluster."""
@@ -220,25 +203,13 @@ class KafkaSource:
             cluster, _, topic = span.topic.rpartition("/")
             by_cluster.setdefault(cluster, []).append(replace(span, topic=topic))
         for cluster, there in by_cluster.items():
-            properties = self.clusters[cluster]
-            for batch in read_spans(properties, there, self.stall_timeout_s, accept_loss=self.accept_loss):
+            for batch in read_spans(self.clusters[cluster], there, self.stall_timeout_s, accept_loss=self.accept_loss):
                 yield cluster, batch
 
     def to_options(self) -> dict[str, str]:
         """Options for Spark; each property is one option, so that Spark redacts secrets by their names."""
-        return {
-            "topics": json.dumps(self.topics),
-            "clusters": json.dumps(list(self.clusters)),
-            "max_batch_rows": str(self.max_batch_rows),
-            "stall_timeout_s": str(self.stall_timeout_s),
-            "request_timeout_s": str(self.request_timeout_s),
-            "accept_loss": json.dumps(self.accept_loss),
-            "skip_absent": json.dumps(self.skip_absent),
-            "accept_replaced": json.dumps(self.accept_replaced),
-            "sets_apart": json.dumps(self.sets_apart),
-            "accept_loss_of": json.dumps(self.accept_loss_of),
-            "slots": str(self.slots),
-        } | {
+        plain = {name: json.dumps(getattr(self, name)) for name in _plain_fields()}
+        return {**plain, "clusters": json.dumps(list(self.clusters))} | {
             f"{PROPERTY_PREFIX}{number}.{name}": value
             for number, properties in enumerate(self.clusters.values())
             for name, value in properties.items()
@@ -249,22 +220,16 @@ class KafkaSource:
         clusters: dict[str, dict[str, str]] = {}
         for number, cluster in enumerate(json.loads(options["clusters"])):  # Spark lowercases the names of options
             prefix = f"{PROPERTY_PREFIX}{number}."
-            clusters[cluster] = {
-                name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)
-            }
-        return cls(
-            topics=tuple(json.loads(options["topics"])),
-            clusters=clusters,
-            max_batch_rows=int(options["max_batch_rows"]),
-            stall_timeout_s=float(options["stall_timeout_s"]),
-            request_timeout_s=float(options["request_timeout_s"]),
-            accept_loss=json.loads(options["accept_loss"]),
-            skip_absent=json.loads(options["skip_absent"]),
-            accept_replaced=json.loads(options["accept_replaced"]),
-            sets_apart=json.loads(options["sets_apart"]),
-            accept_loss_of=tuple(json.loads(options["accept_loss_of"])),
-            slots=int(options["slots"]),
-        )
+            of_it = [name for name in options if name.startswith(prefix)]
+            clusters[cluster] = {name.removeprefix(prefix): options[name] for name in of_it}
+        found = {name: json.loads(options[name]) for name in _plain_fields()}
+        plain: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in found.items()}
+        return cls(clusters=clusters, **plain)
+
+
+def _plain_fields() -> list[str]:
+    """The fields of a source that are one option each."""
+    return [each.name for each in fields(KafkaSource) if each.name != "clusters"]
 
 
 def _in_cluster(cluster: str, topic: str) -> str:
@@ -373,9 +338,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def share(self, planned: Sequence[Span]) -> list[list[Span]]:
         """The spans of a batch by task: few records are one task, and so one file."""
-        return shares(
-            planned, min(self.source.slots, 1 + sum(each.end - each.start for each in planned) // WORTH_A_TASK)
-        )
+        tasks = 1 + sum(each.end - each.start for each in planned) // WORTH_A_TASK
+        return shares(planned, min(self.source.slots, tasks))
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         planned = cast("SpanPartition", partition)
@@ -434,41 +398,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise absence
             sys.stderr.write(f"cluster {cluster} is not read now: {absence}\n")  # stderr is the driver's log
         return logs
-
-
-def to_arrow(messages: list[Message], topic: str, partition: int, cluster: str = GATEWAY) -> pyarrow.RecordBatch:
-    """Rows of SCHEMA, all of one partition; with the column `cluster` if the cluster has a name."""
-    rows = pyarrow.RecordBatch.from_arrays(
-        [
-            pyarrow.repeat(topic, len(messages)),
-            pyarrow.repeat(pyarrow.scalar(partition, pyarrow.int32()), len(messages)),
-            [message.offset() for message in messages],
-            [_microseconds(message) for message in messages],
-            [message.key() for message in messages],
-            [message.value() for message in messages],
-            [[{"key": name, "value": value} for name, value in _headers(message)] for message in messages],
-        ],
-        schema=ARROW_SCHEMA,
-    )
-    if cluster == GATEWAY:
-        return rows
-    return rows.add_column(0, "cluster", pyarrow.repeat(cluster, len(messages)))
-
-
-def _headers(message: Message) -> list[tuple[str, bytes | None]]:
-    # a consumer always returns a list; the type also covers the forms that a producer accepts
-    return cast("list[tuple[str, bytes | None]]", message.headers() or [])
-
-
-def milliseconds_of(message: Message) -> int | None:
-    """Kafka's timestamp of the message. None for message formats without a timestamp."""
-    _kind, milliseconds = message.timestamp()
-    return milliseconds if milliseconds >= 0 else None
-
-
-def _microseconds(message: Message) -> int | None:
-    """None also for a time outside of the column's range: Kafka accepts any time, and each reader would fail at it."""
-    milliseconds = milliseconds_of(message)
-    if milliseconds is None or milliseconds > LAST_TIME_MS:
-        return None
-    return milliseconds * MICROSECONDS_OF_A_MILLISECOND

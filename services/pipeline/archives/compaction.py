@@ -55,7 +55,7 @@ from services.pipeline.archives.layout import (
     Plan,
     latest_plans,
 )
-from services.pipeline.kafka_source import SCHEMA
+from services.pipeline.kafka_rows import SCHEMA
 
 ORDER = ("topic", "generation", "partition", "offset")
 ARCHIVED = f"{SCHEMA}, generation int"

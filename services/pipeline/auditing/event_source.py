@@ -14,7 +14,8 @@ from pyspark.sql.types import StructType
 
 from services.pipeline.auditing.events import Records, events_of
 from services.pipeline.auditing.pieces import PIECES, piece_of
-from services.pipeline.kafka_source import KafkaDataSource, KafkaSource, SpanPartition, StreamReader, milliseconds_of
+from services.pipeline.kafka_rows import milliseconds_of
+from services.pipeline.kafka_source import KafkaDataSource, KafkaSource, SpanPartition, StreamReader
 from services.pipeline.ranges import SMALLEST_PIECE, shares
 
 if TYPE_CHECKING:

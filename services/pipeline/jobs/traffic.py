@@ -31,7 +31,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from services.pipeline import job_reports
 from services.pipeline.acceptances import Acceptance, Acceptances, given_up
-from services.pipeline.kafka_source import KafkaSource, milliseconds_of
+from services.pipeline.kafka_rows import milliseconds_of
+from services.pipeline.kafka_source import KafkaSource
 from services.pipeline.positions import (
     Lag,
     Position,
