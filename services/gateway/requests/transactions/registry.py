@@ -19,18 +19,7 @@ import structlog
 
 from mesh.transactions import EPOCHS, LOG_PARTITION, TRANSACTIONS_TOPIC, Identity, parts_of, registry_partition
 from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
-from services.gateway.requests.plan import (
-    Call,
-    Command,
-    Controller,
-    Forget,
-    Gather,
-    Lane,
-    MeshView,
-    Unreachable,
-    ask,
-    refresh,
-)
+from services.gateway.requests.plan import Call, Command, Controller, Forget, Lane, MeshView, Unreachable, ask, refresh
 from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
 from services.gateway.requests.transactions.survey import identity_of, survey
 from services.gateway.requests.versions import highest_version
@@ -58,8 +47,6 @@ ADD_VERSION: Final = 3
 """The last version of AddPartitionsToTxn for clients."""
 CREATE_VERSION, GROW_VERSION = 5, 2
 TIMEOUT_MS: Final = 5_000
-PAUSES_S: Final = (0.005, 0.01, 0.02, 0.04)
-"""While home writes the markers of the last transaction, the gateway asks again itself: a client waits for 100 ms."""
 REPLICAS: Final = 3
 MADE: Final = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 """Another gateway may be faster."""
@@ -104,17 +91,6 @@ def register(
         return fault
     topic = AddPartitionsToTxnTopic(TRANSACTIONS_TOPIC, [partition])
     message = AddPartitionsToTxnRequest([], transactional_id, *presented, [topic])
-    for pause_s in PAUSES_S:
-        error = yield from _added(home, transactional_id, message, mesh)
-        if error is not ErrorCode.CONCURRENT_TRANSACTIONS:
-            return error
-        yield Gather((), lambda _: False, pause_s)
-    return (yield from _added(home, transactional_id, message, mesh))
-
-
-def _added(
-    home: str, transactional_id: str, message: AddPartitionsToTxnRequest, mesh: MeshView
-) -> Generator[Command, Any, ErrorCode]:
     coordinator = coordinator_of(transactional_id)
     outcome = yield from ask_coordinator(home, coordinator, message, ADD_VERSION, AddPartitionsToTxnResponse, mesh)
     if isinstance(outcome, ErrorCode):

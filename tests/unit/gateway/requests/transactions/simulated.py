@@ -131,15 +131,9 @@ class SimulatedCluster:
     elections: int = 0
     """So many more producers are told NOT_COORDINATOR: the broker does not lead its new topic for transactions yet."""
 
-    markers: int = 0
-    """So many more partitions are refused: the coordinator still writes the markers of the transaction before."""
-
     def answer(self, call: Call) -> Struct:
         message = _message_of(call)
         match message:
-            case AddPartitionsToTxnRequest() if self.markers:
-                self.markers -= 1
-                return self._refuse(message, ErrorCode.CONCURRENT_TRANSACTIONS)
             case InitProducerIdRequest() if self.elections:
                 self.elections -= 1
                 return InitProducerIdResponse(0, ErrorCode.NOT_COORDINATOR, -1, -1)
@@ -201,15 +195,6 @@ class SimulatedCluster:
         if known.state != "Ongoing":
             known.state, known.started_ms = "Ongoing", self.world.time_ms
         known.partitions.add(place)
-
-    def _refuse(self, message: AddPartitionsToTxnRequest, error: ErrorCode) -> AddPartitionsToTxnResponse:
-        topics = [
-            AddPartitionsToTxnTopicResult(
-                topic.name, [AddPartitionsToTxnPartitionResult(partition, error) for partition in topic.partitions]
-            )
-            for topic in message.v3_and_below_topics
-        ]
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
     def _add(self, message: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
         identity = Identity(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)

@@ -5,16 +5,11 @@ A producer is steady when it has written to the cluster before, through this gat
 
 import pytest
 
-from services.gateway.requests.plan import Call
-from services.gateway.requests.records import produce
 from services.gateway.requests.transactions import end
-from services.gateway.wire.errors import ErrorCode
-from services.gateway.wire.messages import EndTxnRequest, ProduceRequest
-from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
-from tests.unit.gateway.requests.transactions.client import FIRST, SECOND, TRANSACTIONAL, Client
+from services.gateway.wire.messages import EndTxnRequest
+from tests.unit.gateway.requests.transactions.client import FIRST, SECOND, Client
 from tests.unit.gateway.requests.transactions.simulated import Simulation
 from tests.unit.gateway.requests.transactions.test_atomic_transactions import BOTH, begun, written
-from tests.unit.gateway.wire.records import batch
 
 HOME, OTHER, SEVERAL = ("apples",), ("bananas",), ("apples", "bananas", "cherries")
 
@@ -80,22 +75,3 @@ def test_a_gateway_that_has_not_ended_the_transaction_before_asks_once_where_its
         client.identity = client.identity._replace(epoch=answer.producer_epoch)
         client._sequences.clear()
         assert mesh.rounds - 1 == (3 if known else 2), "it asks at once where the last one had its part"
-
-
-@pytest.mark.parametrize(("asked", "error"), [(4, 0), (5, ErrorCode.NOT_LEADER_OR_FOLLOWER)])
-def test_a_home_that_still_writes_markers_is_asked_again_before_the_client_is(asked: int, error: int) -> None:
-    mesh, client = steady(SECOND, OTHER)
-    mesh.clusters["c1"].markers = asked
-    answers = []
-
-    def noted(call: Call) -> None:
-        answers.append(call.cluster)
-
-    mesh.on_call = noted
-    identity = client.identity
-    producer_id, epoch = identity
-    records = batch(b"value   ", producer_id=producer_id, epoch=epoch, sequence=0, attributes=TRANSACTIONAL)
-    data = TopicProduceData("bananas", partition_data=[PartitionProduceData(0, records)])
-    answer = mesh.ask(produce.handle, ProduceRequest("tx", -1, 30_000, [data]), 12)
-    assert answer.responses[0].partition_responses[0].error_code == error
-    assert answers.count("c1") == 5

@@ -9,7 +9,6 @@ from services.gateway.requests.plan import Coordinator, Forget, Handle, KeyType,
 from services.gateway.requests.records import produce
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.transactions import add_partitions, end, init_producer_id, offsets
-from services.gateway.requests.transactions.registry import PAUSES_S
 from services.gateway.requests.transactions.state import Producer
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -144,18 +143,8 @@ def test_a_first_partition_is_refused_when_home_has_something_to_abort_and_not_b
     (call,) = book.asked()
     assert (call.cluster, call.key) == ("c1", ApiKey.ADD_PARTITIONS_TO_TXN)
     result = AddPartitionsToTxnTopicResult(TRANSACTIONS_TOPIC, [AddPartitionsToTxnPartitionResult(0, at_home)])
-    registered(book, AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[result]))
+    book.answered(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[result]))
     assert errors_of_partitions(book.answer) == {"bananas": told}
-
-
-def registered(book: Playbook, answer: AddPartitionsToTxnResponse) -> None:
-    """Home's answer, again and again if home still ends the transaction before."""
-    error = answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
-    for pause_s in PAUSES_S if error == ErrorCode.CONCURRENT_TRANSACTIONS else ():
-        book.answered(answer)
-        assert book.gathers().wait_s == pause_s
-        book.answered()
-    book.answered(answer)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +165,7 @@ def test_records_for_another_cluster_are_not_sent_before_home_has_taken_their_pr
     (call,) = book.asked()
     assert (call.cluster, call.key) == ("c1", ApiKey.ADD_PARTITIONS_TO_TXN)
     result = AddPartitionsToTxnTopicResult(TRANSACTIONS_TOPIC, [AddPartitionsToTxnPartitionResult(11, at_home)])
-    registered(book, AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[result]))
+    book.answered(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[result]))
     assert book.answer.responses[0].partition_responses[0].error_code == told
 
 
