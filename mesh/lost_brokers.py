@@ -30,7 +30,7 @@ class BrokerWatch:
 
     def heed(self, report: Mapping[str, Any]) -> None:
         """Takes one report (librdkafka's STATISTICS.md)."""
-        knows_one = any(broker["source"] != _LOGICAL for broker in report["brokers"].values())
+        knows_one = any(broker.get("source") != _LOGICAL for broker in report.get("brokers", {}).values())
         self._reports_without = 0 if knows_one else self._reports_without + 1
 
     @property

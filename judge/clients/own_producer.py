@@ -14,7 +14,7 @@ from judge.history import Guarantee, Outcome, Place, Send
 from judge.protocol.apis import ADD_PARTITIONS, END_TXN, INIT_PRODUCER_ID, PRODUCE
 from judge.protocol.batches import Compression, encode
 from judge.protocol.connection import NoAnswerError, NotSentError
-from judge.protocol.errors import DUPLICATE, MAY_HAVE_HAPPENED, KafkaError, check
+from judge.protocol.errors import DUPLICATE, END_MAY_HAVE_HAPPENED, MAY_HAVE_HAPPENED, KafkaError, check
 from judge.protocol.schema import Message, ProtocolError
 from judge.values import record
 
@@ -149,7 +149,9 @@ class OwnProducer:
     def _end(self, *, commit: bool) -> None:
         message = {**self._identity(), "commit": commit}
         self._until_done(
-            lambda: self.roads.to_coordinator(TRANSACTION, self.transactional_id, END_TXN, message), "EndTxn"
+            lambda: self.roads.to_coordinator(TRANSACTION, self.transactional_id, END_TXN, message),
+            "EndTxn",
+            END_MAY_HAVE_HAPPENED,
         )
 
     def _identity(self) -> Message:
@@ -193,7 +195,9 @@ class OwnProducer:
             "topics": [topic],
         }
 
-    def _until_done(self, attempt: Callable[[], Message], what: str) -> Message:
+    def _until_done(
+        self, attempt: Callable[[], Message], what: str, may_have_happened: frozenset[int] = MAY_HAVE_HAPPENED
+    ) -> Message:
         """Repeats the same request until it is answered; an error that is not retriable ends the loop."""
         deadline = time.monotonic() + DELIVERY_S
         unknown = False
@@ -207,7 +211,7 @@ class OwnProducer:
             except (NoAnswerError, ProtocolError) as error:
                 unknown, said = True, error
             except KafkaError as error:
-                unknown |= error.code in MAY_HAVE_HAPPENED
+                unknown |= error.code in may_have_happened
                 if not error.is_retriable:
                     raise GivenUpError(str(error), unknown=unknown) from error
                 self.roads.forget()

@@ -33,10 +33,11 @@ class Sweeping:
         self._lanes = Lanes()
         self._undone: Undone = {}
         self._orphans: Orphans = {}
-        self._shadows_at = -math.inf
+        self._shadows_at = math.inf
 
     async def run(self) -> None:
-        """Sweep until cancelled."""
+        """Sweep until cancelled. The first look for shadows waits as later ones do: none is due at the start."""
+        self._shadows_at = asyncio.get_running_loop().time()
         try:
             while True:
                 if len(self._mesh.table.clusters) > 1:

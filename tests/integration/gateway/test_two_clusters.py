@@ -4,11 +4,13 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
+from services.gateway.downstream.awaited import Awaited
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
@@ -138,10 +140,17 @@ def test_a_dead_cluster_leaves_the_other_as_it_was(
         assert len(read(consumer, COUNT)) == COUNT
 
 
-def test_a_restarted_gateway_serves_from_its_last_table(
-    rules: Rules, start_gateway: StartGateway, create_topic: CreateTopic, kafka_c1: KafkaCluster, apples: str
+def test_a_restarted_gateway_that_control_waits_for_serves_from_its_last_table(
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    apples: str,
+    tmp_path: Path,
 ) -> None:
+    """No router hears a goodbye of this gateway, so control moves no topic without the gateway."""
     create_topic(kafka_c1, apples)
+    Awaited(tmp_path / "gateway", "gateway-test").write()
     first = start_gateway(rules.to("c1", [apples]), router_addresses=("127.0.0.1:1",))
     produce(first.address, apples, ["before"])
     first.close()

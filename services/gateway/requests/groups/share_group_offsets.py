@@ -138,6 +138,7 @@ def _described(
             unknown.append(found)
             whole.topics += _without_state(part.topics or [])
         elif found.error_code:
+            show_topic_ids(found.topics, mesh)
             return found
         else:
             whole.topics += _owned(found.topics, cluster, mesh) if len(asked) > 1 else found.topics

@@ -312,7 +312,7 @@ WAYS: Final[Mapping[int, Way]] = {
     ),
     ApiKey.LIST_TRANSACTIONS: Way(answer=(UNHURRIED,), answer_anew="."),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Way(answer=(UNHURRIED,), question_anew=".", answer_anew="."),
-    ApiKey.SHARE_GROUP_DESCRIBE: Way(answer=(UNHURRIED,), question_anew=".", answer_anew="."),
+    ApiKey.SHARE_GROUP_DESCRIBE: Way(answer=(UNHURRIED,), question_anew=".", answer_anew=". groups.members.assignment"),
     ApiKey.STREAMS_GROUP_DESCRIBE: Way(answer=(UNHURRIED,), question_anew=".", answer_anew="."),
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Way(own=True),
     ApiKey.PUSH_TELEMETRY: Way(own=True),
@@ -341,5 +341,7 @@ WAYS: Final[Mapping[int, Way]] = {
         question_anew="topics",
         answer_anew=". responses responses.partitions.current_leader",
     ),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Way(answer=(UNHURRIED,), question_anew=".", answer_anew="."),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Way(answer=(UNHURRIED,), question_anew=".", answer_anew=". groups"),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Way(answer=(UNHURRIED,), answer_anew="."),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Way(answer=(UNHURRIED,), answer_anew="."),
 }
