@@ -20,8 +20,11 @@ LATER_S = 1.0
 
 
 def unmarked(history: History) -> frozenset[int]:
-    """The values of these records. A coordinator repeats a marker until the producer's next transaction begins: the
-    transaction that ran at the time, and the one before."""
+    """The values of these records.
+
+    A coordinator repeats a marker until the producer's next transaction begins. So these are the records of the last
+    two transactions that had reached a partition at the time.
+    """
     return frozenset(send.value for skipped in history.of_kind(Kind.UNMARKED) for send in _sends(history, skipped))
 
 
@@ -43,8 +46,9 @@ def without(history: History, values: Set[int]) -> History:
 def _sends(history: History, skipped: Operation) -> Iterator[Send]:
     places = {poll.place.anywhere for poll in skipped.polls()}
     until = skipped.start + LATER_S
-    of_process = [each for each in history.of_kind(Kind.TXN) if each.process == skipped.note and each.start <= until]
-    for operation in of_process[-2:]:
+    begun = [each for each in history.of_kind(Kind.TXN) if each.process == skipped.note and each.start <= until]
+    written = [each for each in begun if any(send.offset is not None for send in each.sends())]
+    for operation in written[-2:]:
         yield from (send for send in operation.sends() if send.place.anywhere in places)
 
 

@@ -21,7 +21,7 @@ from judge.values import record
 DELIVERY_S = 20.0
 """Bound of one send, and of each step of a transaction."""
 PAUSE_S = 0.1
-TRANSACTION_MS = 10_000
+TRANSACTION_MS = 20_000
 TRANSACTION = 1
 """FindCoordinator's key type."""
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from judge.anomalies import RULES, judged
+from judge.anomalies.unmarked import unmarked
 from judge.history import Kind, Moved, Operation, Outcome, Place, Poll, Send, history, read
 from judge.report import Report
 from judge.shrinking import shrunk
-from tests.judge.planted import INNOCENT, OTHER, PLANTED, Story
+from tests.judge.planted import INNOCENT, LOG, OTHER, PLANTED, Story
 
 
 def test_every_rule_has_its_planted_history() -> None:
@@ -48,6 +49,14 @@ def test_a_skipped_marker_excuses_the_records_of_its_transaction_alone(lost: Pla
     swept = Operation(91, "sweep", Kind.SWEEP, Outcome.OK, 90.0, 91.0, (Poll(lost, ()),))
     found = [each for each in judged(history((*story.operations, sent, swept))) if not each.allowed]
     assert [each.key for each in found if each.rule == "unseen"] == ["77"]
+
+
+def test_attempts_that_reached_no_partition_do_not_hide_the_transaction_whose_marker_was_skipped() -> None:
+    story = Story().add(Kind.TXN, Send(LOG, 1, 0), at=(0.0, 0.1))
+    for value in range(10, 30):
+        story.add(Kind.TXN, Send(LOG, value, None), outcome=Outcome.FAIL, at=(0.2, 0.3))
+    story.add(Kind.UNMARKED, Poll(LOG, ()), process="kafka-c1-1", note="a", at=(0.9, 0.9))
+    assert unmarked(story.told) == {1}
 
 
 @pytest.mark.parametrize(("client", "moved"), [("own", (11, 16)), ("librdkafka", (5, 14))])
