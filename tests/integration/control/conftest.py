@@ -42,7 +42,7 @@ async def mesh_of_two(world: World, kafka_c1: KafkaCluster, kafka_c2: KafkaClust
 
 
 @pytest.fixture
-async def gateways(
+async def gateway_pair(
     mesh_of_two: World,
     kafka_c1: KafkaCluster,
     kafka_c2: KafkaCluster,
@@ -50,11 +50,18 @@ async def gateways(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[GatewayPair]:
+    """Two gateways that the test starts."""
     monkeypatch.setattr(rollouts, "COMEBACK_TIME", 0.3)
     clusters = {"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap}
-    made = GatewayPair(mesh_of_two, unique_name("changes-cut-off"), clusters, tmp_path)
+    made = GatewayPair(mesh_of_two, unique_name("gateways"), clusters, tmp_path)
     try:
-        await made.start()
         yield made
     finally:
         await made.stop()
+
+
+@pytest.fixture
+async def gateways(gateway_pair: GatewayPair) -> GatewayPair:
+    """Two gateways with one router."""
+    await gateway_pair.start()
+    return gateway_pair

@@ -60,9 +60,9 @@ class Gate:
 
     async def open_when(self, entered: int) -> None:
         journal = self._world.control.journal
-        async with asyncio.timeout(CALL):
-            while journal.ground.view.position - journal.view.position < entered:
-                await asyncio.sleep(0.01)
+        await until(
+            lambda: journal.ground.view.position - journal.view.position >= entered, f"{entered} have entered", CALL
+        )
         self.opened.set()
 
 

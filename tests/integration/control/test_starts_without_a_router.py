@@ -4,37 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import grpc
 import pytest
 
-from services.control.decisions import rollouts
-from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.gateway_pair import START_S, GatewayPair
-from tests.integration.control.world import World, refused, until
+from tests.integration.control.world import refused, until
 from tests.integration.router.parts import ServiceProcess
 
 
 @pytest.fixture
-async def gateways(
-    mesh_of_two: World,
-    kafka_c1: KafkaCluster,
-    kafka_c2: KafkaCluster,
-    unique_name: Callable[[str], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> AsyncIterator[GatewayPair]:
+async def gateways(gateway_pair: GatewayPair) -> GatewayPair:
     """Gateway g2 has a router of its own."""
-    monkeypatch.setattr(rollouts, "COMEBACK_TIME", 0.3)
-    clusters = {"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap}
-    made = GatewayPair(mesh_of_two, unique_name("starts"), clusters, tmp_path)
-    try:
-        await made.start(two_routers=True)
-        yield made
-    finally:
-        await made.stop()
+    await gateway_pair.start(two_routers=True)
+    return gateway_pair
 
 
 async def takes_clients(gateway: ServiceProcess) -> bool:

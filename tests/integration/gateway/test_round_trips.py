@@ -40,7 +40,7 @@ BY_THE_SECOND = {"home": (0, 2), "other": (1, 3), "both": (1, 5)}
 
 @dataclass
 class Rounds:
-    """Of calls that went out together, by API."""
+    """The rounds of calls that went out together, each by API."""
 
     told: list[list[str]] = field(default_factory=list)
 

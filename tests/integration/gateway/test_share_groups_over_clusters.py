@@ -38,7 +38,7 @@ from tests.unit.gateway.downstream.raw_client import RawClient
 COUNT = 60
 LOCK_S = 15
 SETTINGS = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(LOCK_S * 1000)}
-"""Of each group. Locks are as short as brokers allow."""
+"""The settings of each group. Locks are as short as brokers allow."""
 
 
 @pytest.fixture

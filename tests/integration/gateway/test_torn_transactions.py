@@ -40,7 +40,7 @@ class Copies:
         producer.close()
 
     def half(self, cluster: KafkaCluster, topic: str, id_: int, *, commit: bool) -> None:
-        """What one cluster has of a transaction, around the mesh."""
+        """Writes the part of a transaction on one cluster, around the mesh."""
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": f"{topic}/{id_}"})
         producer.init_transactions(ANSWER_S)
         producer.begin_transaction()

@@ -58,7 +58,7 @@ def unreached(message: HeartbeatRequest, answer: type[R], outcome: Unreachable) 
     return refused(message, answer, code, text)
 
 
-def refused(message: HeartbeatRequest, answer: type[R], code: ErrorCode, text: str) -> R:
+def refused(message: HeartbeatRequest, answer: type[R], code: int, text: str) -> R:
     return answer(
         error_code=code,
         error_message=worded(code, text),

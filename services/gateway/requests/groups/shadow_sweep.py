@@ -29,6 +29,7 @@ from services.gateway.requests.plan import (
     ask,
 )
 from services.gateway.requests.topic_names import is_internal
+from services.gateway.requests.topics.describe_configs import Resource
 from services.gateway.requests.transactions.stable_offsets import READ_UNCOMMITTED, question
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
@@ -46,8 +47,6 @@ GONE_S: Final = 600.0
 """Seconds for which a gateway has seen a shadow without its topic before it deletes the shadow."""
 MOST_AT_ONCE: Final = 100
 """Shadows of one cluster in one sweep; the next sweep goes on."""
-TOPIC: Final = 2
-"""The type of a resource that is a topic."""
 METADATA_VERSION, CONFIGS_VERSION, DELETE_VERSION = 8, 1, 3
 
 Orphans = Mapping[tuple[str, str], float]
@@ -127,7 +126,7 @@ def _deleted(home: str, names: list[str], mesh: MeshView) -> Generator[Command, 
 
 def _marked(home: str, names: list[str], mesh: MeshView) -> Generator[Command, Any, list[str]]:
     name, value = MARK
-    message = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, topic, [name]) for topic in names])
+    message = DescribeConfigsRequest([DescribeConfigsResource(Resource.TOPIC, topic, [name]) for topic in names])
     version = highest_version(mesh, home, ApiKey.DESCRIBE_CONFIGS, CONFIGS_VERSION)
     outcome = yield from ask(Call(home, message, version, own_names=True), DescribeConfigsResponse)
     if not isinstance(outcome, DescribeConfigsResponse):

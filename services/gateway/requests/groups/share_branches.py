@@ -15,12 +15,13 @@ Theory of operation
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from services.gateway.requests.groups.group_home import owners
 from services.gateway.requests.groups.group_kinds import SHARE, by_cluster, describe, questions
 from services.gateway.requests.groups.group_topic_ids import names_at
 from services.gateway.requests.groups.share_members import Assigned, ShareMember
+from services.gateway.requests.groups.share_opening import Refused
 from services.gateway.requests.groups.share_sessions import Member
 from services.gateway.requests.plan import Command, MeshView, Unreachable
 from services.gateway.requests.topic_ids import mesh_topic_id
@@ -35,11 +36,6 @@ from services.gateway.wire.messages.share_group_heartbeat import (
 )
 
 
-class Refusal(NamedTuple):
-    code: ErrorCode
-    text: str
-
-
 def branches_of(topics: Iterable[str], home: str, mesh: MeshView) -> dict[str, list[str]]:
     """The topics of each branch, by cluster."""
     return {cluster: found for cluster, found in owners(topics, mesh).items() if cluster != home}
@@ -51,22 +47,22 @@ def names_at_home(topics: Iterable[str], home: str, mesh: MeshView) -> list[str]
     return [topic if route is None or route.cluster != home else route.upstream_topic for topic, route in routes]
 
 
-def obstacle(group_id: str, topics: Mapping[str, Sequence[str]], home: str, mesh: MeshView) -> Refusal | None:
+def obstacle(group_id: str, topics: Mapping[str, Sequence[str]], home: str, mesh: MeshView) -> Refused | None:
     """Why the group can't read topics of these branches, if it can't."""
     for cluster, names in topics.items():
         versions = mesh.clusters[cluster].versions
         if versions and ApiKey.SHARE_GROUP_HEARTBEAT not in versions:
             text = f"group {group_id} subscribes to topics of cluster {cluster} ({', '.join(sorted(names))}), which"
-            return Refusal(ErrorCode.INVALID_REQUEST, f"{text} has no share groups")
+            return Refused(ErrorCode.INVALID_REQUEST, f"{text} has no share groups")
     foreign = [topic for names in topics.values() for topic in names]
     taken = sorted(topic for topic in foreign if mesh.table.is_known_to_others(home, topic))
     if taken:
         text = f"group {group_id} lives on cluster {home}, where other clients have topics that are called as topics"
-        return Refusal(ErrorCode.INVALID_REQUEST, f"{text} of other clusters that it reads: {', '.join(taken)}")
+        return Refused(ErrorCode.INVALID_REQUEST, f"{text} of other clusters that it reads: {', '.join(taken)}")
     return None
 
 
-def remembered(member: Member, home: str, mesh: MeshView) -> Generator[Command, Any, ShareMember | Refusal]:
+def remembered(member: Member, home: str, mesh: MeshView) -> Generator[Command, Any, ShareMember | Refused]:
     """The member as the clusters know it."""
     group_id, member_id = member
     asked = [question.by_own_names for question in questions(SHARE, group_id, mesh)]
@@ -74,7 +70,7 @@ def remembered(member: Member, home: str, mesh: MeshView) -> Generator[Command, 
     at_home = found.get(home)
     if at_home is None or isinstance(at_home, Unreachable) or at_home.error_code not in _WITHOUT_FAULT:
         text = f"group {group_id} lives on cluster {home}, which does not tell of its members now: {_why(at_home)}"
-        return Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
     entries = {
         cluster: entry
         for cluster, group in found.items()
@@ -84,7 +80,7 @@ def remembered(member: Member, home: str, mesh: MeshView) -> Generator[Command, 
     }
     mine = entries.get(home)
     if mine is None:
-        return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"cluster {home} does not know member {member_id}")
+        return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"cluster {home} does not know member {member_id}")
     topics = _by_clients_names(mine.subscribed_topic_names, home, mesh)
     lacking = {
         topic
@@ -95,7 +91,7 @@ def remembered(member: Member, home: str, mesh: MeshView) -> Generator[Command, 
     lacking.update(topic for topic in topics if mesh.table.route(topic) is None)
     if lacking:
         text = f"the clusters do not agree about these topics of member {member_id}: {', '.join(sorted(lacking))}"
-        return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
+        return Refused(ErrorCode.UNKNOWN_MEMBER_ID, text)
     parts = {cluster: _assigned_to(entry, cluster, mesh) for cluster, entry in entries.items()}
     return ShareMember(mesh.session.number, tuple(topics), parts)
 

@@ -18,7 +18,6 @@ from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED, LOOK
 from services.gateway.requests.groups.group_subscription import foreign_topics
 from services.gateway.requests.groups.group_topic_ids import shown
 from services.gateway.requests.groups.share_branches import (
-    Refusal,
     assigned,
     branches_of,
     merged,
@@ -27,6 +26,7 @@ from services.gateway.requests.groups.share_branches import (
     remembered,
 )
 from services.gateway.requests.groups.share_members import Assigned, ShareMember
+from services.gateway.requests.groups.share_opening import Refused
 from services.gateway.requests.groups.share_sessions import Member
 from services.gateway.requests.plan import (
     Call,
@@ -105,7 +105,7 @@ class _Heartbeat:
 
     def beat(self, mesh: MeshView) -> Generator[Command, Any, ShareGroupHeartbeatResponse]:
         known = yield from self._known(mesh)
-        if isinstance(known, Refusal):
+        if isinstance(known, Refused):
             return self._refused(known, mesh)
         branches = branches_of(known.topics, self.home, mesh)
         bar = obstacle(self.message.group_id, branches, self.home, mesh)
@@ -126,7 +126,7 @@ class _Heartbeat:
         answer.heartbeat_interval_ms = min(filter(None, intervals), default=answer.heartbeat_interval_ms)
         return answer
 
-    def _known(self, mesh: MeshView) -> Generator[Command, Any, ShareMember | Refusal]:
+    def _known(self, mesh: MeshView) -> Generator[Command, Any, ShareMember | Refused]:
         """The member's topics: as it names them now, as it has named them on this connection, or as home knows them."""
         known = mesh.memory.share_members.get(self.member, mesh.session.number)
         told = self.message.subscribed_topic_names
@@ -135,7 +135,7 @@ class _Heartbeat:
         if known is not None:
             return known
         if self.message.member_epoch == JOINS:
-            return Refusal(ErrorCode.INVALID_REQUEST, "SubscribedTopicNames must be set in first request.")
+            return Refused(ErrorCode.INVALID_REQUEST, "SubscribedTopicNames must be set in first request.")
         return (yield from remembered(self.member, self.home, mesh))
 
     def _calls(self, known: ShareMember, branches: Mapping[str, Sequence[str]], mesh: MeshView) -> dict[str, Call]:
@@ -153,9 +153,9 @@ class _Heartbeat:
 
     def _take(
         self, known: ShareMember, branches: Mapping[str, Sequence[str]], outcomes: Outcomes, mesh: MeshView
-    ) -> Generator[Command, Any, Refusal | None]:
+    ) -> Generator[Command, Any, Refused | None]:
         """Takes over what each cluster has assigned; returns the refusal of a branch, if there is one."""
-        refusal: Refusal | None = None
+        refusal: Refused | None = None
         for cluster in (self.home, *branches):
             outcome = outcomes[cluster]
             part: Assigned | None = None
@@ -167,14 +167,14 @@ class _Heartbeat:
                 part = yield from assigned(outcome, cluster, topics, mesh)
             elif cluster != self.home and outcome.error_code not in RETRIABLE:
                 text = outcome.error_message or error_name(outcome.error_code)
-                refusal = refusal or Refusal(ErrorCode(outcome.error_code), f"cluster {cluster}: {text}")
+                refusal = refusal or Refused(outcome.error_code, f"cluster {cluster}: {text}")
             part = known.parts.get(cluster) if part is None else part
             if part is not None:
                 self.parts[cluster] = part
         mesh.memory.share_members.put(self.member, replace(known, parts=self.parts))
         return refusal
 
-    def _refused(self, refusal: Refusal, mesh: MeshView) -> ShareGroupHeartbeatResponse:
+    def _refused(self, refusal: Refused, mesh: MeshView) -> ShareGroupHeartbeatResponse:
         if refusal.code == ErrorCode.UNKNOWN_MEMBER_ID:
             mesh.memory.share_members.drop(self.member)
         return refused(self.message, ShareGroupHeartbeatResponse, refusal.code, refusal.text)

@@ -373,7 +373,7 @@ class Simulation:
     """What the living gateway has asked for."""
     dies_after: int = 1 << 30
     rounds: int = 0
-    """Of calls that were sent together, and are waited for."""
+    """The number of rounds of calls that were sent together, and that the plan waits for."""
     on_call: Callable[[Call], None] | None = None
     loses: Callable[[Call], bool] = lambda call: False
     """Whether the answer to this call gets lost."""

@@ -1,4 +1,4 @@
-"""What transactions cost in round trips, beside those that they cost at a broker. The README's table has these figures.
+"""The round trips that transactions cost, beside those at a broker. The README's table has these figures.
 
 A producer is steady when it has written to the cluster before, through this gateway.
 """
