@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -86,19 +85,14 @@ class HomeThread:
 
     def _leave(self, call: Future[Any]) -> None:
         """Leaves its thread to a call that has not returned."""
-        loop = asyncio.get_running_loop()
         self._stuck.add(call)
         stuck_calls.inc()
 
-        def returned() -> None:
+        def returned(_: Future[Any]) -> None:
             self._stuck.discard(call)
             stuck_calls.dec()
 
-        def back(_: Future[Any]) -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(returned)
-
-        call.add_done_callback(back)
+        call.add_done_callback(returned)
         self.close()
         self._thread = self._started()
 

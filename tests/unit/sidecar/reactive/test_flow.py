@@ -69,6 +69,8 @@ async def test_what_arrives_while_a_batch_is_on_its_way_is_the_next_one() -> Non
     world.end(SLOW)
     await turn()
     assert world.begun == [(SLOW, [0]), (SLOW, [1, 2])]
+    world.end(SLOW)
+    assert await world.flow.quiet(10)
 
 
 async def test_nothing_begins_while_it_is_shut_and_what_is_on_its_way_ends() -> None:
