@@ -3,7 +3,15 @@
 from mesh.transactions.log import TransactionLog
 from mesh.transactions.records import NOTE_VALUE, UNKNOWN_OFFSET, Decision, Identity, LogPlace, Part, note_key
 from mesh.transactions.registry import EPOCHS, LOG_PARTITION, TRANSACTIONS_TOPIC, parts_of, registry_partition
-from mesh.transactions.states import COMMITTED, ONGOING, OPEN, SECOND_PROTOCOL_SINCE, STATE_TOPIC, was_committed
+from mesh.transactions.states import (
+    COMMITTED,
+    ONGOING,
+    OPEN,
+    PART_TIMEOUT_MS,
+    SECOND_PROTOCOL_SINCE,
+    STATE_TOPIC,
+    was_committed,
+)
 
 __all__ = [
     "COMMITTED",
@@ -12,6 +20,7 @@ __all__ = [
     "NOTE_VALUE",
     "ONGOING",
     "OPEN",
+    "PART_TIMEOUT_MS",
     "SECOND_PROTOCOL_SINCE",
     "STATE_TOPIC",
     "TRANSACTIONS_TOPIC",

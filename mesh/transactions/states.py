@@ -10,6 +10,11 @@ STATE_TOPIC: Final = "__transaction_state"
 """The topic of a cluster's coordinators. To look a coordinator up creates it."""
 SECOND_PROTOCOL_SINCE: Final = 5
 """The first version of EndTxn that belongs to the second protocol (KIP-890)."""
+PART_TIMEOUT_MS: Final = 899_989
+"""The time-out of a part on another cluster than home: a cluster may be away for so long after the decision.
+
+Brokers allow 15 minutes (`transaction.max.timeout.ms`). No client asks for this odd value, so it also marks a part.
+"""
 COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 OPEN: Final = frozenset({ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 """States in which a transaction has not ended."""

@@ -75,6 +75,10 @@ undone_transactions = Gauge(
     "kafka_mesh_gateway_undone_transactions",
     "Transactions over several clusters that were decided and found with a part to commit, all clusters in reach.",
 )
+long_open_parts = Gauge(
+    "kafka_mesh_gateway_long_open_parts",
+    "Transactional ids that are open on another cluster than their home for more than 10 s.",
+)
 shadow_faults = Counter(
     "kafka_mesh_gateway_shadow_faults",
     "Subscriptions of groups whose shadow topics were not made, by reason.",

@@ -163,12 +163,12 @@ class SeenTransaction:
         return min((state.started_ms for state in self.open_parts.values() if state.started_ms >= 0), default=None)
 
     def is_late(self, now_ms: int, older_than_ms: int | None = None) -> bool:
-        """Whether it is open for longer than this, or else than its time-out."""
-        return any(
-            now_ms - state.started_ms > (state.timeout_ms if older_than_ms is None else older_than_ms)
-            for state in self.open_parts.values()
-            if state.started_ms >= 0
-        )
+        """Whether it is open for longer than this, or else than the client's time-out; parts have a longer one."""
+        started_ms = self.started_ms
+        if started_ms is None:
+            return False
+        client_ms = min(state.timeout_ms for state in self.states.values())
+        return now_ms - started_ms > (client_ms if older_than_ms is None else older_than_ms)
 
     @property
     def decision_text(self) -> str:

@@ -1,11 +1,10 @@
-"""The gateway's own work: it finishes transactions, and deletes shadow topics without a topic.
+"""The gateway's own work: it finishes transactions, aborts abandoned parts, and deletes shadow topics without a topic.
 
-See `requests.transactions.sweep` and `requests.groups.shadow_sweep`.
+See `requests.transactions.sweep`, `requests.transactions.abandoned` and `requests.groups.shadow_sweep`.
 """
 
 import asyncio
-import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from services.gateway import metrics
@@ -15,10 +14,12 @@ from services.gateway.requests.groups.shadow_sweep import Orphans, sweep_shadows
 from services.gateway.requests.memory import Session
 from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Answer, MeshView, NoAnswer, Plan
+from services.gateway.requests.transactions.abandoned import Looked, abort_abandoned
 from services.gateway.requests.transactions.sweep import Undone, sweep
 from services.gateway.upstream.lanes import Lanes
 
-PAUSE_S: Final = 5.0
+DECISIONS_PAUSE_S: Final = 5.0
+ABANDONED_PAUSE_S: Final = 10.0
 SHADOWS_PAUSE_S: Final = 60.0
 CLIENT_ID: Final = "kafka-mesh-gateway"
 
@@ -32,22 +33,28 @@ class Sweeping:
         self._session = Session(client_id=CLIENT_ID)
         self._lanes = Lanes()
         self._undone: Undone = {}
+        self._looked: Looked = {}
         self._orphans: Orphans = {}
-        self._shadows_at = math.inf
 
     async def run(self) -> None:
-        """Sweep until cancelled. The first look for shadows waits as later ones do: none is due at the start."""
-        self._shadows_at = asyncio.get_running_loop().time()
+        """Sweep until cancelled. At the start the gateway finishes decisions; the other work waits for its pause."""
         try:
-            while True:
-                if len(self._mesh.table.clusters) > 1:
-                    await self._transactions()
-                    await self._shadows()
-                await asyncio.sleep(PAUSE_S)
+            async with asyncio.TaskGroup() as work:
+                work.create_task(self._every(DECISIONS_PAUSE_S, self._finish_decisions, at_start=True))
+                work.create_task(self._every(ABANDONED_PAUSE_S, self._abort_abandoned))
+                work.create_task(self._every(SHADOWS_PAUSE_S, self._delete_shadows))
         finally:
             self._lanes.close("the gateway stops")
 
-    async def _transactions(self) -> None:
+    async def _every(self, pause_s: float, work: Callable[[], Awaitable[None]], *, at_start: bool = False) -> None:
+        if not at_start:
+            await asyncio.sleep(pause_s)
+        while True:
+            if len(self._mesh.table.clusters) > 1:
+                await work()
+            await asyncio.sleep(pause_s)
+
+    async def _finish_decisions(self) -> None:
         def plan(view: MeshView) -> Plan:
             self._undone = yield from sweep(self._undone, view)
             return NoAnswer()
@@ -57,12 +64,15 @@ class Sweeping:
         sight, now = self._mesh.memory.sight, asyncio.get_running_loop().time()
         metrics.longest_held_seconds.set(sight.longest_held(now))
 
-    async def _shadows(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._shadows_at < SHADOWS_PAUSE_S:
-            return
-        self._shadows_at = now
+    async def _abort_abandoned(self) -> None:
+        def plan(view: MeshView) -> Plan:
+            self._looked = yield from abort_abandoned(self._looked, view)
+            return NoAnswer()
 
+        await self._carry_out(plan)
+        metrics.long_open_parts.set(len(self._looked))
+
+    async def _delete_shadows(self) -> None:
         def plan(view: MeshView) -> Plan:
             self._orphans = yield from sweep_shadows(self._orphans, view)
             return NoAnswer()

@@ -12,12 +12,15 @@ Theory of operation
 5. Requests may come to any gateway, in any order: each gateway finds the identities on the clusters. Two gateways that
    do so at once, for an id that a cluster has never seen, may get two identities. The commit detects this (`registry`,
    2).
+6. A part has PART_TIMEOUT_MS, so its cluster may be away between the decision and the part's commit. Home has the
+   client's `transaction.timeout.ms`, and ends the whole: a part without a transaction at home is aborted (`abandoned`).
+   A cluster that allows less gives its parts the client's time-out.
 """
 
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from mesh.transactions import EPOCHS, ONGOING, OPEN, Identity
+from mesh.transactions import EPOCHS, ONGOING, OPEN, PART_TIMEOUT_MS, Identity
 from services.gateway.requests.plan import Command, MeshView, Unreachable
 from services.gateway.requests.together import together
 from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
@@ -100,7 +103,7 @@ def _find(
     registered = registered_parts(at_home, mesh).get(cluster) if at_home.transaction_state == ONGOING else None
     if not noted and registered == {there.producer_epoch % EPOCHS}:
         return identity_of(there)
-    fenced = yield from take_over(cluster, transactional_id, there.transaction_timeout_ms, mesh.table.clusters, mesh)
+    fenced = yield from take_over(cluster, transactional_id, at_home.transaction_timeout_ms, mesh.table.clusters, mesh)
     if noted and isinstance(fenced, Identity):
         error = yield from end_note(home, transactional_id, cluster, mesh)
         if error:
@@ -125,12 +128,15 @@ def take_over(
     cluster: str, transactional_id: str, timeout_ms: int, decided_on: Iterable[str], mesh: MeshView
 ) -> Generator[Command, Any, Identity | ErrorCode]:
     """Gets a new identity on the cluster, which fences the previous producer there. The open transaction of that
-    producer is ended as one of the homes `decided_on` has decided."""
+    producer is ended as one of the homes `decided_on` has decided. `timeout_ms`: the client's own."""
     error = yield from finish_all(transactional_id, decided_on, mesh)
     if error:
         return error
-    first = InitProducerIdRequest(transactional_id, timeout_ms)
-    outcome = yield from init_producer(cluster, transactional_id, first, INIT_VERSION, mesh)
+    for allowed_ms in (max(PART_TIMEOUT_MS, timeout_ms), timeout_ms):
+        first = InitProducerIdRequest(transactional_id, allowed_ms)
+        outcome = yield from init_producer(cluster, transactional_id, first, INIT_VERSION, mesh)
+        if outcome.error_code != ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            break
     if outcome.error_code == FENCED_SOON:
         return FENCED_SOON
     if outcome.error_code:

@@ -61,6 +61,8 @@ from services.gateway.wire.messages import (
     InitProducerIdResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
     ProduceRequest,
     ProduceResponse,
 )
@@ -78,6 +80,7 @@ from services.gateway.wire.messages.fetch import (
     PartitionData,
 )
 from services.gateway.wire.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
+from services.gateway.wire.messages.list_transactions import TransactionState as ListedTransaction
 from services.gateway.wire.messages.produce import PartitionProduceResponse, TopicProduceResponse
 from services.gateway.wire.primitives import INT16, UINT32
 from services.gateway.wire.schema import Struct
@@ -128,6 +131,8 @@ class SimulatedCluster:
     partitions: int = 0
     """Of the topic for transactions; 0: there is none."""
     away: bool = False
+    most_timeout_ms: int = 900_000
+    """As `transaction.max.timeout.ms`."""
     elections: int = 0
     """So many more producers are told NOT_COORDINATOR: the broker does not lead its new topic for transactions yet."""
 
@@ -151,6 +156,8 @@ class SimulatedCluster:
                 return self._fetch(message)
             case ListOffsetsRequest():
                 return self._list_offsets(message)
+            case ListTransactionsRequest():
+                return self._list(message)
             case DescribeProducersRequest():
                 return self._producers(message.topics[0].name)
             case CreateTopicsRequest():
@@ -162,6 +169,8 @@ class SimulatedCluster:
         raise AssertionError(f"nobody asks a cluster for this: {message!r}")
 
     def _init(self, message: InitProducerIdRequest) -> InitProducerIdResponse:
+        if message.transaction_timeout_ms > self.most_timeout_ms:
+            return InitProducerIdResponse(0, ErrorCode.INVALID_TRANSACTION_TIMEOUT, -1, -1)
         name = message.transactional_id or ""
         known = self.ids.get(name)
         if known is None:
@@ -243,6 +252,21 @@ class SimulatedCluster:
         known.firsts = {}
         known.partitions = set()
         known.state = "CompleteCommit" if committed else "CompleteAbort"
+
+    def _list(self, message: ListTransactionsRequest) -> ListTransactionsResponse:
+        open_since_ms = self.world.time_ms - message.duration_filter
+        told = [
+            ListedTransaction(name, known.producer_id, known.state)
+            for name, known in self.ids.items()
+            if known.state in message.state_filters and known.started_ms < open_since_ms
+        ]
+        return ListTransactionsResponse(transaction_states=told)
+
+    def expire(self) -> None:
+        """The coordinator aborts the transactions whose time is over."""
+        for name, known in self.ids.items():
+            if known.state == "Ongoing" and self.world.time_ms - known.started_ms >= known.timeout_ms:
+                self.time_out(name)
 
     def time_out(self, name: str) -> None:
         """The coordinator aborts what is open."""
@@ -393,6 +417,12 @@ class Simulation:
             knowledge.topics.pop(TRANSACTIONS_TOPIC, None)
             broker = next(iter(knowledge.brokers))
             knowledge.topics[STATE_TOPIC] = TopicKnowledge(STATE_TOPIC, bytes(16), (broker,))
+
+    def pass_time(self, ms: int) -> None:
+        self.world.time_ms += ms
+        self.world.now += ms / 1000
+        for cluster in self.clusters.values():
+            cluster.expire()
 
     def ask(self, handle: Handle, message: Struct, version: int) -> Any:
         """The answer to a client's request; None if the gateway died before there was one."""
