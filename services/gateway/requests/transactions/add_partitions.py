@@ -61,7 +61,8 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         results += yield from _add(message, request.version, cluster, part, home, mesh)
     errors = {partition.partition_error_code for result in results for partition in result.results_by_partition}
     if ErrorCode.INVALID_PRODUCER_ID_MAPPING in errors:
-        yield from open_where_known(home, transactional_id, _presented(message), mesh)
+        error = yield from open_where_known(home, transactional_id, _presented(message), mesh)
+        results = _failed(topics, error)
     return _answer(message, results)
 
 

@@ -60,7 +60,7 @@ def handle_add(request: Request, mesh: MeshView) -> Plan:
         group_home = home  # it may be without a member: TxnOffsetCommit will tell
     error = yield from _add(group_home, message, request.version, home, mesh)
     if error is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-        yield from open_where_known(home, message.transactional_id, _presented(message), mesh)
+        error = yield from open_where_known(home, message.transactional_id, _presented(message), mesh)
     old = request.version < FENCED_SINCE and error is ErrorCode.PRODUCER_FENCED
     return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_PRODUCER_EPOCH if old else error)
 

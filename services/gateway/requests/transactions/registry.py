@@ -117,12 +117,19 @@ def open_at_home(
 
 def open_where_known(
     home: str, transactional_id: str, presented: Identity, mesh: MeshView
-) -> Generator[Command, Any, None]:
-    """Does the same on the previous home, for a producer that home does not know because a rule has moved its id."""
+) -> Generator[Command, Any, ErrorCode]:
+    """Does the same on the previous home, for a producer that home does not know because a rule has moved its id.
+
+    Returns what its client hears: INVALID_PRODUCER_ID_MAPPING, or CONCURRENT_TRANSACTIONS while the previous home still
+    ends the transaction before. Then the client asks again.
+    """
     known = yield from survey(transactional_id, (cluster for cluster in mesh.table.clusters if cluster != home), mesh)
     for cluster, state in known.items():
         if isinstance(state, TransactionState) and identity_of(state) == presented:
-            yield from open_at_home(cluster, transactional_id, presented, mesh)
+            opened = yield from open_at_home(cluster, transactional_id, presented, mesh)
+            if opened is ErrorCode.CONCURRENT_TRANSACTIONS:
+                return opened
+    return ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def has_topic(home: str, mesh: MeshView) -> bool:

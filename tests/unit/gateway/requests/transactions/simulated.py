@@ -136,6 +136,9 @@ class SimulatedCluster:
     elections: int = 0
     """So many more producers are told NOT_COORDINATOR: the broker does not lead its new topic for transactions yet."""
 
+    still_ending: int = 0
+    """So many more AddPartitionsToTxn hear CONCURRENT_TRANSACTIONS: markers of the last transaction are not written."""
+
     def answer(self, call: Call) -> Struct:
         message = _message_of(call)
         match message:
@@ -208,6 +211,9 @@ class SimulatedCluster:
     def _add(self, message: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
         identity = Identity(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
         known = self._rightful(message.v3_and_below_transactional_id, identity)
+        if self.still_ending:
+            self.still_ending -= 1
+            known = ErrorCode.CONCURRENT_TRANSACTIONS
         results = []
         for topic in message.v3_and_below_topics:
             if isinstance(known, Transaction):

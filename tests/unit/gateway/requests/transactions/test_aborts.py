@@ -92,15 +92,20 @@ def test_so_has_one_that_gave_up_waiting_for_the_cluster_of_a_group() -> None:
     assert client.end(commit=False) == 0
 
 
+@pytest.mark.parametrize("still_ending", [0, 1])
 @pytest.mark.parametrize("to_a_group", [True, False])
-def test_so_has_one_whose_id_has_moved(to_a_group: bool) -> None:
+def test_so_has_one_whose_id_has_moved(to_a_group: bool, still_ending: int) -> None:
+    """Its old home may still end the transaction before: then the client has to ask again."""
     mesh, client = begun(FIRST)
     assert client.transact(apples=b"before") == 0
     with_transaction_rule(mesh.world, "c3")
+    mesh.clusters["c1"].still_ending = still_ending
     if to_a_group:
         group_on("c2", mesh.world)
         added = AddOffsetsToTxnRequest("tx", *client.identity, "pickers")
-        assert mesh.ask(offsets.handle_add, added, 3).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        answers = [mesh.ask(offsets.handle_add, added, 3).error_code for _ in range(still_ending + 1)]
+        expected = [ErrorCode.CONCURRENT_TRANSACTIONS] * still_ending
+        assert answers == [*expected, ErrorCode.INVALID_PRODUCER_ID_MAPPING]
     else:
         assert client.write("bananas", b"refused") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     mesh.restart()
