@@ -11,7 +11,15 @@ import pytest
 
 from mesh.routing import RoutingTable, UpstreamCluster
 from mesh.rpc import events
-from mesh.transactions import TRANSACTIONS_TOPIC, Decision, Identity, Part, TransactionLog, registry_partition
+from mesh.transactions import (
+    PART_TIMEOUT_MS,
+    TRANSACTIONS_TOPIC,
+    Decision,
+    Identity,
+    Part,
+    TransactionLog,
+    registry_partition,
+)
 from services.control.decisions.transactions import Transactions
 from services.control.domain.errors import Conflict, NotAllowed, Unavailable, Unknown
 from services.control.domain.transactions import CoordinatorState, SeenTransaction, Standing
@@ -87,6 +95,9 @@ def test_a_transaction_is_late_after_its_time_out_or_what_the_caller_says() -> N
     assert begun.is_late(3_000, 1_999)
     assert not begun.is_late(3_000, 2_000)
     assert not seen(c1=state(HOME, "Empty", -1)).is_late(10**9, 0)
+    part = CoordinatorState(PART, "Ongoing", PART_TIMEOUT_MS, 1_000, {"bananas": (0,)})
+    left = seen(c1=state(HOME, "CompleteAbort", 1_000), c2=part)
+    assert left.is_late(1_001 + TIMEOUT_MS), "its home has the client's time-out"
 
 
 def test_the_deciding_cluster_of_an_id_that_moved_is_where_its_transaction_began() -> None:
