@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from judge.clients.client import Committed, Polled, Sent
 from judge.history import Guarantee, Mark, Outcome, Place, Poll, Send
 from judge.values import record, value_of
+from mesh.client_failures import CLIENT_FAILURES, error_of
 
 DELIVERY_S = 20.0
 POLL_S = 0.3
@@ -45,7 +46,8 @@ class LibrdkafkaProducer:
     def send(self, place: Place, values: Sequence[int]) -> Sent:
         producer = self._open()
         reports = self._produced(producer, [(place, value) for value in values])
-        producer.flush(DELIVERY_S + 5)
+        with contextlib.suppress(*CLIENT_FAILURES):  # a fatal error; what has no report is unknown
+            producer.flush(DELIVERY_S + 5)
         return self._told([(place, value) for value in values], reports)
 
     def transaction(self, sends: Sequence[tuple[Place, int]], *, commit: bool, between: Callable[[], None]) -> Sent:
@@ -62,17 +64,17 @@ class LibrdkafkaProducer:
                 return Sent(Outcome.FAIL, self._told(sends, reports).sends, self._door, "meant to abort")
             committing = True
             self._commit(producer)
-        except KafkaException as exception:
+        except CLIENT_FAILURES as failure:
             told = self._told(sends, reports)
-            return self._after(exception.args[0], told, committing=committing, wanted=commit)
+            return self._after(error_of(failure), told, committing=committing, wanted=commit)
         return Sent(Outcome.OK, self._told(sends, reports).sends, self._door)
 
     def _commit(self, producer: confluent_kafka.Producer) -> None:
         for tries_left in (2, 1, 0):
             try:
                 producer.commit_transaction(DELIVERY_S)
-            except KafkaException as exception:
-                if not exception.args[0].retriable() or not tries_left:
+            except CLIENT_FAILURES as failure:
+                if not error_of(failure).retriable() or not tries_left:
                     raise
             else:
                 return
@@ -81,7 +83,7 @@ class LibrdkafkaProducer:
         """Aborted where that can be; a producer that can't is left behind, and the next one ends what it began."""
         aborted = False
         if error.txn_requires_abort() and self._producer is not None:
-            with contextlib.suppress(KafkaException):
+            with contextlib.suppress(*CLIENT_FAILURES):
                 self._producer.abort_transaction(DELIVERY_S)
                 aborted = True
         if not aborted:
@@ -126,7 +128,8 @@ class LibrdkafkaProducer:
 
     def close(self) -> None:
         if self._producer is not None:
-            self._producer.flush(1)
+            with contextlib.suppress(*CLIENT_FAILURES):
+                self._producer.flush(1)
         self._producer = None
 
 
