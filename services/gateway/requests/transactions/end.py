@@ -5,10 +5,10 @@ Theory of operation
    other cluster has a part, the gateway sends the request to home unchanged.
 2. Home decides a commit over several clusters: the gateway writes a record with all parts into the transaction there
    (`decisions`), home commits, then all other clusters commit. Before that the gateway checks each part. A part must be
-   open under the registered identity. Home and each part must have time left before their brokers abort them.
+   open under the registered identity, and have time left before its broker aborts it (home's own commit decides).
    The record also has the last stable offsets that readers are shown until all clusters have committed (`holding`).
-3. A transaction with one part, on another cluster than home, needs no decision: that cluster commits first, home last.
-   Every abort has the same order: the transaction at home stays open until all other clusters are done.
+3. A transaction with one part, on another cluster than home, needs no decision: that cluster commits first, home last,
+   so home must have time left, too. Every abort has the same order: home stays open until all others are done.
 4. A client asks again when it missed an answer or its gateway died. If the transaction at home is still open, the
    gateway continues. If home has committed, the gateway commits each decided part that is still open. The client gets
    success when all parts are done.
@@ -51,8 +51,8 @@ from services.gateway.wire.messages.init_producer_id import InitProducerIdReques
 ABORTABLE_SINCE: Final = 4
 """The first version in which a commit can be refused so that every client aborts and goes on."""
 MARGIN_MS: Final = 5_000
-"""The time that home and each part must have left when a commit is decided, or half of the time-out if that is less.
-This time covers the commit itself, and the difference between the clocks of gateway and broker."""
+"""The time that each part must have left when a commit is decided, or half of its time-out if that is less. This time
+covers the commit itself, and the difference between the clocks of gateway and broker."""
 NOT_MINE: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
@@ -241,7 +241,7 @@ def _commit_sole(
     state = there.get(cluster)
     ended: Ends = {}
     if state is None or not _is_committed(state, registered[cluster], version):
-        fault = _fault(registered, there, home, at_home, mesh)
+        fault = _missing(registered, there) or _late({home: at_home, **there}, mesh)
         if fault is not None:
             return _refuse(message, version, home, fault, there)
         ended = yield from _end(message, version, there, mesh)
@@ -283,7 +283,7 @@ def _commit_all(
     there: Mapping[str, TransactionState],
     mesh: MeshView,
 ) -> Generator[Command, Any, Ends]:
-    fault = _fault(registered, there, home, at_home, mesh)
+    fault = _missing(registered, there) or _late(there, mesh)
     if fault is not None:
         return _refuse(message, version, home, fault, there)
     parts = {cluster: Part(identity_of(state), state.transaction_start_time_ms) for cluster, state in there.items()}
@@ -314,21 +314,20 @@ def _undecided(home: str, error: ErrorCode) -> Ends:
     return {home: EndTxnResponse(error_code=error if known_to_all else ErrorCode.COORDINATOR_NOT_AVAILABLE)}
 
 
-def _fault(
-    registered: Mapping[str, set[int]],
-    there: Mapping[str, TransactionState],
-    home: str,
-    at_home: TransactionState,
-    mesh: MeshView,
-) -> str | None:
-    """Why the transaction can't be committed; None if all its parts are there, with time left on each cluster."""
+def _missing(registered: Mapping[str, set[int]], there: Mapping[str, TransactionState]) -> str | None:
+    """Why the transaction can't be committed; None if all its parts are there."""
     for cluster, epochs in registered.items():
         state = there.get(cluster)
         if state is None:
             return f"{cluster or 'a cluster that has left the mesh'} knows nothing of its part"
         if state.transaction_state != ONGOING or epochs != {state.producer_epoch % EPOCHS}:
             return f"the part on {cluster} was aborted by its time-out"
-    for cluster, state in {home: at_home, **there}.items():
+    return None
+
+
+def _late(states: Mapping[str, TransactionState], mesh: MeshView) -> str | None:
+    """Why a cluster may abort the transaction before its commit arrives; None if each has time left."""
+    for cluster, state in states.items():
         left_ms = state.transaction_start_time_ms + state.transaction_timeout_ms - mesh.time_ms
         if left_ms < min(MARGIN_MS, state.transaction_timeout_ms // 2):
             return f"the transaction has no time left on {cluster}: {left_ms} of {state.transaction_timeout_ms} ms"

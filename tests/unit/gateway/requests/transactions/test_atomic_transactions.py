@@ -2,6 +2,7 @@
 
 import pytest
 
+from mesh.transactions import PART_TIMEOUT_MS
 from services.gateway.requests.plan import Handle
 from services.gateway.requests.transactions import end
 from services.gateway.requests.transactions.log_reading import read_log
@@ -155,7 +156,7 @@ def test_a_part_that_was_aborted_and_goes_on_under_another_epoch_is_missed(proto
 def test_nothing_is_decided_when_a_part_has_no_time_left(protocol: int) -> None:
     mesh, client = begun(protocol)
     written(client, ("apples", "bananas"), "late")
-    mesh.world.time_ms += 56_000
+    mesh.world.time_ms += PART_TIMEOUT_MS - 4_000
     assert client.end() == ErrorCode.TRANSACTION_ABORTABLE
     assert client.end(commit=False) == 0
     assert read(mesh) == {}
