@@ -41,19 +41,19 @@ class Part:
 
 
 PARTS = (
-    Part(("clients",), 700),
-    Part(("integration/router", "integration/pipeline_clients"), 700),
-    Part(("integration/gateway",), 600),
-    Part(("integration/control",), 500),
-    Part(("compose",), 390),
-    Part(("chaos",), 380),
-    Part(("integration/meshctl", "integration/contract", "integration/local", "integration/local_clients"), 400),
-    Part(("integration/sidecar",), 400),
-    Part(("judge",), 350),
+    Part(("clients",), 738),
+    Part(("integration/router", "integration/pipeline_clients"), 832),
+    Part(("integration/gateway",), 1155),
+    Part(("integration/control",), 710),
+    Part(("compose",), 411),
+    Part(("chaos",), 547),
+    Part(("integration/meshctl", "integration/contract", "integration/local", "integration/local_clients"), 360),
+    Part(("integration/sidecar",), 801),
+    Part(("judge",), 645),
     Part(("e2e",), 300),
-    Part(("unit", "fuzz"), 300),
+    Part(("unit", "fuzz"), 394),
 )
-AFTERWARDS = Part(("integration/pipeline", "e2e/pipeline"), 220)
+AFTERWARDS = Part(("integration/pipeline", "e2e/pipeline"), 176)
 """Spark gives each Python process that it starts 10 s to answer, whatever its settings: it has the cores to itself."""
 ELSEWHERE = ("bench", "soak")
 """`make bench`, `make soak`."""
