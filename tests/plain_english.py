@@ -69,6 +69,8 @@ _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])[)\"']*\s+(?=[A-Z\"'(`]|$)|:\s*$")
 _LIST_ITEM = re.compile(r"^\s*([-*+]|\d+[.)])\s+")
+_COMMANDS = re.compile(r"\s*(\x08|Examples?:)")
+"""The first line of a block of commands in a docstring: click's mark for text that it does not wrap, or the heading."""
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]*|\d[\d.,]*")
 _DIRECTIVES = ("noqa", "type:", "pragma", "!", "mypy:", "ruff:", "cython:", "distutils:", "fmt:")
 _LOGGERS = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
@@ -209,8 +211,16 @@ def _joined(path: Path, line: int, block: list[str]) -> Iterator[Passage]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
+    """Paragraphs and items of lists, without the blocks of commands that click prints as they are."""
     block: list[str] = []
+    is_commands = False
     for line in text.splitlines():
+        if not line.strip():
+            is_commands = False
+        elif not block and _COMMANDS.match(line):
+            is_commands = True
+        if is_commands:
+            continue
         if not line.strip() or _LIST_ITEM.match(line):
             if block:
                 yield " ".join(block)

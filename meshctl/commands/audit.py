@@ -32,8 +32,8 @@ DEFAULT_COUNT = 20
 def audit(context: click.Context, by: str, refused: bool, number: int) -> None:
     """Show who called what, refused commands included, newest first.
 
-    The log of decisions (`meshctl history`) says what was decided; this says who tried. What becomes of records
-    is another story: `meshctl audit tail` as it happens, `meshctl audit trail` what is on record.
+    The log of decisions (`meshctl history`) shows accepted commands; this list shows refused commands too.
+    For the audit events of records use `meshctl audit tail` (live) and `meshctl audit trail` (stored).
 
     \b
     Examples:

@@ -117,7 +117,9 @@ def create(
 def update(
     session: Session, /, rule_id: str, stream: Any, options: record_rules.RecordRuleOptions, **said: Any
 ) -> None:
-    """Change a content rule. What is not said stays, and so does its position; branches are replaced as a whole.
+    """Change a content rule. Options left out keep their values, and the rule keeps its position.
+
+    New branches replace all former branches.
 
     \b
     Example:

@@ -36,7 +36,7 @@ instance_argument = click.argument("instance", metavar="GROUP.INSTANCE", shell_c
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def instances(context: click.Context) -> None:
-    """The consumers that sidecars hold for backends: list them, look at one, and tell its sidecar what to do with it.
+    """The consumers that sidecars hold for backends: list them, show one, and order its sidecar to change it.
 
     Each order is an event in the log, carried out by the sidecar that holds the instance; so is what came of it.
 
@@ -114,7 +114,7 @@ def print_instances(found: Iterable[events.ConsumerInstance]) -> None:
 @instance_argument
 @pass_session
 def describe(session: Session, instance: str) -> None:
-    """Show one consumer: what it reads, where it is in each partition, and what it was told.
+    """Show one consumer: its subscription, its position in each partition, and the orders for it.
 
     \b
     Example:
@@ -193,7 +193,7 @@ def _time(_context: click.Context, _parameter: click.Parameter, text: str | None
 @order_options()
 @pass_session
 def seek(session: Session, /, instance: str, topic: str, partition: int | None, ordering: Ordering, **to: Any) -> None:
-    """Let a consumer go on at another place. What it gave and nobody committed does not matter any more.
+    """Let a consumer continue at another position. Records that it delivered without a commit count no more.
 
     \b
     Examples:
@@ -233,7 +233,7 @@ def seek(session: Session, /, instance: str, topic: str, partition: int | None, 
 def drain(session: Session, instance: str, within: float, ordering: Ordering) -> None:
     """Let a consumer give nothing more, wait for the commit of what it gave, and leave its group until it is resumed.
 
-    What is not committed in time comes again to whoever reads next.
+    The next consumer of the group reads records again that were not committed in time.
 
     \b
     Examples:
@@ -278,7 +278,7 @@ def configure(
     session: Session, /, instance: str, topics: tuple[str, ...], topic_pattern: str, no_routes: bool,
     ordering: Ordering, **delivery: Any,
 ) -> None:  # fmt: skip
-    """Let a reactive consumer read or deliver otherwise from now on. What is not said stays.
+    """Change what a reactive consumer reads and how it delivers. Options left out keep their values.
 
     \b
     Examples:
@@ -325,7 +325,7 @@ def remove(session: Session, instance: str, ordering: Ordering) -> None:
 )
 @pass_session
 def orders(session: Session, instance: str | None, open_only: bool, number: int) -> None:
-    """Show what sidecars were told, and what came of it; newest first. Of old orders `meshctl history` tells.
+    """Show the orders for sidecars and their outcomes, newest first. `meshctl history` shows old orders.
 
     \b
     Examples:

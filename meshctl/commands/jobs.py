@@ -34,7 +34,7 @@ def jobs() -> None:
 @jobs.command("list")
 @pass_session
 def list_jobs(session: Session) -> None:
-    """Show the jobs of all pipelines that control hears of, and the topics that they set apart, with the way out.
+    """Show the jobs of all pipelines that report to control, and the topics that they set apart, with the remedy.
 
     \b
     Examples:

@@ -128,7 +128,7 @@ def update(
     options: record_rules.RecordRuleOptions,
     **said: Any,
 ) -> None:
-    """Change a mirror. What is not said stays, and so do its position and its clusters.
+    """Change a mirror. Options left out keep their values; the mirror keeps its position and its clusters.
 
     \b
     Examples:

@@ -124,7 +124,8 @@ def diff(
 ) -> None:
     """Show what differs: between revisions A and B (now, when B is left out), or between the mesh and a file.
 
-    + is there only after, ~ differs, - was there only before. For revisions also the topics that live elsewhere.
+    + is there only after, ~ differs, - was there only before. A difference between revisions
+    also lists the topics whose cluster changed.
 
     \b
     Examples:

@@ -200,7 +200,7 @@ def _rewind() -> click.Command:
     def rewind(
         session: Session, rule_id: str, start: record_rules.StartAt, options: record_rules.RecordRuleOptions
     ) -> None:
-        """Let ID begin again at another place. What it has written stays, so records may be there twice.
+        """Let ID begin again at another position. Records that it has written stay, so targets may hold records twice.
 
         \b
         Examples:
@@ -221,7 +221,7 @@ def _remove() -> click.Command:
     @change_options
     @pass_session
     def remove(session: Session, rule_id: str, options: record_rules.RecordRuleOptions) -> None:
-        """Remove ID. What it has written stays; a rule of the same id that is made later begins anew.
+        """Remove ID. Records that it has written stay; a later rule of the same id begins without a position.
 
         \b
         Example:

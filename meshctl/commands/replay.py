@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def replay(context: click.Context) -> None:
-    """Consume records again, or copy them: start a replay, look at it, watch it, cancel it, resume it.
+    """Consume records again, or copy them: start, show, watch, cancel or resume a replay.
 
     A replay is carried out by a sidecar, a copy by a pipeline; it survives them, and is kept in the log. Seeks of
     instances and resets of groups are control's own.

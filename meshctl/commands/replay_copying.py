@@ -119,8 +119,8 @@ def copy(
 def resume(session: Session, replay: str, reason: str, wait: bool, partitions: bool) -> None:
     """Go on with a replay that was cancelled, or has failed: as a new one, which begins where that one has ended.
 
-    What it has done is known to its group in Kafka, so nothing is done twice. A week later the group may be forgotten:
-    then a copy is refused, and not made once more.
+    Its group in Kafka keeps its progress, so no record is replayed twice. A broker may delete the group after a week:
+    control then refuses to resume a copy.
 
     \b
     Example:

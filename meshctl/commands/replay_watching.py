@@ -42,7 +42,7 @@ def name_of(given: str) -> str:
 @look_options(INTERVAL_SECONDS)
 @pass_session
 def list_replays(session: Session, open_only: bool, limit: int, looking: Looking) -> None:
-    """Show replays, the newest first. Of old ones `meshctl history` tells.
+    """Show replays, the newest first. `meshctl history` shows old replays.
 
     \b
     Examples:
@@ -130,7 +130,7 @@ def watch(session: Session, replay: str, partitions: bool) -> None:
 @click.option("--wait", is_flag=True, help="Until it has ended.")
 @pass_session
 def cancel(session: Session, replay: str, reason: str, wait: bool) -> None:
-    """End a replay where it is. What was acknowledged stays so.
+    """End a replay at its present position. Acknowledged records stay acknowledged.
 
     \b
     Example:

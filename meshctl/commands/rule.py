@@ -111,7 +111,7 @@ def set_rule(
     place: admin.RulePlace | None,
     options: admin.ChangeOptions,
 ) -> None:
-    """Change the rule with exactly this match, or add it. What is not said stays; a place is for new rules.
+    """Change the rule with exactly this match, or add it. Options left out keep their values; a place is for new rules.
 
     \b
     Examples:
@@ -136,7 +136,7 @@ def set_rule(
 @change_options
 @pass_session
 def default(session: Session, cluster: str, options: admin.ChangeOptions) -> None:
-    """Let topics that no other rule matches live on CLUSTER. Without such a rule clients are told they do not exist.
+    """Route topics that no other rule matches to CLUSTER. Without this rule, clients get UNKNOWN_TOPIC_OR_PARTITION.
 
     \b
     Examples:

@@ -44,7 +44,7 @@ def topic() -> None:
 def profile(
     session: Session, topic: str, sample: int | None, whole: bool, last: bool, pipeline: str, reason: str
 ) -> None:
-    """Look at the records of TOPIC: sizes, keys, what is missing, formats, fields. Never at what they say.
+    """Profile the records of TOPIC: sizes, keys, missing values, formats, fields. Profiles hold names and numbers only.
 
     A pipeline reads them; control keeps the last profile of each topic, and dry runs of rules warn by it.
 

@@ -301,7 +301,7 @@ class Control:
             try:
                 await self._rules.settle()
             except (Refusal, StoreUnavailableError) as error:
-                log.info("a pending rollout is looked at again later", reason=str(error))
+                log.info("control checks a pending rollout again later, as this check failed", reason=str(error))
 
     async def _forget(self) -> None:
         while True:

@@ -18,7 +18,7 @@ from services.pipeline.commands.traffic import traffic_command
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def pipeline() -> None:
-    """What is done with records in bulk: Spark jobs."""
+    """Spark jobs over many records: audit, traffic, archive, restore, replay, profile."""
 
 
 @pipeline.group("run")

@@ -70,7 +70,11 @@ def read_clusters(
         kept = _kept(kept_in) if kept_in is not None else None
         if kept is None:
             raise
-        log.warning("the clusters are taken as control last told them", file=str(kept_in), reason=str(error))
+        log.warning(
+            "control does not answer; the pipeline uses the list of clusters that it kept in a file",
+            file=str(kept_in),
+            reason=str(error),
+        )
         found = kept
     else:
         if kept_in is not None:

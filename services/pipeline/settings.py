@@ -82,9 +82,9 @@ class PipelineSettings(
         is_here = not re.match(r"[a-z][a-z0-9+.-]*:", folder) or folder.startswith("file:")
         if is_here and not re.match(r"local(\[|$)", self.master) and not self.shared_folders:
             raise ValueError(
-                f"folder {folder} is of this machine, and Spark runs at {self.master}: its executors would write to "
-                "folders of their own; name a URL that they all reach, or set KAFKA_MESH_PIPELINE_SHARED_FOLDERS=true "
-                "where the folder is a volume that all of them mount"
+                f"folder {folder} is on this machine, but Spark runs at {self.master}: each executor would write to a "
+                "folder of its own machine. Name a URL that all executors reach. If all executors mount the folder, "
+                "set KAFKA_MESH_PIPELINE_SHARED_FOLDERS=true"
             )
 
     @property

@@ -69,6 +69,13 @@ def test_python_gives_docstrings_comments_and_messages() -> None:
     }
 
 
+@pytest.mark.parametrize("opening", ["\b\n    Examples:", "\b\n    The file is one of", "Examples:", "Example:"])
+def test_docstrings_give_no_blocks_of_commands(opening: str) -> None:
+    text = f"Sends words.\n\n    {opening}\n      meshctl one\n      meshctl two\n\n    What follows is read.\n"
+    source = f'def send() -> None:\n    """{text}    """\n'
+    assert [passage.text for passage in of_python(HERE, source)] == ["Sends words.", "What follows is read."]
+
+
 def test_pages_give_paragraphs_items_and_cells_but_no_code() -> None:
     source = "# Title\n\nA paragraph\nof two lines.\n\n- an item\n- another\n\n```sh\ncode\n```\n| a | b |\n"
     assert [p.text for p in of_markdown(HERE, source)] == ["A paragraph of two lines.", "an item", "another", "a", "b"]

@@ -201,7 +201,7 @@ class ControlReplays:
         except Unavailable:
             raise
         except Refusal as error:
-            raise _FailedError(f"{target.removeprefix(INSTANCES)} can't be told: {error}") from error
+            raise _FailedError(f"{target.removeprefix(INSTANCES)} can't get the order: {error}") from error
 
     async def _outcome(self, order: events.SidecarOrder) -> str:
         """The description of an outcome, as the sidecar reports it."""

@@ -40,5 +40,9 @@ class ReplayPlaceSearch:
         try:
             return await self._connections.topics(cluster)
         except UnreachableError as error:
-            log.info("a replay's topics are not looked at", cluster=cluster.name, reason=str(error))
+            log.info(
+                "control accepts a replay without a check of its topics, as their cluster does not answer",
+                cluster=cluster.name,
+                reason=str(error),
+            )
             return None

@@ -175,7 +175,9 @@ class ReplayDecisions:
             try:
                 await self._see_to(replay)
             except (Refusal, StoreUnavailableError, TimeoutError) as error:
-                log.info("a replay is looked at again", replay=replay.name, reason=str(error))
+                log.info(
+                    "control checks a replay again later, as this check failed", replay=replay.name, reason=str(error)
+                )
         try:
             await self._reports.drop_progress(known.ended)
         except (StoreUnavailableError, TimeoutError) as error:

@@ -106,7 +106,11 @@ class SidecarOrders:
                 try:
                     await self._give_up(order)
                 except (Refusal, StoreUnavailableError, TimeoutError) as error:
-                    log.info("an order that nobody carries out is looked at again", order=order.name, reason=str(error))
+                    log.info(
+                        "control ends an overdue order later, as this attempt failed",
+                        order=order.name,
+                        reason=str(error),
+                    )
 
     async def _give_up(self, order: events.SidecarOrder) -> None:
         """Ends an order without success. If its sidecar is gone, an order to remove an instance still takes effect."""

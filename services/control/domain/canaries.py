@@ -100,9 +100,10 @@ def check_may_be_tried(before: RoutingTable, after: RoutingTable) -> None:
         raise NotAllowed(
             "NOT_FOR_CANARIES",
             "rules",
-            "the change decides where topics live, or which cluster coordinates groups or transactions: some clients "
-            "would find others than the rest; make it without a canary (a change that moves topics is held by all "
-            "gateways and lost on none), or try rules about client software alone",
+            "the change routes topics to another cluster, or changes which cluster coordinates groups or transactions. "
+            "In a canary, some clients would then use another cluster than the rest. Make the change without a canary: "
+            "all gateways hold requests while topics move, and no record is lost. A canary can try rules about client "
+            "software alone",
         )
 
 

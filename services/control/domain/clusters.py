@@ -118,7 +118,7 @@ class Clusters:
             raise NotAllowed(
                 "HOME_CLUSTER",
                 f"clusters/{name}",
-                f"cluster {name!r} holds mesh.events, which routers read; it stays while the mesh lives on it",
+                f"cluster {name!r} holds mesh.events, which routers read; the home cluster of a mesh cannot be removed",
             )
         return events.ClusterRemoved(cluster_name=name)
 

@@ -60,7 +60,7 @@ def refusal(frozen: events.Event) -> NotAllowed:
 def freeze(frozen: events.Event | None, reason: str) -> events.MeshFrozen | None:
     """The event of a freeze; None when the mesh is frozen already."""
     if not reason.strip():
-        raise InvalidField("reason", "say why: whoever is refused meanwhile will be told")
+        raise InvalidField("reason", "say why: each refusal while the mesh is frozen shows the reason")
     return events.MeshFrozen() if frozen is None else None
 
 

@@ -38,7 +38,7 @@ def check_profiles(profiles: Iterable[TopicProfile], spec: replays.ReplaySpec) -
         field = f"profiles[{place}].topic"
         check_topic(field, each.topic)
         if each.topic not in topics:
-            raise InvalidField(field, f"{each.topic!r} is no topic that was to be looked at")
+            raise InvalidField(field, f"{each.topic!r} is no topic of this profile replay")
         topics.remove(each.topic)
 
 

@@ -81,7 +81,7 @@ def columns_of(dimensions: Sequence[traffic.TrafficDimension.ValueType]) -> list
         number: name.removeprefix("TRAFFIC_DIMENSION_").lower() for name, number in traffic.TrafficDimension.items()
     }
     if not dimensions:
-        raise InvalidField("by", f"says by what talkers are told apart: {', '.join(list(known.values())[1:])}")
+        raise InvalidField("by", f"names no dimension; possible are {', '.join(list(known.values())[1:])}")
     for place, each in enumerate(dimensions):
         if each == traffic.TRAFFIC_DIMENSION_UNSPECIFIED or each not in known:
             raise InvalidField(

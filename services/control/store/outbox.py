@@ -183,7 +183,7 @@ class Publisher:
             where = ",".join(self._home.bootstrap_servers)
             raise ForeignLogError(
                 f"topic {self._home.topic} on {where} holds the log of another mesh: its last event "
-                f"({last.key.decode(errors='replace')[:20]}) is not in this database; give this mesh another home "
-                "cluster or events_topic, or the database that goes with the log; if that mesh is gone for ever, "
+                f"({last.key.decode(errors='replace')[:20]}) is not in this database. Give this mesh another home "
+                "cluster or events_topic, or the database that belongs to the log. If the other mesh exists no more, "
                 "delete the topic"
             )

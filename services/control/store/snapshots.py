@@ -58,7 +58,11 @@ class Snapshots:
             try:
                 view = await asyncio.to_thread(_checked, row)
             except SnapshotError as error:
-                log.warning("a snapshot is passed over", position=row.position, reason=str(error))
+                log.warning(
+                    "control skips a snapshot that it cannot read, and tries the one before",
+                    position=row.position,
+                    reason=str(error),
+                )
                 below = row.position - 1
                 continue
             self.last = max(self.last, row.position)

@@ -165,7 +165,10 @@ class Following:
         except Exception as error:
             if not self._followed:
                 raise
-            log.warning("the clusters are not told now; those that were known are read", reason=first_line(error))
+            log.warning(
+                "control does not list the clusters now; the audit follows the clusters of its last list",
+                reason=first_line(error),
+            )
             return
         for name in self._followed.keys() - found.keys():
             gone = self._followed.pop(name)
@@ -296,7 +299,7 @@ class Following:
         try:
             work()
         except psycopg.Error as error:
-            log.warning("how far the audit is can't be told", reason=first_line(error))
+            log.warning("the audit cannot store its progress in PostgreSQL", reason=first_line(error))
 
 
 def _tell_serve(each: Followed, states: Collection[PartitionState], lag: Lag, stuck_s: float) -> None:

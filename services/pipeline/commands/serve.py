@@ -16,7 +16,7 @@ from services.pipeline.commands.foreground import config_option, require_spark, 
 @config_option
 @click.pass_obj
 def serve_command(gateway: str | None, config: Path | None) -> None:
-    """Carry out what control orders, and keep the continuous jobs of the settings running, until told to stop."""
+    """Carry out the orders of control and run the continuous jobs of the settings, until SIGTERM."""
     settings = settings_of(config)
     require_spark()
     from services.pipeline.serving.process import serve, stop_bound_s

@@ -101,7 +101,7 @@ class ProtobufSchema:
     format: Format = Format.PROTOBUF
 
     def document(self, payload: bytes) -> Any:
-        raise ValueError("fields of protobuf are not looked at")
+        raise ValueError("a profile does not read the fields of Protobuf values")
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ class JobOrders:
                 await self._link.report_jobs([status_of(job) for job in self._jobs.values()])
             except grpc.aio.AioRpcError as error:
                 heed_cancellation()
-                log.debug("how jobs do cannot be told now", reason=error.details())
+                log.debug("the pipeline cannot report its jobs to control now", reason=error.details())
             await asyncio.sleep(REPORT_SECONDS)
 
 

@@ -85,10 +85,10 @@ def test_one_that_is_too_large_is_kept_without_its_partitions_then_with_fewer_fi
 def test_a_member_tells_of_topics_that_it_was_to_look_at() -> None:
     spec = replays.ReplaySpec(ranges=[replays.ReplayRange(topic="apples")], profile=replays.ReplayToProfile())
     check_profiles([profile()], spec)
-    with pytest.raises(InvalidField, match=r"profiles\[1\].topic: 'pears' is no topic that was to be looked at"):
+    with pytest.raises(InvalidField, match=r"profiles\[1\].topic: 'pears' is no topic of this profile replay"):
         check_profiles([profile(), profile("pears")], spec)
     copy = replays.ReplaySpec(ranges=spec.ranges, topic=replays.ReplayToTopic())
-    with pytest.raises(InvalidField, match="no topic that was to be looked at"):
+    with pytest.raises(InvalidField, match="is no topic of this profile replay"):
         check_profiles([profile()], copy)
 
 

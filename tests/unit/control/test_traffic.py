@@ -121,7 +121,7 @@ def test_times_have_an_order_and_a_default() -> None:
 
 def test_talkers_are_told_apart_by_dimensions_each_once() -> None:
     assert columns_of([traffic.TRAFFIC_DIMENSION_CLIENT, traffic.TRAFFIC_DIMENSION_TOPIC]) == ["client", "topic"]
-    with pytest.raises(InvalidField, match="by: says by what talkers are told apart: client, principal, topic"):
+    with pytest.raises(InvalidField, match="by: names no dimension; possible are client, principal, topic"):
         columns_of([])
     with pytest.raises(InvalidField, match=r"by\[1\]: topic is named twice"):
         columns_of([traffic.TRAFFIC_DIMENSION_TOPIC] * 2)
