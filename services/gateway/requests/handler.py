@@ -49,7 +49,7 @@ class Handler:
     """The versions that `handle` serves."""
     handle: Handle
     split: str
-    """How the request is divided over clusters: for readers, and for the README's table."""
+    """How the request is divided over clusters: for readers, and for the table of APIs in the docs."""
     merge: str
     """How the answers become one."""
     order: Order = Order.ONE_BY_ONE

@@ -1,6 +1,6 @@
 """The table of handlers: every API that this gateway serves is a row in `rows/` and a module beside this one.
 
-`python -m services.gateway.requests.table` writes the table into the gateway's README.
+`python -m services.gateway.requests.table` writes the table into `docs/reference/gateway-apis.md`.
 """
 
 import sys
@@ -49,7 +49,7 @@ def _offered(handler: Handler, spoken: Sequence[VersionRange | None]) -> Version
 
 
 def markdown() -> str:
-    """The table for the README."""
+    """The table for the page."""
     head = ["key", "API", "versions", "offered", "goes to", "answers become one by"]
     lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     lines += [
@@ -67,18 +67,18 @@ def _versions(row: Handler) -> str:
 
 
 def left_out() -> str:
-    """The APIs that the gateway leaves out on purpose, for the README."""
+    """The APIs that the gateway leaves out on purpose, for the page."""
     apis: dict[str, list[str]] = {}
     for key, reason in sorted(LEFT_OUT.items()):
         apis.setdefault(reason, []).append(f"{api_name(key)} ({key})")
     return "\n".join(f"- {', '.join(names)}: {reason}." for reason, names in apis.items())
 
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "gateway-apis.md"
 
 
 def with_table(text: str) -> str:
-    """The README's text with an up-to-date table between its markers."""
+    """The page's text with an up-to-date table between its markers."""
     for name, content in (("api table", markdown()), ("left out", left_out())):
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         before, _, rest = text.partition(begin)
@@ -88,5 +88,5 @@ def with_table(text: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(with_table(README.read_text()))
-    sys.stdout.write(f"{README} is up to date\n")
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.stdout.write(f"{PAGE} is up to date\n")

@@ -1,7 +1,7 @@
 """One reading of the log: a consumer without a group, with a given start offset.
 
 There are no committed offsets, no session to wait for after a crash, and no rebalance: the reading leaves nothing on
-the cluster, and skips no record because another consumer has read it. `docs/faust.md` says why not Faust.
+the cluster, and skips no record because another consumer has read it. `docs/explanation/faust.md` says why not Faust.
 """
 
 from __future__ import annotations

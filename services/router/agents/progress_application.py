@@ -2,7 +2,7 @@
 
 Theory of operation
 1. Each router runs an application of its own and hears every word. An application has one instance, so no partition
-   ever moves: `docs/faust.md` has measurements of such moves.
+   ever moves: `docs/explanation/faust.md` has measurements of such moves.
 2. Nothing is committed (`acks=False`), and an application without committed offsets begins at the first record: the
    view is built again from the topic, which is compacted. A table would keep the same words in a second topic.
 3. Each life of the application has an id of its own, so that no session of a router that was killed has to run out.

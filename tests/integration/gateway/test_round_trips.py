@@ -1,4 +1,6 @@
-"""The round trips of a steady transaction through a real gateway, which the README's table names.
+"""The round trips of a steady transaction through a real gateway.
+
+The table in docs/concepts/transactions-over-clusters.md has these figures.
 
 `tests/unit/gateway/requests/transactions/test_round_trips.py` counts more cases on simulated clusters.
 """

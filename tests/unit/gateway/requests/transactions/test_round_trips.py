@@ -1,4 +1,6 @@
-"""The round trips that transactions cost, beside those at a broker. The README's table has these figures.
+"""The round trips that transactions cost, beside those at a broker.
+
+The table in docs/concepts/transactions-over-clusters.md has these figures.
 
 A producer is steady when it has written to the cluster before, through this gateway.
 """
