@@ -9,11 +9,11 @@ from tests.plain_english import ROOT, files
 
 MOST_WORDS = 600
 """Of the README of a room, so that it is read at once."""
-ROOMS = ("services/gateway",)
+ROOMS = ("services/gateway", "services/sidecar")
 INDEX = ROOT / "docs" / "README.md"
 KINDS = ("concepts", "how-to", "reference", "explanation")
 BELOW = re.compile(r"Paths of code on this page are below `([^`]+)/`")
-SPAN = re.compile(r"(?<!`)`([\w/-]+\.(?:py|md|proto|yaml|toml))`")
+SPAN = re.compile(r"(?<!`)`([\w-][\w/-]*\.(?:py|md|proto|yaml|toml))`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
