@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, as their shell scripts start them; each call is one JVM."""
+"""Kafka's own command-line tools, by the classes that their shell scripts start."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
-from tests.clients import builds, maven
+from tests.clients import maven
+from tests.clients.console.hosts import Hosts, host_classes
 from tests.clients.contract import EVERYTHING, ClientError
 from tests.clients.java.driver import JVM_OPTIONS
 from tests.clients.processes import run
@@ -17,7 +19,6 @@ from tests.fixtures.toolchains import need
 PROJECT = Path(__file__).parent
 KAFKA_VERSION = "4.4.0"
 LOG_WARNINGS = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-JVM_SAYS_NOTHING = "-Xlog:disable"  # on stdout, of classes that it does not archive
 
 
 class Tool(StrEnum):
@@ -49,35 +50,36 @@ class Tool(StrEnum):
     ACLS = "org.apache.kafka.tools.AclCommand"
 
 
+CLOSES_AS_ITS_JVM_ENDS = frozenset({Tool.VERIFIABLE_PRODUCER, Tool.VERIFIABLE_CONSUMER})
+"""Tools with a hook of their own at the end of the JVM."""
+
+
 class ConsoleTools:
     def __init__(self, bootstrap: str) -> None:
-        self._java, self._class_path = need("java")[0], maven.class_path(PROJECT, KAFKA_VERSION)
-        self._bootstrap = ("--bootstrap-server", bootstrap)
+        self._hosts, self._bootstrap = _hosts(), ("--bootstrap-server", bootstrap)
 
     async def run(self, tool: Tool, *options: str, stdin: str = "") -> str:
         """What the tool prints on stdout. The console producer ends with 0 after a failed send: its log tells."""
-        archive = await asyncio.to_thread(self._class_archive)
-        output = await run(
-            [*self._command(f"-XX:SharedArchiveFile={archive}"), tool, *self._bootstrap, *options], stdin
-        )
+        if tool in CLOSES_AS_ITS_JVM_ENDS:
+            output = await run([*_java(), tool, *self._bootstrap, *options], stdin)
+        else:
+            output = await asyncio.to_thread(self._hosts.call, tool, (*self._bootstrap, *options), stdin)
         if "ERROR" in output.stderr:
             raise ClientError(f"{tool.name}: {output.stderr[-2000:]}")
         return output.stdout
 
-    def _class_archive(self) -> Path:
-        """Of what most tools load (the JVM's AppCDS), which halves a call's time. A machine's first call makes it."""
-        java = self._java.resolve()
-        name = f"{Path(self._class_path.partition(':')[0]).parent.name}-archive-{java.stat().st_mtime_ns}"
 
-        def build(working: Path) -> None:
-            command = [*self._command(f"-XX:ArchiveClassesAtExit={working / 'classes.jsa'}"), Tool.CONFIGS]
-            builds.run([*command, *self._bootstrap, "--entity-type", "brokers", "--describe"])
+def _java(*further: str) -> list[str]:
+    """The command that runs a class of Kafka's tools; `further` stand behind their class path."""
+    class_path = ":".join((maven.class_path(PROJECT, KAFKA_VERSION), *further))
+    return [str(need("java")[0]), *JVM_OPTIONS, LOG_WARNINGS, "-cp", class_path]
 
-        return builds.built(name, [PROJECT / "pom.xml"], build) / "classes.jsa"
 
-    def _command(self, archiving: str) -> list[str]:
-        options = [*JVM_OPTIONS, JVM_SAYS_NOTHING, LOG_WARNINGS, archiving]
-        return [str(self._java), *options, "-cp", self._class_path]
+@cache
+def _hosts() -> Hosts:
+    class_path = maven.class_path(PROJECT, KAFKA_VERSION)
+    tools = Path(class_path.rpartition(":")[2]).parent / f"kafka-tools-{KAFKA_VERSION}.jar"
+    return Hosts([*_java(str(host_classes(class_path))), "ToolHost", str(tools)])
 
 
 class ConsoleAdmin:
