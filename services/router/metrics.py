@@ -1,4 +1,4 @@
-"""The router's metrics. README.md lists the metrics with their meaning."""
+"""The router's metrics. `docs/reference/router-metrics.md` lists the metrics with their meaning."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ progress_applications_ended = Counter(
 
 @cache
 def record_rule_count(name: str) -> Gauge:
-    """The other counters of the worker for a rule; README.md lists the names."""
+    """The other counters of the worker for a rule; `docs/reference/router-metrics.md` lists the names."""
     return Gauge(f"{_PREFIX}{name}", "Said by the worker of record rules.", ["rule"])

@@ -96,7 +96,7 @@ class Progress:
     progress: record_rules.RecordRuleProgress
     """Without the router's name."""
     counts: dict[str, float] = field(default_factory=dict)
-    """Metrics of the rule: name without the router's prefix -> value; README.md lists them."""
+    """Metrics of the rule: name without the router's prefix -> value, as in `docs/reference/router-metrics.md`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the README says about the language of record rules is so."""
+"""The page about the language of record rules is true."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 from mesh.record_expressions import NAMES, check_expression
 from mesh.record_transforms import json_path
 
-README = Path(__file__).parents[3] / "services" / "router" / "README.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "record-rule-language.md"
 
 
-def test_each_expression_of_the_readme_is_one() -> None:
-    table = README.read_text(encoding="utf-8").partition("| expression | is true of |")[2].partition("\n\n")[0]
+def test_each_expression_of_the_page_is_one() -> None:
+    table = PAGE.read_text(encoding="utf-8").partition("| expression | is true of |")[2].partition("\n\n")[0]
     expressions = re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
     assert len(expressions) >= 9
     for expression in expressions:
         check_expression(expression)
 
 
-def test_each_name_and_path_is_told() -> None:
-    text = README.read_text(encoding="utf-8")
+def test_each_name_and_path_is_on_the_page() -> None:
+    text = PAGE.read_text(encoding="utf-8")
     for name in NAMES:
         assert f"`{name}`" in text
     for path in ("customer.card.number", "orders[*].price", "['name.with.dots']"):
