@@ -1,8 +1,8 @@
 """The archive of Spark's parsed and verified classes (class data sharing), which halves the start of a session.
 
 The archive is in the environment of pyspark, and fits one Java and one pyspark only. Java ignores an archive that does
-not fit. `kafka-mesh pipeline prepare` and `make env PIPELINE=1` make the archive. Images have none: see the README.
-Without an archive, jobs work the same, but start slower.
+not fit. `kafka-mesh pipeline prepare` and `make env PIPELINE=1` make the archive. Images have none:
+`docs/how-to/pipeline-sizing.md` says why. Without an archive, jobs work the same, but start slower.
 """
 
 from __future__ import annotations

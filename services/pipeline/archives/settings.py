@@ -9,7 +9,7 @@ class ArchivesSettings(BaseModel):
     """A part of PipelineSettings."""
 
     archive_options: dict[str, SecretStr] = Field(default_factory=dict)
-    """Options of the archive's store if it is read without Spark: see the README."""
+    """Options of the archive's store if it is read without Spark: see `docs/how-to/archive-and-restore.md`."""
     archive_interval_s: PositiveFloat = 300.0
     """Seconds between two checks of a continuous archive for new records. Each check that finds some writes files."""
     compact_after_s: NonNegativeFloat = 3600.0

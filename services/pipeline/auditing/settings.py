@@ -13,7 +13,7 @@ class AuditSettings(BaseModel):
     audit_folder: str = ""
     """The folder of the job's Parquet files and checkpoints: a path, or a URL that Hadoop knows."""
     audit_options: dict[str, SecretStr] = Field(default_factory=dict)
-    """Options of that store for tasks, which write there without Spark: like `archive_options`, see the README."""
+    """Options of that store for tasks, which write there without Spark: like `archive_options`."""
     audit_topics: WordList = ("sidecar-audit",)
     """Topics of all clusters with audit events."""
     audit_home_topics: WordList = ("mesh.audit-records",)

@@ -1,4 +1,4 @@
-"""The metrics of `serve`. README.md lists these with their meaning."""
+"""The metrics of `serve`. `docs/reference/pipeline-metrics.md` lists these with their meaning."""
 
 from __future__ import annotations
 
