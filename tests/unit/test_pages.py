@@ -9,7 +9,15 @@ from tests.plain_english import ROOT, files
 
 MOST_WORDS = 600
 """Of the README of a room, so that it is read at once."""
-ROOMS = ("services/gateway", "services/sidecar", "services/control", "services/router", "services/pipeline")
+ROOMS = (
+    "services/gateway",
+    "services/sidecar",
+    "services/control",
+    "services/router",
+    "services/pipeline",
+    "meshctl",
+    "judge",
+)
 INDEX = ROOT / "docs" / "README.md"
 KINDS = ("concepts", "how-to", "reference", "explanation")
 BELOW = re.compile(r"Paths of code on this page are below `([^`]+)/`")
