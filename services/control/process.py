@@ -315,10 +315,13 @@ class Control:
 
     def _problems(self) -> list[str]:
         """The problems that the operator has to know, a sentence each."""
-        trouble = self.publisher.trouble
         if self.journal.why_not_leading:
             return [f"this control does not lead, and hears no members: {self.journal.why_not_leading}"]
-        return [*([f"no change reaches gateways: {trouble}"] if trouble else ()), *self._parts.problems]
+        troubles = {
+            "no change reaches gateways": self.publisher.trouble,
+            "audit events are kept in PostgreSQL alone": self._audit_publisher.trouble,
+        }
+        return [*(f"{what}: {why}" for what, why in troubles.items() if why), *self._parts.problems]
 
     def _adders(self) -> dict[str, Any]:
         adders = {

@@ -2,6 +2,7 @@
 
 import re
 import socket
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,12 +35,17 @@ from services.sidecar.security.trust import TokenIssuer
 from services.sidecar.streams.settings import StreamsSettings
 
 HTTP_ADDRESS = r"^https?://([^/@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:\d{1,5})?([/?][^\s#]*)?$"
+LONGEST_NAME = 63
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def _name_of_host() -> str:
-    """Without its domain; signs that no name of a sidecar has are dashes."""
-    return _NOT_IN_NAMES.sub("-", socket.gethostname().partition(".")[0])[:63] or "sidecar"
+    """Signs that no name of a sidecar has are dashes; a name that is too long ends with a digest of the whole."""
+    host = socket.gethostname()
+    name = _NOT_IN_NAMES.sub("-", host)
+    if len(name) > LONGEST_NAME:
+        name = f"{name[: LONGEST_NAME - 9]}-{sha256(host.encode()).hexdigest()[:8]}"
+    return name or "sidecar"
 
 
 DefaultFormat = Annotated[Format, BeforeValidator(Format.parse)]
@@ -61,8 +67,7 @@ class SidecarSettings(
     name: str = Field(default_factory=_name_of_host, pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$")
     """The sidecar's name for control, in generated instance ids and in its transactional id.
 
-    By default its host's name without the domain, so that replicas on several hosts, or in several pods, have different
-    names.
+    By default its host's name, so that replicas on several hosts, or in several pods, have different names.
     """
     listen: Address = "127.0.0.1:8084"
     allow_insecure: bool = False

@@ -51,6 +51,8 @@ class AuditPublisher:
         self._config = {"cleanup.policy": "delete", "retention.ms": str(kept_days * DAY_MS)}
         self._sequence = 0
         self._thread = HomeThread("audit outbox")
+        self.trouble = ""
+        """The reason why no audit event is published now; empty when all is well."""
 
     async def run(self) -> None:
         """Publishes until cancelled; starts again after each failure."""
@@ -61,8 +63,8 @@ class AuditPublisher:
                 await self._session()
             except (PublishError, StoreUnavailableError, Refusal, TimeoutError) as error:
                 errors_total.inc()
-                reason = str(error) or "the home cluster did not answer in time"
-                log.warning("audit publisher starts again", reason=reason, seconds=backoff)
+                self.trouble = str(error) or "the home cluster did not answer in time"
+                log.warning("audit publisher starts again", reason=self.trouble, seconds=backoff)
             backoff = FIRST_BACKOFF if self._sequence > before else backoff
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, LONGEST_BACKOFF)
@@ -79,6 +81,7 @@ class AuditPublisher:
             while True:
                 batch = await self._trail.after(self._sequence)
                 if not batch:
+                    self.trouble = ""
                     await self._wait_for_more()
                     continue
                 records = [

@@ -20,6 +20,8 @@ ORIGIN_HEADERS = (
 """The last two stand for a value and a key that are left off: their sizes."""
 MAX_STACK_TRACE_BYTES = 16 * 1024
 SHORT_STACK_TRACE_BYTES = 256
+MOST_FACT_BYTES = 1024
+"""The most bytes of a header that every form has. Other writers' headers of our names may be longer."""
 
 
 class Form(IntEnum):
@@ -86,7 +88,8 @@ def dead_letter(verdict: Verdict, group: str, extension: str, form: Form = Form.
     keeps its first origin.
     """
     record = verdict.record
-    origin = {name: value for name, value in record.headers if name in ORIGIN_HEADERS and value}
+    claims = ((name, value) for name, value in record.headers if name in ORIGIN_HEADERS)
+    origin = {name: value for name, value in claims if value and len(value) <= MOST_FACT_BYTES}
     first = {
         "dlq.topic": record.topic.encode(),
         "dlq.partition": b"%d" % record.partition,
@@ -111,7 +114,7 @@ def dead_letter(verdict: Verdict, group: str, extension: str, form: Form = Form.
         "dlq.reason": (verdict.reason.value if verdict.reason else "").encode(),
         "dlq.attempts": b"%d" % verdict.attempts,
     }
-    added: Headers = _missing_ids(verdict)
+    added: Headers = [one for one in _missing_ids(verdict) if form is not Form.FACTS or len(one[1]) <= MOST_FACT_BYTES]
     if verdict.stacktrace:
         added.append((STACK_TRACE_HEADER, verdict.stacktrace.encode(errors="replace")[:trace_bytes]))
     return ReplyRecord(
@@ -143,7 +146,7 @@ def _own(record: RawRecord) -> Headers:
     return [header for header in record.headers if header[0] not in _ADDED]
 
 
-def _missing_ids(verdict: Verdict) -> Headers:
+def _missing_ids(verdict: Verdict) -> list[tuple[str, bytes]]:
     """Ids that the backend said, and the record does not have: its own are kept as they are."""
     has = {name.lower() for name, _ in verdict.record.headers}
     said = ((CORRELATION_HEADER, verdict.correlation_id), (TRACEABILITY_HEADER, verdict.traceability_id))

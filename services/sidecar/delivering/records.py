@@ -74,8 +74,9 @@ class ReplyRecord:
     record: Outgoing
     of: RawRecord | None = None
     """The record that a reply belongs to."""
-    smaller: "Callable[[], ReplyRecord] | None" = None
-    """Makes the smaller record that replaces one too large for Kafka; None: there is no replacement."""
+    smaller: "Callable[[], ReplyRecord | None] | None" = None
+    """Makes the smaller record that replaces one too large for Kafka, or None if the record is given up. Without this,
+    the record is written again as it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,30 +38,33 @@ class DeadLetters:
             if verdict.outcome is not Outcome.DEAD_LETTER:
                 continue
             metrics.dead_letters.labels(verdict.reason.value if verdict.reason else "").inc()
-            if self._extension:
-                yield dead_letter(verdict, self._group, self._extension)
-                continue
-            record = verdict.record
-            log.warning(
-                "a record is given up; dead letters are switched off",
-                topic=record.topic, partition=record.partition, offset=record.offset,
-                reason=verdict.reason.value if verdict.reason else "",
-            )  # fmt: skip
+            if (letter := self._letter(verdict)) is not None:
+                yield letter
 
     def written_by(self, settlement: Settlement) -> list[ReplyRecord]:
         """All that a settlement writes. If a reply is too large, its record becomes a dead letter."""
         replies = (
-            replace(one, smaller=partial(self._instead_of, one, one.of)) if one.of and self._extension else one
+            replace(one, smaller=partial(self._instead_of, one, one.of)) if one.of else one
             for one in settlement.replies
         )
         return [*self.of(settlement.verdicts), *replies]
 
-    def _instead_of(self, reply: ReplyRecord, record: RawRecord) -> ReplyRecord:
+    def _instead_of(self, reply: ReplyRecord, record: RawRecord) -> ReplyRecord | None:
         size = len(reply.record.key or b"") + len(reply.record.value or b"")
         why = f"the backend wants a record of {size} bytes written to {reply.topic}: it is too large for Kafka"
-        verdict = Verdict(record, Outcome.DEAD_LETTER, Reason.OVERSIZE, stacktrace=why)
         metrics.dead_letters.labels(Reason.OVERSIZE.value).inc()
-        return dead_letter(verdict, self._group, self._extension)
+        return self._letter(Verdict(record, Outcome.DEAD_LETTER, Reason.OVERSIZE, stacktrace=why))
+
+    def _letter(self, verdict: Verdict) -> ReplyRecord | None:
+        if self._extension:
+            return dead_letter(verdict, self._group, self._extension)
+        record = verdict.record
+        log.warning(
+            "a record is given up; dead letters are switched off",
+            topic=record.topic, partition=record.partition, offset=record.offset,
+            reason=verdict.reason.value if verdict.reason else "",
+        )  # fmt: skip
+        return None
 
 
 class PlainSettler:

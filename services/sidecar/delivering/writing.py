@@ -57,7 +57,8 @@ class Writes:
 
 
 def smaller(refused: Sequence[tuple[ReplyRecord, Failed]]) -> list[ReplyRecord] | None:
-    """These records, with the largest of the too large records in their next form; None if none has such a form."""
+    """These records, with the largest of the too large records in their next form, or without them; None if none has
+    such a form."""
     sizes = [size_of(write.record) if why.too_large and write.smaller is not None else 0 for write, why in refused]
     largest = max(sizes, default=0)
     if not largest:
@@ -68,9 +69,10 @@ def smaller(refused: Sequence[tuple[ReplyRecord, Failed]]) -> list[ReplyRecord] 
             made.append(write)
             continue
         metrics.shrunk_writes.inc()
-        log.warning("a record is too large for Kafka, and is written in a smaller form",
+        log.warning("a record is too large for Kafka, and is replaced by a smaller one, or given up",
                     topic=write.topic, bytes=size, reason=why.text)  # fmt: skip
-        made.append(write.smaller())
+        if (replacement := write.smaller()) is not None:
+            made.append(replacement)
     return made
 
 

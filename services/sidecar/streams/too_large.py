@@ -74,7 +74,7 @@ class TooLarge:
     def fitting(self, record: RawRecord, letter: ReplyRecord) -> ReplyRecord:
         """A record's dead letter, in the largest form that Kafka has not refused."""
         for _ in range(self._shrunk.get(_place(record), 0)):
-            letter = letter.smaller() if letter.smaller is not None else letter
+            letter = (letter.smaller() if letter.smaller is not None else None) or letter
         return letter
 
     def committed(self, offsets: Mapping[tuple[str, int], int]) -> None:

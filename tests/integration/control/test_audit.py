@@ -9,9 +9,11 @@ import grpc
 import psycopg
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
 
 from mesh.rpc import admin, routing
 from mesh.rpc.server import open_channel
+from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.world import CALL, WITHIN, World, refused, until
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -140,3 +142,27 @@ def records(world: World, count: int) -> list[admin.AuditEvent]:
     finally:
         consumer.close()
     return found
+
+
+async def test_why_audit_events_are_not_published_is_part_of_the_status(
+    database: str, kafka_c1: KafkaCluster, events_topic: str
+) -> None:
+    topic, admin_client = f"{events_topic}.audit", AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
+    admin_client.create_topics([NewTopic(topic, 2, 1)])[topic].result(WITHIN)
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+
+        async def problems() -> list[str]:
+            return list((await world.status()).problems)
+
+        async def is_named() -> bool:
+            return any(topic in one and "has 2 partitions" in one for one in await problems())
+
+        await until(is_named, "the status names the topic and what is wrong with it")
+        await world.published(1)
+        admin_client.delete_topics([topic])[topic].result(WITHIN)
+
+        async def is_well() -> bool:
+            return await problems() == []
+
+        await until(is_well, "control has made the topic, and carried the events to it")

@@ -92,6 +92,23 @@ def test_a_reply_that_is_too_large_makes_its_record_a_dead_letter(
     assert replies in said_by(letter)["StackTrace"]
 
 
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_a_reply_that_is_too_large_is_given_up_if_dead_letters_are_switched_off(
+    kafka: Kafka, backend: Backend, orders: str, group: str, *, exactly_once: bool
+) -> None:
+    replies = f"{orders}-replies"
+    limited(kafka, replies, 2_000)
+    large = {"topic": replies, "valueFormat": "string", "records": [{"value": "r" * 5_000}]}
+    small = {"topic": replies, "valueFormat": "string", "records": [{"value": "small"}]}
+    backend.always(answer_of(lambda one: {"produce": [large if one["value"] == "large" else small]}))
+    kafka.write(orders, *({"key": b"k", "value": value, "partition": 0} for value in (b"large", b"next")))
+    once = {"reactive_exactly_once": True, "reactive_transactional_id": orders} if exactly_once else {}
+    with reading(kafka, backend, orders, group, dead_letter_enabled=False, **once):
+        wait_for_commit(kafka, group, orders, 0, 2)
+    assert [reply.value for reply in kafka.read(replies, None)] == [b"small"]
+    assert [len(call.records) for call in backend.calls].count(2) <= 1, "the backend is not asked again"
+
+
 def test_topics_of_dead_letters_are_made_at_the_start_with_the_partitions_of_their_topics(
     kafka: Kafka, backend: Backend, orders: str, group: str
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from services.sidecar.dead_letters.record import (
     MAX_STACK_TRACE_BYTES,
+    ORIGIN_HEADERS,
     SHORT_STACK_TRACE_BYTES,
     Origin,
     dead_letter,
@@ -14,6 +15,7 @@ from services.sidecar.dead_letters.record import (
     source_topic,
 )
 from services.sidecar.delivering.records import Outcome, RawRecord, Reason, ReplyRecord, Verdict
+from services.sidecar.delivering.writing import size_of
 
 EXTENSION = ".dlq"
 
@@ -139,15 +141,12 @@ def test_it_goes_back_with_the_time_that_the_record_had() -> None:
 def test_a_dead_letter_that_is_too_large_gives_up_its_trace_then_its_value_then_all_but_the_facts() -> None:
     verdict = failed(record(("own", b"1")), stacktrace="x" * 1000)
     whole = dead_letter(verdict, "shop", EXTENSION)
-    assert whole.smaller is not None
-    short = whole.smaller()
+    short = smaller(whole)
     assert (len(trace_of(short)), short.record.value) == (SHORT_STACK_TRACE_BYTES, whole.record.value)
-    assert short.smaller is not None
-    without_value = short.smaller()
+    without_value = smaller(short)
     assert (without_value.record.key, without_value.record.value) == (b"bob\xff", None)
     assert dict(without_value.record.headers)["dlq.value.bytes"] == b"2"
-    assert without_value.smaller is not None
-    facts = without_value.smaller()
+    facts = smaller(without_value)
     assert (facts.record.key, facts.record.value, facts.smaller) == (None, None, None)
     assert dict(facts.record.headers)["dlq.key.bytes"] == b"4"
     assert "own" not in dict(facts.record.headers)
@@ -155,5 +154,23 @@ def test_a_dead_letter_that_is_too_large_gives_up_its_trace_then_its_value_then_
     assert Origin.of(written(failed(again)).headers).value_bytes == 2
 
 
+def smaller(letter: ReplyRecord) -> ReplyRecord:
+    assert letter.smaller is not None
+    made = letter.smaller()
+    assert made is not None
+    return made
+
+
 def trace_of(letter: ReplyRecord) -> bytes:
     return dict(letter.record.headers)["StackTrace"]  # type: ignore[return-value]  # bytes
+
+
+def test_no_header_of_another_writer_makes_the_smallest_form_too_large() -> None:
+    """A record may claim an origin of any length, and a backend may answer with ids of any length."""
+    claims = [(name, b"x" * 1_000_000) for name in ORIGIN_HEADERS]
+    verdict = failed(record(*claims), correlation_id="c" * 1_000_000, traceability_id="t" * 1_000_000)
+    letter = dead_letter(verdict, "shop", EXTENSION)
+    while letter.smaller is not None:
+        letter = smaller(letter)
+    assert size_of(letter.record) < 1_000
+    assert dict(letter.record.headers)["dlq.topic"] == b"orders"

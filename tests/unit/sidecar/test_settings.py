@@ -140,3 +140,12 @@ def test_addresses_have_ports_paths_and_queries(address: str) -> None:
 def test_a_transaction_shorter_than_kafka_takes_is_refused() -> None:
     with pytest.raises(ValidationError, match="transaction_timeout_ms"):
         SidecarSettings(transaction_timeout_ms=999)
+
+
+@pytest.mark.parametrize("hosts", [("web1.dc1", "web1.dc2"), (f"{'w' * 70}1", f"{'w' * 70}2")])
+def test_sidecars_on_two_hosts_have_two_names(monkeypatch: pytest.MonkeyPatch, hosts: tuple[str, str]) -> None:
+    names = set()
+    for host in hosts:
+        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+        names.add(SidecarSettings().name)
+    assert len(names) == 2
