@@ -206,6 +206,11 @@ class Rollouts:
                 return False
         return True
 
+    def not_applied(self, revision: int) -> list[str]:
+        """Warnings for an operator about connected gateways that do not run a change without a move."""
+        late = behind(revision, self._members.gateways(), {})
+        return [f"gateway {name!r} {what}, and not {revision}; see the status" for name, what in late.items()]
+
     def _awaited(self, without: Collection[str]) -> dict[str, float]:
         """Gateways that are away, and that no operator has left out: gateway -> seconds of silence."""
         return {name: seconds for name, seconds in self._members.awaited().items() if name not in without}

@@ -162,8 +162,10 @@ class RuleDecisions:
 
     async def _followed_by_members(self, planned: RuleChange, entered: Awaitable[Appended]) -> RuleChange:
         done = await entered
-        await self._rollouts.applied(done.new[0].position)
-        return _made(planned, done.new, done.view)
+        change = _made(planned, done.new, done.view)
+        if await self._rollouts.applied(change.revision):
+            return change
+        return replace(change, warnings=[*change.warnings, *self._rollouts.not_applied(change.revision)])
 
     async def _carried_out(self, asked: _Asked, planned: RuleChange) -> RuleChange:
         """A change that moves topics or is tried first, or no change at all."""

@@ -172,6 +172,19 @@ async def test_one_that_is_connected_and_stuck_at_held_is_named(apples_on_c1: Wo
     assert warning.startswith(f"gateway 'stuck' has held revision {revision} and does not say that it runs it")
 
 
+async def test_one_that_does_not_run_a_change_without_a_move_is_named(apples_on_c1: World) -> None:
+    world = apples_on_c1
+    async with router(world, "g1", "stuck") as played:
+        change = asyncio.create_task(world.set("a-topic-of-nobody", "c1"))
+        before = world.control.journal.view.position
+        await until(lambda: world.control.journal.view.position > before, "the change is decided")
+        revision = world.control.journal.view.routing_position
+        await played.answers("g1", revision, APPLIED)
+        [warning] = (await change).warnings
+    assert warning.startswith("gateway 'stuck' runs revision")
+    assert f"and not {revision}" in warning
+
+
 async def test_one_on_its_way_to_another_router_is_waited_for(
     apples_on_c1: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
