@@ -18,7 +18,7 @@ from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.stored import assert_stored_once
 
 MOVES = ("c2", "c1", "c2", "c1", "c2")
-BETWEEN_MOVES = 150
+BETWEEN_MOVES = 100
 """Records acknowledged between two moves."""
 
 
@@ -131,7 +131,7 @@ def test_a_write_whose_answer_was_lost_at_the_move_is_not_stored_twice(
     ]
     unanswered = 0
     try:
-        for target in MOVES * 2:
+        for target in MOVES:
             wait_for_progress(producers, BETWEEN_MOVES)
             table = rules.to(target, [apples])
             unanswered += gateway.call(partial(break_produce, gateway))
