@@ -21,7 +21,7 @@ SEED = 22
 
 @pytest.mark.timeout(600)
 def test_counts_are_exact_and_no_transaction_is_torn(kafka_jars: None, tmp_path: Path) -> None:
-    with running_mesh(tmp_path / STATE_FOLDER, "--gateways", "2") as mesh:
+    with running_mesh(tmp_path / STATE_FOLDER, "--gateways", "2", formatted=True) as mesh:
         streams = StreamsUnderKills(mesh, f"streams-{uuid.uuid4().hex[:8]}", random.Random(SEED), tmp_path)
         streams.run(lambda kills: kills < len(KILLED), KILLED)
     assert streams.done == list(KILLED)

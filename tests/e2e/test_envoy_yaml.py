@@ -46,7 +46,7 @@ def applied(kafka_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     third = KafkaCluster("c3", tmp_path_factory.mktemp("kafka") / "c3")
     try:
         third.start()
-        with running_mesh(tmp_path_factory.mktemp("envoy") / STATE_FOLDER) as mesh:
+        with running_mesh(tmp_path_factory.mktemp("envoy") / STATE_FOLDER, formatted=True) as mesh:
             addresses = dict(zip(NAMES, (mesh.cluster("c1"), mesh.cluster("c2"), third.bootstrap), strict=True))
             line = readme.command("First five minutes", ".venv/bin/meshctl apply -f examples/envoy-kafka-mesh.yaml")
             for name, address in addresses.items():

@@ -30,7 +30,9 @@ HEAL_S = 60.0
 
 @pytest.fixture(scope="module")
 def own_mesh(kafka_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    with running_mesh(tmp_path_factory.mktemp("pairs") / STATE_FOLDER, "--gateways", "2", "--routers", "2") as mesh:
+    with running_mesh(
+        tmp_path_factory.mktemp("pairs") / STATE_FOLDER, "--gateways", "2", "--routers", "2", formatted=True
+    ) as mesh:
         yield mesh
 
 

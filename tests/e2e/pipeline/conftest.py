@@ -22,5 +22,5 @@ def spark_mesh(kafka_jars: None, tmp_path_factory: pytest.TempPathFactory) -> It
         environment.setenv("KAFKA_MESH_PIPELINE_DRIVER_JAVA_OPTIONS", QUICK_JVM)
         environment.setenv("KAFKA_MESH_PIPELINE_TRIGGER_INTERVAL_S", "1")
         environment.setenv("KAFKA_MESH_GATEWAY_AUDIT_TOPICS", "apples*")
-        with running_mesh(tmp_path_factory.mktemp("spark-mesh") / STATE_FOLDER, "--pipeline") as mesh:
+        with running_mesh(tmp_path_factory.mktemp("spark-mesh") / STATE_FOLDER, "--pipeline", formatted=True) as mesh:
             yield mesh
