@@ -18,8 +18,8 @@ from tests.clients.registry import load as load_of
 from tests.clients.upstream import Upstream
 
 JAVA, LIBRDKAFKA = "java-4.4", "confluent"
-RECORDS_PER_SECOND = 200  # of each producer: several batches in flight at any moment, yet easy on two cores
-RECORDS_OF_PROGRESS = 100  # of each producer: half a second, longer than a switch
+RECORDS_PER_SECOND = 100  # of each producer: each switch meets several records of each, yet easy on two cores
+RECORDS_OF_PROGRESS = 50  # of each producer: half a second, longer than a switch
 
 
 class TopicUnderLoad:
@@ -30,7 +30,9 @@ class TopicUnderLoad:
         self._stopped = False
 
     @classmethod
-    async def start(cls, bootstrap: str, topic: str, group: str, *, other: str | None = None) -> Self:
+    async def start(
+        cls, bootstrap: str, topic: str, group: str, *, other: str | None = None, rate: int = RECORDS_PER_SECOND
+    ) -> Self:
         """Java and librdkafka, as one group. Returns when records flow from every producer to every consumer.
 
         With an `other` address the librdkafka producer and the Java consumer connect there.
@@ -39,19 +41,26 @@ class TopicUnderLoad:
         java_there, librdkafka_here = load_of(JAVA, other or bootstrap), load_of(LIBRDKAFKA, bootstrap)
         return await cls._started(
             topic,
-            producers=[java.producer(topic, RECORDS_PER_SECOND), librdkafka.producer(topic, RECORDS_PER_SECOND)],
+            producers=[java.producer(topic, rate), librdkafka.producer(topic, rate)],
             consumers=[java_there.consumer(topic, group), librdkafka_here.consumer(topic, group)],
         )
 
     @classmethod
     async def start_of(
-        cls, bootstrap: str, topic: str, group: str, clients: Sequence[str], *, consuming: bool = True
+        cls,
+        bootstrap: str,
+        topic: str,
+        group: str,
+        clients: Sequence[str],
+        *,
+        consuming: bool = True,
+        rate: int = RECORDS_PER_SECOND,
     ) -> Self:
         """A producer of each of these clients and a consumer in a group of its own: assignors need not agree."""
         loads = {name: load_of(name, bootstrap) for name in clients}
         return await cls._started(
             topic,
-            producers=[load.producer(topic, RECORDS_PER_SECOND) for load in loads.values()],
+            producers=[load.producer(topic, rate) for load in loads.values()],
             consumers=[load.consumer(topic, f"{group}-{name}") for name, load in loads.items() if consuming],
         )
 

@@ -15,6 +15,7 @@ import pytest
 from tests.clients.topic_under_load import TopicUnderLoad
 from tests.clients.world import World, addresses
 
+RECORDS_PER_SECOND = 200  # of each producer: several batches are in flight at any moment
 MOVES = 80  # 40 visits to each cluster
 MOVES_OF_PRODUCERS = int(os.environ.get("MESH_MOVES", "1000"))
 PRODUCERS = ("java-4.4", "confluent", "franz-go", "sarama")
@@ -35,7 +36,7 @@ async def test_the_same_clients_live_through_many_moves(world: World) -> None:
         pytest.skip("the system under test has no admin API (MESH_TEST_CONTROL)")
     topic = await world.topic_on_both(PARTITIONS)
     await world.operator.move(topic, "c1")
-    load = await TopicUnderLoad.start(world.bootstrap, topic, world.name("group"))
+    load = await TopicUnderLoad.start(world.bootstrap, topic, world.name("group"), rate=RECORDS_PER_SECOND)
     try:
         for cluster in itertools.islice(itertools.cycle(("c2", "c1")), MOVES):
             await world.operator.move(topic, cluster)
@@ -54,7 +55,9 @@ async def test_producers_live_through_a_thousand_moves(world: World) -> None:
     topic = await world.topic_on_both(PARTITIONS)
     await world.operator.move(topic, "c1")
     start = time.monotonic()
-    load = await TopicUnderLoad.start_of(world.bootstrap, topic, "", PRODUCERS, consuming=False)
+    load = await TopicUnderLoad.start_of(
+        world.bootstrap, topic, "", PRODUCERS, consuming=False, rate=RECORDS_PER_SECOND
+    )
     try:
         for cluster in itertools.islice(itertools.cycle(("c2", "c1")), MOVES_OF_PRODUCERS):
             await world.operator.move(topic, cluster)

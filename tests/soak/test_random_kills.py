@@ -16,6 +16,7 @@ from tests.clients.world import World
 from tests.fixtures.meshes import Mesh
 from tests.fixtures.own_meshes import moved_when_healed
 
+RECORDS_PER_SECOND = 200  # of each producer: several batches are in flight at any moment
 SOAK_S = float(os.environ.get("MESH_SOAK_S", "300"))
 SEED = int(os.environ.get("MESH_SEED", random.SystemRandom().randrange(2**32)))
 PARTITIONS = 6
@@ -36,7 +37,7 @@ async def test_records_outlive_parts_that_are_killed_at_random(own_mesh: Mesh, o
     assert own_world.operator is not None
     topic, owner = await own_world.topic_on_both(PARTITIONS), GROUP_HOME
     await own_world.operator.move(topic, owner)
-    load = await TopicUnderLoad.start(own_world.bootstrap, topic, own_world.name("group"))
+    load = await TopicUnderLoad.start(own_world.bootstrap, topic, own_world.name("group"), rate=RECORDS_PER_SECOND)
     killed: list[str] = []
     try:
         load.expect_absent_clusters()
