@@ -74,3 +74,11 @@ def test_the_index_names_each_page_once_under_its_kind() -> None:
 @pytest.mark.parametrize("room", ROOMS)
 def test_the_readme_of_a_room_is_one_page(room: str) -> None:
     assert len((ROOT / room / "README.md").read_text(encoding="utf-8").split()) <= MOST_WORDS
+
+
+def test_the_glossary_has_at_most_40_words() -> None:
+    rows = re.findall(
+        r"^\| ([^|]+) \| [^|]+ \|$", (INDEX.parent / "concepts/glossary.md").read_text("utf-8"), re.MULTILINE
+    )
+    words = [row for row in rows if row not in ("word", "---")]
+    assert len(set(words)) == len(words) <= 40
