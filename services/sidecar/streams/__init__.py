@@ -1,4 +1,4 @@
-"""Topologies: what becomes of records on their way from topics to topics, with state. See `docs/how-to/topologies.md`."""
+"""Topologies: stateful processing of records between topics. See `docs/how-to/topologies.md`."""
 
 from services.sidecar.formats import Format
 from services.sidecar.streams.records import OnError, TopologyError, Tumbling, Windowed
