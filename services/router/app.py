@@ -88,5 +88,6 @@ def _report(
         ),
         members=roster.members(),
         departed=roster.departed(),
+        departed_processes=roster.departed_processes(),
         record_rules=lead.progress(),
     )

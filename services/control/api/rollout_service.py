@@ -36,7 +36,14 @@ class RolloutService(discovery_grpc.RolloutServiceServicer):
                     name = report.router.name
                     log.info("router connected", router=name, peer=context.peer())
                 self._journal.require_leading()
-                self._members.report(stream, report.router, report.members, report.departed, report.clients)
+                self._members.report(
+                    stream,
+                    report.router,
+                    report.members,
+                    report.departed,
+                    report.clients,
+                    report.departed_processes,
+                )
                 self._record_progress.report(stream, report.router.name, report.record_rules)
         finally:
             self._members.left(stream)

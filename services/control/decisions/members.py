@@ -12,7 +12,10 @@ Gateways that are away
    is the one member that writes to old clusters. So each change names the gateway in its answer. The status shows the
    gateway as left behind, until a router hears from it again, or for `KEPT`. As soon as the gateway reaches a router,
    it gets the table in force.
-4. This state must outlive control: the register (`store/register.py`) keeps it, and the next leader recalls it.
+4. A router that stood still may pass on the goodbye of an earlier process of a gateway. So a goodbye ends only the
+   process that it names, and the process that control heard of last is the present one. Older gateways name no
+   process: for these the times decide.
+5. This state must outlive control: the register (`store/register.py`) keeps it, and the next leader recalls it.
    Everything else here heals with the next report.
 """
 
@@ -39,6 +42,8 @@ KEPT = timedelta(days=1)
 MAX_AWAY = 1000
 """The most gateways that the status shows as away: those that control heard of last."""
 MAX_SIDECARS = 10_000
+MAX_PROCESSES = 10_000
+"""The most processes of gateways whose order control remembers: those that it heard of last."""
 
 PHASES = {
     admin.MEMBER_PHASE_APPLIED: Phase.APPLIED,
@@ -70,6 +75,19 @@ class _Router:
     heard: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class _Goodbye:
+    process: str
+    """Empty if the gateway named none."""
+    at: datetime
+
+    def ends(self, member: admin.Member) -> bool:
+        """Whether no process runs any more that was seen as `member`."""
+        if self.process and member.process:
+            return self.process == member.process
+        return _time(member) <= self.at
+
+
 @dataclass(slots=True)
 class Members:
     """The registry of members."""
@@ -83,8 +101,10 @@ class Members:
     _sidecars: dict[str, admin.Member] = field(default_factory=dict)
     _gateways: dict[str, admin.Member] = field(default_factory=dict)
     """All gateways that have not said goodbye, as in their last report."""
-    _goodbyes: dict[str, datetime] = field(default_factory=dict)
-    """The times of the other gateways' goodbyes."""
+    _goodbyes: dict[str, _Goodbye] = field(default_factory=dict)
+    """The last goodbye of each gateway; a goodbye without a process counts until a router hears of the gateway again."""
+    _processes: dict[str, int] = field(default_factory=dict)
+    """The processes of gateways, numbered in the order in which control first heard of them."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def report(
@@ -94,10 +114,12 @@ class Members:
         members: Iterable[admin.Member],
         departed: Mapping[str, int] | None = None,
         clients: Mapping[str, discovery.ClientReport] | None = None,
+        processes: Mapping[str, str] | None = None,
     ) -> None:
         """Takes a router's report about itself and its data planes; it is complete, so it replaces the earlier report.
 
-        `departed`: gateways that said goodbye to the router, and how many milliseconds ago.
+        `departed`: gateways that said goodbye to the router, and how many milliseconds ago; `processes`: the process of
+        each that named its process.
         """
         me = self._seen(router, admin.MEMBER_KIND_ROUTER)
         planes = {}
@@ -106,12 +128,11 @@ class Members:
             member.router = member.router or short(router.name)
             planes[member.name] = member
             if member.kind == admin.MEMBER_KIND_GATEWAY:
-                self._gateways[member.name] = member
-                self._goodbyes.pop(member.name, None)
+                self._heard(member)
         self._routers[stream] = _Router(me, planes, self.clock())
         self._clients |= {short(name): report for name, report in (clients or {}).items()}
         self.ever_reported = True
-        self._say_goodbye(departed or {})
+        self._say_goodbye(departed or {}, processes or {})
         self._tell()
 
     def left(self, stream: object) -> None:
@@ -135,9 +156,10 @@ class Members:
         """
         for name, (member, connected) in register.items():
             goodbye = self._goodbyes.get(name)
-            if name in self._gateways or (goodbye is not None and goodbye >= _time(member)):
+            if name in self._gateways or (goodbye is not None and goodbye.ends(member)):
                 continue
             self._gateways[name] = self._seen(member, member.kind) if connected else member
+            self._number(member)
         self._tell()
 
     def all(self) -> list[admin.Member]:
@@ -224,25 +246,61 @@ class Members:
             return False
         return True
 
+    def _heard(self, member: admin.Member) -> None:
+        """A router reports this gateway as connected."""
+        goodbye, known = self._goodbyes.get(member.name), self._gateways.get(member.name)
+        if goodbye is not None and not (goodbye.process and member.process):
+            del self._goodbyes[member.name]
+        elif goodbye is not None and goodbye.ends(member):
+            return
+        self._number(member)
+        if known is None or not self._is_older(member, known):
+            self._gateways[member.name] = member
+
+    def _number(self, member: admin.Member) -> None:
+        if member.process and member.process not in self._processes:
+            self._processes[member.process] = 1 + next(reversed(self._processes.values()), 0)
+            while len(self._processes) > MAX_PROCESSES:
+                del self._processes[next(iter(self._processes))]
+
+    def _is_older(self, one: admin.Member, other: admin.Member) -> bool:
+        """Whether control heard of the first one's process before it heard of the other's."""
+        first, second = (self._processes.get(member.process) for member in (one, other))
+        return first is not None and second is not None and first < second
+
     def _connected(self) -> dict[str, admin.Member]:
-        """Connected data planes. If a data plane changed its router, the report of the router heard last counts."""
+        """Connected data planes. The report about the present process of a data plane counts.
+
+        If a data plane changed its router, the report of the router heard last counts.
+        """
         found: dict[str, admin.Member] = {}
         for router in sorted(self._routers.values(), key=lambda router: router.heard):
-            found.update(router.data_planes)
+            for name, member in router.data_planes.items():
+                goodbye, earlier = self._goodbyes.get(name), found.get(name)
+                is_gone = goodbye is not None and bool(goodbye.process) and goodbye.process == member.process
+                if not is_gone and (earlier is None or not self._is_older(member, earlier)):
+                    found[name] = member
         return found
 
     def _away(self) -> list[admin.Member]:
         connected = self._connected()
         return [member for name, member in self._gateways.items() if name not in connected]
 
-    def _say_goodbye(self, departed: Mapping[str, int]) -> None:
-        """Forgets departed gateways, without those that have connected again since, to this router or another."""
-        now, connected = self.clock(), self._connected()
+    def _say_goodbye(self, departed: Mapping[str, int], processes: Mapping[str, str]) -> None:
+        """Forgets departed gateways, without those that run on as another process, or have connected again since."""
+        now = self.clock()
         for name, milliseconds in departed.items():
-            member, at = self._gateways.get(name), now - timedelta(milliseconds=milliseconds)
-            if member is not None and name not in connected and _time(member) <= at:
+            goodbye = _Goodbye(processes.get(name, ""), now - timedelta(milliseconds=milliseconds))
+            if goodbye.process:
+                self._goodbyes[name] = goodbye
+            member, present = self._gateways.get(name), self._connected().get(name)
+            if member is None or not goodbye.ends(member):
+                continue
+            if present is None:
                 del self._gateways[name]
-                self._goodbyes[name] = at
+                self._goodbyes[name] = goodbye
+            else:
+                self._gateways[name] = present
         while len(self._goodbyes) > MAX_AWAY:
             del self._goodbyes[next(iter(self._goodbyes))]
 

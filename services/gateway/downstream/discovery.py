@@ -30,6 +30,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from uuid import uuid4
 
 import grpc
 import structlog
@@ -85,6 +86,8 @@ class Discovery:
         """Set when a router has sent a table, or no router can be reached."""
         self._name = name
         self._address = address
+        self._process = uuid4().hex
+        """So control can tell the goodbye of this process from an earlier one's."""
         self._routers = Routers(routers)
         self._awaited = awaited
         self._keeper = TableKeeper(state_dir, awaited)
@@ -195,6 +198,7 @@ class Discovery:
             version=VERSION,
             address=self._address,
             table_format=TABLE_FORMAT,
+            process=self._process,
         )
         return discovery.Hello(
             member=member,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import grpc
 
@@ -28,6 +29,11 @@ class HoldBound:
     milliseconds: int
 
 
+class _Departure(NamedTuple):
+    process: str
+    at: float
+
+
 class Roster:
     """Sessions by member name; a second stream of the same member replaces the first."""
 
@@ -38,7 +44,7 @@ class Roster:
         self._clock = clock
         self._hold = hold
         self._sessions: dict[str, Session] = {}
-        self._departures: dict[str, float] = {}
+        self._departures: dict[str, _Departure] = {}
         bulletin.on_notice(self._spread)
 
     def enter(self, identity: admin.Member) -> Session:
@@ -65,7 +71,7 @@ class Roster:
         """It stops in order and serves nobody any more: no change has to wait for it."""
         session.end(Ending(grpc.StatusCode.OK, "left", "it said goodbye"))
         if self._sessions.get(session.identity.name) is session:
-            self._departures[session.identity.name] = self._clock()
+            self._departures[session.identity.name] = _Departure(session.identity.process, self._clock())
             while len(self._departures) > MAX_DEPARTURES:
                 del self._departures[next(iter(self._departures))]
         self.leave(session)
@@ -96,8 +102,13 @@ class Roster:
     def departed(self) -> dict[str, int]:
         """The members that said goodbye lately, each with the milliseconds since then, for control."""
         now = self._clock()
-        self._departures = {name: at for name, at in self._departures.items() if now - at <= DEPARTURES_KEPT_S}
-        return {name: round(1000 * (now - at)) for name, at in self._departures.items()}
+        kept = {name: each for name, each in self._departures.items() if now - each.at <= DEPARTURES_KEPT_S}
+        self._departures = kept
+        return {name: round(1000 * (now - each.at)) for name, each in kept.items()}
+
+    def departed_processes(self) -> dict[str, str]:
+        """The processes of `departed`, without those of gateways that tell none."""
+        return {name: each.process for name, each in self._departures.items() if each.process}
 
     def _described(self, session: Session) -> admin.Member:
         standing, identity = session.member.standing, session.identity
@@ -107,6 +118,7 @@ class Roster:
             version=identity.version,
             address=identity.address,
             table_format=identity.table_format,
+            process=identity.process,
             revision=standing.revision,
             phase=PHASES[standing.answer] if standing.answer else admin.MEMBER_PHASE_UNSPECIFIED,
             phase_reason=standing.reason,

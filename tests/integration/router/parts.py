@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import grpc.aio
 from confluent_kafka import KafkaException, Producer
@@ -144,6 +145,7 @@ class DataPlane:
             version="1",
             address="127.0.0.1:19092",
             table_format=TABLE_FORMAT,
+            process=uuid4().hex,
         )
         self._address = address
         self._revision = revision

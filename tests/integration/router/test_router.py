@@ -212,6 +212,7 @@ async def test_control_hears_who_has_said_goodbye(
             report = await control.until(lambda report: "members/g1" in report.departed)
             assert not report.members
             assert 0 <= report.departed["members/g1"] < 1000 * WITHIN_S
+            assert report.departed_processes == {"members/g1": gateway.member.process}
         async with DataPlane("g1", router.address):
             await control.until(lambda report: bool(report.members) and not report.departed)
 

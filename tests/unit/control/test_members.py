@@ -159,3 +159,66 @@ async def test_routers_of_an_older_release_are_known(members: Members) -> None:
     assert members.routers_below(TABLE_FORMAT) == {"r1": "0.1.0"}
     members.left("one")
     assert members.routers_below(TABLE_FORMAT) == {}
+
+
+def of_process(process: str, revision: int = 4) -> admin.Member:
+    member = gateway(revision=revision)
+    member.process = process
+    return member
+
+
+async def test_a_goodbye_of_the_process_before_says_nothing_of_one_that_runs(members: Members, clock: Noon) -> None:
+    """The router of the old process stood still, and reads its goodbye only now. The new process is cut off."""
+    members.report("r1", ROUTER, [of_process("old")])
+    clock.pass_by(EXPIRY + timedelta(seconds=1))
+    members.report("r2", admin.Member(name="members/r2"), [of_process("new", 5)])
+    members.left("r2")
+    clock.pass_by(timedelta(seconds=1))
+    members.report("r1", ROUTER, [], {"members/g1": 0}, None, {"members/g1": "old"})
+    assert list(members.away()) == ["g1"]
+    members.report("r1", ROUTER, [], {"members/g1": 0}, None, {"members/g1": "new"})
+    assert members.known() == frozenset()
+
+
+async def test_a_router_that_wakes_with_an_old_process_does_not_hide_the_new_one(members: Members, clock: Noon) -> None:
+    members.report("r1", ROUTER, [of_process("old")])
+    clock.pass_by(EXPIRY + timedelta(seconds=1))
+    members.report("r2", admin.Member(name="members/r2"), [of_process("new", 5)])
+    members.report("r1", ROUTER, [of_process("old")])
+    assert members.gateways()["g1"].revision == 5
+    members.left("r2")
+    clock.pass_by(timedelta(seconds=1))
+    members.report("r1", ROUTER, [], {"members/g1": 0}, None, {"members/g1": "old"})
+    assert list(members.away()) == ["g1"]
+    assert members.revision_of("g1") == 5
+
+
+@pytest.mark.parametrize("first", ["old", "new"])
+async def test_a_goodbye_leaves_a_process_of_the_same_name_that_another_router_hears(
+    members: Members, clock: Noon, first: str
+) -> None:
+    """Control may hear of the processes in the wrong order: it started when both were there."""
+    heard = {"old": ("r1", ROUTER), "new": ("r2", admin.Member(name="members/r2"))}
+    for process in (first, *(heard.keys() - {first})):
+        members.report(*heard[process], [of_process(process, 5 if process == "new" else 4)])
+    clock.pass_by(timedelta(seconds=1))
+    members.report("r1", ROUTER, [], {"members/g1": 0}, None, {"members/g1": "old"})
+    assert members.gateways()["g1"].revision == 5
+    members.left("r2")
+    assert list(members.away()) == ["g1"]
+    assert members.revision_of("g1") == 5
+
+
+async def test_a_goodbye_counts_although_a_late_report_names_its_process(members: Members, clock: Noon) -> None:
+    members.report("r1", ROUTER, [of_process("old")])
+    members.report("r2", admin.Member(name="members/r2"), [of_process("old")])
+    members.report("r2", admin.Member(name="members/r2"), [], {"members/g1": 0}, None, {"members/g1": "old"})
+    members.report("r1", ROUTER, [of_process("old")])
+    assert members.known() == frozenset()
+
+
+async def test_a_gateway_that_tells_no_process_says_goodbye_by_its_name(members: Members, clock: Noon) -> None:
+    members.report("r1", ROUTER, [of_process("new")])
+    clock.pass_by(timedelta(seconds=1))
+    members.report("r1", ROUTER, [], {"members/g1": 0})
+    assert members.known() == frozenset()

@@ -131,6 +131,21 @@ async def test_says_hello_with_its_name_and_revision(router: ScriptedRouter) -> 
     assert (hello.member.name, hello.member.kind, hello.revision) == ("members/g1", admin.MEMBER_KIND_GATEWAY, 1)
 
 
+async def test_names_its_process_at_each_watch_and_another_one_at_each_start(
+    router: ScriptedRouter, stage: Stage, tmp_path: Path
+) -> None:
+    def processes(scripted: ScriptedRouter) -> list[str]:
+        return [request.hello.member.process for request in scripted.said if request.HasField("hello")]
+
+    router.end()
+    await until(lambda: len(processes(router)) == 2, within_s=15)
+    later = ScriptedRouter()
+    async with serving(later) as address, watching(stage, address, tmp_path):
+        await until(lambda: later.said, within_s=15)
+    first, second = {*processes(router)}, {*processes(later)}
+    assert (len(first), len(second), len(first | second), "" in first | second) == (1, 1, 2, False)
+
+
 async def test_a_table_is_run_kept_on_disk_and_acknowledged(
     router: ScriptedRouter, stage: Stage, tmp_path: Path
 ) -> None:
