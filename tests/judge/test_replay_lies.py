@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from judge.protocol.connection import Address
+from judge.replay import side
 from judge.replay.recording import Recording, read
 from judge.replay.replaying import replayed
 from judge.replay.specification import Specifications
@@ -22,6 +23,10 @@ from tests.judge.replay_liars import AnswerLiar, Lie
 RECORDED = Path(__file__).parent / "recordings" / "confluent.rec"
 FIRST_TEST = 420
 """Events of the recording: a client writes with each compression, and a group reads all of it."""
+NEVER_SETTLES_S = 2.0
+"""A lie stays as it is: the replayer need not ask again for as long as it asks a broker that is late."""
+NEVER_COMES_S = 10.0
+"""Behind a lie the replayer waits for an answer that the liar's broker does not give."""
 SHOWS_AS = {
     Lie.ERROR: ("OffsetCommit", "Topics[].Partitions[].ErrorCode"),
     Lie.OFFSET: ("Produce", "Responses[].PartitionResponses[].BaseOffset"),
@@ -55,7 +60,10 @@ def pair(kafka_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("lie", list(Lie))
-def test_a_lie_is_found_and_the_truth_is_not(lie: Lie, pair: Pair) -> None:
+def test_a_lie_is_found_and_the_truth_is_not(lie: Lie, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    if lie is not Lie.NONE:
+        monkeypatch.setattr(side, "SETTLE_S", NEVER_SETTLES_S)
+        monkeypatch.setattr(side, "ANSWER_S", NEVER_COMES_S)
     pair.liar.lie, pair.liar.lied = lie, False
     whole = read(RECORDED)
     part = Recording(whole.about, whole.events[:FIRST_TEST])
