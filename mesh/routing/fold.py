@@ -161,7 +161,7 @@ class _Draft:
     @property
     def table(self) -> RoutingTable:
         if self._table is None:
-            self._table = RoutingTable(self.revision, self.clusters.values(), self._rules.versions, self._rules.pasts)
+            self._table = RoutingTable.resting_on(self.revision, self.clusters, self._rules)
         return self._table
 
     def change_clusters(self, revision: int, clusters: dict[str, UpstreamCluster]) -> None:

@@ -20,11 +20,12 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
-from typing import Protocol
 
 from mesh.routing.codec import rule_from_proto
 from mesh.routing.index import Index, match_of
+from mesh.routing.living import LivingRules, in_order
 from mesh.routing.rules import (
     ExactName,
     ForwardingRule,
@@ -35,37 +36,46 @@ from mesh.routing.rules import (
     Subject,
     UnmatchedTopics,
 )
-from mesh.routing.visits import Past, Stay, Visits, latest, visits_of
+from mesh.routing.table import Rules
+from mesh.routing.visits import Past, Stay, Visits, latest, pasts_in_order, visits_of
 from mesh.rpc import events
 
 EVERY_NAME = frozenset({".*", ".+"})
 """Expressions that surely match every name of a topic; of others this is not asked."""
 
 
-class Rules(Protocol):
-    """The rules of a table, or of a history."""
-
-    @property
-    def versions(self) -> Sequence[RuleVersion]: ...
-    @property
-    def pasts(self) -> Sequence[Past]: ...
-
-
 class RuleHistory:
     """Living rules, and the past as far as it is needed."""
 
     def __init__(self, rules: Rules) -> None:
-        versions = rules.versions
-        self._living = {each.rule.rule_id: each for each in versions if each.until_revision is None}
+        self._ordered = rules.living_rules
+        self._touched: dict[str, RuleVersion | None] = {}
+        """The changes since then: the version that now lives, for each rule that may have changed."""
+        self._living = {**self._ordered.by_id}
         self._ended: dict[Match, list[RuleVersion]] = {}
-        self._pasts: dict[Match, Past] = {past.match: past for past in rules.pasts}
-        self._past_index = Index(rules.pasts, attrgetter("match"))
+        self._ordered_pasts: tuple[Past, ...] | None = rules.pasts
+        self._made_pasts: dict[Match, Past] | None = None
+        self._made_past_index: Index[Past] | None = None
         self._made_index: Index[RuleVersion] | None = None
         self._made_known: _Matches | None = None
-        if len(self._living) < len(versions):
-            for version in versions:
+        if len(self._living) < len(rules.versions):
+            for version in rules.versions:
                 if version.until_revision is not None:
                     self._ended.setdefault(match_of(version), []).append(version)
+
+    @property
+    def _pasts(self) -> dict[Match, Past]:
+        """The pasts by their matches; made when a version ends for the first time."""
+        if self._made_pasts is None:
+            self._made_pasts = {past.match: past for past in self._ordered_pasts or ()}
+        return self._made_pasts
+
+    @property
+    def _past_index(self) -> Index[Past]:
+        """The same by the names that match."""
+        if self._made_past_index is None:
+            self._made_past_index = Index(self._pasts.values(), attrgetter("match"))
+        return self._made_past_index
 
     @property
     def _index(self) -> Index[RuleVersion]:
@@ -83,13 +93,24 @@ class RuleHistory:
         return self._made_known
 
     @property
-    def versions(self) -> Sequence[RuleVersion]:
-        """Those that a table needs, in no order."""
-        return [*self._living.values(), *(version for ended in self._ended.values() for version in ended)]
+    def living_rules(self) -> LivingRules:
+        """The living rules in their order."""
+        if self._touched:
+            self._ordered, self._touched = self._ordered.changed(self._touched), {}
+        return self._ordered
 
     @property
-    def pasts(self) -> Sequence[Past]:
-        return list(self._pasts.values())
+    def versions(self) -> tuple[RuleVersion, ...]:
+        """Those that a table needs, in their order."""
+        living = self.living_rules.versions
+        return in_order((*living, *chain.from_iterable(self._ended.values()))) if self._ended else living
+
+    @property
+    def pasts(self) -> tuple[Past, ...]:
+        """The counted pasts of topics, in their order."""
+        if self._ordered_pasts is None:
+            self._ordered_pasts = pasts_in_order(self._pasts.values())
+        return self._ordered_pasts
 
     def change(self, revision: int, changes: Iterable[events.RuleChange]) -> None:
         """Applies the changes in their order, all at once. ValueError, LookupError: they do not fit these rules."""
@@ -108,7 +129,7 @@ class RuleHistory:
                     raise ValueError(f"revision {revision}: rule change of unknown kind {unknown!r}")
 
     def _begin(self, rule: ForwardingRule, rank: float, revision: int) -> None:
-        version = self._living[rule.rule_id] = RuleVersion(rule, rank, revision)
+        version = self._living[rule.rule_id] = self._touched[rule.rule_id] = RuleVersion(rule, rank, revision)
         self._put(version)
 
     def _end(self, rule_id: str, revision: int) -> RuleVersion:
@@ -116,6 +137,7 @@ class RuleHistory:
         has_decided = version.from_revision < revision  # one born and ended by the same event has not
         visits = self._visits_before(revision, version) if has_decided else None
         del self._living[rule_id]
+        self._touched[rule_id] = None
         self._drop(version)
         if visits is not None:
             self._count_up(match_of(version), revision, visits)
@@ -169,8 +191,8 @@ class RuleHistory:
         )
         past = Past(match, revision, tuple(stays))
         before = self._pasts.get(match)
-        self._pasts[match] = past
         self._past_index.add(past)
+        self._pasts[match], self._ordered_pasts = past, None
         if before is not None:
             self._past_index.discard(before)
         elif self._made_known is not None:

@@ -27,13 +27,15 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from mesh.routing.clients import ClientIdentity, ClientMatch
 from mesh.routing.index import Index, Renames
+from mesh.routing.living import LivingRules, in_order
 from mesh.routing.rule_indexes import RuleIndexes
-from mesh.routing.rules import ForwardingRule, RuleVersion, Subject, UnmatchedTopics
-from mesh.routing.visits import Past, Place, Stay, visits_of
+from mesh.routing.rules import ForwardingRule, RuleVersion, Subject
+from mesh.routing.visits import Past, Place, Stay, pasts_in_order, visits_of
 from mesh.topics import is_own_topic, is_topic_name
 
 ROUTE_CACHE_LIMIT = 500_000
@@ -42,6 +44,17 @@ CLIENT_TABLES_KEPT = 100
 """Tables of clients that are kept for the next one of their kind; those in use are there anyway."""
 EVERYONE: frozenset[ClientMatch] = frozenset()
 """The conditions that hold for a client of whom nothing is known."""
+
+
+class Rules(Protocol):
+    """The rules of a table, or of a history, and their past; all in their order."""
+
+    @property
+    def living_rules(self) -> LivingRules: ...
+    @property
+    def versions(self) -> tuple[RuleVersion, ...]: ...
+    @property
+    def pasts(self) -> tuple[Past, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +132,8 @@ class RoutingTable:
     """Clusters and rules at one revision. Build a new one to change anything."""
 
     __slots__ = (
-        "__weakref__", "_by_id", "_cache", "_common", "_holding", "_indexes", "_living", "_renames", "_rules",
-        "_versions", "_virtual", "clusters", "revision",
+        "__weakref__", "_cache", "_common", "_holding", "_indexes", "_living", "_renames", "_versions", "_virtual",
+        "clusters", "revision",
     )  # fmt: skip
 
     revision: int
@@ -134,9 +147,17 @@ class RoutingTable:
         pasts: Iterable[Past] = (),
     ) -> None:
         by_ordinal = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
-        ordered = _in_order(versions)
-        counted = tuple(sorted(pasts, key=lambda past: (past.match.text, past.match.suffix)))
-        self._begin(_Common(revision, by_ordinal, ordered, counted), EVERYONE, ordered)
+        ordered = in_order(versions)
+        self._begin(_Common(revision, by_ordinal, ordered, pasts_in_order(pasts)), EVERYONE, ordered)
+
+    @classmethod
+    def resting_on(cls, revision: int, clusters: dict[str, UpstreamCluster], rules: Rules) -> RoutingTable:
+        """The table of these clusters and rules, which are in their order."""
+        by_ordinal = {c.name: c for c in sorted(clusters.values(), key=attrgetter("ordinal"))}
+        table = cls.__new__(cls)
+        table._begin(_Common(revision, by_ordinal, rules.versions, rules.pasts), EVERYONE, rules.versions)
+        table._living = rules.living_rules
+        return table
 
     def _begin(
         self, common: _Common, holding: frozenset[ClientMatch], versions: tuple[RuleVersion, ...] | None = None
@@ -146,10 +167,7 @@ class RoutingTable:
         self._common = common
         self._holding = holding
         self._versions = versions
-        # these are asked for again and again while a table is compared with the next one
-        self._living: tuple[RuleVersion, ...] | None = None
-        self._rules: tuple[ForwardingRule, ...] | None = None
-        self._by_id: dict[str, RuleVersion] | None = None
+        self._living: LivingRules | None = None
         self._indexes: dict[Subject, Index[RuleVersion]] = {}
         """The indexes of the rules about some clients only."""
         self._renames: dict[str, Renames] | None = None
@@ -195,25 +213,26 @@ class RoutingTable:
         self._virtual.clear()
 
     @property
+    def living_rules(self) -> LivingRules:
+        """The living rules in the order in which they are tried, and by their ids."""
+        if self._living is None:
+            self._living = LivingRules.of(self.versions)
+        return self._living
+
+    @property
     def rules(self) -> tuple[ForwardingRule, ...]:
         """The living rules, first match first."""
-        if self._rules is None:
-            self._rules = tuple([version.rule for version in self.living])
-        return self._rules
+        return self.living_rules.rules
 
     @property
     def living(self) -> tuple[RuleVersion, ...]:
         """The living rule versions in their order."""
-        if self._living is None:
-            self._living = tuple([version for version in self.versions if version.until_revision is None])
-        return self._living
+        return self.living_rules.versions
 
     @property
     def by_id(self) -> Mapping[str, RuleVersion]:
-        """The living rule versions by rule_id; the next table has the same objects where no change is about them."""
-        if self._by_id is None:
-            self._by_id = {version.rule.rule_id: version for version in self.living}
-        return self._by_id
+        """The living rule versions by rule_id."""
+        return self.living_rules.by_id
 
     @property
     def home(self) -> UpstreamCluster | None:
@@ -351,14 +370,6 @@ class RoutingTable:
 
     def __repr__(self) -> str:
         return f"RoutingTable(revision={self.revision}, clusters={list(self.clusters)}, rules={len(self.living)})"
-
-
-def _in_order(versions: Iterable[RuleVersion]) -> tuple[RuleVersion, ...]:
-    ordered = sorted(versions, key=attrgetter("rank", "from_revision"))
-    if UnmatchedTopics in map(type, map(attrgetter("rule.match"), ordered)):
-        tried_last = [version for version in ordered if isinstance(version.rule.match, UnmatchedTopics)]
-        ordered = [version for version in ordered if not isinstance(version.rule.match, UnmatchedTopics)] + tried_last
-    return tuple(ordered)
 
 
 def _may_lead_to(rule: ForwardingRule, cluster: str, upstream_topic: str) -> bool:

@@ -58,6 +58,11 @@ def latest(pasts: Iterable[Past]) -> Past | None:
     return max(pasts, key=attrgetter("until_revision"), default=None)
 
 
+def pasts_in_order(pasts: Iterable[Past]) -> tuple[Past, ...]:
+    """The pasts in the order of a table."""
+    return tuple(sorted(pasts, key=lambda past: (past.match.text, past.match.suffix)))
+
+
 def visits_of(topic: str, past: Past | None, versions: Iterable[RuleVersion], before: int | None = None) -> Visits:
     """All visits of a topic, or those `before` a revision; `versions` are those that match it since its past."""
     versions = list(versions)

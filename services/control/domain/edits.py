@@ -64,14 +64,13 @@ class RuleFields:
 class Draft:
     """A rule set that is being edited: the order of the ids, and the rule of each id."""
 
-    def __init__(self, rules: Iterable[ForwardingRule]) -> None:
-        """Makes a draft of these rules; Exists when two rules have one id."""
-        rules = tuple(rules)
-        self._rules = {rule.rule_id: rule for rule in rules}
-        self._order = [rule.rule_id for rule in rules]
+    def __init__(self, ids: Iterable[str], rules: Iterable[ForwardingRule]) -> None:
+        """Makes a draft of these rules, given with their ids; Exists when two rules have one id."""
+        self._order = [*ids]
+        self._rules = dict(zip(self._order, rules, strict=True))
         self._ids: dict[Match, str] | None = None
         """Made when a caller asks for a match: most edits name a rule by its id."""
-        if len(self._rules) < len(rules):
+        if len(self._rules) < len(self._order):
             seen = set[str]()
             for rule_id in self._order:
                 if rule_id in seen:
@@ -217,7 +216,7 @@ class Replace:
         for rule in kept:
             made.append(_with_id(rule, taken))
             taken.add(made[-1].rule_id)
-        return Draft(made)
+        return Draft([rule.rule_id for rule in made], made)
 
 
 Edit = Create | Update | Set | Move | Remove | Replace

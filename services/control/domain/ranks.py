@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from operator import attrgetter
 
-from mesh.order import ends_alike, staying_in_order
+from mesh.order import staying_in_order
 from mesh.routing import ForwardingRule, RuleVersion, UnmatchedTopics
 from mesh.routing.codec import rule_to_proto
+from mesh.routing.living import LivingRules
 from mesh.rpc import events
 
 STEP = 1024.0
@@ -30,12 +30,16 @@ has a lower rank, until a rule would get the same rank.
 """
 
 
-def changes_between(before: Sequence[RuleVersion], after: Sequence[ForwardingRule]) -> list[events.RuleChange]:
-    """The changes that turn the rules in force `before` (in order) into `after`; rules with one id are the same."""
-    start, end = ends_alike([*map(attrgetter("rule"), before)], after)
-    changes = _changes(before, after, start, end)
+def changes_between(
+    before: LivingRules, after: Sequence[ForwardingRule], start: int, end: int
+) -> list[events.RuleChange]:
+    """The changes that turn the rules in force `before` into `after`, in order; rules with one id are the same.
+
+    `start` and `end`: how many rules are alike there (`ends_alike`).
+    """
+    changes = _changes(before.versions, after, start, end)
     if changes is None:
-        changes = _changes(before, after, 0, 0)
+        changes = _changes(before.versions, after, 0, 0)
     assert changes is not None, "if no part is alike, there is room"
     return changes
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import compress, count
+from itertools import compress
 from operator import attrgetter
 
 from mesh.order import ends_alike
@@ -27,6 +27,7 @@ from mesh.routing import (
     may_move_topics,
 )
 from mesh.routing.fold import with_changes
+from mesh.routing.living import LivingRules
 from mesh.routing.templates import SUFFIX
 from mesh.rpc import events
 from services.control.domain.edits import Draft, Edit, Rules, in_order, named
@@ -50,12 +51,9 @@ class RuleSetDecision:
     @property
     def changed(self) -> list[tuple[int, ForwardingRule]]:
         """Rules created, changed or moved, in their order, each with its place from 1."""
-        changed = changed_by(self.event)
-        if not changed:
-            return []
-        ids = map(attrgetter("rule_id"), self.after.rules)
-        places = compress(count(1), map(changed.__contains__, ids))
-        return [(place, self.after.rules[place - 1]) for place in places]
+        rules = self.after.living_rules
+        places = sorted(rules.place_of(rules.by_id[rule_id]) for rule_id in changed_by(self.event))
+        return [(place + 1, rules.rules[place]) for place in places]
 
     @property
     def changed_ids(self) -> list[str]:
@@ -87,7 +85,7 @@ class RuleSet:
 
     def change(self, *edits: Edit, allow_shadowed: bool = False) -> RuleSetDecision:
         """Carries the edits out in their order, all or none."""
-        draft = Draft(self.table.rules)
+        draft = Draft(self.table.living_rules.ids, self.table.rules)
         for edit in edits:
             draft = edit.on(draft)
         return self._decide(draft.rules, allow_shadowed)
@@ -105,22 +103,23 @@ class RuleSet:
 
     def _decide(self, wanted: Rules, allow_shadowed: bool) -> RuleSetDecision:
         wanted = in_order(wanted)
-        self._check(wanted)
-        changes = changes_between(self.table.living, wanted)
-        if not changes:
-            return RuleSetDecision(None, self.table, self.table)
-        event = events.RuleSetChanged(changes=changes)
-        if not allow_shadowed:
-            self._refuse_new_shadows(wanted, changed_by(event))
-        # the position is not known yet; any revision above all others gives the same living rules
-        after = with_changes(self.table, self.table.revision + 1, changes)
-        event.needs_hold = may_move_topics(self.table, after)
-        return RuleSetDecision(event, self.table, after)
-
-    def _check(self, wanted: Rules) -> None:
         if len(wanted) > MAX_RULES:
             raise InvalidField("rules", f"{len(wanted)} rules are more than the {MAX_RULES} that a mesh may have")
         start, end = ends_alike(self.table.rules, wanted)
+        self._check(wanted, start, end)
+        changes = changes_between(self.table.living_rules, wanted, start, end)
+        if not changes:
+            return RuleSetDecision(None, self.table, self.table)
+        event = events.RuleSetChanged(changes=changes)
+        # the position is not known yet; any revision above all others gives the same living rules
+        after = with_changes(self.table, self.table.revision + 1, changes)
+        if not allow_shadowed:
+            self._refuse_new_shadows(after.living_rules, changed_by(event))
+        event.needs_hold = may_move_topics(self.table, after)
+        return RuleSetDecision(event, self.table, after)
+
+    def _check(self, wanted: Rules, start: int, end: int) -> None:
+        """Checks the wanted rules; those at the start and at the end are in force already."""
         kept = {rule.rule_id: rule for rule in self.table.rules[start : len(self.table.rules) - end]}
         new = [
             rule
@@ -153,13 +152,13 @@ class RuleSet:
                     "that are wanted one by one",
                 )
 
-    def _refuse_new_shadows(self, wanted: Rules, changed: Collection[str]) -> None:
+    def _refuse_new_shadows(self, wanted: LivingRules, changed: Collection[str]) -> None:
         """A rule that is shadowed from now on has changed, or the one that covers it."""
-        heads = {rule.match.head for rule in wanted if rule.rule_id in changed}
+        heads = {wanted.by_id[rule_id].rule.match.head for rule_id in changed}
         shadows = shadowed_rules(near(wanted, heads))
         if not shadows:
             return
-        before = shadowed_rules(near(self.table.rules, heads))
+        before = shadowed_rules(near(self.table.living_rules, heads))
         for rule, cover in shadows.items():
             if rule not in before:
                 raise NotAllowed(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
 
 from mesh.routing import ExactName, ForwardingRule, NamePrefix, NameRegex, Subject, UnmatchedTopics
 from mesh.routing.clients import implied
 from mesh.routing.index import Index
+from mesh.routing.living import LivingRules
 
 MATCH_ALL = frozenset({".*", ".+", "(.*)", "(.+)", "^.*$", "^.+$"})
 """Expressions that match every topic name. Control does not try whether other expressions cover each other."""
@@ -33,15 +34,9 @@ def shadowed_rules(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, Forw
     return shadowed
 
 
-def near(rules: Iterable[ForwardingRule], heads: Collection[str]) -> list[ForwardingRule]:
+def near(rules: LivingRules, heads: Collection[str]) -> Sequence[ForwardingRule]:
     """Those of the rules, in their order, that may match a name which a match with one of these heads has, too."""
-    if len(heads) > MOST_HEADS or "" in heads:
-        return list(rules)
-    shorter = {head[:length] for head in heads for length in range(len(head) + 1)}
-    longer = tuple(heads)
-    rules = tuple(rules)
-    heads_of = map(attrgetter("match.head"), rules)
-    return [rule for rule, head in zip(rules, heads_of, strict=True) if head in shorter or head.startswith(longer)]
+    return rules.rules if len(heads) > MOST_HEADS or "" in heads else rules.near(heads)
 
 
 def _shadowed(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, ForwardingRule]:

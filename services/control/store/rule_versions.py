@@ -18,26 +18,23 @@ from services.control.store import schema
 from services.control.store.statements import Row, Statement, insert_rows
 
 
-def begun(before: MeshView, after: MeshView) -> Iterator[Row]:
-    """Rows of versions that count after a change of the rules, and did not before."""
-    for version in _only_in(after, before):
-        yield _row(version)
-
-
-def ended(before: MeshView, after: MeshView) -> Iterator[str]:
-    """Names of versions that the rules revision of `after` ended."""
-    for version in _only_in(before, after):
-        yield name_of(version)
-
-
 def statements(before: MeshView, after: MeshView) -> Iterator[Statement]:
-    """The statements that bring the table from `before` to `after`."""
+    """The statements that bring the table from `before` to `after`: versions that have begun, and those that ended.
+
+    The rules revision of `after` ended them.
+    """
     if before.rules_revision == after.rules_revision:
         return
-    if over := list(ended(before, after)):
+    mine, others = before.state.effective.living, after.state.effective.living
+    start, end = ends_alike(mine, others)
+    going = {name_of(version): version for version in mine[start : len(mine) - end]}
+    coming = {name_of(version): version for version in others[start : len(others) - end]}
+    if over := [name for name in going if name not in coming]:
         sql = b"update rule_versions set until_revision = %s where name = any(%s)"
         yield Statement(sql, (after.rules_revision, over), schema.rule_versions.name)
-    yield from insert_rows(schema.rule_versions, list(begun(before, after)))
+    yield from insert_rows(
+        schema.rule_versions, [_row(version) for name, version in coming.items() if name not in going]
+    )
 
 
 class VersionRows:
@@ -79,16 +76,6 @@ class VersionRows:
 
 def name_of(version: RuleVersion) -> str:
     return f"{version.rule.rule_id}@{version.from_revision}"
-
-
-def _only_in(view: MeshView, other: MeshView) -> Iterator[RuleVersion]:
-    """Versions that count in one view, and not in the other."""
-    mine, others = view.state.effective.living, other.state.effective.living
-    start, end = ends_alike(mine, others)
-    known = {name_of(version) for version in others[start : len(others) - end]}
-    for version in mine[start : len(mine) - end]:
-        if name_of(version) not in known:
-            yield version
 
 
 def _row(version: RuleVersion) -> Row:
