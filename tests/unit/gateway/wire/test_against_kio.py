@@ -33,7 +33,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("spec", "version"), PAIRS, ids=message_id)
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_kio_reads_what_we_write_and_writes_what_we_read(spec: MessageSpec, version: int, data: st.DataObject) -> None:
     theirs = kio_class(spec, version)
