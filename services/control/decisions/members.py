@@ -102,7 +102,7 @@ class Members:
     _gateways: dict[str, admin.Member] = field(default_factory=dict)
     """All gateways that have not said goodbye, as in their last report."""
     _goodbyes: dict[str, _Goodbye] = field(default_factory=dict)
-    """The last goodbye of each gateway; a goodbye without a process counts until a router hears of the gateway again."""
+    """The last goodbye of each gateway. A goodbye that names no process counts until a router hears of the gateway."""
     _processes: dict[str, int] = field(default_factory=dict)
     """The processes of gateways, numbered in the order in which control first heard of them."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)

@@ -86,6 +86,11 @@ class Siblings:
         self._doors = doors
         self._meeting: set[asyncio.Task[None]] = set()
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this worker does what one worker does for all. The supervisor starts the worker again if it ends."""
+        return self._number == 1
+
     def owner_of(self, member: Member) -> int | None:
         """The other worker that keeps the member's session; None if this one does."""
         group_id, member_id = member

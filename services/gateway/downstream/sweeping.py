@@ -29,6 +29,7 @@ class Sweeping:
 
     def __init__(self, mesh: Mesh, advertised: Advertised) -> None:
         self._mesh = mesh
+        self._works_for_all = mesh.siblings is None or mesh.siblings.is_first
         self._advertised = advertised
         self._session = Session(client_id=CLIENT_ID)
         self._lanes = Lanes()
@@ -37,12 +38,13 @@ class Sweeping:
         self._orphans: Orphans = {}
 
     async def run(self) -> None:
-        """Sweep until cancelled. At the start the gateway finishes decisions; the other work waits for its pause."""
+        """Sweep until cancelled. Each worker finishes decisions, at its start too; one worker does the rest for all."""
         try:
             async with asyncio.TaskGroup() as work:
                 work.create_task(self._every(DECISIONS_PAUSE_S, self._finish_decisions, at_start=True))
-                work.create_task(self._every(ABANDONED_PAUSE_S, self._abort_abandoned))
-                work.create_task(self._every(SHADOWS_PAUSE_S, self._delete_shadows))
+                if self._works_for_all:
+                    work.create_task(self._every(ABANDONED_PAUSE_S, self._abort_abandoned))
+                    work.create_task(self._every(SHADOWS_PAUSE_S, self._delete_shadows))
         finally:
             self._lanes.close("the gateway stops")
 

@@ -133,8 +133,10 @@ class ClusterKnowledge:
                     if 0 <= partition.partition_index < len(leaders) and partition.leader_id >= 0:
                         leaders[partition.partition_index] = partition.leader_id
                         replicas[partition.partition_index] = len(partition.replica_nodes)
-                told = TopicKnowledge(topic.name, topic.topic_id, tuple(leaders), tuple(replicas))
-                known = self.topics.get(topic.name)
+                known, topic_id = self.topics.get(topic.name), topic.topic_id
+                if topic_id == NO_UUID and known is not None:  # older versions of the answer have no ids
+                    topic_id = known.topic_id
+                told = TopicKnowledge(topic.name, topic_id, tuple(leaders), tuple(replicas))
                 if known == told:  # the same object stays, because others compare it by identity
                     self.leaders_edition += topic.name in self.stale
                     self.stale.discard(topic.name)
@@ -144,8 +146,8 @@ class ClusterKnowledge:
                 self.leaders_edition += 1
                 self._drop(topic.name)
                 self.topics[topic.name] = told
-                if topic.topic_id != NO_UUID:
-                    self.topic_names[topic.topic_id] = topic.name
+                if topic_id != NO_UUID:
+                    self.topic_names[topic_id] = topic.name
 
     def learn_versions(self, broker_id: int, response: ApiVersionsResponse) -> None:
         """Takes over the versions that this broker speaks, in the place of those that it spoke before.

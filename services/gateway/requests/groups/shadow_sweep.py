@@ -7,7 +7,8 @@ Theory of operation
    rule. Its owner must have answered, asked by name, that the topic does not exist. A topic that the gateway may not
    see has another error.
 3. The topic must have been gone for `GONE_S`: an application may delete its topic and create it again.
-4. Several gateways may do the same at once: the later ones hear that the shadow is gone.
+4. Several gateways may do the same at once: the later ones hear that the shadow is gone. One worker of a gateway looks
+   for all its workers.
 """
 
 from collections.abc import Generator, Iterable, Mapping
@@ -47,7 +48,7 @@ GONE_S: Final = 600.0
 """Seconds for which a gateway has seen a shadow without its topic before it deletes the shadow."""
 MOST_AT_ONCE: Final = 100
 """Shadows of one cluster in one sweep; the next sweep goes on."""
-METADATA_VERSION, CONFIGS_VERSION, DELETE_VERSION = 8, 1, 3
+METADATA_VERSION, CONFIGS_VERSION, DELETE_VERSION = 12, 1, 3
 
 Orphans = Mapping[tuple[str, str], float]
 """By the shadow's cluster and name, since when its topic was not seen, in monotonic seconds."""

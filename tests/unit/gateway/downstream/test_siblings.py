@@ -8,19 +8,23 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from services.gateway.downstream import sweeping
 from services.gateway.downstream.mesh import ClientLimits, Mesh
 from services.gateway.downstream.siblings import INBOX_KIND, Introduction, Siblings, SiblingWay
 from services.gateway.downstream.slots import Slot
 from services.gateway.requests.memory import Session
+from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Answer, Request
 from services.gateway.settings import GatewaySettings
 from services.gateway.upstream.clusters import Clusters
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import SIZE_BYTES, encode_request, parse_request_header
 from services.gateway.wire.messages import MetadataRequest, ShareAcknowledgeRequest, ShareFetchRequest
 from services.gateway.wire.messages.share_acknowledge import ShareAcknowledgeResponse
 from services.gateway.wire.messages.share_fetch import ShareFetchResponse
 from services.gateway.wire.schema import Struct
+from tests.unit.gateway.downstream.conftest import Stage
 
 MEMBERS = [(f"group-{n % 7}", f"member-{n}") for n in range(200)]
 WORKERS = 3
@@ -99,3 +103,20 @@ async def test_what_is_this_workers_own_or_about_no_share_session_stays_here() -
     assert not way_of(client, owner).takes(slot_of(ShareFetchRequest(*MEMBERS[0], 1), 1))
     assert not way_of(client, owner).takes(slot_of(MetadataRequest(), 9))
     assert not way_of(client, None).takes(slot_of(ShareFetchRequest(*MEMBERS[0], 1), 1))
+
+
+async def test_one_worker_looks_for_shadows_for_all(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def looks() -> int:
+        return sum(asked.topics is None for asked in stage.c1.requests(ApiKey.METADATA))
+
+    monkeypatch.setattr(sweeping, "SHADOWS_PAUSE_S", 0.0)
+    found = []
+    for each in workers():
+        stage.gateway.mesh.siblings = each
+        before = looks()
+        sweep = sweeping.Sweeping(stage.gateway.mesh, Advertised("127.0.0.1", 1))
+        sweep._shadows_at = 0.0
+        await sweep._shadows()
+        found.append(looks() - before)
+    assert found == [1, 0, 0]
+    stage.gateway.mesh.siblings = None

@@ -9,7 +9,9 @@ import pytest
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion
 from services.gateway import metrics
 from services.gateway.downstream import client as client_module
+from services.gateway.downstream import sweeping
 from services.gateway.downstream.exchange import Exchange
+from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.records.roads import LENGTHS_REMEMBERED, ROADS_REMEMBERED
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
@@ -394,3 +396,20 @@ async def test_a_connection_remembers_no_more_than_so_many_roads(stage: Stage) -
         await client.ask(produce("apples"), 9, ProduceResponse, client_id=f"{number:03}")
     (connection,) = stage.gateway.connections
     assert len(connection.session.roads) == ROADS_REMEMBERED
+
+
+async def test_the_look_for_shadows_leaves_the_ways_as_they_are(
+    stage: Stage, planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks the clusters for all their topics, and hears nothing new."""
+    client = await warm(stage)
+    monkeypatch.setattr(sweeping, "SHADOWS_PAUSE_S", 0.0)
+    monkeypatch.setattr(sweeping, "PAUSE_S", 0.01)
+    asked = len(stage.c1.requests(ApiKey.METADATA))
+    looking = asyncio.create_task(sweeping.Sweeping(stage.gateway.mesh, Advertised("127.0.0.1", 1)).run())
+    await until(lambda: len(stage.c1.requests(ApiKey.METADATA)) > asked + 1)
+    looking.cancel()
+    await asyncio.gather(looking, return_exceptions=True)
+    before = planned()
+    assert code_of(await client.ask(produce("apples"), 9, ProduceResponse)) == ErrorCode.NONE
+    assert planned() == before
