@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
+from services.gateway.downstream import last_table
 from services.gateway.wire.errors import RETRIABLE, ErrorCode
 from services.gateway.wire.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tests.clients.console.driver import ConsoleTools, Tool
@@ -33,6 +34,7 @@ from tests.integration.gateway.member import run_member
 from tests.integration.gateway.records import produce
 from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.talking import comes_true, talking_to
+from tests.integration.gateway.workers import RunningWorkers
 from tests.unit.gateway.downstream.raw_client import RawClient
 
 COUNT = 60
@@ -173,6 +175,42 @@ def test_librdkafkas_members_share_the_records_of_both_clusters(
         poll_until("all is accepted", partial(missing, expected, *two), *two)
     assert [member.faults for member in two] == [[], []]
     assert sorted(value for member in two for value in member.accepted) == sorted(expected)
+
+
+def test_members_at_two_workers_share_the_records_of_both_clusters(
+    table: Rules, tmp_path: Path, apples: str, bananas: str, group: str
+) -> None:
+    """The connections of one member come to both workers."""
+    topics, javas = [apples, bananas], f"java-{group}"
+    last_table.save(tmp_path / "state", table.table)
+    workers = RunningWorkers(tmp_path)
+    with closing(workers), ThreadPoolExecutor(1) as background:
+        workers.wait_until_ready()
+        for name in (group, javas):
+            set_up(workers.address, name)
+        expected = produce_batch(workers.address, 0, *topics)
+        java = background.submit(run_member, "share", workers.address, javas, topics, len(expected))
+        members = [Member(workers.address, group, topics) for _ in range(4)]
+        with ExitStack() as closed:
+            for member in members:
+                closed.enter_context(closing(member))
+            poll_until("all is accepted", partial(missing, expected, *members), *members)
+        told = java.result(120)
+    assert [member.faults for member in members] == [[]] * len(members)
+    assert sorted(value for member in members for value in member.accepted) == sorted(expected)
+    assert (sorted(told.values), told.faults) == (sorted(expected), [])
+
+
+def test_the_console_share_consumer_reads_topics_of_both_clusters_in_one_group(
+    gateway: RunningGateway, apples: str, bananas: str, group: str
+) -> None:
+    set_up(gateway.address, group)
+    produce_batch(gateway.address, 0, apples, bananas)
+    tools = ConsoleTools(gateway.address)
+    for topic in (apples, bananas):
+        wanted = ("--topic", topic, "--group", group, "--max-messages", str(COUNT), "--timeout-ms", "60000")
+        printed = asyncio.run(tools.run(Tool.CONSOLE_SHARE_CONSUMER, *wanted))
+        assert set(printed.split("\n")) - {""} == batch(0, topic)
 
 
 def test_a_group_goes_on_with_all_its_topics_when_a_gateway_is_killed(
