@@ -6,10 +6,11 @@ A change of a few rules makes the next `LivingRules` from the last: it places th
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
 
-from mesh.routing.rules import ForwardingRule, RuleVersion, UnmatchedTopics
+from mesh.routing.rules import ForwardingRule, Match, NameRegex, RuleVersion, UnmatchedTopics
 
 MOST_PLACED = 100
 """With more changed rules, the rules are sorted anew by how their names begin, when a caller asks for that."""
@@ -18,7 +19,7 @@ MOST_PLACED = 100
 class LivingRules:
     """Living rule versions in their order; a value that never changes."""
 
-    __slots__ = ("_heads", "by_id", "ids", "rules", "versions")
+    __slots__ = ("_heads", "by_id", "ids", "kinds", "renaming", "rules", "versions")
 
     def __init__(
         self,
@@ -26,12 +27,18 @@ class LivingRules:
         rules: tuple[ForwardingRule, ...],
         ids: tuple[str, ...],
         by_id: Mapping[str, RuleVersion],
+        kinds: Mapping[type[Match], int],
+        renaming: int,
     ) -> None:
         self.versions = versions
         self.rules = rules
         self.ids = ids
         self.by_id = by_id
         """The next LivingRules has the same objects where no change is about them."""
+        self.kinds = kinds
+        """How many rules match by exact name, by prefix, and so on."""
+        self.renaming = renaming
+        """How many rules give topics another name."""
         self._heads: list[tuple[str, str]] | None = None
 
     @classmethod
@@ -39,7 +46,9 @@ class LivingRules:
         """The living ones of these versions, which are in their order."""
         living = tuple([version for version in ordered if version.until_revision is None])
         ids = tuple(map(attrgetter("rule.rule_id"), living))
-        return cls(living, tuple(map(attrgetter("rule"), living)), ids, dict(zip(ids, living, strict=True)))
+        rules = tuple(map(attrgetter("rule"), living))
+        by_id = dict(zip(ids, living, strict=True))
+        return cls(living, rules, ids, by_id, Counter(map(_kind, rules)), sum(map(_renames, rules)))
 
     def place_of(self, version: RuleVersion) -> int:
         """The place of one of these versions, from 0."""
@@ -51,8 +60,8 @@ class LivingRules:
     def changed(self, by_id: Mapping[str, RuleVersion | None]) -> LivingRules:
         """The rules after a change. `by_id`: the version that now lives, for each rule that may have changed."""
         pairs = [(self.by_id.get(rule_id), version) for rule_id, version in by_id.items()]
-        gone = [was for was, now in pairs if was is not None and was is not now]
-        come = [now for was, now in pairs if now is not None and was is not now]
+        gone = [old for old, new in pairs if old is not None and old is not new]
+        come = [new for old, new in pairs if new is not None and old is not new]
         versions, rules, ids, living = [*self.versions], [*self.rules], [*self.ids], {**self.by_id}
         for place in sorted(map(self.place_of, gone), reverse=True):
             del living[ids[place]]
@@ -64,7 +73,12 @@ class LivingRules:
             rules.insert(place, version.rule)
             ids.insert(place, version.rule.rule_id)
             living[version.rule.rule_id] = version
-        after = LivingRules(tuple(versions), tuple(rules), tuple(ids), living)
+        was, now = [each.rule for each in gone], [each.rule for each in come]
+        kinds = Counter(self.kinds)
+        kinds.subtract(map(_kind, was))
+        kinds.update(map(_kind, now))
+        renaming = self.renaming - sum(map(_renames, was)) + sum(map(_renames, now))
+        after = LivingRules(tuple(versions), tuple(rules), tuple(ids), living, kinds, renaming)
         if len(gone) + len(come) <= MOST_PLACED:
             heads = after._heads = [*self._by_head]
             for version in gone:
@@ -90,6 +104,10 @@ class LivingRules:
         places = sorted(map(self.place_of, map(self.by_id.__getitem__, found)))
         return [self.rules[place] for place in places]
 
+    def has_text(self, text: str) -> bool:
+        """Whether some rule may have this text in its match; expressions are not looked up, so they all may."""
+        return self.kinds.get(NameRegex, 0) > 0 or bool(self._beginning(text, exactly=True))
+
     def _beginning(self, head: str, *, exactly: bool) -> set[str]:
         """The ids of rules whose names begin with exactly this text, or with this text and more."""
         heads = self._by_head
@@ -109,6 +127,14 @@ def in_order(versions: Iterable[RuleVersion]) -> tuple[RuleVersion, ...]:
 
 def _order(version: RuleVersion) -> tuple[bool, float, int]:
     return isinstance(version.rule.match, UnmatchedTopics), version.rank, version.from_revision
+
+
+def _kind(rule: ForwardingRule) -> type[Match]:
+    return type(rule.match)
+
+
+def _renames(rule: ForwardingRule) -> bool:
+    return rule.template is not None
 
 
 def _head(rule: ForwardingRule) -> tuple[str, str]:

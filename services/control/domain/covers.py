@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from operator import attrgetter
 
 from mesh.routing import ExactName, ForwardingRule, NamePrefix, NameRegex, RoutingTable, Subject
 from mesh.routing.clients import implied
@@ -51,7 +50,7 @@ class Cover:
 
 def suspicions(before: RoutingTable, after: RoutingTable) -> list[Suspicion]:
     """Pairs of an expression and a rule behind it, if the change adds, changes or moves one of the two."""
-    if NameRegex not in map(type, map(attrgetter("match"), after.rules)):
+    if not after.living_rules.kinds.get(NameRegex):
         return []
     changed = set(Window.between(before, after).new)
     rules = [rule for rule in after.rules if rule.match.subject is Subject.TOPIC]

@@ -10,7 +10,8 @@ The event holds the smallest set of changes (`ranks.py`); a command that changes
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from operator import attrgetter
@@ -128,7 +129,7 @@ class RuleSet:
         ]
         for rule in new:
             check_rule(rule, self.table)
-        texts = {rule.match.text for rule in new}  # matches of rules that stay differ already
+        texts = self._met_again(new)  # matches of rules that stay differ already
         by_match: dict[Match, ForwardingRule] = {}
         of_wanted = map(attrgetter("match.text"), wanted) if texts else ()
         for rule in compress(wanted, map(texts.__contains__, of_wanted)):
@@ -139,7 +140,14 @@ class RuleSet:
                     f"rules/{other}",
                     f"rule {rule.rule_id!r}: rule {other!r} has the same match ({rule.match}); set its target instead",
                 )
-        _refuse_shared_names(wanted)
+        if self.table.living_rules.renaming or any(rule.template for rule in new):
+            _refuse_shared_names(wanted)
+
+    def _met_again(self, new: Sequence[ForwardingRule]) -> set[str]:
+        """Those texts of new matches that other rules may have, too."""
+        known = self.table.living_rules
+        times = Counter(rule.match.text for rule in new)
+        return {text for text, number in times.items() if number > 1 or known.has_text(text)}
 
     def _refuse_lost_targets(self, wanted: Rules, revision: int) -> None:
         for rule in wanted:
@@ -181,8 +189,6 @@ def _refuse_shared_names(wanted: Rules) -> None:
 
     Rules by pattern may overlap in single names; then the first rule counts (`mesh.routing.table`).
     """
-    if not any(map(attrgetter("template"), wanted)):
-        return
     topics = [rule for rule in wanted if rule.match.subject is Subject.TOPIC]
     by_names: dict[tuple[str, str], dict[tuple[type[Match], str], list[ForwardingRule]]] = {}
     for rule in topics:
