@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.routing import ClientMatch, ExactName, ForwardingRule, NamePrefix, NameRegex, RoutingTable, RuleVersion
+from mesh.routing import (
+    ClientMatch,
+    ExactName,
+    ForwardingRule,
+    NamePrefix,
+    NameRegex,
+    RoutingTable,
+    RuleVersion,
+    living,
+)
 from mesh.routing import clients as clients_module
 from services.control.domain import kinds, moves
 from services.control.domain.edits import Create, Place
@@ -79,6 +88,17 @@ def test_conditions_of_rules_that_stay_are_not_compared_with_each_other(monkeypa
     ]
     kinds_of_clients(of_rules(*rules), framed(rules))
     assert counted.calls <= 3 * MANY
+
+
+def test_a_created_rule_is_placed_without_a_look_at_the_rules_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = RuleSet(of_rules(*(ForwardingRule(f"r{n}", ExactName(f"topic-{n:03}"), "c1") for n in range(MANY))), 1)
+    rules.change(Create(rule("first->c1")))  # sorts the rules by how their names begin, once for all later changes
+    orders, heads = Counted(living._order), Counted(living._head)
+    monkeypatch.setattr(living, "_order", orders.method())
+    monkeypatch.setattr(living, "_head", heads.method())
+
+    rules.change(Create(rule("second->c1")))
+    assert orders.calls + heads.calls <= MANY / 3
 
 
 def test_rules_that_change_their_order_all_count_as_changed() -> None:
