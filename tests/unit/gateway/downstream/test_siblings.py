@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 import pytest
@@ -17,17 +18,18 @@ from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Answer, Request
 from services.gateway.settings import GatewaySettings
 from services.gateway.upstream.clusters import Clusters
-from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import SIZE_BYTES, encode_request, parse_request_header
 from services.gateway.wire.messages import MetadataRequest, ShareAcknowledgeRequest, ShareFetchRequest
 from services.gateway.wire.messages.share_acknowledge import ShareAcknowledgeResponse
 from services.gateway.wire.messages.share_fetch import ShareFetchResponse
 from services.gateway.wire.schema import Struct
+from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage
 
 MEMBERS = [(f"group-{n % 7}", f"member-{n}") for n in range(200)]
 WORKERS = 3
+MANY = 10
 
 
 @dataclass
@@ -105,18 +107,26 @@ async def test_what_is_this_workers_own_or_about_no_share_session_stays_here() -
     assert not way_of(client, None).takes(slot_of(ShareFetchRequest(*MEMBERS[0], 1), 1))
 
 
-async def test_one_worker_looks_for_shadows_for_all(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    def looks() -> int:
-        return sum(asked.topics is None for asked in stage.c1.requests(ApiKey.METADATA))
+async def test_each_worker_finishes_decisions_and_one_does_the_rest_for_all(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: dict[str, list[sweeping.Sweeping]] = defaultdict(list)
+    for name in ("_finish_decisions", "_abort_abandoned", "_delete_shadows"):
 
-    monkeypatch.setattr(sweeping, "SHADOWS_PAUSE_S", 0.0)
-    found = []
+        async def work(sweep: sweeping.Sweeping, name: str = name) -> None:
+            done[name].append(sweep)
+
+        monkeypatch.setattr(sweeping.Sweeping, name, work)
+    for pause in ("DECISIONS_PAUSE_S", "ABANDONED_PAUSE_S", "SHADOWS_PAUSE_S"):
+        monkeypatch.setattr(sweeping, pause, 0.001)
+    sweeps = []
     for each in workers():
         stage.gateway.mesh.siblings = each
-        before = looks()
-        sweep = sweeping.Sweeping(stage.gateway.mesh, Advertised("127.0.0.1", 1))
-        sweep._shadows_at = 0.0
-        await sweep._shadows()
-        found.append(looks() - before)
-    assert found == [1, 0, 0]
+        sweeps.append(sweeping.Sweeping(stage.gateway.mesh, Advertised("127.0.0.1", 1)))
     stage.gateway.mesh.siblings = None
+    tasks = [asyncio.create_task(sweep.run()) for sweep in sweeps]
+    await until(lambda: all(done["_finish_decisions"].count(sweep) > MANY for sweep in sweeps))
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert set(done["_abort_abandoned"]) == set(done["_delete_shadows"]) == {sweeps[0]}
