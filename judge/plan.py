@@ -96,10 +96,8 @@ class Plan:
 
     def topics_of(self, process: Process) -> tuple[Topic, ...]:
         match process.role:
-            case Role.TRANSACTOR:
+            case Role.TRANSACTOR | Role.SHARER:
                 return self.steady()
-            case Role.SHARER:  # a share group has one cluster
-                return tuple(topic for topic in self.steady() if not topic.elsewhere)
             case _:
                 return self.topics
 

@@ -13,11 +13,13 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from judge.clients.client import Committed, Polled, Sent
 from judge.history import Guarantee, Mark, Outcome, Place, Poll, Send
 from judge.values import record, value_of
-from mesh.client_failures import CLIENT_FAILURES, error_of
 
 DELIVERY_S = 20.0
 POLL_S = 0.3
 MOST_MESSAGES = 500
+CLIENT_FAILURES = (KafkaException, SystemError)
+"""A fatal error comes out of any call that serves events. If a delivery report was served too, the client raises a
+SystemError with the KafkaException as its cause."""
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -66,7 +68,7 @@ class LibrdkafkaProducer:
             self._commit(producer)
         except CLIENT_FAILURES as failure:
             told = self._told(sends, reports)
-            return self._after(error_of(failure), told, committing=committing, wanted=commit)
+            return self._after(_error_of(failure), told, committing=committing, wanted=commit)
         return Sent(Outcome.OK, self._told(sends, reports).sends, self._door)
 
     def _commit(self, producer: confluent_kafka.Producer) -> None:
@@ -74,7 +76,7 @@ class LibrdkafkaProducer:
             try:
                 producer.commit_transaction(DELIVERY_S)
             except CLIENT_FAILURES as failure:
-                if not error_of(failure).retriable() or not tries_left:
+                if not _error_of(failure).retriable() or not tries_left:
                     raise
             else:
                 return
@@ -131,6 +133,14 @@ class LibrdkafkaProducer:
             with contextlib.suppress(*CLIENT_FAILURES):
                 self._producer.flush(1)
         self._producer = None
+
+
+def _error_of(failure: KafkaException | SystemError) -> KafkaError:
+    cause = failure if isinstance(failure, KafkaException) else failure.__cause__
+    if not isinstance(cause, KafkaException):
+        return KafkaError(KafkaError._FATAL, str(failure), fatal=True)
+    error: KafkaError = cause.args[0]
+    return error
 
 
 class LibrdkafkaConsumer:

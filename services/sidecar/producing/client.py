@@ -17,9 +17,9 @@ from typing import Any
 import structlog
 from confluent_kafka import KafkaError, Producer
 
-from mesh.client_failures import CLIENT_FAILURES, error_of
 from services.sidecar.client_complaints import Complaints
 from services.sidecar.client_statistics import client_reports
+from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of
 
 POLL_SECONDS = 0.2
 """The wait of the thread when nothing happens, and so the longest time until it notices that it shall end."""

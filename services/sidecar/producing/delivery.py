@@ -3,7 +3,7 @@
 import asyncio
 from itertools import count
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed
 
@@ -27,6 +27,21 @@ _ERRORS: dict[int, DeliveryError] = {
 }
 
 _TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
+
+CLIENT_FAILURES = (KafkaException, SystemError)
+"""The exceptions that a call of a client raises.
+
+A fatal error comes out of any call that serves events: as KafkaException, or, if one of our callbacks was running, as
+SystemError with the KafkaException as its cause.
+"""
+
+
+def error_of(failure: KafkaException | SystemError) -> KafkaError:
+    """The Kafka error inside one of `CLIENT_FAILURES`."""
+    found: BaseException | None = failure
+    while found is not None and not isinstance(found, KafkaException):
+        found = found.__cause__
+    return found.args[0] if found is not None else KafkaError(KafkaError._FATAL, str(failure), fatal=True)
 
 
 def failed(error: KafkaError) -> Failed:

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import structlog
 from confluent_kafka import KafkaException
 
-from mesh.client_failures import CLIENT_FAILURES, error_of
 from services.sidecar import metrics
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of
 from services.sidecar.producing.idempotency import IdempotencyKey, KeptAnswer, KeptAnswers
 from services.sidecar.producing.records import Delivered, Delivery
 from services.sidecar.producing.transaction_log import TransactionLog

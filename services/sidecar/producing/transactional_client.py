@@ -20,9 +20,8 @@ from typing import Any, NoReturn
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from mesh.client_failures import CLIENT_FAILURES, error_of
 from services.sidecar.client_complaints import Complaints
-from services.sidecar.producing.delivery import failed
+from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of, failed
 from services.sidecar.producing.records import Delivered, Delivery, Failed, Outgoing
 
 _ELSEWHERE = KafkaError.TOPIC_AUTHORIZATION_FAILED
