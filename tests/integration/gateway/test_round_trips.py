@@ -54,7 +54,8 @@ class Rounds:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> Rounds:
-    monkeypatch.setattr(sweeping, "PAUSE_S", 3600.0)
+    for pause in ("DECISIONS_PAUSE_S", "ABANDONED_PAUSE_S", "SHADOWS_PAUSE_S"):
+        monkeypatch.setattr(sweeping, pause, 3600.0)
     found, send = Rounds(), Exchange._send
 
     def noted(self: Exchange, calls: tuple[Call, ...], enough: Any, **how: Any) -> tuple[bool, Any]:

@@ -39,7 +39,6 @@ def test_a_shadow_is_deleted_when_its_topic_is_gone(
     start_gateway: StartGateway,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sweeping, "PAUSE_S", 0.2)
     monkeypatch.setattr(sweeping, "SHADOWS_PAUSE_S", 0.2)
     monkeypatch.setattr(shadow_sweep, "GONE_S", 1.0)
     name = f"shadows-{uuid.uuid4().hex[:8]}"

@@ -403,8 +403,7 @@ async def test_the_look_for_shadows_leaves_the_ways_as_they_are(
 ) -> None:
     """It asks the clusters for all their topics, and hears nothing new."""
     client = await warm(stage)
-    monkeypatch.setattr(sweeping, "SHADOWS_PAUSE_S", 0.0)
-    monkeypatch.setattr(sweeping, "PAUSE_S", 0.01)
+    monkeypatch.setattr(sweeping, "SHADOWS_PAUSE_S", 0.01)
     asked = len(stage.c1.requests(ApiKey.METADATA))
     looking = asyncio.create_task(sweeping.Sweeping(stage.gateway.mesh, Advertised("127.0.0.1", 1)).run())
     await until(lambda: len(stage.c1.requests(ApiKey.METADATA)) > asked + 1)
