@@ -43,6 +43,13 @@ class Part:
     def name(self) -> str:
         return "-".join((*self.folders[0].split("/"), *("some" for _ in self.only[:1])))
 
+    def has(self, file: Path) -> bool:
+        """Whether the run has the tests of this file."""
+        if not any(file.is_relative_to(HERE / folder) for folder in self.folders):
+            return False
+        wanted = not self.only or any(map(file.match, self.only))
+        return wanted and not any(map(file.match, self.without))
+
 
 OF_GROUPS = ("test_*group*.py", "test_*transaction*.py")
 """Of the gateway's tests: half of their time."""
@@ -141,6 +148,7 @@ def _command(part: Part, report: Path) -> list[str]:
     command = [sys.executable, "-m", "pytest", "--durations=20", f"--junitxml={report}"]
     folders = [HERE / folder for folder in part.folders]
     found = [file for folder in folders for pattern in part.only for file in sorted(folder.glob(pattern))]
+    assert found or not part.only, f"no file has a name like {part.only}"
     command += map(str, found or folders)
     command += [f"--ignore-glob={folder / pattern}" for folder in folders for pattern in part.without]
     if part is not AFTERWARDS:

@@ -43,6 +43,8 @@ class Owned:
     process: subprocess.Popen[bytes] | None = None
     hears: Callable[[str], None] = lambda line: None
     """Gets each line of its output."""
+    starts: threading.Lock = field(default_factory=threading.Lock)
+    """Held where the process begins or ends: else `Keeper` could start a second one while a fault ends the first."""
 
     def pid(self) -> int | None:
         return self.process.pid if self.process is not None else None
@@ -52,7 +54,16 @@ class Owned:
         waited_for(self.is_up, f"{self.name} is ready, see {self.log}")
 
     def launch(self) -> None:
-        self.process = STARTER.submit(self._launched).result()
+        with self.starts:
+            self.process = STARTER.submit(self._launched).result()
+
+    def launch_again(self) -> int | None:
+        """Starts it again if it has ended by itself; the exit code then."""
+        with self.starts:
+            code = None if self.process is None else self.process.poll()
+            if code is not None:
+                self.process = STARTER.submit(self._launched).result()
+            return code
 
     def _launched(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
@@ -76,8 +87,7 @@ class Owned:
 
     def is_up(self) -> bool:
         """Starts it again where it ended: a port that is not free yet, a lock of the one before."""
-        if self.process is not None and self.process.poll() is not None:
-            self.launch()
+        self.launch_again()
         return self.is_ready()
 
     def kill(self) -> None:
@@ -87,17 +97,18 @@ class Owned:
         self._end(self.goodbye)
 
     def _end(self, number: signal.Signals) -> None:
-        if self.process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-        try:
-            self.process.wait(READY_S)
-        except subprocess.TimeoutExpired:
+        with self.starts:
+            process, self.process = self.process, None
+            if process is None:
+                return
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(READY_S)
-        self.process = None
+                os.killpg(process.pid, number)
+            try:
+                process.wait(READY_S)
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait(READY_S)
 
 
 @dataclass(slots=True)
@@ -110,10 +121,8 @@ class Keeper:
     def run(self) -> None:
         while not self.stop.wait(KEEP_S):
             for part in self.parts:
-                process = part.process
-                if process is not None and (code := process.poll()) is not None and part.process is process:
+                if (code := part.launch_again()) is not None:
                     print(f"{part.name} ended by itself with {code}, see {part.log}", flush=True)
-                    part.launch()
 
 
 def faults_of(part: Owned, *, disk: bool = False) -> list[Fault]:

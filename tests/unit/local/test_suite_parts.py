@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tests.side_by_side import AFTERWARDS, ELSEWHERE, HERE, LANES, PARTS
+from tests.side_by_side import AFTERWARDS, ELSEWHERE, HERE, LANES, PARTS, Part
 
 
 def test_every_test_is_in_one_part() -> None:
-    afterwards = [HERE / folder for folder in AFTERWARDS.folders]
-    folders = [HERE / folder for folder in (*ELSEWHERE, *(folder for part in PARTS for folder in part.folders))]
+    elsewhere = Part(ELSEWHERE, 0)
     for file in HERE.rglob("test_*.py"):
-        if any(file.is_relative_to(folder) for folder in afterwards):
+        if AFTERWARDS.has(file):
             continue  # the other parts leave it out
-        holding = [folder for folder in folders if file.is_relative_to(folder)]
+        holding = [part for part in (elsewhere, *PARTS) if part.has(file)]
         assert len(holding) == 1, f"{file.relative_to(HERE)} is in {len(holding)} parts"
 
 

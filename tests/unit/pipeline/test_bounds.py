@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 
 @pytest.mark.parametrize("folder", ["/data/fruit", "file:/data/fruit", "data"])
 def test_a_folder_of_this_machine_is_refused_where_executors_run_elsewhere(folder: str) -> None:
-    with pytest.raises(ValueError, match="its executors would write to folders of their own"):
+    with pytest.raises(ValueError, match="each executor would write to a folder of its own machine"):
         PipelineSettings(master="spark://host:7077").check_folder(folder)
     PipelineSettings(master="spark://host:7077", shared_folders=True).check_folder(folder)
     PipelineSettings().check_folder(folder)
