@@ -32,9 +32,10 @@ def two_writers(history: History) -> Iterator[Anomaly]:
     """During a move: a send begins after another one was stored on the new cluster, and is stored on the old one."""
     for topic in {move.topic for _, move in _moves(history)}:
         moves = [(each, move) for each, move in _moves(history) if move.topic == topic]
+        sends = list(_sends(history, topic))
         for number, (each, move) in enumerate(moves):
             until = moves[number + 1][0].start if number + 1 < len(moves) else float("inf")
-            inside = [pair for pair in _sends(history, topic) if each.start <= pair[0].end and pair[0].end < until]
+            inside = [pair for pair in sends if each.start <= pair[0].end and pair[0].end < until]
             new = [pair for pair in inside if pair[1].place.cluster == move.target and pair[0].start >= each.start]
             for operation, send in inside:
                 if send.place.cluster == move.target:
