@@ -13,7 +13,7 @@ from typing import Any
 
 from judge.anomalies import RULES, Anomaly
 from judge.history import History, Kind, Mark, Moved, Operation, Poll, Send, Step, Taken, as_json
-from judge.shrinking import around, shrunk
+from judge.shrinking import Shrinking, around
 
 SHOWN = 3
 """Findings of one rule that are shrunk and shown; the others are counted."""
@@ -47,11 +47,11 @@ class Report:
     def cases(self) -> Iterator[Case]:
         by_index = {each.index: each for each in self.history.operations}
         seen: Counter[str] = Counter()
-        deadline = time.monotonic() + SHRINKING_S
+        shrinking, deadline = Shrinking(self.history), time.monotonic() + SHRINKING_S
         for anomaly in (*self.bad, *(each for each in self.found if each.allowed)):
             seen[anomaly.rule] += 1
             if seen[anomaly.rule] <= SHOWN:
-                witness = shrunk(self.history, anomaly, deadline - time.monotonic())
+                witness = shrinking.shrunk(anomaly, deadline - time.monotonic())
                 near = around(self.history, witness)
                 yield Case(anomaly, witness, tuple(by_index[index] for index in near))
 

@@ -20,10 +20,18 @@ MOST_SHOWN = 500
 """Operations of a witness that a person may read. A longer one is shown as the operations that the anomaly names."""
 
 
-def shrunk(history: History, anomaly: Anomaly, within_s: float = MOST_S) -> History:
-    placed = located(history)
-    if not anomaly.why:
-        placed = without(placed, unmarked(placed))
+class Shrinking:
+    """Shrinks the anomalies of one history, whose records are located once."""
+
+    def __init__(self, history: History) -> None:
+        self._placed = located(history)
+        self._rest = without(self._placed, unmarked(self._placed))
+
+    def shrunk(self, anomaly: Anomaly, within_s: float = MOST_S) -> History:
+        return _shrunk(self._placed if anomaly.why else self._rest, anomaly, within_s)
+
+
+def _shrunk(placed: History, anomaly: Anomaly, within_s: float) -> History:
     rule = rule_named(anomaly.rule)
     checks, deadline = 0, time.monotonic() + min(within_s, MOST_S)
 

@@ -11,7 +11,7 @@ from judge.anomalies import RULES, judged
 from judge.anomalies.unmarked import unmarked
 from judge.history import Kind, Moved, Operation, Outcome, Place, Poll, Send, history, read
 from judge.report import Report
-from judge.shrinking import shrunk
+from judge.shrinking import Shrinking
 from tests.judge.planted import INNOCENT, LOG, OTHER, PLANTED, Story
 
 
@@ -36,7 +36,7 @@ def test_a_planted_anomaly_is_found_among_much_else_and_the_rest_is_left_out(nam
     shifted = [_shifted(each, 1000) for each in noise.told.operations]
     whole = type(story)((*story.operations, *shifted))
     anomaly = next(each for each in judged(whole) if each.rule == name)
-    witness = shrunk(whole, anomaly)
+    witness = Shrinking(whole).shrunk(anomaly)
     assert {each.index for each in witness.operations} <= {each.index for each in story.operations}
 
 
