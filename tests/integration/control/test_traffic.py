@@ -131,7 +131,7 @@ async def test_of_very_many_rows_percentiles_come_of_an_even_part(
 
 async def test_what_can_not_be_asked_is_named(stub: traffic_grpc.TrafficServiceAsyncStub) -> None:
     bad = grpc.StatusCode.INVALID_ARGUMENT
-    await refused(stub.TopTalkers(talkers(NOON, NOON + HOUR), timeout=CALL), bad, "by: says by what")
+    await refused(stub.TopTalkers(talkers(NOON, NOON + HOUR), timeout=CALL), bad, "by: names no dimension")
     await refused(stub.TopTalkers(talkers(NOON, NOON, "topic"), timeout=CALL), bad, "end_time:")
     await refused(stub.QueryTraffic(course(NOON, NOON + HOUR, timedelta(seconds=7)), timeout=CALL), bad, "step: 7 s")
 
