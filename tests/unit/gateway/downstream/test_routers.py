@@ -113,7 +113,7 @@ async def test_a_hold_whose_router_is_gone_is_told_to_the_next_one_and_held_agai
 ) -> None:
     first, second = two
     mesh, pending = stage.gateway.mesh, stage.table(2, apples="c2")
-    first.hold(pending, hold_ms=50)
+    first.hold(pending, hold_ms=1_000)
     await until(lambda: (2, HELD) in first.acks)
     await until(lambda: mesh.hold is not None and mesh.hold.refuses)
     second.apply(mesh.table)
