@@ -26,6 +26,10 @@ SETTINGS = (
     "group.share.min.record.lock.duration.ms=15000",
     "group.share.record.lock.duration.ms=15000",
     "group.share.delivery.count.limit=10",
+    # Kafka 4.4 keeps the time of the last assignment: after a fault set the clock ahead, no group would get another one
+    "group.consumer.assignment.interval.ms=0",
+    "group.share.assignment.interval.ms=0",
+    "group.streams.assignment.interval.ms=0",
 )
 REPLICATED = (
     "offsets.topic.replication.factor=3",
