@@ -207,7 +207,7 @@ async def test_after_held_a_moving_topic_is_refused_until_the_log_says_how_the_m
     for cluster in (stage.c1, stage.c2):
         cluster.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
     client = await stage.connect()
-    router.hold(stage.table(2, apples="c2", bananas="c2"), hold_ms=50)
+    router.hold(stage.table(2, apples="c2", bananas="c2"), hold_ms=1_000)
     await until(lambda: router.acks)
     client.send(produce("apples"), 9)
     assert error_of(await client.answer(ProduceResponse)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
