@@ -4,8 +4,8 @@ See `requests.transactions.sweep`, `requests.transactions.abandoned` and `reques
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final, TypeVar
 
 from services.gateway import metrics
 from services.gateway.downstream.exchange import Exchange
@@ -13,7 +13,7 @@ from services.gateway.downstream.mesh import Mesh
 from services.gateway.requests.groups.shadow_sweep import Orphans, sweep_shadows
 from services.gateway.requests.memory import Session
 from services.gateway.requests.nodes import Advertised
-from services.gateway.requests.plan import Answer, MeshView, NoAnswer, Plan
+from services.gateway.requests.plan import Answer, Command, MeshView, NoAnswer, Plan
 from services.gateway.requests.transactions.abandoned import Looked, abort_abandoned
 from services.gateway.requests.transactions.sweep import Undone, sweep
 from services.gateway.upstream.lanes import Lanes
@@ -22,6 +22,8 @@ DECISIONS_PAUSE_S: Final = 5.0
 ABANDONED_PAUSE_S: Final = 10.0
 SHADOWS_PAUSE_S: Final = 60.0
 CLIENT_ID: Final = "kafka-mesh-gateway"
+
+T = TypeVar("T")
 
 
 class Sweeping:
@@ -57,31 +59,27 @@ class Sweeping:
             await asyncio.sleep(pause_s)
 
     async def _finish_decisions(self) -> None:
-        def plan(view: MeshView) -> Plan:
-            self._undone = yield from sweep(self._undone, view)
-            return NoAnswer()
-
-        await self._carry_out(plan)
+        self._undone = await self._next(sweep, self._undone)
         metrics.undone_transactions.set(len(self._undone))
         sight, now = self._mesh.memory.sight, asyncio.get_running_loop().time()
         metrics.longest_held_seconds.set(sight.longest_held(now))
 
     async def _abort_abandoned(self) -> None:
-        def plan(view: MeshView) -> Plan:
-            self._looked = yield from abort_abandoned(self._looked, view)
-            return NoAnswer()
-
-        await self._carry_out(plan)
+        self._looked = await self._next(abort_abandoned, self._looked)
         metrics.long_open_parts.set(len(self._looked))
 
     async def _delete_shadows(self) -> None:
+        self._orphans = await self._next(sweep_shadows, self._orphans)
+
+    async def _next(self, work: Callable[[T, MeshView], Generator[Command, Any, T]], before: T) -> T:
+        """The result of the work, which goes on from its last result; the last result if the work fails."""
+        after = before
+
         def plan(view: MeshView) -> Plan:
-            self._orphans = yield from sweep_shadows(self._orphans, view)
+            nonlocal after
+            after = yield from work(before, view)
             return NoAnswer()
 
-        await self._carry_out(plan)
-
-    async def _carry_out(self, plan: Callable[[MeshView], Plan]) -> None:
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         view = self._mesh.tables.view_of(self._mesh.table)
 
@@ -97,3 +95,4 @@ class Sweeping:
             await ended
         finally:
             exchange.abandon()
+        return after

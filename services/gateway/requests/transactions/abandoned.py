@@ -5,7 +5,7 @@ Theory of operation
 2. PART_TIMEOUT_MS marks a part. The sweep touches no other transaction: a client that goes around the mesh may use the
    same transactional id on two clusters. Home must know the id, too: two meshes may share a cluster.
 3. A part is registered at home before its first record is written, and a decision is in the log before home commits.
-   So the sweep asks the part's cluster first, then all clusters, and reads the logs last. A part is abandoned if it is
+   So the sweep asks the part's cluster first, then all others, and reads the logs last. A part is abandoned if it is
    open, no open transaction lists it, and no decision names it.
 4. While a cluster can't be asked, the sweep leaves all parts as they are. Their brokers abort them when PART_TIMEOUT_MS
    is over.
@@ -87,10 +87,11 @@ def _look(cluster: str, transactional_id: str, mesh: MeshView) -> Generator[Comm
         return
     if part.transaction_timeout_ms != PART_TIMEOUT_MS:
         return
-    states = yield from survey(transactional_id, mesh.table.clusters, mesh, own_names=True)
+    others = (other for other in mesh.table.clusters if other != cluster)
+    states = yield from survey(transactional_id, others, mesh, own_names=True)
     if transaction_home(transactional_id, mesh) not in states:
         return
-    if any(isinstance(state, Unreachable) or _may_have(cluster, name, state, mesh) for name, state in states.items()):
+    if any(isinstance(state, Unreachable) or _may_have(cluster, state, mesh) for state in states.values()):
         return
     logs = yield from read_logs([home for home in mesh.table.clusters if takes_part(home, mesh)], mesh)
     for found in logs.values():
@@ -99,11 +100,11 @@ def _look(cluster: str, transactional_id: str, mesh: MeshView) -> Generator[Comm
     yield from _abort(cluster, transactional_id, identity_of(part), mesh)
 
 
-def _may_have(cluster: str, home: str, state: TransactionState, mesh: MeshView) -> bool:
-    """Whether a transaction that is open on `home` may have the part on `cluster`."""
-    if home == cluster or state.transaction_state not in OPEN:
-        return False
-    return state.transaction_state != ONGOING or cluster in registered_parts(state, mesh)
+def _may_have(cluster: str, elsewhere: TransactionState, mesh: MeshView) -> bool:
+    """Whether a transaction that is open on another cluster may have the part on `cluster`."""
+    if elsewhere.transaction_state == ONGOING:
+        return cluster in registered_parts(elsewhere, mesh)
+    return elsewhere.transaction_state in OPEN
 
 
 def _abort(cluster: str, transactional_id: str, identity: Identity, mesh: MeshView) -> Generator[Command, Any, None]:
