@@ -8,7 +8,7 @@ import pytest
 from tests.plain_english import ROOT, files
 
 MOST_WORDS = 600
-"""Of the README of a room: one page."""
+"""A README of a room has one page."""
 ROOMS = ("services/", "meshctl/", "judge/", "local/", "deploy/")
 INDEX = ROOT / "docs" / "README.md"
 KINDS = ("concepts", "how-to", "reference", "explanation")

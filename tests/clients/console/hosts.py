@@ -37,7 +37,7 @@ class Hosts:
         atexit.register(self._close)
 
     def call(self, tool: str, arguments: Sequence[str], stdin: str) -> Output:
-        """What the tool printed. An exit code other than 0 becomes a ClientError that quotes it; a JVM whose tool has
+        """The output of the tool. An exit code other than 0 becomes a ClientError that quotes it; a JVM whose tool has
         no end in time is killed.
         """
         with self._taking:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -34,6 +35,11 @@ def limited(kafka: Kafka, topic: str, size: int) -> None:
     made[topic].result(30)
 
 
+def delivering(topic: str, exactly_once: bool) -> dict[str, Any]:
+    """The settings of the consumer."""
+    return {"reactive_exactly_once": True, "reactive_transactional_id": topic} if exactly_once else {}
+
+
 def said_by(letter: PlainRecord) -> dict[str, str]:
     return {name: (value or b"").decode() for name, value in letter.headers}
 
@@ -47,8 +53,7 @@ def test_a_record_near_the_limit_becomes_a_dead_letter_without_its_value(
     writer.produce(orders, b"v" * NEAR_THE_LIMIT, b"k", partition=0)
     assert writer.flush(30) == 0
     kafka.write(orders, {"value": b"small", "partition": 0})
-    once = {"reactive_exactly_once": True, "reactive_transactional_id": orders} if exactly_once else {}
-    with reading(kafka, backend, orders, group, request_max_bytes=8 << 20, **once):
+    with reading(kafka, backend, orders, group, request_max_bytes=8 << 20, **delivering(orders, exactly_once)):
         wait_for_commit(kafka, group, orders, 0, 2)
     letters = {letter.key: letter for letter in kafka.read(f"{orders}.dlq", None)}
     large, small = letters[b"k"], letters[None]
@@ -66,8 +71,7 @@ def test_a_topic_of_dead_letters_with_a_limit_of_its_own_gets_what_fits(
     refusing(backend)
     limited(kafka, f"{orders}.dlq", 2_000)
     kafka.write(orders, *({"key": b"k", "value": b"v" * size, "partition": 0} for size in (10, 5_000, 20)))
-    once = {"reactive_exactly_once": True, "reactive_transactional_id": orders} if exactly_once else {}
-    with reading(kafka, backend, orders, group, reactive_max_batch_records=1, **once):
+    with reading(kafka, backend, orders, group, reactive_max_batch_records=1, **delivering(orders, exactly_once)):
         wait_for_commit(kafka, group, orders, 0, 3)
     letters = kafka.read(f"{orders}.dlq", None)
     assert [len(letter.value or b"") for letter in letters] == [10, 0, 20]
@@ -83,8 +87,7 @@ def test_a_reply_that_is_too_large_makes_its_record_a_dead_letter(
     reply = {"topic": replies, "valueFormat": "string", "records": [{"value": "r" * 5_000}]}
     backend.always(answer_of(lambda one: {"produce": [reply]} if one["value"] == "large" else {}))
     kafka.write(orders, *({"key": b"k", "value": value, "partition": 0} for value in (b"large", b"none")))
-    once = {"reactive_exactly_once": True, "reactive_transactional_id": orders} if exactly_once else {}
-    with reading(kafka, backend, orders, group, **once):
+    with reading(kafka, backend, orders, group, **delivering(orders, exactly_once)):
         wait_for_commit(kafka, group, orders, 0, 2)
     assert kafka.read(replies, None) == []
     (letter,) = kafka.read(f"{orders}.dlq", None)
@@ -102,8 +105,7 @@ def test_a_reply_that_is_too_large_is_given_up_if_dead_letters_are_switched_off(
     small = {"topic": replies, "valueFormat": "string", "records": [{"value": "small"}]}
     backend.always(answer_of(lambda one: {"produce": [large if one["value"] == "large" else small]}))
     kafka.write(orders, *({"key": b"k", "value": value, "partition": 0} for value in (b"large", b"next")))
-    once = {"reactive_exactly_once": True, "reactive_transactional_id": orders} if exactly_once else {}
-    with reading(kafka, backend, orders, group, dead_letter_enabled=False, **once):
+    with reading(kafka, backend, orders, group, dead_letter_enabled=False, **delivering(orders, exactly_once)):
         wait_for_commit(kafka, group, orders, 0, 2)
     assert [reply.value for reply in kafka.read(replies, None)] == [b"small"]
     assert [len(call.records) for call in backend.calls].count(2) <= 1, "the backend is not asked again"
