@@ -53,16 +53,17 @@ def load(state_dir: Path) -> RoutingTable | None:
 
 def load_held(state_dir: Path) -> RoutingTable | None:
     """The table of the last move whose end was not known here; None when there is no such file."""
-    found = _held_files(state_dir)
-    if not found:
-        return None
-    path = found[max(found)]
-    try:
-        return table_from_proto(routing.RoutingTable.FromString(path.read_bytes()))
-    except (DecodeError, InvalidRuleError) as error:
-        raise UnusableTableError(
-            f"{path}: not a routing table ({error}); remove it to start under the table before the move"
-        ) from error
+    while found := _held_files(state_dir):
+        path = found[max(found)]
+        try:
+            return table_from_proto(routing.RoutingTable.FromString(path.read_bytes()))
+        except FileNotFoundError:
+            continue  # another worker of this gateway has heard how the move ended
+        except (DecodeError, InvalidRuleError) as error:
+            raise UnusableTableError(
+                f"{path}: not a routing table ({error}); remove it to start under the table before the move"
+            ) from error
+    return None
 
 
 def forget_held(state_dir: Path, revision: int) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mesh.routing import ClientMatch, ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.rpc import routing
 from services.gateway.downstream import last_table
 
 
@@ -39,3 +40,17 @@ def test_a_table_that_says_no_revision_makes_way(tmp_path: Path) -> None:
     kept = last_table.load(tmp_path)
     assert kept is not None
     assert kept.revision == 7
+
+
+def test_a_worker_that_starts_while_another_one_forgets_the_held_table_starts_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last_table.save_held(tmp_path, routing.RoutingTable(revision=2))
+    read = Path.read_bytes
+
+    def forgotten_before(path: Path) -> bytes:
+        last_table.forget_held(tmp_path, 2)
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", forgotten_before)
+    assert last_table.load_held(tmp_path) is None
