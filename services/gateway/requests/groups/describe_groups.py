@@ -9,7 +9,7 @@ another kind, the group is not found: the silent cluster would not have it.
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
-from services.gateway.requests.groups.group_home import NO_CLAIM, claim_of, strongest
+from services.gateway.requests.groups.group_home import NO_CLAIM, claim_of, describe_patiently, strongest
 from services.gateway.requests.groups.group_kinds import (
     CLASSIC,
     CONSUMER,
@@ -108,7 +108,7 @@ def _described(
             for question in questions(kind, group_id, mesh, authorized_operations=authorized_operations)
         ]
         told: dict[str, dict[str, D | Unreachable]] = {group_id: {} for group_id in ids}
-        for question, outcome in (yield from describe(asked, mesh)).items():
+        for question, outcome in (yield from describe_patiently(asked, mesh)).items():
             told[question.group_id][question.cluster] = outcome
         other = yield from _of_another_kind(kind, [g for g in told if _is_uncertain(told[g])], mesh)
         for group_id in ids:

@@ -13,6 +13,10 @@ the brokers about 2 and 3. The gateway remembers a group with members for a whil
 time. So two gateways that have begun the same group on two clusters notice within seconds. A cluster that does not
 answer is skipped. For a cluster that is about to know (its coordinator moves or loads) the client has to wait: members
 sent elsewhere meanwhile would be a second group.
+
+A cluster whose first group this is creates its topic of offsets at the first question, and is about to know for less
+than a second. Members ask again by themselves. For tools the gateway waits (`describe_patiently`): they would tell
+their users what a broker never answers.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -22,18 +26,25 @@ from services.gateway.requests.groups.group_kinds import (
     CLASSIC,
     KINDS,
     NOT_YET_KNOWN,
+    D,
     Description,
+    Question,
     by_cluster,
     describe,
     for_clients,
+    is_about_to_know,
     questions,
 )
-from services.gateway.requests.plan import Command, MeshView, Unreachable
+from services.gateway.requests.plan import Command, Gather, MeshView, Unreachable
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_groups import DescribedGroup
 from services.gateway.wire.messages.share_group_describe import DescribedGroup as Shared
 
 NO_MEMBERS = frozenset({"", "Dead", "Empty"})
+PATIENCE_S = 3.0
+"""How long tools wait for coordinators: a topic of offsets is created and loaded in less than a second."""
+PAUSE_S = 0.1
+"""Between two questions to a coordinator that is about to know."""
 
 Claim = tuple[int, int]
 """How strongly a cluster is a group's home, and the size of its copy; greater is stronger."""
@@ -69,7 +80,30 @@ def describe_everywhere(
 ) -> Generator[Command, Any, Descriptions]:
     """The classic group as each cluster of the table describes it, by name of the cluster, in the table's order."""
     asked = questions(CLASSIC, group_id, mesh, authorized_operations=authorized_operations)
-    return by_cluster((yield from describe(asked, mesh)))
+    return by_cluster((yield from describe_patiently(asked, mesh)))
+
+
+def describe_patiently(
+    asked: Iterable[Question[D]], mesh: MeshView
+) -> Generator[Command, Any, dict[Question[D], D | Unreachable]]:
+    """As `describe`, but waits for coordinators that are about to know, until the request is `PATIENCE_S` old.
+
+    There is no wait for a group that has members on another cluster.
+    """
+    found = yield from describe(asked, mesh)
+    while (awaited := _awaited(found, mesh)) and mesh.clock() < mesh.now + PATIENCE_S:
+        yield Gather((), lambda _: False, PAUSE_S)
+        found |= yield from describe(awaited, mesh)
+    return found
+
+
+def _awaited(found: Mapping[Question[D], D | Unreachable], mesh: MeshView) -> list[Question[D]]:
+    alive = {question.group_id for question, outcome in found.items() if claim_of(outcome)[0] == ALIVE}
+    return [
+        question
+        for question, outcome in found.items()
+        if question.group_id not in alive and is_about_to_know(outcome, question.cluster, mesh)
+    ]
 
 
 def hindrance(found: Iterable[Description | Unreachable]) -> int | None:
@@ -94,13 +128,19 @@ def strongest(found: Iterable[tuple[str, Description | Unreachable]]) -> tuple[s
 
 
 def find_home(
-    group_id: str, mesh: MeshView, subscription: Sequence[str] = (), *, near_topics: bool = False
+    group_id: str,
+    mesh: MeshView,
+    subscription: Sequence[str] = (),
+    *,
+    near_topics: bool = False,
+    patiently: bool = False,
 ) -> Generator[Command, Any, str | None]:
     """Name of the group's home cluster.
 
     None in a mesh without clusters, and while a coordinator does not know the group yet.
 
     `near_topics`: the group is of a kind that can read only topics of its coordinator's cluster.
+    `patiently`: the gateway waits for coordinators, because the client would not ask again.
     """
     clusters = mesh.table.clusters
     rule = mesh.table.group_rule(group_id)
@@ -113,7 +153,8 @@ def find_home(
     if remembered in clusters and not (near_topics and near not in (None, remembered)):
         return remembered
     mesh.memory.group_homes.drop(group_id)
-    found = yield from describe([question for kind in KINDS for question in questions(kind, group_id, mesh)], mesh)
+    look = describe_patiently if patiently else describe
+    found = yield from look([question for kind in KINDS for question in questions(kind, group_id, mesh)], mesh)
     home, (claim, _) = strongest((question.cluster, outcome) for question, outcome in found.items())
     if claim == ALIVE and home is not None:
         mesh.memory.group_homes.put(group_id, home, mesh.now)

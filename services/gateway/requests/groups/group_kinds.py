@@ -181,6 +181,12 @@ def _describe(
     return found
 
 
+def is_about_to_know(outcome: Description | Unreachable, cluster: str, mesh: MeshView) -> bool:
+    """Whether a coordinator of the cluster will know the group soon: the coordinator begins, moves or loads."""
+    loads = not isinstance(outcome, Unreachable) and outcome.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return loads or _may_have_moved(outcome, cluster, mesh)
+
+
 def _may_have_moved(outcome: Description | Unreachable, cluster: str, mesh: MeshView) -> bool:
     """Whether another broker of the cluster may know the group: the broker that was asked does not, or is gone."""
     if isinstance(outcome, Unreachable):

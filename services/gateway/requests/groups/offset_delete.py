@@ -15,6 +15,7 @@ from services.gateway.requests.groups.group_home import (
     ALIVE,
     REAL,
     claim_of,
+    describe_patiently,
     hindrance,
     offsets_place,
     strongest,
@@ -26,7 +27,6 @@ from services.gateway.requests.groups.group_kinds import (
     NOT_YET_KNOWN,
     Description,
     GroupKind,
-    describe,
     for_clients,
     questions,
 )
@@ -113,7 +113,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 def _hold_back_subscribed(deletion: _Deletion, mesh: MeshView) -> Generator[Command, Any, int | None]:
     """Settles foreign topics that members subscribe to; returns the error that bars the whole request, if any."""
     asked = [question for kind in WITH_SUBSCRIPTIONS for question in questions(kind, deletion.message.group_id, mesh)]
-    found = [(question.cluster, group) for question, group in (yield from describe(asked, mesh)).items()]
+    found = [(question.cluster, group) for question, group in (yield from describe_patiently(asked, mesh)).items()]
     home, (claim, _) = strongest(found)
     if claim < REAL:
         code = hindrance(group for _, group in found)

@@ -11,13 +11,12 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from services.gateway.requests.groups.group_home import ALIVE, claim_of, find_home, may_have_shadows
+from services.gateway.requests.groups.group_home import ALIVE, claim_of, describe_patiently, find_home, may_have_shadows
 from services.gateway.requests.groups.group_kinds import (
     COORDINATOR_MOVED,
     NOT_YET_KNOWN,
     SHARE,
     by_cluster,
-    describe,
     questions,
 )
 from services.gateway.requests.groups.group_topic_ids import show_topic_ids
@@ -248,7 +247,7 @@ def _changeable(
         return _silent(NOWHERE) if home is None else ({home: list(topics)}, [])
     if len(mesh.table.clusters) <= 1 or not may_have_shadows(group_id, mesh):
         return parts, homeless  # the coordinator knows all members
-    found = by_cluster((yield from describe(questions(SHARE, group_id, mesh), mesh)))
+    found = by_cluster((yield from describe_patiently(questions(SHARE, group_id, mesh), mesh)))
     for cluster, group in found.items():
         if isinstance(group, Unreachable):
             return _silent(group)

@@ -90,7 +90,7 @@ def places_of(kind: int, name: str, mesh: MeshView) -> Generator[Command, Any, S
             everywhere = by_home_first(mesh.table.clusters, mesh)
             return [(cluster, AnyBroker()) for cluster in everywhere] or NO_CLUSTER
         case Resource.GROUP:
-            home = yield from find_home(name, mesh)
+            home = yield from find_home(name, mesh, patiently=True)
             if home is None:
                 return refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no cluster knows where the group lives, for now")
             return [(home, AnyBroker())]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import struct
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
 from mesh.routing import ExactName, ForwardingRule, Subject
 from services.gateway.requests.groups import describe_groups, group_member, list_groups, offset_commit, offset_fetch
+from services.gateway.requests.groups.group_home import PATIENCE_S, PAUSE_S
 from services.gateway.requests.groups.group_kinds import CONSUMER, SHARE, STREAMS, GroupKind
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.mesh import find_coordinator
-from services.gateway.requests.plan import Coordinator, Forget, RawResponse, Unreachable, Verbatim
+from services.gateway.requests.plan import Coordinator, Forget, Gather, RawResponse, Unreachable, Verbatim
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.codec import encode
 from services.gateway.wire.errors import ErrorCode
@@ -424,6 +426,39 @@ def test_a_group_is_not_called_dead_while_a_cluster_is_silent(world: World) -> N
     book.answered(described(DEAD), Unreachable("c2", "down"))
     look_up(book)
     assert book.answer.groups[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+BEGINS = Unreachable("c2", "no coordinator for 'g': error 15", never_sent=True)
+
+
+@pytest.mark.parametrize("answer", [BEGINS, refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)])
+def test_tools_get_the_answer_of_a_coordinator_that_begins(world: World, answer: DescribedGroup | Unreachable) -> None:
+    book = Playbook(describe_groups.handle, DescribeGroupsRequest(groups=["g"]), 5, world.view())
+    begins = {("c2", int(ApiKey.DESCRIBE_GROUPS)): answer}
+    look_up(book, begins)
+    if answer is BEGINS:
+        look_up(book, begins)
+    assert book.gathers() == Gather((), ANY, PAUSE_S)
+    book.answered()
+    look_up(book, c2=MEMBERS)
+    [group] = book.answer.groups
+    assert group.group_state == "Stable"
+
+
+def test_tools_wait_a_bounded_time_for_a_coordinator(world: World) -> None:
+    book = Playbook(describe_groups.handle, DescribeGroupsRequest(groups=["g"]), 5, world.view())
+    loads = {("c2", int(ApiKey.DESCRIBE_GROUPS)): refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)}
+    look_up(book, loads)
+    world.now += PATIENCE_S
+    book.answered()
+    look_up(book, loads)
+    assert book.answer.groups[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_tools_wait_for_no_coordinator_of_a_group_that_has_members_elsewhere(world: World) -> None:
+    book = Playbook(describe_groups.handle, DescribeGroupsRequest(groups=["g"]), 5, world.view())
+    look_up(book, {("c2", int(ApiKey.DESCRIBE_GROUPS)): refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)}, c1=MEMBERS)
+    assert book.answer.groups[0].group_state == "Stable"
 
 
 def test_groups_are_listed_once_each(world: World) -> None:
