@@ -26,6 +26,7 @@ from services.control.domain.findings import (
     of_shadows,
     of_silence,
     of_transactions,
+    of_unlisted,
     worst_first,
 )
 from services.control.domain.moves import Move
@@ -101,6 +102,7 @@ class DryRuns:
             *of_profiles(arrivals_of_moves(moving.moves), self._journal.view.profiles, settings, datetime.now(UTC)),
             *of_traffic(moving.moves, await self._lately(moving.moves)),
             *of_silence({**inquiry.silent, **moving.silent}),
+            *of_unlisted(self._members.unlisted() if decision.event is not None else ()),
         ]
         return DryRun(
             RuleChange(rule_set.revision, decision, view, moving, warnings=moving.warnings),

@@ -33,7 +33,7 @@ from mesh.routing import ANONYMOUS, ClientIdentity
 from mesh.rpc import admin, discovery
 from services.control.domain.canaries import Counts, Trying
 from services.control.domain.rollouts import Answer, Phase
-from services.control.domain.usage import ClientUse
+from services.control.domain.usage import ClientUse, Unlisted
 
 EXPIRY = timedelta(seconds=15)
 """A router or a sidecar that is silent for so long counts as gone; reports come every few seconds."""
@@ -228,6 +228,18 @@ class Members:
         connected = {short(name) for name in self._connected()}
         self._clients = {name: report for name, report in self._clients.items() if name in connected}
         return [_use(name, client) for name, report in self._clients.items() for client in report.clients]
+
+    def unlisted(self) -> list[Unlisted]:
+        """The connected gateways that do not list all of their clients."""
+        connected = {short(name) for name in self._connected()}
+        found = [
+            Unlisted(
+                name, len(report.clients), report.kinds, report.total - sum(each.connections for each in report.clients)
+            )
+            for name, report in sorted(self._clients.items())
+            if name in connected
+        ]
+        return [each for each in found if each.connections > 0]
 
     def routers_below(self, table_format: int) -> dict[str, str]:
         """Connected routers that support only older formats of tables than this, each with its version."""

@@ -11,7 +11,7 @@ from services.control.domain.covers import Cover
 from services.control.domain.effects import Effect, Fate, OffsetKeepers, skip_of
 from services.control.domain.moves import Checked, Move, located, partitions
 from services.control.domain.shadows import shadowed_rules
-from services.control.domain.usage import ClientUse, Readers, transaction_home
+from services.control.domain.usage import ClientUse, Readers, Unlisted, transaction_home
 
 
 class Severity(IntEnum):
@@ -53,7 +53,7 @@ class Finding:
     kind: FindingKind
     severity: Severity
     subject: str
-    """Topic, group, transactional id, rule or cluster."""
+    """Topic, group, transactional id, rule, cluster or gateway."""
     text: str
 
 
@@ -271,6 +271,21 @@ def of_silence(silent: Mapping[str, str]) -> list[Finding]:
         Finding(FindingKind.UNKNOWN, Severity.WARNING, cluster, f"{reason}; what the change means there is not known")
         for cluster, reason in sorted(silent.items())
     ]
+
+
+def of_unlisted(unlisted: Iterable[Unlisted]) -> list[Finding]:
+    """Gateways that do not list all of their clients."""
+    found: list[Finding] = []
+    for each in unlisted:
+        listed = f"{each.listed:,} of {each.kinds:,} kinds" if each.kinds else f"{each.listed:,} kinds"
+        rest = "" if each.kinds else ", and not all"
+        connections = f"{each.connections:,} {'connection' if each.connections == 1 else 'connections'}"
+        text = (
+            f"gateway {each.gateway!r} lists {listed} of clients{rest}; what the change means for its other clients "
+            f"({connections}) is not known"
+        )
+        found.append(Finding(FindingKind.UNKNOWN, Severity.WARNING, each.gateway, text))
+    return found
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:

@@ -24,6 +24,19 @@ class ClientUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Unlisted:
+    """Clients that a gateway has and does not list."""
+
+    gateway: str
+    listed: int
+    """Kinds of clients that the gateway lists."""
+    kinds: int
+    """All kinds; 0 if the gateway does not tell them."""
+    connections: int
+    """Connections of clients that are not listed."""
+
+
+@dataclass(frozen=True, slots=True)
 class HomeMove:
     """A group or a transactional id in use whose coordinator would be on another cluster."""
 

@@ -40,7 +40,7 @@ def client_report(sessions: Iterable[Session], trial: TrialRun | None = None) ->
         kinds.setdefault(who, _Kind()).add(session)
         total += 1
     room = MAX_NAMES
-    report = discovery.ClientReport(total=total)
+    report = discovery.ClientReport(total=total, kinds=len(kinds))
     if trial is not None:
         report.requests.CopyFrom(_counts(trial.others))
         report.canary_requests.CopyFrom(_counts(trial.tried))

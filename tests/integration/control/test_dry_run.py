@@ -113,7 +113,7 @@ async def test_connected_clients_that_use_what_moves_are_named(
         discovery.RouterReport(
             router=admin.Member(name="members/router-1", kind=admin.MEMBER_KIND_ROUTER, table_format=TABLE_FORMAT),
             members=[admin.Member(name="members/gw", kind=admin.MEMBER_KIND_GATEWAY)],
-            clients={"members/gw": discovery.ClientReport(clients=[till], total=2)},
+            clients={"members/gw": discovery.ClientReport(clients=[till], total=1402, kinds=1235)},
         )
     )
     await until(lambda: bool(mesh_of_two.control.members.uses()), "control knows the clients")
@@ -127,6 +127,8 @@ async def test_connected_clients_that_use_what_moves_are_named(
     )  # fmt: skip
     assert (client.connections, list(client.topics)) == (2, [apples])
     assert ("TRANSACTION_SPLIT", "NOTE", "till-1") in told(answer)
+    [unlisted] = [each for each in answer.findings if each.subject == "gw"]
+    assert "lists 1 of 1,235 kinds of clients" in unlisted.text
 
 
 async def test_groups_that_get_another_home_are_named(

@@ -17,10 +17,11 @@ from services.control.domain.findings import (
     of_settings,
     of_shadows,
     of_transactions,
+    of_unlisted,
     worst_first,
 )
 from services.control.domain.moves import Checked, Move
-from services.control.domain.usage import ClientUse, HomeMove, affected, home_moves
+from services.control.domain.usage import ClientUse, HomeMove, Unlisted, affected, home_moves
 from tests.unit.control.worlds import table
 
 HERE, THERE = Place("c1", "apples"), Place("c2", "apples")
@@ -119,6 +120,17 @@ def test_clients_that_use_what_moves_are_named_with_it() -> None:
     ]
     [found] = affected(BEFORE, AFTER, uses)
     assert (found.use.identity, list(found.topics)) == (identity, ["apples"])
+
+
+def test_kinds_of_clients_that_a_gateway_does_not_list_are_counted() -> None:
+    [of_kinds, of_an_older_gateway] = of_unlisted([Unlisted("g1", 1000, 2345, 1400), Unlisted("g2", 1000, 0, 1)])
+    assert (of_kinds.kind, of_kinds.severity, of_kinds.subject) == (FindingKind.UNKNOWN, Severity.WARNING, "g1")
+    assert of_kinds.text == (
+        "gateway 'g1' lists 1,000 of 2,345 kinds of clients; "
+        "what the change means for its other clients (1,400 connections) is not known"
+    )
+    assert "gateway 'g2' lists 1,000 kinds of clients, and not all; " in of_an_older_gateway.text
+    assert "(1 connection)" in of_an_older_gateway.text
 
 
 def test_groups_and_ids_in_use_that_get_another_home() -> None:

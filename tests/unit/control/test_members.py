@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mesh.routing.codec import TABLE_FORMAT
-from mesh.rpc import admin
+from mesh.rpc import admin, discovery
 from services.control.decisions.members import EXPIRY, KEPT, MAX_AWAY, Members
 from services.control.domain.rollouts import Answer, Phase
+from services.control.domain.usage import Unlisted
 
 ROUTER = admin.Member(name="members/r1")
 
@@ -76,6 +77,18 @@ async def test_a_router_takes_its_gateways_along_when_it_goes(members: Members, 
         clock.pass_by(EXPIRY + timedelta(seconds=1))
     assert list(members.away()) == ["g1"]
     assert [each.name for each in members.all()] == ["members/g1"]
+
+
+async def test_clients_that_a_gateway_does_not_list_are_counted_while_it_is_connected(members: Members) -> None:
+    till = discovery.ConnectedClient(client_id="till", connections=3)
+    reports = {
+        "members/g1": discovery.ClientReport(clients=[till], total=3, kinds=1),
+        "members/g2": discovery.ClientReport(clients=[till], total=1400, kinds=2345),
+    }
+    members.report("stream", ROUTER, [gateway("g1"), gateway("g2")], clients=reports)
+    assert members.unlisted() == [Unlisted("g2", 1, 2345, 1397)]
+    members.report("stream", ROUTER, [gateway("g1")])
+    assert members.unlisted() == []
 
 
 async def test_one_that_said_goodbye_is_forgotten(members: Members, clock: Noon) -> None:
