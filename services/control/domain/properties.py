@@ -37,6 +37,11 @@ def client_only(names: Iterable[str]) -> list[str]:
     return sorted({name for name in names if not shapes_connections(name)})
 
 
+def names_a_file(name: str) -> bool:
+    """Whether the value of a property is the path of a file or folder: certificates, keys, a keytab."""
+    return name.endswith((".location", ".keytab"))
+
+
 def check_properties(field: str, properties: Mapping[str, str]) -> None:
     """Refuses properties that control must not take or store; `upstream/checks.py` has librdkafka's own checks."""
     for name, value in properties.items():
@@ -57,21 +62,27 @@ def check_properties(field: str, properties: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SecretPlaces:
-    """The permitted places of clusters' secrets. A caller names a place, and must not read other files or variables."""
+    """The permitted places of clusters' secrets, certificates and keytabs.
+
+    A caller names a place, and must not have control or gateways read other files or variables.
+    """
 
     folder: str
     variables: str
     """The beginning of the names of environment variables that hold secrets."""
 
     def check(self, field: str, properties: Mapping[str, str]) -> None:
-        """Refuses a reference to any other place."""
+        """Refuses a reference or a path to any other place."""
         for name, value in properties.items():
             reference = REFERENCE.fullmatch(value)
-            if reference is None:
+            if reference is not None:
+                kind, _, place = reference[1].partition(":")
+            elif names_a_file(name):
+                kind, place = "file", value
+            else:
                 continue
-            kind, _, place = reference[1].partition(":")
             if kind == "file" and not self._is_below(place):
-                reason = f"{value} is not below {self.folder}, where secrets of clusters are (secrets_folder)"
+                reason = f"{value} is not below {self.folder}, where files of clusters are (secrets_folder)"
                 raise InvalidField(f"{field}[{name}]", reason)
             if kind == "env" and not place.startswith(self.variables):
                 reason = f"{value} does not begin with {self.variables}, as secrets of clusters do (secret_variables)"

@@ -11,6 +11,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from services.control.domain.errors import InvalidField
+from services.control.domain.properties import names_a_file
 from services.control.upstream.references import resolved
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:9", "log_level": "0"}
@@ -35,7 +36,7 @@ def _check(field: str, properties: Mapping[str, str], construct: Callable[[dict[
     if not properties:
         return
     for name, value in properties.items():
-        if name.endswith((".location", ".keytab")) and is_neither_file_nor_folder(value):
+        if names_a_file(name) and is_neither_file_nor_folder(value):
             raise InvalidField(f"{field}[{name}]", f"{value} is neither a file nor a folder")
     values = {name: resolved(f"{field}[{name}]", value) for name, value in properties.items()}
     try:

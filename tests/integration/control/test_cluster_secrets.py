@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import grpc
 import pytest
@@ -39,7 +41,11 @@ def spec(world: World, config: str, name: str, value: str) -> routing.ClusterSpe
         ("sasl.password", "${file:%s}"),
         ("sasl.password", "${file:/etc/kafka-mesh/secrets/../../passwd}"),
         ("sasl.password", "${env:PATH}"),
-        ("ssl.ca.location", "/dev/zero"),
+        ("ssl.ca.location", "/etc/passwd"),
+        ("ssl.ca.location", "ca.pem"),
+        ("ssl.key.location", "/etc/kafka-mesh/secrets/../../passwd"),
+        ("https.ca.location", "%s"),
+        ("sasl.kerberos.keytab", "/etc/krb5.keytab"),
     ],
 )
 async def test_a_property_that_would_tell_or_run_something_is_refused_by_its_name(
@@ -57,6 +63,16 @@ async def test_a_property_that_would_tell_or_run_something_is_refused_by_its_nam
         methods = {event.method.rpartition("/")[2] for event in listed.audit_events}
         assert methods == {"RegisterCluster", "TestCluster"}
         assert SECRET not in str(listed)
+
+
+async def test_a_path_below_the_folder_that_is_no_file_is_refused(world: World) -> None:
+    """Control of the fixture takes files of the folder of all tests."""
+    with TemporaryDirectory() as folder:
+        pipe = Path(folder, "pipe")
+        os.mkfifo(pipe)
+        wanted = spec(world, "producer_config", "ssl.ca.location", str(pipe))
+        call = world.clusters.TestCluster(admin.TestClusterRequest(spec=wanted), timeout=CALL)
+        await refused(call, grpc.StatusCode.INVALID_ARGUMENT, f"{pipe} is neither a file nor a folder")
 
 
 async def test_a_secret_that_librdkafka_refuses_is_not_repeated(
