@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 import psycopg
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from mesh.rpc import admin, events, instances
 from services.control.store.drafts import Caller, Draft
 from services.control.store.migrate import migrate
+from services.control.upstream import connections
 from tests.fixtures.cables import Cable
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
-from tests.integration.control.world import WITHIN, World, refused, until
+from tests.integration.control.world import WITHIN, World, create_topic, refused, until
 
 
 @pytest.fixture
@@ -160,6 +163,30 @@ async def test_instances_of_sidecars(world: World) -> None:
     assert told == [["consumer g.i removed: deleted"], ["consumer g.i on s1 reads apples"]]
     assert not oldest.next_page_token
     assert await world.history() == []  # nothing of it is in the log
+
+
+async def test_a_probe_asks_for_no_topic(
+    database: str, kafka_c1: KafkaCluster, events_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster of 100,000 topics would send all of them every few seconds, to each replica of control."""
+    answers: list[int] = []
+
+    class Counting(AdminClient):
+        def list_topics(self, *args: Any, **options: Any) -> Any:
+            metadata = super().list_topics(*args, **options)
+            answers.append(sum(topic.error is None for topic in metadata.topics.values()))
+            return metadata
+
+    create_topic(kafka_c1.bootstrap, f"{events_topic}-of-others", 3)
+    monkeypatch.setattr(connections, "AdminClient", Counting)
+    async with World(database, kafka_c1.bootstrap, events_topic, probe_interval_s=0.1) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+        before = len(answers)
+        await until(lambda: len(answers) >= before + 3, "control has probed the cluster three times")
+        assert answers == [0] * len(answers)
+        cluster = world.control.journal.view.state.effective.clusters["c1"]
+        assert f"{events_topic}-of-others" in await world.control.connections.topics(cluster)
+        assert max(answers) >= 2, "topics that are asked for are counted"
 
 
 async def test_a_sidecar_that_beats_is_a_member(world: World) -> None:

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import grpc
 import grpc.aio
@@ -15,7 +17,9 @@ import pytest
 
 from mesh.rpc import admin, events, instances
 from services.control.verify_log import VerifySettings, verify
+from tests.fixtures.cables import Cable
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.sidecar_under_kills import SidecarProcess
 from tests.integration.control.sidecar import YOUNGER, Sidecar, order_now, place
 from tests.integration.control.world import CALL, World, refused, until
 
@@ -188,6 +192,36 @@ async def test_a_younger_process_of_a_sidecar_takes_over_also_from_a_control_tha
     async with younger.follows() as orders:
         assert (await orders.next()).name == order.name
     assert not await Sidecar(world).beats()
+
+
+async def test_a_sidecar_of_two_controls_follows_the_one_that_leads_when_the_other_is_cut_off(
+    database: str, kafka_c1: KafkaCluster, events_topic: str, tmp_path: Path
+) -> None:
+    """The control that has lost its database lives on and can be reached."""
+    cable = Cable(database)
+    await cable.mend()
+    first, second = (World(url, kafka_c1.bootstrap, events_topic) for url in (cable.url, database))
+    async with AsyncExitStack() as ending:
+        for number, world in enumerate((first, second)):
+            await world.start(wait=not number)
+            ending.push_async_callback(world.stop)
+        ending.push_async_callback(cable.cut)
+        addresses = ",".join(f"127.0.0.1:{world.control.port}" for world in (first, second))
+        sidecar = SidecarProcess(tmp_path, kafka_c1.bootstrap, name="s1", control_addresses=addresses)
+        await asyncio.to_thread(sidecar.start)
+        ending.push_async_callback(asyncio.to_thread, sidecar.kill)
+
+        for leader in (first, second):
+
+            async def is_there(leader: World = leader) -> bool:
+                return "members/s1" in {each.name for each in (await leader.status()).members}
+
+            await until(lambda leader=leader: leader.lifecycle.is_ready, "a control leads")  # type: ignore[misc]
+            await until(is_there, "the control that leads hears the sidecar")
+            order = await place(leader, "members/s1", command=HEALTH)
+            assert (await outcome(leader, order)).result == events.ORDER_RESULT_DONE
+            if leader is first:
+                await cable.cut()
 
 
 async def test_the_replica_that_leads_gives_orders_and_the_next_leader_gives_what_is_still_open(
