@@ -5,7 +5,10 @@ An error names the request, the cluster and the reason. The calls block; each re
 
 from __future__ import annotations
 
+import base64
+import binascii
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -18,6 +21,11 @@ from services.pipeline.positions import Place, Stamp, StreamError, UnreachableEr
 CLIENT_ID = "kafka-mesh-pipeline"
 EARLIEST, LATEST, LAST = OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
 COMMITTED, ALL = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+VERSION_OF_MESH_IDS = 5
+"""The UUID version of topic ids that a gateway makes; Kafka's own ids are random.
+
+A gateway derives an id from the topic's name, so the id does not change if the topic is created again, or moves.
+"""
 NO_ID = str(Uuid(0, 0))
 """The topic id in answers of clusters before Kafka 2.8, which have no ids."""
 GRACE_S = 5.0
@@ -184,6 +192,14 @@ def topic_id_of(description: Any) -> str:
     """Empty if the cluster has no topic ids."""
     text = str(description.topic_id) if description.topic_id is not None else NO_ID
     return "" if text == NO_ID else text
+
+
+def is_of_a_gateway(topic_id: str) -> bool:
+    """Whether a gateway has made the topic id."""
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(topic_id + "==")).version == VERSION_OF_MESH_IDS
+    except (ValueError, binascii.Error):
+        return False
 
 
 def _code_of(answered: Future[Any]) -> int | None:

@@ -18,12 +18,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from mesh.cluster_nodes import cluster_nodes
 from mesh.judging.records import Record
-from services.pipeline.kafka_asking import ALL, CLIENT_ID, Questions, topic_id_of
+from services.pipeline.kafka_asking import ALL, CLIENT_ID, Questions, is_of_a_gateway, topic_id_of
 from services.pipeline.positions import (
     PartitionLog,
     Place,
@@ -42,6 +43,8 @@ CONSUME_S = 0.1
 QUEUE_KBYTES = 32_768
 """The most that librdkafka fetches ahead in one task."""
 FETCH_WAIT_MS = 100
+LOOKS = 3
+"""The most times that topics are described, if rules move them between the requests."""
 FULL_PAUSE_MS = 10
 """Milliseconds that librdkafka pauses a fetch when its queue is full.
 
@@ -57,9 +60,23 @@ def read_logs(
     skip_absent: bool = False,
     with_last: bool = False,
 ) -> dict[str, TopicLog]:
-    """The current state of the topics. Three requests for any number of partitions, and a fourth request for `last`."""
+    """The current state of the topics. Three requests for any number of partitions.
+
+    `with_last` is for a gateway, and needs three more requests. It also finds the cluster of each topic.
+    """
     ask = Questions(properties, timeout_s)
-    described = ask.topics(topics, skip_absent=skip_absent)
+    for _ in range(LOOKS):
+        described = ask.topics(topics, skip_absent=skip_absent)
+        where = _clusters_of(ask, described) if with_last else {}
+        found = _logs(ask, described, where, with_last=with_last)
+        if not where or _clusters_of(ask, ask.topics(where.keys(), skip_absent=True)) == where:
+            return found
+    raise UnreachableError(f"topics {', '.join(sorted(where))}: rules move them faster than they can be described")
+
+
+def _logs(
+    ask: Questions, described: Mapping[str, Any], where: Mapping[str, str], *, with_last: bool
+) -> dict[str, TopicLog]:
     places = [(topic, each.id) for topic, about in described.items() for each in about.partitions]
     starts, ends = ask.starts(places), ask.ends(places)
     last = ask.last(places) if with_last else {}
@@ -70,9 +87,26 @@ def read_logs(
                 each.id: PartitionLog(starts[topic, each.id], ends[topic, each.id]) for each in about.partitions
             },
             last={each.id: last[topic, each.id] for each in about.partitions if (topic, each.id) in last},
+            at=where.get(topic, ""),
         )
         for topic, about in described.items()
     }
+
+
+def _clusters_of(ask: Questions, described: Mapping[str, Any]) -> dict[str, str]:
+    """The clusters of topics behind a gateway: it shows each cluster as one node, which leads the cluster's topics.
+
+    Without the topics whose cluster is not shown: a rule may give this client a single node for all clusters, and Kafka
+    itself shows brokers.
+    """
+    led = {
+        topic: {each.leader.id for each in about.partitions if each.leader is not None}
+        for topic, about in described.items()
+        if is_of_a_gateway(topic_id_of(about))
+    }
+    if not led or len(ask.answer(lambda: cluster_nodes(ask.admin, ask.timeout_s), "brokers").brokers) <= 1:
+        return {}
+    return {topic: str(*nodes) for topic, nodes in led.items() if len(nodes) == 1}
 
 
 def read_since(properties: Mapping[str, str], times: Mapping[Place, int], timeout_s: float) -> dict[Place, int]:

@@ -33,6 +33,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from services.pipeline.kafka_asking import UnknownTopicError
 from services.pipeline.kafka_reading import Batch, read_bounds, read_logs, read_since, read_spans
 from services.pipeline.kafka_rows import SCHEMA, to_arrow
+from services.pipeline.latest_times import later_times, replaced_by_times
 from services.pipeline.positions import (
     Position,
     Span,
@@ -41,11 +42,10 @@ from services.pipeline.positions import (
     TopicReplacedError,
     UnreachableError,
     advance,
-    later_times,
+    as_of,
     parse,
     problems,
     render,
-    replaced_by_times,
     replaced_topics,
     spans,
 )
@@ -163,9 +163,9 @@ class KafkaSource:
             there = {topic: each for topic, each in position.items() if topic.rpartition("/")[0] == cluster}
             if not there:
                 continue
-            plain = [topic.rpartition("/")[2] for topic in there]
-            logs = read_logs(self.clusters[cluster], plain, self.request_timeout_s, skip_absent=True)
-            found |= replaced_topics(there, {_in_cluster(cluster, topic): log for topic, log in logs.items()})
+            plain = tuple(topic.rpartition("/")[2] for topic in there)
+            logs = replace(self, topics=plain, skip_absent=True).logs_of(cluster)
+            found |= replaced_topics(there, logs)
             if cluster == GATEWAY:
                 found |= self.replaced_by_times({topic: there[topic] for topic in logs})
         return found
@@ -302,7 +302,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logs = self._logs_at_start or self._logs_of_reachable()
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         position = parse(start)
-        known = {topic: each for topic, each in position.items() if topic in logs}
+        known = {topic: each for topic, each in as_of(position, logs).items() if topic in logs}
         is_asked = self._logs_at_start is not None and self._planned is not None  # once in a run that ends
         replaced = {} if is_asked else self.source.replaced_by_times(known)
         if replaced and not self.source.accept_replaced:

@@ -10,10 +10,9 @@ Spark keeps a position in the checkpoint as JSON, one entry for each topic:
 3. A topic that is new to the stream begins at the start of its log. A partition that was *added* to a known topic
    begins at 0: records of it that retention has taken meanwhile are lost.
 4. A loss is an error and is never skipped silently. Losses are: retention passed `next`; a log ends before `next`; a
-   partition disappeared; the topic has another id. A topic gets another id if it is created again, or if a rule moves
-   it to another cluster; its offsets then mean other records. An operator may accept the first kind of loss; `from`
-   then has the offset at which reading continues. If a caller identifies records by their content (`accept_replaced`),
-   it may read a replaced topic as a new one, from its start.
+   partition disappeared; the topic has another id, because it was created again. Offsets then mean other records. An
+   operator may accept the first kind of loss; `from` then has the offset at which reading continues. If a caller
+   identifies records by their content (`accept_replaced`), it may read a replaced topic as a new one, from its start.
 5. An id that a gateway derived from the topic's name does not show a replacement. For such ids, `last` is the record
    with the latest time of each partition. In the same log, no record before its offset can have a later time.
 6. A topic that is no longer requested keeps its entry, so that reading resumes there when it is requested again.
@@ -21,12 +20,15 @@ Spark keeps a position in the checkpoint as JSON, one entry for each topic:
    different generations of a topic may have the same partition and offset. Generation 0 is not written.
 8. One topic with a problem must not stop the others: `problems` names the topics that `advance` would refuse, so that
    the caller can leave them out.
+9. A rule may move a topic to another cluster, and back. Behind a gateway, `at` names the topic's cluster. The entry
+   keeps the topic's `former` positions by cluster: a topic that is back continues there, in its generation of that
+   cluster. Without `accept_replaced`, a move is an error like any replacement.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -74,6 +76,17 @@ class TopicLog:
     partitions: Mapping[int, PartitionLog]
     last: Mapping[int, Stamp] = field(default_factory=dict)
     """The records with the latest time, if they were requested."""
+    at: str = ""
+    """The cluster of the topic, as a gateway shows it; empty if nobody shows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """The position of a topic at a cluster from which a rule has moved it."""
+
+    next: Mapping[int, int]
+    last: Mapping[int, Stamp]
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +98,30 @@ class TopicPosition:
     starts: Mapping[int, int] = field(default_factory=dict)
     last: Mapping[int, Stamp] = field(default_factory=dict)
     generation: int = 0
+    at: str = ""
+    former: Mapping[str, Stay] = field(default_factory=dict)
+
+    def has_moved(self, log: TopicLog) -> bool:
+        """Whether the log is that of another cluster."""
+        return bool(self.at and log.at) and self.at != log.at
+
+    def back_at(self, cluster: str) -> TopicPosition | None:
+        """The entry of a topic that is at this cluster again; None if the topic was not there before."""
+        stays = self.stays
+        stay = stays.pop(cluster, None)
+        if stay is None:
+            return None
+        return TopicPosition(self.topic_id, stay.next, stay.next, stay.last, stay.generation, cluster, stays)
+
+    @property
+    def stays(self) -> dict[str, Stay]:
+        """The former positions, when the topic has left its cluster."""
+        return {**self.former, self.at: Stay(self.next, self.last, self.generation)}
+
+    @property
+    def next_generation(self) -> int:
+        """The generation of a topic that is read from its start."""
+        return 1 + max(self.generation, *(stay.generation for stay in self.former.values()), 0)
 
 
 Position = Mapping[str, TopicPosition]
@@ -110,11 +147,20 @@ def parse(document: Mapping[str, Any]) -> Position:
             entry["id"],
             _by_number(entry["next"]),
             _by_number(entry["from"]),
-            {int(partition): Stamp(*stamp) for partition, stamp in entry.get("last", {}).items()},
+            _stamps(entry),
             entry.get("generation", 0),
+            entry.get("at", ""),
+            {
+                cluster: Stay(_by_number(stay["next"]), _stamps(stay), stay.get("generation", 0))
+                for cluster, stay in entry.get("former", {}).items()
+            },
         )
         for topic, entry in document.items()
     }
+
+
+def _stamps(entry: Mapping[str, Any]) -> dict[int, Stamp]:
+    return {int(partition): Stamp(*stamp) for partition, stamp in entry.get("last", {}).items()}
 
 
 def _by_number(offsets: Mapping[str, int]) -> dict[int, int]:
@@ -124,15 +170,21 @@ def _by_number(offsets: Mapping[str, int]) -> dict[int, int]:
 def render(position: Position) -> dict[str, Any]:
     """The JSON form. Spark compares positions as text, so equal positions have equal text."""
     return {
-        topic: {"id": entry.topic_id, "next": _by_text(entry.next), "from": _by_text(entry.starts)}
-        | (
-            {"last": {str(partition): list(stamp) for partition, stamp in sorted(entry.last.items())}}
-            if entry.last
-            else {}
-        )
-        | ({"generation": entry.generation} if entry.generation else {})
+        topic: {"id": entry.topic_id, "from": _by_text(entry.starts)}
+        | _rendered(entry)
+        | ({"at": entry.at} if entry.at else {})
+        | ({"former": {name: _rendered(stay) for name, stay in sorted(entry.former.items())}} if entry.former else {})
         for topic, entry in sorted(position.items())
     }
+
+
+def _rendered(entry: TopicPosition | Stay) -> dict[str, Any]:
+    last = {str(partition): list(stamp) for partition, stamp in sorted(entry.last.items())}
+    return (
+        {"next": _by_text(entry.next)}
+        | ({"last": last} if last else {})
+        | ({"generation": entry.generation} if entry.generation else {})
+    )
 
 
 def _by_text(offsets: Mapping[int, int]) -> dict[str, int]:
@@ -195,6 +247,17 @@ def problems(
     return found
 
 
+def as_of(position: Position, logs: Mapping[str, TopicLog]) -> Position:
+    """The position in these logs: a topic that has moved is where it stood there, or absent if it was not there."""
+    found: dict[str, TopicPosition] = {}
+    for topic, entry in position.items():
+        log = logs.get(topic)
+        here = entry.back_at(log.at) if log is not None and entry.has_moved(log) else entry
+        if here is not None:
+            found[topic] = here
+    return found
+
+
 def lost_spans(position: Position, logs: Mapping[str, TopicLog]) -> list[Span]:
     """The spans that retention took before they were read."""
     return [
@@ -250,8 +313,8 @@ def _stands_still(start: Position, position: Position) -> bool:
     """Whether there is nothing to read and nothing to note; a different `from` in `start` does not count."""
     return all(
         topic in start
-        and (start[topic].next, start[topic].topic_id, start[topic].generation)
-        == (entry.next, entry.topic_id, entry.generation)
+        and (start[topic].next, start[topic].topic_id, start[topic].generation, start[topic].at)
+        == (entry.next, entry.topic_id, entry.generation, entry.at)
         for topic, entry in position.items()
     )
 
@@ -267,9 +330,17 @@ def _entry(
     """The topic's entry at the start of its next batch."""
     from_start = {partition: each.start for partition, each in log.partitions.items()}
     if before is None:
-        return TopicPosition(log.topic_id, from_start, from_start, log.last)
-    anew = TopicPosition(log.topic_id or before.topic_id, from_start, from_start, log.last, before.generation + 1)
-    if topic in replaced:
+        return TopicPosition(log.topic_id, from_start, from_start, log.last, at=log.at)
+    topic_id = log.topic_id or before.topic_id
+    moved = before.has_moved(log)
+    former = {name: stay for name, stay in (before.stays if moved else before.former).items() if name != log.at}
+    anew = TopicPosition(topic_id, from_start, from_start, log.last, before.next_generation, log.at, former)
+    if moved and accept_replaced:
+        back = before.back_at(log.at)
+        if back is None or topic in replaced:
+            return anew
+        before = back
+    elif topic in replaced:
         return anew
     try:
         begins = _behind(topic, before, log, accept_loss)
@@ -277,13 +348,16 @@ def _entry(
         if accept_replaced:
             return anew
         raise
-    starts = {partition: begin for partition, begin in begins.items() if before.next.get(partition) != begin}
-    topic_id = log.topic_id or before.topic_id
-    return TopicPosition(topic_id, begins, starts, {**before.last, **log.last}, before.generation)
+    starts = {each: begin for each, begin in begins.items() if moved or before.next.get(each) != begin}
+    return dataclasses.replace(
+        before, topic_id=topic_id, next=begins, starts=starts, last={**before.last, **log.last}, at=log.at or before.at
+    )
 
 
 def _behind(topic: str, before: TopicPosition, log: TopicLog, accept_loss: bool) -> dict[int, int]:
     """The offsets at which reading continues in a known topic."""
+    if before.has_moved(log):
+        raise TopicReplacedError(f"a rule moved topic {topic} from cluster {before.at} to {log.at}; {NEW_FOLDER}")
     if before.topic_id and log.topic_id and before.topic_id != log.topic_id:
         raise TopicReplacedError(
             f"topic {topic} has id {log.topic_id}, the checkpoint knows it as {before.topic_id}: it was created again, "
@@ -309,31 +383,6 @@ def _behind(topic: str, before: TopicPosition, log: TopicLog, accept_loss: bool)
             )
         begins[partition] = max(begin, each.start)
     return begins
-
-
-def later_times(position: Position, topics: Iterable[str]) -> dict[Place, int]:
-    """The times whose first offsets show whether the logs are still those of `position`.
-
-    For each partition, this is the first time later than its latest record had.
-    """
-    return {
-        (topic, partition): stamp.time_ms + 1
-        for topic in topics
-        for partition, stamp in position.get(topic, TopicPosition()).last.items()
-    }
-
-
-def replaced_by_times(position: Position, found: Mapping[Place, int]) -> dict[str, TopicReplacedError]:
-    """The topics whose answers to `later_times` (-1: none) can't come from the same log."""
-    replaced = {}
-    for (topic, partition), offset in found.items():
-        stamp = position[topic].last[partition]
-        if 0 <= offset <= stamp.offset:
-            replaced[topic] = TopicReplacedError(
-                f"{topic}/{partition} has at offset {offset} a record of a later time than it had up to offset "
-                f"{stamp.offset} before: it was created again, or a rule moved it to another cluster; {NEW_FOLDER}"
-            )
-    return replaced
 
 
 def fair_shares(lags: Mapping[tuple[str, int], int], rows: int) -> dict[tuple[str, int], int]:

@@ -61,15 +61,20 @@ class Catalogue:
         kept = tuple(each for file in self.files if (each := file.only(topics)) is not None)
         return Catalogue(kept, {topic: each for topic, each in self.position.items() if topic in topics})
 
-    def newest_generations(self) -> Catalogue:
-        """Keeps the newest generation of each topic: in earlier generations, the same offsets mean other records."""
-        newest: dict[str, int] = {topic: each.generation for topic, each in self.position.items()}
+    def present_generations(self) -> Catalogue:
+        """Keeps the present generation of each topic: in other generations, the same offsets mean other records.
+
+        This is the generation of the position; a topic without a position has its newest generation.
+        """
+        present: dict[str, int] = {topic: each.generation for topic, each in self.position.items()}
+        newest: dict[str, int] = {}
         for held in self.holdings():
             newest[held.topic] = max(held.generation, newest.get(held.topic, 0))
+        present = newest | present
         kept = (
             ArchivedFile(file.paths, holdings)
             for file in self.files
-            if (holdings := tuple(each for each in file.holdings if each.generation == newest[each.topic]))
+            if (holdings := tuple(each for each in file.holdings if each.generation == present[each.topic]))
         )
         return Catalogue(tuple(kept), self.position)
 
@@ -134,7 +139,7 @@ def _scan_once(store: OpenStore) -> Catalogue | None:
             return None
         by_themselves, planned = records_of(listed, plans)
         found = list(pool.map(lambda path: ArchivedFile((path,), read_holdings(store, path)), by_themselves))
-    return Catalogue((*found, *planned), position).newest_generations()
+    return Catalogue((*found, *planned), position).present_generations()
 
 
 def _position(store: OpenStore) -> Position:

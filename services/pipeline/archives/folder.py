@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import uuid
 from collections.abc import Collection, Mapping
 from functools import cached_property
 
@@ -12,13 +9,8 @@ from services.pipeline.archives.catalogue import Catalogue, scan
 from services.pipeline.archives.reading import ArchiveOrigin
 from services.pipeline.archives.stores import Store, in_parallel
 from services.pipeline.copying.reading import Place
+from services.pipeline.kafka_asking import is_of_a_gateway
 from services.pipeline.positions import PartitionLog, Stamp
-
-VERSION_OF_MESH_IDS = 5
-"""The UUID version of topic ids that a gateway makes; Kafka's own ids are random.
-
-A gateway derives an id from the topic's name, so the id does not change if the topic is created again.
-"""
 
 
 class FolderArchive:
@@ -69,7 +61,7 @@ class FolderArchive:
     def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
         """Kafka's ids of the archived topics; ids that a gateway made are left out."""
         known = {topic: each.topic_id for topic, each in self._only(topics).position.items()}
-        return {topic: text for topic, text in known.items() if text and not _is_of_a_gateway(text)}
+        return {topic: text for topic, text in known.items() if text and not is_of_a_gateway(text)}
 
     def last(self, topics: Collection[str]) -> Mapping[Place, Stamp]:
         """The archived record with the latest time of each partition; shows whether a topic is still the same."""
@@ -84,10 +76,3 @@ class FolderArchive:
     def _only(self, topics: Collection[str]) -> Catalogue:
         self._asked |= set(topics)
         return self._catalogue.only(topics)
-
-
-def _is_of_a_gateway(topic_id: str) -> bool:
-    try:
-        return uuid.UUID(bytes=base64.urlsafe_b64decode(topic_id + "==")).version == VERSION_OF_MESH_IDS
-    except (ValueError, binascii.Error):
-        return False

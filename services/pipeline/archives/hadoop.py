@@ -57,9 +57,18 @@ class HadoopFolder:
 
     def committed_position(self) -> Position:
         """The position of the stream with this checkpoint, from the last batch that Spark has committed."""
-        commits = (path.rpartition("/")[2] for path in self.matching(f"{CHECKPOINT}/commits/*"))
-        done = [int(name) for name in commits if name.isdecimal()]
-        return position_of(self.read(f"{CHECKPOINT}/offsets/{max(done)}")) if done else {}
+        done = self._last("commits")
+        return position_of(self.read(f"{CHECKPOINT}/offsets/{done}")) if done is not None else {}
+
+    def unfinished_batch(self) -> int | None:
+        """The batch that the stream with this checkpoint has planned and not committed."""
+        planned = self._last("offsets")
+        return planned if planned != self._last("commits") else None
+
+    def _last(self, kind: str) -> int | None:
+        """The number of the last batch with a note of this kind in the checkpoint."""
+        noted = (path.rpartition("/")[2] for path in self.matching(f"{CHECKPOINT}/{kind}/*"))
+        return max((int(name) for name in noted if name.isdecimal()), default=None)
 
     def make(self, path: str) -> None:
         self._files.mkdirs(self._path(path))

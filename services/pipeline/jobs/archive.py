@@ -15,9 +15,12 @@
    is a query of its own that ends by itself.
 4. A topic with a problem is set apart: the other topics are archived, and each check reports the problem. Another topic
    may take the name (a topic was created again, or a rule moved it). Then the archive reads the new topic from its
-   start as the next `generation`. Only a loss by retention needs an operator's decision: `accept_loss`, or an order
-   through control (`acceptances.py`), which starts a check at once.
+   start as the next `generation`. If a rule moves the topic back, the archive goes on in the former generation. Only a
+   loss by retention needs an operator's decision: `accept_loss`, or an order through control (`acceptances.py`), which
+   starts a check at once.
 5. Finished days are compacted, which keeps these promises: see archives/compaction.py.
+6. A topic may move or be replaced after a batch was planned. Such a batch fails, because its records may come from
+   another topic. If it has written nothing, the next check forgets its plan, and plans what is there then.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ from services.pipeline.archives.layout import CHECKPOINT, position_of
 from services.pipeline.archives.ownership import FolderOwner
 from services.pipeline.hang_watch import HangWatch
 from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.positions import RecordsLostError, Span, StreamError, lag_of, lost_spans
+from services.pipeline.positions import RecordsLostError, Span, StreamError, as_of, lag_of, lost_spans
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -162,6 +165,7 @@ class _Run:
 
     def _look(self, beside: Callable[[], None]) -> None:
         """Archives all records that exist now."""
+        self._forget_unwritten_plan()
         accepted = self._acceptances.open_for(self._source.topics)
         gone = self._gone_of(accepted)
         query = (
@@ -185,11 +189,19 @@ class _Run:
                 text = str(problem) if problem else given_up(gone[topic])
                 self._acceptances.answer(each, text, is_done=problem is None)
 
+    def _forget_unwritten_plan(self) -> None:
+        """Drops the plan of a batch that was cut off before it wrote anything."""
+        planned = self._files.unfinished_batch()
+        if planned is not None and not self._files.matching(f"{DAY_FOLDERS}/batch={planned}"):
+            self._owner.check()
+            self._files.delete(f"{CHECKPOINT}/offsets/{planned}")
+
     def _gone_of(self, topics: Collection[str]) -> dict[str, list[Span]]:
         """The offsets of these topics that retention took before they were archived."""
         if not topics:
             return {}
-        lost = lost_spans(self._files.committed_position(), self._source.logs())
+        logs = self._source.logs()
+        lost = lost_spans(as_of(self._files.committed_position(), logs), logs)
         return {topic: [span for span in lost if span.topic == topic] for topic in topics}
 
     def _judge(self) -> Mapping[str, StreamError]:
@@ -202,7 +214,7 @@ class _Run:
             if str(problem) != str(self.written.apart.get(topic)):
                 log.warning("a topic is set apart; the others are archived", topic=topic, problem=str(problem))
         self.written.apart = {topic: str(problem) for topic, problem in apart.items()}
-        lag = lag_of(position, logs)
+        lag = lag_of(as_of(position, logs), logs)
         job_reports.tell(
             job_reports.JobReport(
                 JOB,

@@ -5,44 +5,17 @@ archive goes on without being started again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.pipeline.archivist import archiving
 from tests.fixtures.meshes import Mesh
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Orchard
-from tests.integration.pipeline.toolchain import QUICK_JVM
-from tests.soak.pipeline.serves import Serve
 
 WITHIN_S = 180.0
-HOUR_S = "3600"
-"""The archive looks once by itself."""
-
-
-@contextmanager
-def archiving(mesh: Mesh, folder: Path, topic: str) -> Iterator[Serve]:
-    """A pipeline that archives one topic through the gateway; stopped in order at the end."""
-    serve = Serve(
-        folder.with_name("serve.log"),
-        NAME="archivist",
-        CONTROL_ADDRESSES=mesh.control,
-        BOOTSTRAP_SERVERS=mesh.gateway,
-        JOBS="archive",
-        ARCHIVE_FOLDER=str(folder),
-        ARCHIVE_TOPICS=topic,
-        ARCHIVE_INTERVAL_S=HOUR_S,
-        DRIVER_JAVA_OPTIONS=QUICK_JVM,
-        STATE_DIR=str(folder.with_name("state")),
-    )
-    try:
-        yield serve
-        serve.stop()
-    finally:
-        serve.end()
 
 
 @pytest.mark.timeout(600)

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from services.pipeline import kafka_reading
+from services.pipeline.latest_times import later_times, replaced_by_times
 from services.pipeline.positions import (
     RecordsLostError,
     Span,
@@ -16,8 +17,6 @@ from services.pipeline.positions import (
     StreamError,
     TopicLog,
     advance,
-    later_times,
-    replaced_by_times,
 )
 from services.pipeline.ranges import Range
 from tests.fixtures.clusters import KafkaCluster

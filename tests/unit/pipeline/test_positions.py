@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from services.pipeline.latest_times import later_times, replaced_by_times
 from services.pipeline.positions import (
     PartitionLog,
     Position,
@@ -13,12 +14,11 @@ from services.pipeline.positions import (
     TopicLog,
     TopicReplacedError,
     advance,
+    as_of,
     fair_shares,
-    later_times,
     parse,
     problems,
     render,
-    replaced_by_times,
     replaced_topics,
     spans,
 )
@@ -170,6 +170,49 @@ def test_a_topic_of_the_same_id_is_another_one_where_what_was_read_had_been_late
 def test_the_latest_time_is_remembered_when_its_record_is_gone() -> None:
     first = advance(NOWHERE, {"apples": with_last((9, 7_000))})
     assert advance(first, {"apples": TopicLog("", {0: PartitionLog(30, 40)})})["apples"].last == {0: Stamp(9, 7_000)}
+
+
+def at(cluster: str, end: int, start: int = 0) -> dict[str, TopicLog]:
+    """The log of a topic behind a gateway, as of now."""
+    return {"apples": TopicLog("mesh", {0: PartitionLog(start, end)}, {0: Stamp(end - 1, 10 * end)}, cluster)}
+
+
+def test_a_topic_that_moves_and_comes_back_goes_on_at_each_cluster_where_it_stood_there() -> None:
+    on_c1 = advance(NOWHERE, at("101", 900))
+    on_c2 = parse(render(advance(on_c1, at("102", 300), accept_replaced=True)))
+    assert (on_c2["apples"].generation, read(on_c1, on_c2)) == (1, [Span("apples", 0, 0, 300)])
+    back = parse(render(advance(on_c2, at("101", 1_200), accept_replaced=True)))
+    assert (back["apples"].generation, read(on_c2, back)) == (0, [Span("apples", 0, 900, 1_200)])
+    assert back["apples"].last == {0: Stamp(1_199, 12_000)}
+    again = advance(back, at("102", 310), accept_replaced=True)
+    assert (again["apples"].generation, read(back, again)) == (1, [Span("apples", 0, 300, 310)])
+    assert advance(again, at("102", 310), accept_replaced=True) is again
+    with pytest.raises(TopicReplacedError, match="a rule moved topic apples from cluster 102 to 101"):
+        advance(again, at("101", 1_200))
+    assert list(replaced_topics(again, at("101", 1_200))) == ["apples"]
+
+
+def test_a_topic_that_was_created_again_while_it_was_away_begins_a_generation_that_was_never_there() -> None:
+    on_c2 = advance(advance(NOWHERE, at("101", 900)), at("102", 300), accept_replaced=True)
+    anew = advance(on_c2, at("101", 20), accept_replaced=True)
+    assert (anew["apples"].generation, read(on_c2, anew)) == (2, [Span("apples", 0, 0, 20)])
+    by_times = advance(on_c2, at("101", 950), accept_replaced=True, replaced=["apples"])
+    assert (by_times["apples"].generation, read(on_c2, by_times)) == (2, [Span("apples", 0, 0, 950)])
+    on_c1 = as_of(on_c2, at("101", 950))
+    assert later_times(on_c1, on_c1) == {("apples", 0): 9_001}
+    assert as_of(on_c2, at("103", 5)) == {}
+
+
+def test_retention_of_what_waits_where_the_topic_comes_back_is_a_loss() -> None:
+    on_c2 = advance(advance(NOWHERE, at("101", 900)), at("102", 300), accept_replaced=True)
+    [problem] = problems(on_c2, at("101", 1_200, start=950), accept_replaced=True).values()
+    assert str(problem).startswith("apples/0 begins at offset 950, the checkpoint stands at 900")
+
+
+def test_a_topic_whose_cluster_is_not_shown_has_not_moved() -> None:
+    on_c1 = advance(NOWHERE, at("101", 900))
+    unknown = advance(on_c1, at("", 910))
+    assert (read(on_c1, unknown), unknown["apples"].at) == ([Span("apples", 0, 900, 910)], "101")
 
 
 def test_a_batch_is_bounded_and_shared_fairly() -> None:

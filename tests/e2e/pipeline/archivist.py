@@ -1,0 +1,36 @@
+"""A pipeline that archives one topic through a mesh, as its supervisor runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.fixtures.meshes import Mesh
+from tests.integration.pipeline.toolchain import QUICK_JVM
+from tests.soak.pipeline.serves import Serve
+
+HOUR_S = 3600
+"""The archive looks once by itself."""
+
+
+@contextmanager
+def archiving(mesh: Mesh, folder: Path, topic: str, every_s: float = HOUR_S) -> Iterator[Serve]:
+    """A pipeline that archives one topic through the gateway; stopped in order at the end."""
+    serve = Serve(
+        folder.with_name("serve.log"),
+        NAME="archivist",
+        CONTROL_ADDRESSES=mesh.control,
+        BOOTSTRAP_SERVERS=mesh.gateway,
+        JOBS="archive",
+        ARCHIVE_FOLDER=str(folder),
+        ARCHIVE_TOPICS=topic,
+        ARCHIVE_INTERVAL_S=str(every_s),
+        DRIVER_JAVA_OPTIONS=QUICK_JVM,
+        STATE_DIR=str(folder.with_name("state")),
+    )
+    try:
+        yield serve
+        serve.stop()
+    finally:
+        serve.end()
