@@ -47,7 +47,7 @@ class GatewayPair:
         await self.cable.mend()
         self._ending.push_async_callback(self.cable.cut)
         self.g1, self.g2 = await asyncio.gather(
-            self._gateway("g1", self.routers[0].address), self._gateway("g2", self.cable.address)
+            self.gateway("g1", self.routers[0].address), self.gateway("g2", self.cable.address)
         )
         for name in ("g1", "g2"):
             await self.runs(name, self.world.control.journal.view.state.effective.revision)
@@ -90,7 +90,8 @@ class GatewayPair:
         """What stands on the real cluster."""
         return await asyncio.to_thread(read_all, self._clusters[cluster], self.topic)
 
-    async def _gateway(self, name: str, router: str) -> ServiceProcess:
+    async def gateway(self, name: str, router: str) -> ServiceProcess:
+        """Starts a gateway. Two processes of one name share their state, as those that a supervisor starts."""
         return await self._service(
             "gateway",
             name,
