@@ -105,6 +105,45 @@ async def test_a_switch_that_comes_late_finds_no_gateway_that_writes_to_the_old_
     await cable.cut()
 
 
+async def test_a_move_whose_control_is_cut_off_while_gateways_hold_ends_alike_on_all_of_them(
+    stage: Callable[..., Any], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control that began it lives on, and can't decide anything. The other one leads, and says how it ended."""
+    cable = Cable(database)
+    await cable.mend()
+    pair, (first, second) = await stage(cable.url, standby=database)
+    held, real = asyncio.Event(), Rollouts._held
+
+    async def held_then_cut(
+        self: Rollouts, revision: int, expected: frozenset[str], without: Collection[str], deadline: float
+    ) -> Verdict:
+        verdict = await real(self, revision, expected, without, deadline)
+        if not held.is_set():
+            await cable.cut()
+            held.set()
+        return verdict
+
+    monkeypatch.setattr(Rollouts, "_held", held_then_cut)
+    async with writing(pair) as writers:
+        for writer in writers:
+            await writer.goes_on()
+        move = asyncio.create_task(first.set(pair.topic, "c1"))
+        await held.wait()
+        await until(lambda: second.lifecycle.is_ready, "the other control leads")
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await move
+        assert error.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED), error.value.details()
+        for writer in writers:
+            await writer.goes_on()
+        pair.world = second
+        moved = await second.set(pair.topic, "c1")
+        assert list(moved.warnings) == []
+        for name in ("g1", "g2"):
+            await pair.runs(name, moved.revision)
+        for writer in writers:
+            await writer.goes_on()
+
+
 async def test_gateways_hold_for_the_control_that_leads_now(stage: Callable[..., Any], database: str) -> None:
     cable = Cable(database)
     await cable.mend()
