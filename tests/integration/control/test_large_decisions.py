@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ from tests.integration.control.world import CALL, WITHIN, World, log_in_kafka, r
 from tests.integration.router.parts import DataPlane, ServiceProcess
 
 RULES = 10_000
+MANY = 19_900
+"""With those that are added, at most as many as a mesh may have."""
+LARGE_S = 90.0
 
 
 def long_name(number: int) -> str:
@@ -77,6 +81,58 @@ async def test_a_decision_larger_than_a_record_of_kafka_reaches_the_routers_and_
         assert (checked.differences, checked.published) == ([], 3)
     finally:
         router.stop()
+
+
+async def test_rules_that_all_get_new_ranks_reach_a_gateway(world: World, tmp_path: Path) -> None:
+    """Rules are added between the same two among almost 20,000, until there is no number between their ranks."""
+    await world.register("c1", world.home)
+    specs = [
+        routing.RuleSpec(rule_id=long_name(n), match=routing.RuleMatch(topic=long_name(n)), target_cluster="c1")
+        for n in range(MANY)
+    ]
+    await world.rules.ReplaceRules(admin.ReplaceRulesRequest(rules=specs), timeout=CALL)
+    moved, added = 0, 0
+    while not moved:
+        added += 1
+        rule = routing.RuleSpec(match=routing.RuleMatch(topic=f"added-{added}"), target_cluster="c1")
+        place = admin.RulePlace(before=f"rules/{long_name(1)}")
+        changed = await world.rules.CreateRule(admin.CreateRuleRequest(rule=rule, place=place), timeout=CALL)
+        newest = await world.history(page_size=2)  # a rule between others is held for, so its event is the one before
+        event = next(each for each in newest if each.HasField("rule_set_changed"))
+        moved = sum(each.HasField("moved") for each in event.rule_set_changed.changes)
+    assert moved >= MANY - 1, "all rules but the first have new ranks"
+    assert event.ByteSize() > PIECE_BYTES
+    await world.published(changed.revision)
+
+    router = router_of(world, tmp_path)
+    gateway = ServiceProcess(
+        "gateway",
+        free_block(2),
+        tmp_path / "g1.log",
+        {"NAME": "g1", "ROUTER_ADDRESSES": router.address, "STATE_DIR": str(tmp_path / "g1")},
+    )
+    try:
+        gateway.start()
+
+        async def runs(revision: int) -> bool:
+            members = (await world.status()).members
+            return any((each.name, each.revision) == ("members/g1", revision) for each in members)
+
+        await until(lambda: runs(changed.revision), "the gateway runs the rules in their new ranks", LARGE_S)
+        later = await world.rules.CreateRule(
+            admin.CreateRuleRequest(
+                rule=routing.RuleSpec(match=routing.RuleMatch(topic="later"), target_cluster="c1"), place=place
+            ),
+            timeout=CALL,
+        )
+        await until(lambda: runs(later.revision), "the gateway runs the rule that was added behind them", LARGE_S)
+    finally:
+        gateway.stop(signal.SIGKILL)
+        router.stop()
+    checked = verify(
+        VerifySettings(**world.settings.model_dump(include=set(VerifySettings.model_fields))), with_kafka=True
+    )
+    assert checked.differences == []
 
 
 @pytest.mark.parametrize(
