@@ -52,9 +52,7 @@ async def test_a_transaction_on_a_secured_cluster_is_listed_shown_and_aborted(
         create_topic(secured.bootstrap, TRANSACTIONS_TOPIC, 5)
     create_topic(secured.bootstrap, topic, 1)
     producer = await asyncio.to_thread(begun, secured.bootstrap, transactional_id, topic)
-    async with World(
-        database, way.bootstrap, events_topic, home_properties=way.properties, secrets_folder=str(tmp_path)
-    ) as world:
+    async with World(database, way.bootstrap, events_topic, home_properties=way.properties) as world:
         await world.register("secured", way.bootstrap, producer_config=referred(way.properties, tmp_path))
         service = transactions_grpc.TransactionServiceStub(world.channel)
         wanted = transactions.ListTransactionsRequest(id_prefix=transactional_id)
