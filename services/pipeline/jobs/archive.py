@@ -46,7 +46,7 @@ from services.pipeline.archives.layout import CHECKPOINT, position_of
 from services.pipeline.archives.ownership import FolderOwner
 from services.pipeline.hang_watch import HangWatch
 from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.positions import RecordsLostError, Span, StreamError, as_of, lag_of, lost_spans
+from services.pipeline.positions import Position, RecordsLostError, Span, StreamError, as_of, lag_of, lost_spans
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -141,6 +141,8 @@ class _Run:
         self._owner = FolderOwner(self._files)
         self._owner.take()
         settle(self._files)
+        self._homes = _homes_of(self._files.committed_position())
+        """As of the last check."""
 
     def until_told(self, every: timedelta | None, beside: Callable[[], None]) -> None:
         """Runs checks until the run is stopped; calls `beside` often."""
@@ -210,6 +212,7 @@ class _Run:
         logs = self._source.logs()
         position = self._files.committed_position()
         apart = self._source.problems(position, logs)
+        self._tell_moves(position)
         for topic, problem in apart.items():
             if str(problem) != str(self.written.apart.get(topic)):
                 log.warning("a topic is set apart; the others are archived", topic=topic, problem=str(problem))
@@ -227,6 +230,20 @@ class _Run:
             )
         )
         return apart
+
+    def _tell_moves(self, position: Position) -> None:
+        """Warns of topics that rules have moved since the last check."""
+        homes = _homes_of(position)
+        for topic, home in homes.items():
+            if (before := position[topic].former.get(self._homes.get(topic, ""))) is not None:
+                log.warning(
+                    "a rule has moved a topic; what was not archived before waits until the topic is back",
+                    topic=topic,
+                    from_node=self._homes[topic],
+                    to_node=home,
+                    archived_up_to=before.next,
+                )
+        self._homes |= homes
 
     def _tell_when_due(self, query: StreamingQuery | None = None) -> None:
         """Reports that the job is alive; during a query, also how long the query has made no progress."""
@@ -265,6 +282,11 @@ def _without(records: DataFrame, archived: DataFrame) -> DataFrame:
     """The records that are not in the archive yet."""
     place = [name for name in PLACE if name in records.columns]
     return records.join(archived.select(place), place, "left_anti").select(records.columns)
+
+
+def _homes_of(position: Position) -> dict[str, str]:
+    """The cluster of each topic behind a gateway."""
+    return {topic: entry.at for topic, entry in position.items() if entry.at}
 
 
 def _check_folder(files: HadoopFolder) -> None:

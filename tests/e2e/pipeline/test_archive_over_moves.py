@@ -78,6 +78,8 @@ def test_each_record_is_archived_once_over_moves_to_and_fro(
         archive_has("c2", 1)
         move("c1")
         archive_has("c1", 0)
+    told = folder.with_name("serve.log").read_text()
+    assert told.count("a rule has moved a topic; what was not archived before waits until the topic is back") >= 3
     everything = [*archived(folder, 0).values(), *archived(folder, 1).values()]
     assert sorted(everything, key=str) == sorted((each.encode() for each in writer.stored), key=str)
     assert archived(folder, 2) == {}, "the topic came back: it was no third one"
