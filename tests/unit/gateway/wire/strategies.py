@@ -1,6 +1,7 @@
 """Hypothesis strategies made from our own schemas: any message, in any version, with values its fields can hold."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -43,8 +44,12 @@ def message_id(value: object) -> str:
     return value.cls.__name__ if isinstance(value, MessageSpec) else f"v{value}"
 
 
+@cache
 def structs(cls: type[Struct], version: int, *, unknown_tags: bool = False) -> st.SearchStrategy[Any]:
-    """Instances that `version` can carry; `unknown_tags` adds tagged fields of a future Kafka."""
+    """Instances that `version` can carry; `unknown_tags` adds tagged fields of a future Kafka.
+
+    The strategies are kept: six tests of each message use them, and Hypothesis checks each new one.
+    """
     arguments = {
         name: _values(name, spec, version, unknown_tags) for name, spec, _ in fields_of(cls) if spec.present(version)
     }
