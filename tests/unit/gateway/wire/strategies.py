@@ -1,7 +1,6 @@
 """Hypothesis strategies made from our own schemas: any message, in any version, with values its fields can hold."""
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -32,6 +31,7 @@ _ERROR_CODES = st.sampled_from([int(code) for code in ErrorCode if code <= NEWES
 _TIMES = st.integers(-1, 1 << 41)
 """Milliseconds that a calendar can show: kio turns them into dates."""
 _DURATIONS = st.integers(0, 1 << 30)
+_KEPT: dict[tuple[type[Struct], int, bool], st.SearchStrategy[Any]] = {}
 
 
 def every_version() -> Iterator[tuple[MessageSpec, int]]:
@@ -44,12 +44,18 @@ def message_id(value: object) -> str:
     return value.cls.__name__ if isinstance(value, MessageSpec) else f"v{value}"
 
 
-@cache
 def structs(cls: type[Struct], version: int, *, unknown_tags: bool = False) -> st.SearchStrategy[Any]:
     """Instances that `version` can carry; `unknown_tags` adds tagged fields of a future Kafka.
 
     The strategies are kept: six tests of each message use them, and Hypothesis checks each new one.
     """
+    asked = (cls, version, unknown_tags)
+    if asked not in _KEPT:
+        _KEPT[asked] = _made(cls, version, unknown_tags)
+    return _KEPT[asked]
+
+
+def _made(cls: type[Struct], version: int, unknown_tags: bool) -> st.SearchStrategy[Any]:
     arguments = {
         name: _values(name, spec, version, unknown_tags) for name, spec, _ in fields_of(cls) if spec.present(version)
     }
