@@ -78,7 +78,7 @@ check: env ## style, types, plain English, and who may import whom
 	@$(BIN)/python -m tests.plain_english
 
 soak: env ## what takes longer: repeats, random kills, volumes
-	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest -o faulthandler_timeout=0 -rP $(if $(ARGS),$(ARGS),tests/soak tests/e2e/test_rule_change_under_load.py)
+	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest -o faulthandler_timeout=0 -rP $(if $(ARGS),$(ARGS),tests/soak tests/fuzz tests/e2e/test_rule_change_under_load.py)
 
 bench: env $(if $(FLAMES),$(VENV)/.flames) ## figures, not verdicts; also in build/bench.md; FLAMES=1 adds flame graphs
 	@$(BIN)/pytest -o faulthandler_timeout=0 -s tests/bench $(ARGS)

@@ -1,5 +1,9 @@
-"""Whatever the bytes are: a message or a `WireError`, and memory that the bytes justify."""
+"""Whatever the bytes are: a message or a `WireError`, and memory that the bytes justify.
 
+Each run has new examples. `MESH_REPEAT` multiplies their number, as `make soak` does.
+"""
+
+import os
 import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
@@ -37,8 +41,9 @@ SCANS: list[tuple[Scan, type[Struct], int]] = [
     )
     for version in range(newest + 1)
 ]
-some = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
-more = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+REPEAT = int(os.environ.get("MESH_REPEAT", "1"))
+some = settings(max_examples=5 * REPEAT, deadline=None, suppress_health_check=list(HealthCheck))
+more = settings(max_examples=25 * REPEAT, deadline=None, suppress_health_check=list(HealthCheck))
 each_version = pytest.mark.parametrize(("spec", "version"), list(every_version()), ids=message_id)
 each_scan = pytest.mark.parametrize(
     ("scan", "cls", "version"), SCANS, ids=lambda value: getattr(value, "__name__", None)
@@ -89,7 +94,7 @@ def test_decoding_damaged_messages(spec: MessageSpec, version: int, data: st.Dat
 
 
 @each_version
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2 * REPEAT, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_message_cut_short_is_never_taken_for_whole(spec: MessageSpec, version: int, data: st.DataObject) -> None:
     body = encode(data.draw(structs(spec.cls, version)), version)
