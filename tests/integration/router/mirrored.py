@@ -59,7 +59,7 @@ class Mirrored:
 
         def produce() -> None:
             number = 0
-            while not ended.wait(0.002):
+            while not ended.wait(0.01):
                 producer.produce(self.topic, b"%d" % number, partition=number % PARTITIONS)
                 producer.poll(0)
                 number += 1
