@@ -54,20 +54,20 @@ class Part:
 OF_GROUPS = ("test_*group*.py", "test_*transaction*.py")
 """Half of the time of the gateway's tests."""
 PARTS = (
-    Part(("clients",), 738),
-    Part(("integration/router", "integration/pipeline_clients"), 832),
-    Part(("integration/gateway",), 560, without=OF_GROUPS),
-    Part(("integration/gateway",), 510, only=OF_GROUPS),
-    Part(("integration/control",), 710),
-    Part(("compose",), 411),
-    Part(("chaos",), 547),
-    Part(("integration/meshctl", "integration/contract", "integration/local", "integration/local_clients"), 360),
-    Part(("integration/sidecar",), 801),
-    Part(("judge",), 450),
-    Part(("e2e",), 300),
-    Part(("unit", "fuzz"), 394),
+    Part(("clients",), 661),
+    Part(("integration/router", "integration/pipeline_clients"), 1051),
+    Part(("integration/gateway",), 588, without=OF_GROUPS),
+    Part(("integration/gateway",), 623, only=OF_GROUPS),
+    Part(("integration/control",), 780),
+    Part(("compose",), 774),
+    Part(("chaos",), 462),
+    Part(("integration/meshctl", "integration/contract", "integration/local", "integration/local_clients"), 587),
+    Part(("integration/sidecar",), 832),
+    Part(("judge",), 770),
+    Part(("e2e",), 507),
+    Part(("unit", "fuzz"), 811),
 )
-AFTERWARDS = Part(("integration/pipeline", "e2e/pipeline"), 176)
+AFTERWARDS = Part(("integration/pipeline", "e2e/pipeline"), 247)
 """Spark gives each Python process that it starts 10 s to answer, whatever its settings: it has the cores to itself."""
 ELSEWHERE = ("bench", "soak")
 """`make bench`, `make soak`."""
