@@ -2,12 +2,13 @@
 
 Each run has its own servers and ports. A lane that is free takes the longest run that is left, so all lanes end about
 together. The output of a run is shown when it ends. The last lines are the length of each run, and each failure.
-Ends with the worst exit code; at an interrupt all runs are stopped.
+Ends with the worst exit code; at an interrupt all runs are stopped. A run that does not end is stopped as well.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,8 @@ from tests.fixtures.ports import PORTS
 
 HERE = Path(__file__).parent
 STOP_TIMEOUT_S = 60.0
+RUN_TIMEOUT_S = 2_700.0
+"""More than twice the longest run on a busy machine: each test has a time-out, but the end of a process has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +100,25 @@ class Suite:
                 _command(part, self.report(part)), env=_environment(ports), stdout=stream, stderr=subprocess.STDOUT
             )
         self.running.append(run)
-        code = run.wait()
+        code = self._ended(run, part)
         self.free.put(ports)
         with self.telling:
             self.lengths[part.name] = time.monotonic() - began
             print(output.read_text(errors="replace"), flush=True)
         return abs(code)
+
+    def _ended(self, run: subprocess.Popen[bytes], part: Part) -> int:
+        """The exit code, of a run that had to be stopped as well."""
+        try:
+            return run.wait(RUN_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            print(f"{part.name} has not ended after {RUN_TIMEOUT_S:.0f} s, and is stopped", flush=True)
+            run.send_signal(signal.SIGABRT)  # pytest's fault handler writes the place of each thread
+        try:
+            return run.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            return run.wait()
 
     def report(self, part: Part) -> Path:
         return self.folder / f"{part.name}.xml"

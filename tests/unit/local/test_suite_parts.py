@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
+from pathlib import Path
 
-from tests.side_by_side import AFTERWARDS, ELSEWHERE, HERE, LANES, PARTS, Part
+import pytest
+
+from tests import side_by_side
+from tests.side_by_side import AFTERWARDS, ELSEWHERE, HERE, LANES, PARTS, Part, Suite
 
 
 def test_every_test_is_in_one_part() -> None:
@@ -19,3 +24,15 @@ def test_every_test_is_in_one_part() -> None:
 def test_lanes_do_not_share_ports() -> None:
     ranges = sorted(tuple(map(int, ports.split("-"))) for ports in LANES)
     assert all(one[1] < other[0] for one, other in pairwise(ranges))
+
+
+def test_a_run_that_does_not_end_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endless = [sys.executable, "-c", "import threading; threading.Event().wait()"]
+    monkeypatch.setattr(side_by_side, "_command", lambda part, report: endless)
+    monkeypatch.setattr(side_by_side, "RUN_TIMEOUT_S", 1.0)
+    suite = Suite(tmp_path)
+    suite.free.put(LANES[0])
+    assert suite.run(Part(("unit",), 0)) != 0
+    assert "unit has not ended after 1 s, and is stopped" in capsys.readouterr().out
