@@ -69,7 +69,7 @@ def read_logs(
         described = ask.topics(topics, skip_absent=skip_absent)
         where = _clusters_of(ask, described) if with_last else {}
         found = _logs(ask, described, where, with_last=with_last)
-        if not where or _clusters_of(ask, ask.topics(where.keys(), skip_absent=True)) == where:
+        if not where or _leaders_of(ask.topics(where.keys(), skip_absent=True)) == where:
             return found
     raise UnreachableError(f"topics {', '.join(sorted(where))}: rules move them faster than they can be described")
 
@@ -99,13 +99,19 @@ def _clusters_of(ask: Questions, described: Mapping[str, Any]) -> dict[str, str]
     Without the topics whose cluster is not shown: a rule may give this client a single node for all clusters, and Kafka
     itself shows brokers.
     """
+    led = _leaders_of(described)
+    if not led or len(ask.answer(lambda: cluster_nodes(ask.admin, ask.timeout_s), "brokers").brokers) <= 1:
+        return {}
+    return led
+
+
+def _leaders_of(described: Mapping[str, Any]) -> dict[str, str]:
+    """The node of each topic behind a gateway that one node leads."""
     led = {
         topic: {each.leader.id for each in about.partitions if each.leader is not None}
         for topic, about in described.items()
         if is_of_a_gateway(topic_id_of(about))
     }
-    if not led or len(ask.answer(lambda: cluster_nodes(ask.admin, ask.timeout_s), "brokers").brokers) <= 1:
-        return {}
     return {topic: str(*nodes) for topic, nodes in led.items() if len(nodes) == 1}
 
 

@@ -121,7 +121,7 @@ class TopicPosition:
     @property
     def next_generation(self) -> int:
         """The generation of a topic that is read from its start."""
-        return 1 + max(self.generation, *(stay.generation for stay in self.former.values()), 0)
+        return 1 + max([self.generation, *(stay.generation for stay in self.former.values())])
 
 
 Position = Mapping[str, TopicPosition]

@@ -66,11 +66,10 @@ class Catalogue:
 
         This is the generation of the position; a topic without a position has its newest generation.
         """
-        present: dict[str, int] = {topic: each.generation for topic, each in self.position.items()}
         newest: dict[str, int] = {}
         for held in self.holdings():
             newest[held.topic] = max(held.generation, newest.get(held.topic, 0))
-        present = newest | present
+        present = newest | {topic: each.generation for topic, each in self.position.items()}
         kept = (
             ArchivedFile(file.paths, holdings)
             for file in self.files
