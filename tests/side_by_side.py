@@ -114,11 +114,7 @@ class Suite:
         except subprocess.TimeoutExpired:
             print(f"{part.name} has not ended after {RUN_TIMEOUT_S:.0f} s, and is stopped", flush=True)
             run.send_signal(signal.SIGABRT)  # pytest's fault handler writes the place of each thread
-        try:
-            return run.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            run.kill()
-            return run.wait()
+        return _stopped(run)
 
     def report(self, part: Part) -> Path:
         return self.folder / f"{part.name}.xml"
@@ -126,10 +122,16 @@ class Suite:
     def interrupted(self) -> None:
         """The interrupt reached the runs too; who does not end by itself is killed."""
         for run in self.running:
-            try:
-                run.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                run.kill()
+            _stopped(run)
+
+
+def _stopped(run: subprocess.Popen[bytes]) -> int:
+    """The exit code of a run that has got a signal; the run is killed if it does not end by itself."""
+    try:
+        return run.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        run.kill()
+        return run.wait()
 
 
 def main() -> int:

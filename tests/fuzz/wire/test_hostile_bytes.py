@@ -1,4 +1,4 @@
-"""Whatever the bytes are: a message or a `WireError`, and memory that the bytes justify.
+"""Hostile bytes give a message or a `WireError`, and take no more memory than the bytes justify.
 
 Each run has new examples. `MESH_REPEAT` multiplies their number, as `make soak` does.
 """

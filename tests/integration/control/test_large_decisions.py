@@ -20,11 +20,10 @@ from mesh.rpc import admin, routing
 from services.control import process
 from services.control.steady_clock import SteadyClock
 from services.control.store import home_topic, outbox
-from services.control.verify_log import VerifySettings, verify
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
 from tests.integration.control.test_outbox import settings_of
-from tests.integration.control.world import CALL, WITHIN, World, log_in_kafka, refused, until
+from tests.integration.control.world import CALL, WITHIN, World, checked, log_in_kafka, refused, until
 from tests.integration.router.parts import DataPlane, ServiceProcess
 
 RULES = 10_000
@@ -75,10 +74,8 @@ async def test_a_decision_larger_than_a_record_of_kafka_reaches_the_routers_and_
         await until(lambda: router.ready() == "ready", "the router is ready")
         async with DataPlane("g", router.address) as gateway:
             await gateway.expect("apply", later.revision)
-        checked = verify(
-            VerifySettings(**world.settings.model_dump(include=set(VerifySettings.model_fields))), with_kafka=True
-        )
-        assert (checked.differences, checked.published) == ([], 3)
+        report = checked(world)
+        assert (report.differences, report.published) == ([], 3)
     finally:
         router.stop()
 
@@ -129,10 +126,8 @@ async def test_rules_that_all_get_new_ranks_reach_a_gateway(world: World, tmp_pa
     finally:
         gateway.stop(signal.SIGKILL)
         router.stop()
-    checked = verify(
-        VerifySettings(**world.settings.model_dump(include=set(VerifySettings.model_fields))), with_kafka=True
-    )
-    assert checked.differences == []
+    report = checked(world)
+    assert report.differences == []
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from services.control.decisions.turns import waiting_gauge
 from services.control.store.database import StoreUnavailableError
 from services.control.store.log import EventLog
 from services.control.store.statements import Statement
-from services.control.verify_log import VerifySettings, verify
-from tests.integration.control.world import CALL, World, refused, until
+from tests.integration.control.world import CALL, World, checked, refused, until
 
 CALLERS = 20
 
@@ -89,15 +88,7 @@ async def test_changes_that_come_at_once_share_a_transaction(
     assert sorted(each.revision for each in audited) == sorted(each.revision for each in answers)
     assert {each.code for each in audited} == {"OK"}
     await world.published(world.control.journal.view.position)
-    settings = world.settings
-    report = verify(
-        VerifySettings(
-            database_url=settings.database_url,
-            home_bootstrap_servers=settings.home_bootstrap_servers,
-            events_topic=settings.events_topic,
-        ),
-        with_kafka=True,
-    )
+    report = checked(world)
     assert not report.differences
 
 

@@ -105,6 +105,17 @@ async def test_a_switch_that_comes_late_finds_no_gateway_that_writes_to_the_old_
     await cable.cut()
 
 
+async def moves_by(leader: World, pair: GatewayPair, writers: Collection[Writer]) -> None:
+    """The topic moves by a decision of this control: both gateways follow, and the writers go on."""
+    pair.world = leader
+    moved = await leader.set(pair.topic, "c1")
+    assert list(moved.warnings) == []
+    for name in ("g1", "g2"):
+        await pair.runs(name, moved.revision)
+    for writer in writers:
+        await writer.goes_on()
+
+
 async def test_a_move_whose_control_is_cut_off_while_gateways_hold_ends_alike_on_all_of_them(
     stage: Callable[..., Any], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,13 +146,7 @@ async def test_a_move_whose_control_is_cut_off_while_gateways_hold_ends_alike_on
         assert error.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED), error.value.details()
         for writer in writers:
             await writer.goes_on()
-        pair.world = second
-        moved = await second.set(pair.topic, "c1")
-        assert list(moved.warnings) == []
-        for name in ("g1", "g2"):
-            await pair.runs(name, moved.revision)
-        for writer in writers:
-            await writer.goes_on()
+        await moves_by(second, pair, writers)
 
 
 async def test_gateways_hold_for_the_control_that_leads_now(stage: Callable[..., Any], database: str) -> None:
@@ -153,12 +158,6 @@ async def test_gateways_hold_for_the_control_that_leads_now(stage: Callable[...,
             await cable.cut()
             await until(lambda: second.lifecycle.is_ready, "the other control leads")
             assert not first.lifecycle.is_ready
-            pair.world = second
-            moved = await second.set(pair.topic, "c1")
-            assert list(moved.warnings) == []
-            for name in ("g1", "g2"):
-                await pair.runs(name, moved.revision)
-            for writer in writers:
-                await writer.goes_on()
+            await moves_by(second, pair, writers)
     finally:
         await cable.cut()

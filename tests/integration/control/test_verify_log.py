@@ -22,7 +22,7 @@ from services.control.store.migrate import migrate
 from services.control.verify_log import Report, UncheckedError, VerifySettings, verify
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
-from tests.integration.control.world import CALL, WITHIN, World
+from tests.integration.control.world import CALL, WITHIN, World, checked
 
 FIRST_RELEASE = Path(__file__).parents[2] / "fixtures/logs/0.1.0.log"
 EVENTS = 7
@@ -44,18 +44,6 @@ async def left_behind(mesh_of_two: World) -> AsyncIterator[World]:
     await world.published(view.position)
     await world.control.journal.snapshots.keep(view, world.control.journal.chain)
     yield world
-
-
-def checked(world: World, *, with_kafka: bool = True) -> Report:
-    settings = world.settings
-    return verify(
-        VerifySettings(
-            database_url=settings.database_url,
-            home_bootstrap_servers=settings.home_bootstrap_servers,
-            events_topic=settings.events_topic,
-        ),
-        with_kafka=with_kafka,
-    )
 
 
 def differences(world: World) -> list[str]:

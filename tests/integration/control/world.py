@@ -32,6 +32,7 @@ from mesh.rpc import (
 from mesh.rpc.server import open_channel
 from services.control.process import Control
 from services.control.settings import ControlSettings
+from services.control.verify_log import Report, VerifySettings, verify
 from tests.fixtures import waiting
 from tests.fixtures.leaders import await_leaders
 
@@ -260,3 +261,16 @@ async def router(world: World, *gateways: str) -> AsyncIterator[Router]:
         yield played
     finally:
         played.close()
+
+
+def checked(world: World, *, with_kafka: bool = True) -> Report:
+    """The log in the database, and beside the log in Kafka."""
+    settings = world.settings
+    return verify(
+        VerifySettings(
+            database_url=settings.database_url,
+            home_bootstrap_servers=settings.home_bootstrap_servers,
+            events_topic=settings.events_topic,
+        ),
+        with_kafka=with_kafka,
+    )

@@ -80,8 +80,9 @@ def forget_groups(address: str) -> None:
     def internal() -> list[str]:
         return sorted(OF_GROUPS & admin.list_topics(timeout=ADMIN_S).topics.keys())
 
-    for deleted in admin.delete_topics(internal()).values() if internal() else ():
-        deleted.result(ADMIN_S)
+    if left := internal():
+        for deleted in admin.delete_topics(left).values():
+            deleted.result(ADMIN_S)
     wait_until(lambda: not internal(), "the broker has deleted what it knew of groups", ADMIN_S)
 
 
@@ -151,7 +152,7 @@ def test_settings_that_are_given_to_a_group_are_told(fresh: Fresh) -> None:
 
 
 def printed(address: str, tool: Tool, options: str) -> str:
-    """What the tool prints; if the tool fails, its reason."""
+    """The text that the tool prints; if the tool fails, its reason."""
     try:
         return asyncio.run(ConsoleTools(address).run(tool, *options.split()))
     except ClientError as error:
