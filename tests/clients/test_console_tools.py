@@ -63,7 +63,7 @@ async def test_the_perf_tool_sends_in_transactions_to_either_cluster_without_a_r
         transactional = ("--transactional-id", world.name("perf"), "--transaction-duration-ms", "50")
         printed = await tools.run(Tool.PRODUCER_PERF_TEST, "--topic", topic, *sending, *transactional)
         assert f"{PERF_RECORDS} records sent" in printed
-        assert len(await cluster.read(topic)) == PERF_RECORDS, "all are committed"
+        await cluster.wait_for_committed(topic, PERF_RECORDS)
 
 
 @pytest.mark.feature(Feature.GROUP, Feature.GROUP_ADMIN, client="console-tools")

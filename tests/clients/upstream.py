@@ -44,6 +44,14 @@ class Upstream:
         """All committed records of the topic up to the end that it has now, in order within each partition."""
         return await asyncio.to_thread(self._read, topic)
 
+    async def wait_for_committed(self, topic: str, count: int) -> None:
+        """Returns when a reader of committed records finds so many.
+
+        A coordinator answers EndTxn before its markers are in the logs, so reading once could be too early.
+        """
+        what = f"topic {topic!r} has {count} committed records on {self.name}"
+        await asyncio.to_thread(wait_until, lambda: len(self._read(topic)) == count, what)
+
     async def write_transactions(self, topic: str, transactions: Mapping[str, bool]) -> None:
         """One transaction for each value: committed, or else aborted."""
         await asyncio.to_thread(self._write_transactions, topic, transactions)

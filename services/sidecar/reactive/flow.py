@@ -82,8 +82,7 @@ class Flow:
         self._wake_all()
 
     def assigned(self, partitions: Iterable[Partition]) -> None:
-        for partition in partitions:
-            self._held[partition] = _Held(PartitionLanes(partition, self._lanes))
+        self._held.update({partition: _Held(PartitionLanes(partition, self._lanes)) for partition in partitions})
 
     def arrived(self, records: Iterable[RawRecord]) -> None:
         """Takes records. Records of partitions that have gone meanwhile are dropped."""

@@ -204,6 +204,6 @@ def test_a_static_member_comes_back_to_its_partitions_at_once(
     static = {"reactive_group_instance_id": f"{group}-1"}
     for number in range(2):
         with reading(kafka, backend, orders, group, **static) as world:
-            assert len(partitions_of(world)) == 2
+            wait_until(lambda: len(partitions_of(world)) == 2, "it has both partitions")
             write(kafka, orders, 1, first=number)
             wait_for_commit(kafka, group, orders, 0, number + 1)
