@@ -1,9 +1,10 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
-Messages are in `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`, `replays`, `reports`,
+Messages are in `access`, `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`, `replays`, `reports`,
 `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `transactions`; stubs and servicers in the `_grpc` ones.
 """
 
+from mesh.rpc.v1 import access_pb2 as access
 from mesh.rpc.v1 import admin_pb2 as admin
 from mesh.rpc.v1 import admin_pb2_grpc as admin_grpc
 from mesh.rpc.v1 import audit_pb2 as audit
@@ -30,6 +31,7 @@ from mesh.rpc.v1 import transactions_pb2 as transactions
 from mesh.rpc.v1 import transactions_pb2_grpc as transactions_grpc
 
 __all__ = [
+    "access",
     "admin",
     "admin_grpc",
     "audit",

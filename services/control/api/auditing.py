@@ -12,24 +12,6 @@ from mesh.rpc import admin, instances, record_rules, replays
 from services.control.api.bounds import LONGEST
 from services.control.domain.instances import name_of
 
-QUESTIONS = (
-    "/Get",
-    "/List",
-    "/Describe",
-    "/Explain",
-    "/Watch",
-    "/Follow",
-    "/Diff",
-    "/DryRun",
-    "/Beat",
-    "/Tail",
-    "/Query",
-    "/TopTalkers",
-)
-"""The beginnings of methods that decide nothing."""
-REPORTS = ("/Report", "/ReportReplay", "/ReportJobs")
-"""Methods by which routers, and members that carry out replays or jobs, report their progress. ReportOrder is not
-among them: it decides something."""
 LONGEST_PROBLEM = 4_000
 LONGEST_RESOURCE = 1_000
 """Characters. A call that is refused because a text is too long is audited too, with the beginning of the text."""
@@ -45,12 +27,6 @@ class Introduction:
 
 
 UNKNOWN = Introduction()
-
-
-def is_command(method: str) -> bool:
-    """Whether the method wants to change something."""
-    name = method[method.rindex("/") :]
-    return name not in REPORTS and not name.startswith(QUESTIONS)
 
 
 def audit_event(

@@ -21,7 +21,8 @@ from prometheus_client import Histogram
 
 from mesh.routing import InvalidRuleError
 from mesh.rpc import admin, errors
-from services.control.api.auditing import UNKNOWN, Introduction, audit_event, is_command
+from mesh.rpc.method_access import PACKAGE, decides
+from services.control.api.auditing import UNKNOWN, Introduction, audit_event
 from services.control.api.bounds import check_bounds
 from services.control.api.freeze_gate import FreezeGate
 from services.control.decisions.answers import ReplayedFailure, as_rpc_error, replayed
@@ -135,7 +136,7 @@ class Calls(grpc.aio.ServerInterceptor):
 
     async def intercept_service(self, continuation: Any, details: grpc.HandlerCallDetails) -> Any:
         handler = await continuation(details)
-        if handler is None or not details.method.startswith("/mesh.v1."):
+        if handler is None or not details.method.startswith(PACKAGE):
             return handler
         if handler.request_streaming and handler.response_streaming:
             return _with(handler, stream_stream=_stream(details.method, handler.stream_stream))
@@ -184,7 +185,7 @@ class Calls(grpc.aio.ServerInterceptor):
     ) -> None:
         """Records the call before the caller gets the answer."""
         call_seconds.labels(method, code.name).observe(record.seconds)
-        command = is_command(method)
+        command = decides(method)
         if not command and code is grpc.StatusCode.OK:
             return
         event = record.event(response, code, problem)

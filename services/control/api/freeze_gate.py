@@ -9,16 +9,10 @@ from __future__ import annotations
 from google.protobuf.message import Message
 
 from mesh.rpc import instances, replays
-from services.control.api.auditing import is_command
+from mesh.rpc.method_access import access_of, decides
 from services.control.domain.freezing import refusal
 from services.control.domain.sidecar_commands import reads_only
 from services.control.store.journal import Journal
-
-PASSES = (
-    "Freeze", "Thaw", "CancelScheduledChange", "EndCanary", "RegisterInstance", "RemoveInstance", "ReportOrder",
-    "CancelReplay", "TestCluster",
-)  # fmt: skip
-"""Methods that are admitted: they change no decision, or take a decision back."""
 
 
 class FreezeGate:
@@ -30,7 +24,7 @@ class FreezeGate:
     async def admit(self, method: str, request: Message) -> None:
         """Refuses a command while the mesh is frozen. Admits a command that only checks, or was answered before."""
         frozen = self._journal.view.frozen
-        if frozen is None or not is_command(method) or method.rpartition("/")[2] in PASSES:
+        if frozen is None or not decides(method) or access_of(method).when_frozen:
             return
         if isinstance(request, instances.PlaceOrderRequest) and reads_only(request.command):
             return

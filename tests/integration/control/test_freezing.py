@@ -13,8 +13,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.rpc.error_details_pb2 import PreconditionFailure
 
 from mesh.rpc import admin, admin_grpc, discovery, events, instances, instances_grpc, record_rules, record_rules_grpc
-from services.control.api.auditing import is_command
-from services.control.api.freeze_gate import PASSES
+from mesh.rpc.method_access import access_of, decides
 from tests.integration.control.world import CALL, World, refused, status_of
 
 STUBS = (admin_grpc, instances_grpc, record_rules_grpc)
@@ -63,7 +62,12 @@ def commands_of_control() -> list[MethodDescriptor]:
         if service.name not in ELSEWHERE
         for method in service.methods
     ]
-    return [method for method in methods if is_command(f"/{method.containing_service.full_name}/{method.name}")]
+    return [method for method in methods if decides(path_of(method))]
+
+
+def path_of(method: MethodDescriptor) -> str:
+    """The method as gRPC names it."""
+    return f"/{method.containing_service.full_name}/{method.name}"
 
 
 async def test_no_changing_call_of_any_service_gets_past_the_freeze(world: World) -> None:
@@ -71,7 +75,7 @@ async def test_no_changing_call_of_any_service_gets_past_the_freeze(world: World
     await freeze(world)
     tried = []
     for method in commands_of_control():
-        if method.name in PASSES:
+        if access_of(path_of(method)).when_frozen:
             continue
         await refused(call(world, method), grpc.StatusCode.FAILED_PRECONDITION, "ada froze the mesh")
         tried.append(method.name)

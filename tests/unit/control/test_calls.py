@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from mesh.rpc import admin
-from services.control.api.auditing import Introduction, is_command
+from services.control.api.auditing import Introduction
 from services.control.api.calls import Calls, caller
 
 
@@ -85,18 +85,3 @@ async def test_a_call_without_a_trace_gets_one_for_its_events_and_its_record() -
     assert [event.trace_id for event in trail.events] == seen
     assert len(set(seen)) == 2
     assert all(re.fullmatch("[0-9a-f]{32}", each) for each in seen)
-
-
-@pytest.mark.parametrize(
-    ("method", "wanted"),
-    [
-        ("InstanceService/PlaceOrder", True),
-        ("InstanceService/ReportOrder", True),
-        ("InstanceService/FollowOrders", False),
-        ("InstanceService/DescribeInstance", False),
-        ("InstanceService/Beat", False),
-        ("RolloutService/Report", False),
-    ],
-)
-def test_what_changes_the_log_is_a_command(method: str, wanted: bool) -> None:
-    assert is_command(f"/mesh.v1.{method}") is wanted
