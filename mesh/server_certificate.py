@@ -17,11 +17,9 @@ from typing import Final
 import structlog
 
 from mesh.secret_references import UnresolvedReferenceError, resolve
+from mesh.whole_files import FileVersion, file_version
 
 LOOK_S: Final = 5.0
-
-Seen = tuple[tuple[int, int, int] | None, ...]
-"""Inode, time of change and size of each file; None for a file that does not exist."""
 
 log = structlog.get_logger(__name__)
 
@@ -116,13 +114,5 @@ class ServerCertificate:
             log.info("certificates loaded again", certificate=str(self._files.certificate))
 
 
-def _look(files: TlsFiles) -> Seen:
-    return tuple(_stat(path) for path in (files.certificate, files.key, files.client_ca) if path is not None)
-
-
-def _stat(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+def _look(files: TlsFiles) -> tuple[FileVersion | None, ...]:
+    return tuple(file_version(path) for path in (files.certificate, files.key, files.client_ca) if path is not None)

@@ -67,7 +67,8 @@ def refuse_open_door(name: str, address: str, service: str, *, safe: bool, harm:
     """ValueError if everybody who reaches the address could do harm, and nobody has said that this is meant."""
     if not (safe or is_loopback(host_port(address)[0])):
         raise ValueError(
-            f"{name} {address}: {harm}; listen on 127.0.0.1, or set allow_insecure "
+            f"{name} {address}: {harm}; listen on 127.0.0.1, ask callers for certificates (see the settings), "
+            f"or set allow_insecure "
             f"(KAFKA_MESH_{service.upper()}_ALLOW_INSECURE=1) where nobody else reaches that address"
         )
 

@@ -40,3 +40,16 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+FileVersion = tuple[int, int, int]
+"""Inode, time of change in nanoseconds, size in bytes."""
+
+
+def file_version(path: Path) -> FileVersion | None:
+    """Another value whenever the file has changed; None for a file that does not exist."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

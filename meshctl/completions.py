@@ -12,14 +12,14 @@ from meshctl.connection import Connection
 from meshctl.endpoints import EndpointsError, Service, find
 from meshctl.failures import MeshctlError
 from meshctl.record_rules import sentence
-from meshctl.session import ADDRESS_VARIABLE
+from meshctl.session import ADDRESS_VARIABLE, tls_files
 
 COMPLETION_SECONDS = 1.0  # a shell that waits longer feels stuck
 MOST_REPLAYS = 100
 
 
 def _connection() -> Connection:
-    return Connection(find(Service.CONTROL, option=None, variable=ADDRESS_VARIABLE), COMPLETION_SECONDS)
+    return Connection(find(Service.CONTROL, option=None, variable=ADDRESS_VARIABLE), COMPLETION_SECONDS, tls_files())
 
 
 def cluster_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

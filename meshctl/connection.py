@@ -27,18 +27,14 @@ from mesh.rpc import (
 from mesh.rpc import instances as instances_pb
 from mesh.rpc import record_rules as record_rules_pb
 from mesh.rpc import replays as replays_pb
+from mesh.rpc.channels import open_blocking_channel
+from mesh.rpc.tls import RpcTls
 from meshctl.endpoints import Endpoint
 from meshctl.failures import ExitCode, MeshctlError
 
 PAGE_SIZE = 1000  # the server's maximum
 ACTOR_METADATA = "x-mesh-actor"
 WATCH_SECONDS = 600.0  # a watch is opened again after this long, so that even it has a deadline
-CHANNEL_OPTIONS = (
-    ("grpc.enable_http_proxy", 0),  # control is a neighbour; a proxy for the web is not on the way
-    ("grpc.keepalive_time_ms", 20_000),  # a watch notices a server that is gone without a word
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-)
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
@@ -56,11 +52,12 @@ def actor() -> str:
 class Connection:
     """Calls to control. Not for several threads."""
 
-    def __init__(self, endpoint: Endpoint, timeout: float) -> None:
+    def __init__(self, endpoint: Endpoint, timeout: float, tls: RpcTls | None = None) -> None:
+        """RpcTlsError if a file of `tls` can't be used."""
         self.endpoint = endpoint
         self._timeout = timeout
         self._metadata = ((ACTOR_METADATA, actor()),)
-        self._channel = grpc.insecure_channel(endpoint.address, options=CHANNEL_OPTIONS)
+        self._channel = open_blocking_channel(endpoint.address, tls)
         self.clusters = admin_grpc.ClusterServiceStub(self._channel)
         self.rules = admin_grpc.RuleServiceStub(self._channel)
         self.decisions = admin_grpc.DecisionServiceStub(self._channel)

@@ -135,7 +135,10 @@ def _with_options(words: str) -> str:
 def _without_details(code: grpc.StatusCode, words: str, where: str) -> str:
     match code:
         case grpc.StatusCode.UNAVAILABLE:
-            way_out = "start the mesh with `kafka-mesh up`, or name another address with --address"
+            way_out = (
+                "start the mesh with `kafka-mesh up`, name another address with --address, "
+                "or a certificate with --tls-folder if control asks for one"
+            )
             return f"{where} does not answer ({words}); {way_out}"
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             way_out = "a change may still happen: see `meshctl history`, or raise --timeout"

@@ -1,23 +1,27 @@
-"""Shared by all commands: the options --address, --timeout and -o, and the connection made from them.
+"""Shared by all commands: the options --address, --tls-folder, --timeout and -o, and the connection made from them.
 
 The options stand on the group and on each command: `meshctl -o json status` and `meshctl status -o json` both work.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import click
 import grpc
 
+from mesh.rpc.tls import RpcTls, RpcTlsError
 from meshctl.connection import Connection
 from meshctl.endpoints import EndpointsError, Service, find, split_address
 from meshctl.failures import ExitCode, MeshctlError, from_rpc
 
 ADDRESS_VARIABLE = "MESHCTL_ADDRESS"
+TLS_VARIABLE = "MESHCTL_TLS_FOLDER"
 DEFAULT_TIMEOUT_SECONDS = 30.0  # a rule change may wait for another one and for the gateways' holds
 
 
@@ -33,6 +37,7 @@ class Session:
     """The options of one command line, and its connection once it is needed."""
 
     address: str | None = None
+    tls_folder: str | None = None
     timeout: float = DEFAULT_TIMEOUT_SECONDS
     output: OutputFormat = OutputFormat.TABLE
     _connection: Connection | None = None
@@ -49,7 +54,10 @@ class Session:
                 split_address(endpoint.address)
             except EndpointsError as error:
                 raise MeshctlError(str(error), ExitCode.BAD_REQUEST) from error
-            self._connection = Connection(endpoint, self.timeout)
+            try:
+                self._connection = Connection(endpoint, self.timeout, tls_files(self.tls_folder))
+            except RpcTlsError as error:
+                raise MeshctlError(str(error), ExitCode.BAD_REQUEST) from error
             click.get_current_context().call_on_close(self.close)
         return self._connection
 
@@ -61,6 +69,12 @@ class Session:
     def failure(self, error: grpc.RpcError) -> MeshctlError:
         """The failure of a call on this session's connection."""
         return from_rpc(error, self.connect().endpoint)
+
+
+def tls_files(folder: str | None = None) -> RpcTls | None:
+    """The certificate of this person or program, from an option or the environment; None: gRPC in plaintext."""
+    named = folder or os.environ.get(TLS_VARIABLE)
+    return RpcTls(Path(named)) if named else None
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)
@@ -87,6 +101,10 @@ def _shared_options() -> list[click.Parameter]:
         click.Option(
             ["--address"], metavar="HOST:PORT", expose_value=False, callback=_store("address"),
             help=f"Address of control. Default: ${ADDRESS_VARIABLE}, .kafka-mesh/endpoints.json, 127.0.0.1:7070.",
+        ),
+        click.Option(
+            ["--tls-folder"], metavar="FOLDER", expose_value=False, callback=_store("tls_folder"),
+            help=f"ca.crt, tls.crt and tls.key for a control that asks for certificates. Default: ${TLS_VARIABLE}.",
         ),
         click.Option(
             ["--timeout"], type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", expose_value=False,

@@ -61,6 +61,11 @@ def already_exists(resource: str, message: str) -> RpcError:
     return _with_info(grpc.StatusCode.ALREADY_EXISTS, "ALREADY_EXISTS", message, {"resource": resource})
 
 
+def denied(message: str) -> RpcError:
+    """PERMISSION_DENIED: the caller is known, and may not make this call."""
+    return _with_info(grpc.StatusCode.PERMISSION_DENIED, "NOT_ALLOWED", message, None)
+
+
 def aborted(reason: str, message: str, metadata: dict[str, str] | None = None) -> RpcError:
     """ABORTED: lost against another change, or a rollout was given up; read again and retry."""
     return _with_info(grpc.StatusCode.ABORTED, reason, message, metadata)

@@ -1,4 +1,4 @@
-"""A gRPC server as every service of the mesh runs it: limits, keepalive, reflection and health."""
+"""A gRPC server as every service of the mesh runs it: limits, keepalive, mutual TLS, reflection and health."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as aio_health
 from grpc_reflection.v1alpha import reflection
 
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-"""Largest message: a routing table of 10,000 rules is about 2 MiB; the rest is room for rule history."""
+from mesh.rpc.channels import LIMITS
+from mesh.rpc.tls import RpcTls
+
 OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
+    *LIMITS,
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.so_reuseport", 0),
 )
-"""Options of every server and channel of the mesh: a dead peer is noticed within 15 s, a taken port is an error."""
+"""Options of every server: pings of idle neighbours are welcome, and a taken port is an error."""
 MAX_CONCURRENT_RPCS = 1000
 
 
@@ -35,7 +32,9 @@ class RpcServer:
         address: str,
         services: Mapping[str, Callable[[grpc.aio.Server], Any]],
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        tls: RpcTls | None = None,
     ) -> None:
+        """RpcTlsError if a file of `tls` can't be used; OSError if the address can't be listened on."""
         self._server = grpc.aio.server(
             options=OPTIONS, interceptors=list(interceptors), maximum_concurrent_rpcs=MAX_CONCURRENT_RPCS
         )
@@ -47,7 +46,10 @@ class RpcServer:
         names = (*self._services, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)
         try:
-            self.port = self._server.add_insecure_port(address)
+            if tls is None:
+                self.port = self._server.add_insecure_port(address)
+            else:
+                self.port = self._server.add_secure_port(address, tls.server_credentials())
         except RuntimeError as error:
             raise OSError(f"can't listen on {address}: {error}") from None
 
@@ -66,16 +68,3 @@ class RpcServer:
         """Health says NOT_SERVING; running calls get `grace` seconds."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace)
-
-
-RECONNECT = (
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1000),
-    ("grpc.max_reconnect_backoff_ms", 3000),
-)
-"""Options of a channel: a neighbour that comes back is spoken to within 3 s."""
-
-
-def open_channel(address: str) -> grpc.aio.Channel:
-    """A channel with the mesh's limits and keepalive."""
-    return grpc.aio.insecure_channel(address, options=(*OPTIONS, *RECONNECT))

@@ -216,7 +216,7 @@ class Control:
                 RecordAuditTable(self._database),
             ),
         }
-        self.server = RpcServer(settings.listen, self._adders(), [calls])
+        self.server = RpcServer(settings.listen, self._adders(), [calls], settings.rpc_tls)
         self._leader = Leader(self._database, self.journal, self.reports, self._began_to_lead, self._lost_the_lead)
 
     @property

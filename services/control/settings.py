@@ -6,10 +6,11 @@ import re
 
 from pydantic import Field, field_validator, model_validator
 
+from mesh.rpc.tls import RpcTlsSettings
 from mesh.settings import Address, AddressList, SecretStr, ServiceSettings, WordList, refuse_open_door
 
 
-class ControlSettings(ServiceSettings, service="control"):
+class ControlSettings(RpcTlsSettings, ServiceSettings, service="control"):
     """The control plane: gRPC API for operators and routers, event log in PostgreSQL."""
 
     database_url: SecretStr
@@ -51,7 +52,9 @@ class ControlSettings(ServiceSettings, service="control"):
     @model_validator(mode="after")
     def _loopback_only(self) -> ControlSettings:
         harm = "everyone who reaches this address could move topics and change clusters"
-        refuse_open_door("listen", self.listen, self.service, safe=self.allow_insecure, harm=harm)
+        refuse_open_door(
+            "listen", self.listen, self.service, safe=self.allow_insecure or self.rpc_tls_folder is not None, harm=harm
+        )
         return self
 
     @field_validator("database_url")

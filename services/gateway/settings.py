@@ -7,6 +7,7 @@ from typing import Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from mesh.rpc.tls import RpcTlsSettings
 from mesh.server_certificate import TlsFiles, load
 from mesh.settings import Address, AddressList, ServiceSettings, WordList
 from mesh.topics import is_topic_name
@@ -20,7 +21,7 @@ KIB, MIB = 1024, 1024 * 1024
 MOST_NAME_CHARACTERS = 100
 
 
-class GatewaySettings(TrafficSettings, ServiceSettings, service="gateway"):
+class GatewaySettings(RpcTlsSettings, TrafficSettings, ServiceSettings, service="gateway"):
     """Serve Kafka clients: one address in front of all clusters of the mesh."""
 
     name: str = Field(

@@ -22,6 +22,8 @@ from google.protobuf import json_format
 from mesh.cluster_properties import allowed
 from mesh.connection_security import connection_properties
 from mesh.rpc import admin, admin_grpc
+from mesh.rpc.channels import open_blocking_channel
+from mesh.rpc.tls import RpcTls
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.settings import host_port
 from mesh.whole_files import replace_file
@@ -29,7 +31,6 @@ from mesh.whole_files import replace_file
 BOOTSTRAP = "bootstrap.servers"
 PAGE_SIZE = 1000  # the most clusters of one page
 KEPT_FILE = "clusters.json"
-CHANNEL_OPTIONS = (("grpc.enable_http_proxy", 0),)  # a web proxy must not be used for control
 
 log = structlog.get_logger(__name__)
 
@@ -58,14 +59,14 @@ class Cluster:
 
 
 def read_clusters(
-    control_addresses: tuple[str, ...], timeout_s: float, kept_in: Path | None = None
+    control_addresses: tuple[str, ...], timeout_s: float, kept_in: Path | None = None, tls: RpcTls | None = None
 ) -> dict[str, Cluster]:
     """The registered clusters by name, in the order of their registration.
 
     The answer is kept in the folder `kept_in`, and read from there while control does not answer.
     """
     try:
-        found = _asked(control_addresses, timeout_s)
+        found = _asked(control_addresses, timeout_s, tls)
     except ClustersError as error:
         kept = _kept(kept_in) if kept_in is not None else None
         if kept is None:
@@ -82,17 +83,17 @@ def read_clusters(
     return {each.spec.cluster_name: _registered(each) for each in found}
 
 
-def _asked(control_addresses: tuple[str, ...], timeout_s: float) -> list[admin.Cluster]:
+def _asked(control_addresses: tuple[str, ...], timeout_s: float, tls: RpcTls | None) -> list[admin.Cluster]:
     """The answer of the first replica of control that responds; any replica knows the clusters."""
     *others, last = control_addresses
     for address in others:
         with suppress(ClustersError):
-            return _told_by(address, timeout_s)
-    return _told_by(last, timeout_s)
+            return _told_by(address, timeout_s, tls)
+    return _told_by(last, timeout_s, tls)
 
 
-def _told_by(address: str, timeout_s: float) -> list[admin.Cluster]:
-    with grpc.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
+def _told_by(address: str, timeout_s: float, tls: RpcTls | None) -> list[admin.Cluster]:
+    with open_blocking_channel(address, tls) as channel:
         stub = admin_grpc.ClusterServiceStub(channel)
         asked = admin.ListClustersRequest(page_size=PAGE_SIZE)
         found: list[admin.Cluster] = []

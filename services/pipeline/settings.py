@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, field_validator
 
+from mesh.rpc.tls import RpcTlsSettings
 from mesh.settings import AddressList, ServiceSettings
 from services.pipeline.archives.settings import ArchivesSettings
 from services.pipeline.auditing.settings import AuditSettings
@@ -18,6 +19,7 @@ class PipelineSettings(
     ArchivesSettings,
     AuditSettings,
     ProfilingSettings,
+    RpcTlsSettings,
     ServingSettings,
     TrafficSettings,
     ServiceSettings,

@@ -12,6 +12,7 @@ from mesh import VERSION
 from mesh.lifecycle import Lifecycle
 from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import admin, discovery, discovery_grpc
+from mesh.rpc.admission import Admission
 from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
 from services.router.agents.bulletin import Bulletin
@@ -45,6 +46,8 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
     server = RpcServer(
         settings.listen,
         {name: lambda grpc_server: discovery_grpc.add_DiscoveryServiceServicer_to_server(service, grpc_server)},
+        [Admission()],
+        settings.rpc_tls,
     )
     management = serve_management(settings.metrics_listen, lifecycle)
     lead = ForwardingLead(settings, rule_book, roster.change)
@@ -54,6 +57,7 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
         roster.clients,
         roster.change,
         hold,
+        settings.rpc_tls,
     )
     await server.start()
     parts = (follower.run(), reporter.run(), readiness.mirror(server), lead.run())

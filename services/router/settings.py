@@ -8,11 +8,12 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from mesh.connection_security import ConnectionSecurity, served_home_properties
+from mesh.rpc.tls import RpcTlsSettings
 from mesh.settings import Address, AddressList, ServiceSettings, host_port, refuse_open_door
 from services.router.forwarding.registry_access import RegistryAccess
 
 
-class RouterSettings(ServiceSettings, service="router"):
+class RouterSettings(RpcTlsSettings, ServiceSettings, service="router"):
     """Reads mesh.events on the home cluster, folds it into routing tables, serves them to data planes over gRPC."""
 
     name: str = Field(default="", max_length=63, pattern=r"^[a-zA-Z0-9._-]*$")
@@ -50,7 +51,9 @@ class RouterSettings(ServiceSettings, service="router"):
     @model_validator(mode="after")
     def _loopback_only(self) -> RouterSettings:
         harm = "everyone who reaches this address could answer in the name of a gateway"
-        refuse_open_door("listen", self.listen, self.service, safe=self.allow_insecure, harm=harm)
+        refuse_open_door(
+            "listen", self.listen, self.service, safe=self.allow_insecure or self.rpc_tls_folder is not None, harm=harm
+        )
         return self
 
     @field_validator("home_properties")

@@ -158,7 +158,7 @@ class Continuity:
         if not settings.control_addresses:
             return
         incarnation = Incarnation.beginning() if self._claim is None else self._claim.incarnation
-        self._connection = Connection(settings.control_addresses, settings.name, incarnation)
+        self._connection = Connection(settings.control_addresses, settings.name, incarnation, settings.rpc_tls)
         self._link = ControlLink(self._connection, self.instances, listen=settings.listen, superseded=self._give_way)
         self._follower = OrderFollower(self._connection, self.orders, self._outcomes, self._give_way)
         self.instances.on_change = self._link.changed

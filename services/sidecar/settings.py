@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from mesh.rpc.tls import RpcTlsSettings
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.server_certificate import TlsFiles, load
 from mesh.settings import Address, AddressList, ServiceSettings, WordList, refuse_open_door
@@ -57,6 +58,7 @@ class SidecarSettings(
     DeadLetterSettings,
     KsqldbSettings,
     ReactiveSettings,
+    RpcTlsSettings,
     StreamsSettings,
     TrafficSettings,
     ServiceSettings,

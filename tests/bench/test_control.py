@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from mesh.rpc import admin, admin_grpc, routing
-from mesh.rpc.server import open_channel
+from mesh.rpc.channels import open_channel
 from services.control.store.migrate import migrate
 from tests.bench.figures import Sheet, Table
 from tests.bench.insert_server import METHOD

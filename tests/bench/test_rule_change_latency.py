@@ -20,7 +20,7 @@ import pytest
 from confluent_kafka import Producer
 
 from mesh.rpc import admin, admin_grpc, routing
-from mesh.rpc.server import open_channel
+from mesh.rpc.channels import open_channel
 from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from google.protobuf.message import Message
 
 from mesh.rpc import admin, instances, record_rules, replays
+from mesh.rpc.principals import Principal
 from services.control.api.bounds import LONGEST
 from services.control.domain.instances import name_of
 
@@ -24,6 +25,8 @@ class Introduction:
     actor: str = "unknown"
     peer: str = ""
     trace_id: str = ""
+    principal: Principal | None = None
+    """Proved by the caller's certificate; None without TLS, and for control's own calls."""
 
 
 UNKNOWN = Introduction()

@@ -1,4 +1,4 @@
-"""Wraps every call: its caller, its status, its duration, one line in the log, one audit event."""
+"""Wraps every call: its caller and the caller's rights, its status, its duration, a line in the log, an audit event."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from prometheus_client import Histogram
 
 from mesh.routing import InvalidRuleError
 from mesh.rpc import admin, errors
+from mesh.rpc.admission import admitted
 from mesh.rpc.method_access import PACKAGE, decides
+from mesh.rpc.principals import principal_of
 from services.control.api.auditing import UNKNOWN, Introduction, audit_event
 from services.control.api.bounds import check_bounds
 from services.control.api.freeze_gate import FreezeGate
@@ -146,8 +148,8 @@ class Calls(grpc.aio.ServerInterceptor):
 
     def _unary(self, method: str, behaviour: Callable[..., Awaitable[M]]) -> Callable[..., Awaitable[M]]:
         async def call(request: Message, context: Any) -> M:
-            _introduce(context)
             try:
+                _introduce(context)
                 return await self._made(method, behaviour, request, context)
             except Exception as error:  # noqa: BLE001  # whatever it is, the caller gets a status
                 status = _status(method, error)
@@ -167,6 +169,9 @@ class Calls(grpc.aio.ServerInterceptor):
         _record.set(record)
         try:
             async with asyncio.timeout(CALL_TIMEOUT):
+                if (principal := _caller.get().principal) is not None:
+                    principal.admit(method)
+                    principal.admit_message(request)
                 check_bounds(request)
                 await self._gate.admit(method, request)
                 response = await behaviour(request, context)
@@ -207,8 +212,11 @@ def _with(handler: Any, **behaviour: Any) -> Any:
 
 def _stream(method: str, behaviour: Callable[..., AsyncIterator[Message]]) -> Callable[..., AsyncIterator[Message]]:
     async def call(request: Any, context: Any) -> AsyncIterator[Message]:
-        _introduce(context)
         try:
+            _introduce(context)
+            if (principal := _caller.get().principal) is not None:
+                principal.admit(method)
+                request = admitted(principal, request)
             async for message in behaviour(request, context):
                 yield message
         except Exception as error:  # noqa: BLE001  # as above
@@ -220,9 +228,11 @@ def _stream(method: str, behaviour: Callable[..., AsyncIterator[Message]]) -> Ca
 
 def _introduce(context: Any) -> None:
     metadata = dict(context.invocation_metadata() or ())
-    actor = str(metadata.get("x-mesh-actor") or context.peer())[:LONGEST_ACTOR]
+    principal = principal_of(context)
+    actor = str(principal or metadata.get("x-mesh-actor") or context.peer())[:LONGEST_ACTOR]
     trace = TRACEPARENT.fullmatch(str(metadata.get("traceparent", "")))
-    _caller.set(Introduction(actor, context.peer() or "", trace[1] if trace else secrets.token_hex(16)))
+    trace_id = trace[1] if trace else secrets.token_hex(16)
+    _caller.set(Introduction(actor, context.peer() or "", trace_id, principal))
     given = context.time_remaining()
     _answer_by.set(time.monotonic() + min(CALL_TIMEOUT, CALL_TIMEOUT if given is None else given) - ANSWER_MARGIN)
 

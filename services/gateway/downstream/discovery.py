@@ -40,6 +40,7 @@ from mesh.routing import InvalidRuleError, RoutingTable, came_into_force
 from mesh.routing.codec import TABLE_FORMAT, table_from_proto
 from mesh.rpc import admin, discovery, discovery_grpc, routing
 from mesh.rpc.cancellation import heed_cancellation
+from mesh.rpc.tls import RpcTls
 from services.gateway import metrics
 from services.gateway.downstream.answers import Answers
 from services.gateway.downstream.awaited import Awaited
@@ -79,6 +80,7 @@ class Discovery:
         mesh: Mesh,
         connections: Iterable[ClientConnection],
         awaited: Awaited,
+        tls: RpcTls | None = None,
     ) -> None:
         self.first_table = asyncio.Event()
         """Set when a router has sent a table."""
@@ -88,7 +90,7 @@ class Discovery:
         self._address = address
         self._process = uuid4().hex
         """So control can tell the goodbye of this process from an earlier one's."""
-        self._routers = Routers(routers)
+        self._routers = Routers(routers, tls)
         self._awaited = awaited
         self._keeper = TableKeeper(state_dir, awaited)
         self._mesh = mesh

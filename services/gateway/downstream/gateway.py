@@ -115,6 +115,7 @@ class Gateway:
             self.mesh,
             self.connections,
             awaited,
+            settings.rpc_tls,
         )
         loop = asyncio.get_running_loop()
         if settings.router_addresses:

@@ -19,16 +19,11 @@ from typing import Any
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from mesh.rpc.channels import open_channel
+from mesh.rpc.tls import RpcTls, RpcTlsError
+
 HEAD_START_S = 0.3
 CONNECT_TIMEOUT_S = 5.0
-OPTIONS = (
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-    ("grpc.use_local_subchannel_pool", 1),
-)
-"""The gateway notices within 15 s that a router's machine is gone. No channel waits out the back-off of another."""
 
 
 class NoRouterError(ConnectionError):
@@ -48,8 +43,9 @@ class Router:
 class Routers:
     """See above."""
 
-    def __init__(self, addresses: tuple[str, ...]) -> None:
+    def __init__(self, addresses: tuple[str, ...], tls: RpcTls | None = None) -> None:
         self._order = deque(addresses)
+        self._tls = tls
 
     def __len__(self) -> int:
         return len(self._order)
@@ -73,7 +69,7 @@ class Routers:
             while waiting or attempts:
                 if waiting:
                     address = waiting.popleft()
-                    attempts[asyncio.create_task(_connect(address), name=f"connect {address}")] = address
+                    attempts[asyncio.create_task(_connect(address, self._tls), name=f"connect {address}")] = address
                 head_start = HEAD_START_S if waiting else None
                 done, _ = await asyncio.wait(attempts, timeout=head_start, return_when=asyncio.FIRST_COMPLETED)
                 for attempt in done:
@@ -98,8 +94,11 @@ class Routers:
         raise NoRouterError("; ".join(reasons))
 
 
-async def _connect(address: str) -> Router:
-    channel = grpc.aio.insecure_channel(address, options=OPTIONS)
+async def _connect(address: str, tls: RpcTls | None) -> Router:
+    try:
+        channel = open_channel(address, tls)
+    except RpcTlsError as error:
+        raise ConnectionError(str(error)) from None
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             await _ready(channel)

@@ -73,7 +73,12 @@ def clusters_of(settings: PipelineSettings, told: Sequence[str] = (), *, kept: b
                 for cluster, properties in settings.clusters.items()
             }
         )
-    return read_clusters(settings.control_addresses, settings.request_timeout_s, settings.state_dir if kept else None)
+    return read_clusters(
+        settings.control_addresses,
+        settings.request_timeout_s,
+        settings.state_dir if kept else None,
+        settings.rpc_tls,
+    )
 
 
 def require_spark() -> None:

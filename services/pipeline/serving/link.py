@@ -10,6 +10,7 @@ import grpc
 
 from mesh.rpc import events, instances, instances_grpc, pipelines, pipelines_grpc, replays, replays_grpc
 from mesh.rpc.replicas import Replicas
+from mesh.rpc.tls import RpcTls
 from services.pipeline.serving import metrics
 
 ACTOR_METADATA = "x-mesh-actor"
@@ -25,14 +26,20 @@ class ControlLink:
     """The calls of this member to control. Each method raises grpc.aio.AioRpcError if control does not answer."""
 
     def __init__(
-        self, addresses: tuple[str, ...], member: str, destinations: Sequence[str], *, max_running: int
+        self,
+        addresses: tuple[str, ...],
+        member: str,
+        destinations: Sequence[str],
+        *,
+        max_running: int,
+        tls: RpcTls | None = None,
     ) -> None:
         """`max_running`: replays that control may assign to this member at once; others wait there, for any member."""
         self.member = member
         self._incarnation = incarnation()
         self._destinations = destinations
         self._max_running = max_running
-        self._channel = Replicas(addresses)
+        self._channel = Replicas(addresses, tls)
         self._stub = replays_grpc.ReplayServiceStub(self._channel)
         self._instances = instances_grpc.InstanceServiceStub(self._channel)
         self._pipelines = pipelines_grpc.PipelineServiceStub(self._channel)

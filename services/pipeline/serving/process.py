@@ -85,7 +85,9 @@ class Member:
                 make_command=lambda order: command_of(order, secrets, settings.driver_niceness),
             )
 
-        self._link = ControlLink(settings.control_addresses, settings.name, tuple(DRIVERS), max_running=at_a_time)
+        self._link = ControlLink(
+            settings.control_addresses, settings.name, tuple(DRIVERS), max_running=at_a_time, tls=settings.rpc_tls
+        )
         self._follower = ReplayFollower(self._link, begin, superseded=self._give_way)
         self._jobs = [ContinuousDriver(continuous_command(job, settings, gateway)) for job in settings.jobs]
         self._orders = JobOrders(self._link, self._jobs)

@@ -15,6 +15,7 @@ import structlog
 from mesh.rpc import discovery, discovery_grpc
 from mesh.rpc.cancellation import heed_cancellation
 from mesh.rpc.replicas import Replicas
+from mesh.rpc.tls import RpcTls
 from services.router import metrics
 from services.router.change import Change
 from services.router.discovery.roster import HoldBound
@@ -39,18 +40,20 @@ class Reporter:
         clients: Callable[[], Mapping[str, discovery.ClientReport]],
         change: Change,
         hold: HoldBound,
+        tls: RpcTls | None = None,
     ) -> None:
         self._addresses = addresses
         self._report = report
         self._clients = clients
         self._change = change
         self._hold = hold
+        self._tls = tls
         self._connected = False
 
     async def run(self) -> None:
         """Reports, again and again."""
         pause, said = FIRST_PAUSE, ""
-        async with Replicas(self._addresses) as control:
+        async with Replicas(self._addresses, self._tls) as control:
             rollouts = discovery_grpc.RolloutServiceStub(control)
             while True:
                 try:

@@ -8,6 +8,7 @@ import structlog
 
 from mesh.rpc import events, instances, instances_grpc, replays, replays_grpc
 from mesh.rpc.replicas import Replicas
+from mesh.rpc.tls import RpcTls
 from services.sidecar import metrics
 from services.sidecar.identity import Incarnation
 
@@ -32,10 +33,10 @@ log = structlog.get_logger(__name__)
 class Connection:
     """The calls of a sidecar to control. Each method raises grpc.aio.AioRpcError if control does not answer."""
 
-    def __init__(self, addresses: tuple[str, ...], sidecar: str, incarnation: Incarnation) -> None:
+    def __init__(self, addresses: tuple[str, ...], sidecar: str, incarnation: Incarnation, tls: RpcTls | None) -> None:
         self.sidecar = sidecar
         self.incarnation = incarnation
-        self._channel = Replicas(addresses)
+        self._channel = Replicas(addresses, tls)
         self._stub = instances_grpc.InstanceServiceStub(self._channel)
         self._replays = replays_grpc.ReplayServiceStub(self._channel)
         self._who = ((ACTOR_METADATA, sidecar.encode("ascii", "replace").decode()),)  # for control's history

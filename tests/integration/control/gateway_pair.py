@@ -9,6 +9,8 @@ from pathlib import Path
 
 from mesh.rpc import admin
 from tests.fixtures.cables import Cable
+from tests.fixtures.certificates import Authority
+from tests.fixtures.members import certificate_of
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 from tests.integration.control.world import World, create_topic, until
@@ -27,6 +29,8 @@ class GatewayPair:
         self._clusters = clusters
         self._folder = folder
         self._ending = AsyncExitStack()
+        self.authority: Authority | None = None
+        """Signs a certificate for each router and gateway that starts from now on."""
 
     async def start(self, home: str = "c1", standbys: Sequence[World] = (), *, two_routers: bool = False) -> None:
         """The topic lives at `home`; the router knows the standbys of control too. `two_routers`: g2 has its own."""
@@ -101,6 +105,8 @@ class GatewayPair:
         )
 
     async def _service(self, service: str, name: str, **settings: str) -> ServiceProcess:
+        if self.authority is not None:
+            settings["RPC_TLS_FOLDER"] = str(certificate_of(self.authority, service, name).folder)
         process = ServiceProcess(service, free_block(2), self._folder / f"{name}.log", {"NAME": name, **settings})
         self._ending.callback(process.stop)
         await self.starts(process)

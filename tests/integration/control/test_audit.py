@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
 
 from mesh.rpc import admin, routing
-from mesh.rpc.server import open_channel
+from mesh.rpc.channels import open_channel
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.world import CALL, WITHIN, World, refused, until
 

@@ -8,7 +8,7 @@ import signal
 import sys
 
 from mesh.rpc import admin, admin_grpc, routing
-from mesh.rpc.server import open_channel
+from mesh.rpc.channels import open_channel
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
 

@@ -29,7 +29,8 @@ from mesh.rpc import (
     replays_grpc,
     routing,
 )
-from mesh.rpc.server import open_channel
+from mesh.rpc.channels import open_channel
+from mesh.rpc.tls import RpcTls
 from services.control.process import Control
 from services.control.settings import ControlSettings
 from services.control.verify_log import Report, VerifySettings, verify
@@ -77,13 +78,15 @@ class World:
             **{"hold_ms": 1000, "stop_grace_s": 4.0, "secrets_folder": gettempdir(), **settings},
         )
         self.home = home
+        self.caller: RpcTls | None = None
+        """The certificate of the operator who calls, where control asks for one."""
         self.lifecycle = Lifecycle()
 
     async def start(self, *, wait: bool = True) -> None:
         self.lifecycle = Lifecycle()
         self.control = Control(self.settings, self.lifecycle)
         await self.control.start()
-        self.channel = open_channel(f"127.0.0.1:{self.control.port}")
+        self.channel = open_channel(f"127.0.0.1:{self.control.port}", self.caller)
         self.clusters = admin_grpc.ClusterServiceStub(self.channel)
         self.rules = admin_grpc.RuleServiceStub(self.channel)
         self.decisions = admin_grpc.DecisionServiceStub(self.channel)

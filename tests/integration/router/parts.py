@@ -23,7 +23,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import admin, discovery, discovery_grpc
-from mesh.rpc.server import RpcServer, open_channel
+from mesh.rpc.channels import open_channel
+from mesh.rpc.server import RpcServer
 from tests.fixtures.leaders import await_leaders
 from tests.unit.router.decisions import DecisionLog
 

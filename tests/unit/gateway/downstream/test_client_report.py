@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mesh.rpc.server import MAX_MESSAGE_BYTES
+from mesh.rpc.channels import MAX_MESSAGE_BYTES
 from services.gateway.downstream.client_report import MAX_NAMES, client_report
 from services.gateway.requests.memory import Session
 from services.gateway.requests.uses import GROUPS_REMEMBERED, IDS_REMEMBERED, TOPICS_REMEMBERED, Names

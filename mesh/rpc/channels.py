@@ -1,0 +1,42 @@
+"""How every part of the mesh opens a gRPC channel: limits, keepalive, mutual TLS."""
+
+from __future__ import annotations
+
+import grpc
+import grpc.aio
+
+from mesh.rpc.tls import RpcTls
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""Largest message: a routing table of 10,000 rules is about 2 MiB; the rest is room for rule history."""
+LIMITS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+"""Options of every server and channel of the mesh: they notice within 15 s that a peer is dead."""
+OPTIONS = (
+    *LIMITS,
+    ("grpc.enable_http_proxy", 0),  # a neighbour is not behind a proxy for the web
+    ("grpc.use_local_subchannel_pool", 1),  # no channel waits out the back-off of another one
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 3000),
+)
+"""Options of every channel: a channel tries again at least every 3 s."""
+
+
+def open_channel(address: str, tls: RpcTls | None = None) -> grpc.aio.Channel:
+    """A channel for asyncio. RpcTlsError if a file can't be used."""
+    if tls is None:
+        return grpc.aio.insecure_channel(address, options=OPTIONS)
+    return grpc.aio.secure_channel(address, tls.channel_credentials(), options=OPTIONS)
+
+
+def open_blocking_channel(address: str, tls: RpcTls | None = None) -> grpc.Channel:
+    """A channel for programs without an event loop. RpcTlsError if a file can't be used."""
+    if tls is None:
+        return grpc.insecure_channel(address, options=OPTIONS)
+    return grpc.secure_channel(address, tls.channel_credentials(), options=OPTIONS)

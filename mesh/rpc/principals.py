@@ -1,0 +1,87 @@
+"""The caller as its certificate names it: `spiffe://MESH/ROLE/NAME` among the certificate's URIs.
+
+ROLE is viewer, operator or admin for a person or a program, and router, gateway, sidecar or pipeline for a member. The
+authority that signs the certificate decides about both. A caller without TLS has no principal, and is not checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from mesh.rpc import access
+from mesh.rpc.errors import RpcError, denied
+from mesh.rpc.method_access import access_of
+
+PEOPLE = (access.ROLE_VIEWER, access.ROLE_OPERATOR, access.ROLE_ADMIN)
+"""Each one has the rights of those before it."""
+SPIFFE_ID = re.compile(r"spiffe://[^/]+/(?P<role>[a-z]+)/(?P<name>[^/]+)")
+WORKER = re.compile(r"-\d+$")
+"""A worker of a gateway is called by the gateway's name and a number."""
+ROLES = {name.removeprefix("ROLE_").lower(): number for name, number in access.Role.items() if number}
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A caller that has proved who it is."""
+
+    role: access.Role.ValueType
+    name: str
+
+    def __str__(self) -> str:
+        return f"{_word(self.role)} {self.name}"
+
+    def admit(self, method: str) -> None:
+        """RpcError if the principal may not call the method, named as gRPC names it."""
+        roles = access_of(method).roles
+        if self.role in roles or (self.role in PEOPLE and any(role in PEOPLE and role <= self.role for role in roles)):
+            return
+        needed = " or ".join(_word(role) for role in roles)
+        raise denied(f"{method.removeprefix('/')} is for the role {needed}; the certificate is of {self}")
+
+    def admit_message(self, message: Message) -> None:
+        """RpcError if a member names another member as the caller (`names_caller` in the protos)."""
+        if self.role in PEOPLE:
+            return
+        for field in _fields_of_callers(message):
+            named = _named(getattr(message, field))
+            if named and named != self.name and WORKER.sub("", named) != self.name:
+                raise denied(f"{field} names {named}; the certificate is of {self}, which speaks for itself alone")
+
+
+def principal_of(context: Any) -> Principal | None:
+    """The caller of a gRPC context; None without TLS. RpcError if the certificate names no caller."""
+    proofs: Mapping[str, Iterable[bytes]] = context.auth_context() or {}
+    if b"ssl" not in proofs.get("transport_security_type", ()):
+        return None
+    names = [name.decode(errors="replace") for name in proofs.get("x509_subject_alternative_name", ())]
+    for name in names:
+        found = SPIFFE_ID.fullmatch(name)
+        if found and found["role"] in ROLES:
+            return Principal(ROLES[found["role"]], found["name"])
+    raise RpcError(
+        grpc.StatusCode.UNAUTHENTICATED,
+        f"the certificate names no caller: expected spiffe://MESH/ROLE/NAME among its URIs, with a role of "
+        f"{', '.join(ROLES)}; the certificate names {', '.join(names) or 'nobody'}",
+    )
+
+
+def _fields_of_callers(message: Message) -> list[str]:
+    return [field.name for field in message.DESCRIPTOR.fields if field.GetOptions().Extensions[access.names_caller]]
+
+
+def _named(value: Any) -> str:
+    """The member's name in a field: a text, a Hello, a Member or a ConsumerInstance."""
+    if isinstance(value, str):
+        return value.removeprefix("members/")
+    holder = getattr(value, "member", value)
+    return str(getattr(holder, "sidecar", "") or holder.name).removeprefix("members/")
+
+
+def _word(role: access.Role.ValueType) -> str:
+    return access.Role.Name(role).removeprefix("ROLE_").lower()

@@ -1,0 +1,150 @@
+"""A mesh whose members have certificates: real processes, a caller for each role, and callers that lie."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import grpc
+import pytest
+
+from mesh.rpc import admin, admin_grpc, discovery, discovery_grpc, instances, instances_grpc
+from mesh.rpc.channels import open_channel
+from services.control.decisions import rollouts
+from tests.fixtures.certificates import Authority
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.members import certificate_of
+from tests.integration.control.gateway_pair import GatewayPair
+from tests.integration.control.world import CALL, World, refused, until
+
+COMMAND_S = 60
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """The authority of the mesh."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+async def secured(
+    database: str, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, events_topic: str, authority: Authority
+) -> AsyncIterator[World]:
+    """Control with c1 and c2, which asks for certificates. An admin calls."""
+    folder = certificate_of(authority, "control", "control-1").folder
+    made = World(database, kafka_c1.bootstrap, events_topic, rpc_tls_folder=folder)
+    made.caller = certificate_of(authority, "admin", "ada")
+    async with made as world:
+        await world.register("c1", kafka_c1.bootstrap)
+        await world.register("c2", kafka_c2.bootstrap)
+        yield world
+
+
+async def test_routers_and_gateways_with_certificates_move_a_topic(
+    secured: World,
+    authority: Authority,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rollouts, "COMEBACK_TIME", 0.3)
+    secured.control.members.ever_reported = True
+    clusters = {"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap}
+    gateways = GatewayPair(secured, unique_name("tls"), clusters, tmp_path)
+    gateways.authority = authority
+    try:
+        await gateways.start()
+        await secured.set(gateways.topic, "c2")
+        await gateways.produce(gateways.g1, "moved")
+        assert await gateways.records("c2") == ["moved"]
+        assert (await secured.history())[0].actor == "admin ada"
+
+        router = gateways.routers[0].address
+        hello = discovery.Hello(member=admin.Member(name="g1"))
+        for caller, code, words in (
+            (None, grpc.StatusCode.UNAVAILABLE, None),
+            (certificate_of(authority, "sidecar", "g1"), grpc.StatusCode.PERMISSION_DENIED, "for the role gateway"),
+            (certificate_of(authority, "gateway", "g9"), grpc.StatusCode.PERMISSION_DENIED, "hello names g1"),
+        ):
+            async with open_channel(router, caller) as channel:
+                watch = discovery_grpc.DiscoveryServiceStub(channel).Watch()
+                with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                    await watch.write(discovery.WatchRequest(hello=hello))
+                with pytest.raises(grpc.aio.AioRpcError, match=words) as refusal:
+                    await watch.read()
+            assert refusal.value.code() is code
+    finally:
+        await gateways.stop()
+
+
+async def test_a_caller_may_do_what_its_role_allows_and_a_refusal_is_audited(
+    secured: World, authority: Authority
+) -> None:
+    viewer = certificate_of(authority, "viewer", "vera")
+    async with open_channel(f"127.0.0.1:{secured.control.port}", viewer) as channel:
+        rules = admin_grpc.RuleServiceStub(channel)
+        assert not (await rules.ListRules(admin.ListRulesRequest(), timeout=CALL)).rules
+        change = rules.SetRule(
+            admin.SetRuleRequest(target_cluster="c1", options=admin.ChangeOptions(reason="why not")), timeout=CALL
+        )
+        await refused(
+            change, grpc.StatusCode.PERMISSION_DENIED, "for the role operator; the certificate is of viewer vera"
+        )
+
+    async def refusals() -> list[admin.AuditEvent]:
+        events = await secured.decisions.ListAuditEvents(admin.ListAuditEventsRequest(), timeout=CALL)
+        return [each for each in events.audit_events if each.code == "PERMISSION_DENIED"]
+
+    async def is_audited() -> bool:
+        return bool(await refusals())
+
+    await until(is_audited, "the refused call is on record")
+    (event,) = await refusals()
+    assert (event.actor, event.method, event.reason) == ("viewer vera", "/mesh.v1.RuleService/SetRule", "why not")
+
+
+async def test_a_member_that_names_another_one_is_refused(secured: World, authority: Authority) -> None:
+    sidecar = certificate_of(authority, "sidecar", "shop")
+    async with open_channel(f"127.0.0.1:{secured.control.port}", sidecar) as channel:
+        service = instances_grpc.InstanceServiceStub(channel)
+        await service.Beat(instances.BeatRequest(member=admin.Member(name="shop")), timeout=CALL)
+        lie = service.Beat(instances.BeatRequest(member=admin.Member(name="till")), timeout=CALL)
+        await refused(lie, grpc.StatusCode.PERMISSION_DENIED, "member names till")
+        report = discovery_grpc.RolloutServiceStub(channel).Report()
+        await report.write(discovery.RouterReport(router=admin.Member(name="members/shop")))
+        with pytest.raises(grpc.aio.AioRpcError, match="for the role router"):
+            await report.read()
+
+
+async def test_meshctl_calls_with_the_certificate_of_its_user(secured: World, authority: Authority) -> None:
+    address = f"127.0.0.1:{secured.control.port}"
+
+    async def meshctl(*options: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "meshctl", "--address", address, *options]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=COMMAND_S)
+        return done.returncode, done.stdout + done.stderr
+
+    operator = str(certificate_of(authority, "operator", "otto").folder)
+    code, said = await meshctl(
+        "rule", "set", "--topic", "apples", "--to", "c1", "--reason", "tls", "--tls-folder", operator
+    )
+    assert code == 0, said
+    assert (await secured.history())[0].actor == "operator otto"
+
+    code, said = await meshctl("cluster", "remove", "c2", "--tls-folder", operator)
+    assert code != 0
+    assert "for the role admin; the certificate is of operator otto" in said
+
+    code, said = await meshctl("status")
+    assert code != 0
+    assert "--tls-folder" in said
+
+    code, said = await meshctl("status", "--tls-folder", "/nowhere")
+    assert code != 0
+    assert "/nowhere/tls.crt: No such file" in said
