@@ -312,7 +312,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             apart = {
                 topic: each for topic, each in self.source.problems(position, logs).items() if topic not in replaced
             }
-            self._tell(f"topic {topic} is set apart: {problem}" for topic, problem in apart.items())
+            self._tell(f"topic {topic} is set apart: {each}" for topic, each in apart.items() if topic in known)
             logs = {topic: log for topic, log in logs.items() if topic not in apart}
             accept_loss = True  # for the remaining topics: loss is accepted for them, or they have none
         end = advance(

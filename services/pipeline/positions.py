@@ -100,6 +100,8 @@ class TopicPosition:
     generation: int = 0
     at: str = ""
     former: Mapping[str, Stay] = field(default_factory=dict)
+    planned_ms: int = 0
+    """Unix time (ms) at which the topic's last batch was planned, if its source notes this (`event_source`); else 0."""
 
     def has_moved(self, log: TopicLog) -> bool:
         """Whether the log is that of another cluster."""
@@ -154,6 +156,7 @@ def parse(document: Mapping[str, Any]) -> Position:
                 cluster: Stay(_by_number(stay["next"]), _stamps(stay), stay.get("generation", 0))
                 for cluster, stay in entry.get("former", {}).items()
             },
+            planned_ms=entry.get("planned", 0),
         )
         for topic, entry in document.items()
     }
@@ -174,6 +177,7 @@ def render(position: Position) -> dict[str, Any]:
         | _rendered(entry)
         | ({"at": entry.at} if entry.at else {})
         | ({"former": {name: _rendered(stay) for name, stay in sorted(entry.former.items())}} if entry.former else {})
+        | ({"planned": entry.planned_ms} if entry.planned_ms else {})
         for topic, entry in sorted(position.items())
     }
 

@@ -5,8 +5,10 @@ The worker that reads the records makes the pieces, so the JSON and its parsed m
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -16,12 +18,14 @@ from services.pipeline.auditing.events import Records, events_of
 from services.pipeline.auditing.pieces import PIECES, piece_of
 from services.pipeline.kafka_rows import milliseconds_of
 from services.pipeline.kafka_source import KafkaDataSource, KafkaSource, SpanPartition, StreamReader
+from services.pipeline.positions import Position, parse, render, spans
 from services.pipeline.ranges import SMALLEST_PIECE, shares
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.streaming.datasource import ReadLimit
 
     from services.pipeline.positions import Span
 
@@ -63,6 +67,12 @@ class EventReader(StreamReader):
         self._calls_topic = calls_topic
         self._at_least = at_least
 
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """The end with the time, so that a batch that is run again finds the same records malformed."""
+        end = super().latestOffset(start, limit)
+        self._planned = render(planned_at(parse(start), parse(end), int(time.time() * 1000)))
+        return self._planned
+
     def share(self, planned: Sequence[Span]) -> list[list[Span]]:
         """Shares even a batch of one partition among all slots: parsing the events costs more than fetching them."""
         total = sum(span.end - span.start for span in planned)
@@ -80,6 +90,18 @@ class EventReader(StreamReader):
                 values=[message.value() for message in messages],
                 messages=messages,
             )
-            events = events_of(records, cluster, calls_topic=self._calls_topic)
+            planned_ms = planned.expected[f"{cluster}/{batch.topic}"].planned_ms
+            events = events_of(records, cluster, calls_topic=self._calls_topic, planned_ms=planned_ms)
             yield piece_of(events, batch.topic, batch.partition)
         self.check_topics(planned)
+
+
+def planned_at(start: Position, end: Position, now_ms: int) -> Position:
+    """The end of a batch with the time of its planning, for the topics that the batch reads; `start` if it reads none.
+
+    A time that changes without a batch would start one, and a position has the `from` of its last batch.
+    """
+    if start == end:
+        return start
+    read = {span.topic for span in spans(start, end)}
+    return {topic: replace(entry, planned_ms=now_ms) if topic in read else entry for topic, entry in end.items()}

@@ -89,8 +89,12 @@ class Records:
     """Used for the key and headers of a record that is no event."""
 
 
-def events_of(records: Records, cluster: str, *, calls_topic: str = "") -> pyarrow.RecordBatch:
-    """Rows of ARROW_SCHEMA, one for each record: an event, or `problem` and the raw record."""
+def events_of(records: Records, cluster: str, *, calls_topic: str = "", planned_ms: int = 0) -> pyarrow.RecordBatch:
+    """Rows of ARROW_SCHEMA, one for each record: an event, or `problem` and the raw record.
+
+    `planned_ms` is the Unix time at which the batch was planned. A batch of an earlier release has none (0): then this
+    machine's clock decides.
+    """
     values = records.values
     if records.topic == calls_topic:
         values = [event_of_call(value) or value for value in values]
@@ -100,7 +104,7 @@ def events_of(records: Records, cluster: str, *, calls_topic: str = "") -> pyarr
     told = {name: _texts([each.get(theirs) for each in found], problems) for name, (theirs, _) in TEXTS.items()}
     ids = _texts([each.get("id") for each in found], problems)
     times = pyarrow.array([_number(each.get("timestamp")) for each in found], pyarrow.int64())
-    _judge(problems, ids, told, times, records.times_ms)
+    _judge(problems, ids, told, times, records.times_ms, planned_ms or int(time.time() * 1000))
     is_well = pyarrow.array([problem is None for problem in problems])
     time_of_event = _where(is_well, times.cast(pyarrow.timestamp("ms", tz="UTC"), safe=False)).cast(TIME)
     count = len(values)
@@ -144,9 +148,9 @@ def _judge(
     told: dict[str, pyarrow.Array],
     times: pyarrow.Array,
     kafkas_ms: Sequence[int | None],
+    now: int,
 ) -> None:
     """Sets the first reason for each record that is no event."""
-    now = int(time.time() * 1000)
     ahead = int(AHEAD.total_seconds() * 1000)
     last = pyarrow.array([(now if each is None or each > now else each) + ahead for each in kafkas_ms], pyarrow.int64())
     rules = (

@@ -2,7 +2,8 @@
 
 1. A stream that fails is started again, after a longer pause each time, and resumes at its checkpoint. The other
    streams are not affected. The reason is written to PostgreSQL, which control reads, and to the log. Streams begin one
-   after the other, so that a small machine can start their processes in time.
+   after the other, so that a small machine can start their processes in time. A topic that lost records fails no
+   stream: its stream sets the topic apart and reads the others, until an operator accepts the loss.
 2. The job asks for the clusters repeatedly: a new cluster gets a stream; the stream of a removed cluster is stopped.
 3. The progress of a stream is the position after its last batch. The end offsets of the topics come from their cluster.
    Each cluster has a thread for this request, so a cluster that does not answer delays no other cluster's report.
@@ -88,9 +89,9 @@ class Followed:
     """Set when a batch is stored."""
     position: Position = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
-    """Topics that lost records to retention before they were read: their stream does not resume by itself."""
+    """Topics that lost records to retention before they were read: the stream leaves them out."""
     accepting: frozenset[str] = frozenset()
-    """Topics of `lost` whose loss an operator has accepted, so that the stream resumes."""
+    """Topics of `lost` whose loss an operator has accepted, so that the stream reads them again."""
     giving_up: dict[str, str] = field(default_factory=dict)
     """Sentences that name the lost offsets, by topic."""
     hangs: HangWatch | None = None
@@ -102,6 +103,12 @@ class Followed:
     def topics(self) -> set[str]:
         """The topics, named as in the stream's position."""
         return {f"{self.name}/{topic}" for topic in self.source.topics}
+
+    @property
+    def trouble(self) -> str:
+        """The reasons why some events are not read; empty if all are."""
+        apart = [f"topic {topic} is set apart: {problem}" for topic, problem in self.lost.items()]
+        return "; ".join([self.problem, *apart] if self.problem else apart)
 
     @property
     def has_looked(self) -> bool:
@@ -237,22 +244,26 @@ class Following:
         except StreamError as error:
             logs, away = {}, str(error)
         self._read_position(each)
-        self._accept(each, logs)
+        if not away:  # without the logs nobody knows what is lost
+            self._accept(each, logs)
         if each.query is not None and each.query.isActive and each.has_looked:
             each.problem = ""
         newest = {(f"{each.name}/{topic}", number): when for (topic, number), when in each.newest.items()}
         states = partition_states(each.position, logs, each.looked, newest)
         shown = {(topic.partition("/")[2], number): state for (topic, number), state in states.items()}
-        self._attempt(lambda: self._progress.tell(each.name, shown, each.problem or away))
+        self._attempt(lambda: self._progress.tell(each.name, shown, each.trouble or away))
         _tell_serve(each, states.values(), lag_of(each.position, logs), self._stuck_s())
 
     def _accept(self, each: Followed, logs: Mapping[str, TopicLog]) -> None:
-        """Restarts the stream without the lost records that an operator has accepted.
+        """Restarts the stream so that it goes on behind the lost records that an operator has accepted.
 
         The stream begins anew once it is past the gap: a later loss is not accepted.
         """
         problems = each.source.problems(each.position, logs)
-        each.lost = {topic: str(error) for topic, error in problems.items() if isinstance(error, RecordsLostError)}
+        lost = {topic: str(error) for topic, error in problems.items() if isinstance(error, RecordsLostError)}
+        for topic in lost.keys() - each.lost.keys():
+            log.warning("a topic is set apart; the others are read", topic=topic, problem=lost[topic])
+        each.lost = lost
         accepted = self._acceptances.open_for({topic for one in self._followed.values() for topic in one.topics})
         for topic in (accepted.keys() & logs.keys() & each.topics) - each.lost.keys():
             for acceptance in accepted[topic]:

@@ -68,7 +68,7 @@ def audit_command(folder: str, continuous: bool, accept_loss: bool, told: tuple[
             clusters = audit.run(session, plan, every=every, stopping=stopping, acceptances=told_by_serve)
     for each in clusters:
         click.echo(f"{each.name}: {each.records} records, {each.stored} new events, {each.malformed} malformed")
-    if troubled := [f"{each.name}: {each.problem}" for each in clusters if each.problem]:
+    if troubled := [f"{each.name}: {each.trouble}" for each in clusters if each.trouble]:
         raise click.ClickException("; ".join(troubled))
     if stopping.is_set() and not continuous:
         raise click.ClickException("stopped before the end; run it again, and it goes on from there")

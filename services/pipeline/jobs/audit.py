@@ -5,7 +5,8 @@
     `FOLDER/cluster=c1/_checkpoint/`                       the position of the cluster's stream; belongs to the data.
     `TOPIC.malformed` (Kafka, same cluster)                records that are no audit events, with the reason.
 
-1. Each cluster has a stream of its own: a cluster that is away or slow delays no other (`auditing/following.py`).
+1. Each cluster has a stream of its own: a cluster that is away or slow delays no other (`auditing/following.py`). A
+   topic that lost records is set apart and waits for an operator; the other topics of its cluster are read on.
 2. A batch that was cut off is run again over the same records, or over the records that are left of them. PostgreSQL
    then has their ids already. Complete Parquet files stay (`auditing/day_files.py`). Both stores have each record once,
    whenever the driver is killed. Malformed records are sent when all other records are stored. So they are sent twice
@@ -15,6 +16,7 @@
    do.
 4. A row goes to the table of its day, also if it is late; events that are older than the tables go to Parquet only. An
    event from a clock more than a day ahead of Kafka's is malformed, because no query for its real time would find it.
+   Kafka's time counts up to the time at which the batch was planned, which the checkpoint holds.
 """
 
 from __future__ import annotations
@@ -237,6 +239,7 @@ def _followed(
         clusters={cluster.name: PATIENCE | FETCHED_AHEAD | properties},
         skip_absent=True,
         accept_replaced=True,
+        sets_apart=True,
     )
     calls_topic = settings.audit_calls_topic if cluster.home else ""
 

@@ -261,3 +261,70 @@ def test_a_stream_goes_on_behind_a_loss_when_an_operator_says_so_and_only_behind
     audits.let_retention_take("c1", audits.records, before=5)
     with audits.running(acceptances):
         wait_until(lambda: lost[-1] == [topic], "a later loss needs another word", WITHIN_S)
+
+
+@pytest.mark.goes_on
+def test_a_topic_that_lost_events_is_set_apart_and_the_others_of_its_cluster_are_read(audits: AuditRuns) -> None:
+    from tests.integration.pipeline.audits import event
+
+    del audits.bootstraps["c2"]
+    audits.make("c1", audits.records)
+    audits.make("c1", audits.own)
+    first, taken, kept, by_hand, other = (event() for _ in range(5))
+    audits.tell("c1", audits.records, first)
+    audits.run()
+    audits.tell("c1", audits.records, taken, kept)
+    audits.let_retention_take("c1", audits.records, before=2)
+    audits.tell("c1", audits.own, by_hand)
+    topic, acceptances = f"c1/{audits.records}", Acceptances()
+    apart = f"topic {topic} is set apart: {topic}/0 begins at offset 2, the checkpoint stands at 1: retention took 1"
+    done = audits.run()["c1"]
+    assert done.trouble.startswith(apart)
+    assert sorted(audits.ids()) == sorted([first["id"], by_hand["id"]])
+
+    def problem() -> str:
+        return str(audits.select("select problem from audit_sources where cluster_name = 'c1'")[0][0])
+
+    def is_behind() -> bool:
+        """Whether the table is said to be complete later for the topic that is read on."""
+        found = dict(audits.select("select topic, complete_until from audit_progress"))
+        lost, read = found.get(audits.records), found.get(audits.own)
+        return lost is not None and read is not None and lost < read
+
+    with audits.running(acceptances):
+        audits.tell("c1", audits.own, other)
+        wait_until(lambda: other["id"] in audits.ids(), "the other topic is read", WITHIN_S)
+        wait_until(lambda: problem().startswith(apart), "the topic is named", WITHIN_S)
+        wait_until(is_behind, "the table is not complete for the topic", WITHIN_S)
+        assert sorted(audits.ids()) == sorted([first["id"], by_hand["id"], other["id"]])
+        acceptances.take(Acceptance("orders/1", topic, math.inf))
+        wait_until(lambda: kept["id"] in audits.ids(), "the topic goes on behind the gap", WITHIN_S)
+        wait_until(lambda: not problem(), "no topic is set apart", WITHIN_S)
+
+
+@pytest.mark.goes_on
+def test_a_topic_that_is_deleted_or_made_again_does_not_stop_the_others_of_its_cluster(audits: AuditRuns) -> None:
+    from tests.integration.pipeline.audits import event
+
+    del audits.bootstraps["c2"]
+    audits.make("c1", audits.records)
+    audits.make("c1", audits.own)
+    told = []
+
+    def is_read(topic: str) -> None:
+        told.append(event())
+        audits.tell("c1", topic, told[-1])
+        wait_until(lambda: told[-1]["id"] in audits.ids(), "the event is in the table", WITHIN_S)
+
+    with audits.running():
+        is_read(audits.records)
+        is_read(audits.records)
+        audits.delete("c1", audits.records)
+        is_read(audits.own)
+        audits.make("c1", audits.records)
+        is_read(audits.own)
+        is_read(audits.records)
+    audits.run()  # the stop has cut off the last batch
+    ids = sorted(each["id"] for each in told)
+    assert sorted(audits.ids()) == ids
+    assert sorted(row["event_id"] for row in audits.files()) == ids

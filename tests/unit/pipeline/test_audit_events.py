@@ -168,3 +168,15 @@ def test_calls_of_control_are_events_in_their_topic_alone() -> None:
     assert (broken["problem"], broken["raw_value"]) == ("it is no JSON object", b"\x00")
     [elsewhere] = rows(call.SerializeToString())
     assert elsewhere["problem"] is not None
+
+
+def test_a_batch_that_is_read_again_later_has_the_same_malformed_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    from services.pipeline.auditing.events import Records, events_of
+
+    values = [json.dumps(event(timestamp=NOW_MS + 2 * DAY_MS)).encode()]
+    messages = cast("list[confluent_kafka.Message]", [Message(values[0])])
+    records = Records("audit", 0, [0], [NOW_MS + 2 * DAY_MS], values, messages)
+    first = events_of(records, "c1", planned_ms=NOW_MS)
+    monkeypatch.setattr(time, "time", lambda: (NOW_MS + 3 * DAY_MS) / 1000)
+    assert events_of(records, "c1", planned_ms=NOW_MS) == first
+    assert first.column("problem").to_pylist() == ["timestamp is more than a day ahead of the clocks here"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from services.pipeline.auditing.event_source import planned_at
 from services.pipeline.latest_times import later_times, replaced_by_times
 from services.pipeline.positions import (
     PartitionLog,
@@ -220,3 +221,14 @@ def test_a_batch_is_bounded_and_shared_fairly() -> None:
     assert fair_shares(lags, 410) == {("idle", 0): 0, ("small", 0): 10, ("large", 0): 200, ("large", 1): 200}
     assert fair_shares(lags, 10_000) == lags
     assert sum(fair_shares(lags, 2).values()) == 2
+
+
+def test_the_time_of_planning_is_kept_for_the_topics_that_a_batch_reads() -> None:
+    first = planned_at(NOWHERE, advance(NOWHERE, {"apples": log((0, 10)), "pears": log((0, 5))}), 1_000)
+    second = planned_at(first, advance(first, {"apples": log((0, 12)), "pears": log((0, 5))}), 2_000)
+    assert {topic: entry.planned_ms for topic, entry in parse(render(second)).items()} == {
+        "apples": 2_000,
+        "pears": 1_000,
+    }
+    assert advance(second, {"apples": log((0, 12)), "pears": log((0, 5))}) is second
+    assert planned_at(second, second, 3_000) is second, "a stream without records does not begin a batch"
