@@ -11,6 +11,7 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from services.pipeline.archives.compaction import CompactionRules, compact
+from services.pipeline.archives.hadoop import HadoopFolder
 
 JOB_GROUP = "kafka-mesh-compaction"
 STOP_POLL_S = 0.5
@@ -21,9 +22,9 @@ log = structlog.get_logger(__name__)
 class BackgroundCompaction:
     """A context manager; its exit cancels a running compaction, which a later run repeats from its start."""
 
-    def __init__(self, session: SparkSession, folder: str, rules: CompactionRules, every: timedelta) -> None:
+    def __init__(self, session: SparkSession, files: HadoopFolder, rules: CompactionRules, every: timedelta) -> None:
         self._session = session
-        self._folder = folder
+        self._files = files
         self._rules = rules
         self._every_s = every.total_seconds()
         self._due = time.monotonic()
@@ -52,7 +53,7 @@ class BackgroundCompaction:
     def _compact(self) -> None:
         self._session.sparkContext.setJobGroup(JOB_GROUP, "compaction", interruptOnCancel=True)
         try:
-            self.days += compact(self._session, self._folder, self._rules, stopping=self._stopping)
+            self.days += compact(self._session, self._files, self._rules, stopping=self._stopping)
         except Exception:
             # archiving is more urgent: retention does not wait
             if not self._stopping.is_set():

@@ -17,7 +17,7 @@ Each step may be cut off anywhere, and is done again from its start:
    `settle`.
 2. The records of the files and of the replaced batches are counted and compared. Then `plan.json` is written, in full
    or not at all.
-3. The folders of the batches are deleted.
+3. The folders of the batches are deleted; of the last batch, the files.
 4. The files are moved into the folder of the last of these batches, one by one. If some files are missing from
    `staged`, step 3 is done. It must not be repeated then, because that folder already holds large files.
 5. `staged` and older plans of the day are deleted. The plan stays: catalogue.py reads it.
@@ -107,14 +107,16 @@ def holdings_of(written: DataFrame) -> DataFrame:
 
 def compact(
     session: SparkSession,
-    folder: str,
+    files: HadoopFolder,
     rules: CompactionRules,
     *,
     now: datetime | None = None,
     stopping: threading.Event | None = None,
 ) -> int:
-    """Compacts the finished days that are worth it, one by one until `stopping`; returns the number of days."""
-    files = HadoopFolder(session, folder)
+    """Compacts the finished days of the archive that are worth it, one by one; returns the number of days.
+
+    `stopping` ends it after the current day.
+    """
     settle(files)
     now = now or datetime.now(UTC)
     done = 0
@@ -166,8 +168,9 @@ def carry_out(files: HadoopFolder, plan: Plan) -> None:
     into = plan.into
     staged = {path.rpartition("/")[2] for path in files.matching(f"{into.staged}/*{PARQUET}")}
     if staged.issuperset(plan.files):
-        for batch in plan.replaced:
-            files.delete(str(batch))
+        small = files.matching(f"{into}/*")  # not the folder: a late delete would take the large files (ownership.py)
+        for path in [*(str(batch) for batch in plan.replaced if batch != into), *small]:
+            files.delete(path)
     files.make(str(into))
     for name in sorted(staged):
         files.move(f"{into.staged}/{name}", f"{into}/{name}")

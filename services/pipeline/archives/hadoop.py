@@ -53,7 +53,8 @@ class HadoopFolder:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
-        self.move(path + UNFINISHED, path)
+        self._delete(path)
+        self._rename(path + UNFINISHED, path)
 
     def committed_position(self) -> Position:
         """The position of the stream with this checkpoint, from the last batch that Spark has committed."""
@@ -74,13 +75,21 @@ class HadoopFolder:
         self._files.mkdirs(self._path(path))
 
     def move(self, path: str, to: str) -> None:
-        """Replaces the file or folder at `to`."""
-        self.delete(to)
-        if not self._files.rename(self._path(path), self._path(to)):
-            raise OSError(f"{self.root}/{path} could not be renamed to {to}")
+        """Moves a file to a path that no other file ever has: a file at `to` comes from an attempt that was cut off."""
+        if self.exists(to):
+            self._delete(path)
+        else:
+            self._rename(path, to)
 
     def delete(self, path: str) -> None:
         """Deletes the path with all that is below it; does nothing if the path does not exist."""
+        self._delete(path)
+
+    def _rename(self, path: str, to: str) -> None:
+        if not self._files.rename(self._path(path), self._path(to)):
+            raise OSError(f"{self.root}/{path} could not be renamed to {to}")
+
+    def _delete(self, path: str) -> None:
         there = self._path(path)
         if not self._files.delete(there, True) and self._files.exists(there):
             raise OSError(f"{self.root}/{path} could not be deleted: the store refused without saying why")

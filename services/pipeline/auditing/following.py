@@ -4,8 +4,9 @@
    streams are not affected. The reason is written to PostgreSQL, which control reads, and to the log. Streams begin one
    after the other, so that a small machine can start their processes in time. A topic that lost records fails no
    stream: its stream sets the topic apart and reads the others, until an operator accepts the loss.
-2. The job asks for the clusters repeatedly: a new cluster gets a stream; the stream of a removed cluster is stopped.
-3. The progress of a stream is the position after its last batch. The end offsets of the topics come from their cluster.
+2. If another run has taken the folder of a cluster, all streams end, and the job with them (archives/ownership.py).
+3. The job asks for the clusters repeatedly: a new cluster gets a stream; the stream of a removed cluster is stopped.
+4. The progress of a stream is the position after its last batch. The end offsets of the topics come from their cluster.
    Each cluster has a thread for this request, so a cluster that does not answer delays no other cluster's report.
 """
 
@@ -25,6 +26,7 @@ import structlog
 from mesh.pauses import pause
 from services.pipeline import job_reports
 from services.pipeline.acceptances import Acceptances, given_up
+from services.pipeline.archives.ownership import FencedError
 from services.pipeline.auditing.progress import PartitionState, Place, ProgressTable, partition_states
 from services.pipeline.kafka_source import KafkaSource
 from services.pipeline.positions import Lag, Position, RecordsLostError, StreamError, TopicLog, lag_of, lost_spans
@@ -65,7 +67,7 @@ class Followed:
     begin: Callable[[Followed], StreamingQuery]
     """Starts the stream."""
     read_position: Callable[[], Position]
-    """Reads the position of the stream."""
+    """Reads the position of the stream. FencedError."""
     query: StreamingQuery | None = None
     begun_at: float = float("-inf")
     failed: int = 0
@@ -144,7 +146,10 @@ class Following:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="audit progress")
 
     def run(self, stopping: threading.Event) -> list[Followed]:
-        """Runs until all streams have ended, or `stopping` is set. Returns the final state of each cluster."""
+        """Runs until all streams have ended, or `stopping` is set. Returns the final state of each cluster.
+
+        FencedError if another run has taken the folder of a cluster.
+        """
         try:
             while not stopping.is_set():
                 self._look_for_clusters()
@@ -158,8 +163,10 @@ class Following:
             for each in self._followed.values():
                 if each.query is not None:
                     each.query.stop()
-            self._tell_last()
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            try:
+                self._tell_last()
+            finally:
+                self._threads.shutdown(wait=False, cancel_futures=True)
         return list(self._followed.values())
 
     def _look_for_clusters(self) -> None:
@@ -209,6 +216,8 @@ class Following:
         each.begun_at = time.monotonic()
         try:
             each.query = each.begin(each)
+        except FencedError:
+            raise
         except Exception as failure:  # noqa: BLE001  # any error: the trouble of one cluster does not affect the others
             self._note_failure(each, failure)
 

@@ -43,7 +43,7 @@ from services.pipeline.archives.background import BackgroundCompaction
 from services.pipeline.archives.compaction import ROW_GROUP_BYTES, CompactionRules, compact, settle
 from services.pipeline.archives.hadoop import HadoopFolder
 from services.pipeline.archives.layout import CHECKPOINT, position_of
-from services.pipeline.archives.ownership import FolderOwner
+from services.pipeline.archives.ownership import OwnedFolder
 from services.pipeline.hang_watch import HangWatch
 from services.pipeline.kafka_source import KafkaSource
 from services.pipeline.positions import Position, RecordsLostError, Span, StreamError, as_of, lag_of, lost_spans
@@ -105,14 +105,14 @@ def run(
     background.
     """
     archiving = _Run(session, source, folder.rstrip("/"), stopping or threading.Event(), acceptances or Acceptances())
-    beside = BackgroundCompaction(session, folder.rstrip("/"), rules, compact_every) if rules and every else None
+    beside = BackgroundCompaction(session, archiving.files, rules, compact_every) if rules and every else None
     with beside or nullcontext():
         archiving.until_told(every, beside.turn if beside else lambda: None)
     written = archiving.written
     if beside:
         written.days_compacted = beside.days
     elif rules and not written.is_cut_short:
-        written.days_compacted = compact(session, archiving.folder, rules, stopping=stopping)
+        written.days_compacted = compact(session, archiving.files, rules, stopping=stopping)
     return written
 
 
@@ -131,17 +131,16 @@ class _Run:
         self.written = Written()
         self._session = session
         self._source = replace(source, skip_absent=True, accept_replaced=True, sets_apart=True)
-        self._files = HadoopFolder(session, folder)
+        self.files = OwnedFolder(session, folder)
         self._stopping = stopping
         self._acceptances = acceptances
         self._hangs = HangWatch(session)
         self._told = 0
         """Number of records that were reported to `serve`."""
-        _check_folder(self._files)
-        self._owner = FolderOwner(self._files)
-        self._owner.take()
-        settle(self._files)
-        self._homes = _homes_of(self._files.committed_position())
+        _check_folder(self.files)
+        self.files.take()
+        settle(self.files)
+        self._homes = _homes_of(self.files.committed_position())
         """As of the last check."""
 
     def until_told(self, every: timedelta | None, beside: Callable[[], None]) -> None:
@@ -167,6 +166,7 @@ class _Run:
 
     def _look(self, beside: Callable[[], None]) -> None:
         """Archives all records that exist now."""
+        self.files.check()
         self._forget_unwritten_plan()
         accepted = self._acceptances.open_for(self._source.topics)
         gone = self._gone_of(accepted)
@@ -193,24 +193,23 @@ class _Run:
 
     def _forget_unwritten_plan(self) -> None:
         """Drops the plan of a batch that was cut off before it wrote anything."""
-        planned = self._files.unfinished_batch()
-        if planned is not None and not self._files.matching(f"{DAY_FOLDERS}/batch={planned}"):
-            self._owner.check()
-            self._files.delete(f"{CHECKPOINT}/offsets/{planned}")
+        planned = self.files.unfinished_batch()
+        if planned is not None and not self.files.matching(f"{DAY_FOLDERS}/batch={planned}"):
+            self.files.delete(f"{CHECKPOINT}/offsets/{planned}")
 
     def _gone_of(self, topics: Collection[str]) -> dict[str, list[Span]]:
         """The offsets of these topics that retention took before they were archived."""
         if not topics:
             return {}
         logs = self._source.logs()
-        lost = lost_spans(as_of(self._files.committed_position(), logs), logs)
+        lost = lost_spans(as_of(self.files.committed_position(), logs), logs)
         return {topic: [span for span in lost if span.topic == topic] for topic in topics}
 
     def _judge(self) -> Mapping[str, StreamError]:
         """Reports how far the archive is behind; returns the topics that are set apart."""
         looked = time.time()
         logs = self._source.logs()
-        position = self._files.committed_position()
+        position = self.files.committed_position()
         apart = self._source.problems(position, logs)
         self._tell_moves(position)
         for topic, problem in apart.items():
@@ -256,11 +255,11 @@ class _Run:
 
     def _write(self, records: DataFrame, batch: int) -> None:
         begun = time.monotonic()
-        self._owner.check()
-        standing = self._files.matching(f"{DAY_FOLDERS}/batch={batch}")
+        self.files.check()
+        standing = self.files.matching(f"{DAY_FOLDERS}/batch={batch}")
         if standing:
             records = _without(records, self._session.read.parquet(*(f"{self.folder}/{each}" for each in standing)))
-        position = position_of(self._files.read(f"{CHECKPOINT}/offsets/{batch}"))
+        position = position_of(self.files.read(f"{CHECKPOINT}/offsets/{batch}"))
         observation = Observation()
         counted = records.observe(observation, f.count(f.lit(1)).alias("records"))
         (
@@ -271,7 +270,7 @@ class _Run:
             .option("parquet.block.size", str(ROW_GROUP_BYTES))
             .parquet(self.folder)
         )
-        self._owner.check()  # before Spark commits: a new owner runs the batch again
+        self.files.check()  # before Spark commits: a new owner runs the batch again
         count = observation.get["records"]
         self.written.batches += 1
         self.written.records += count

@@ -123,6 +123,7 @@ class AuditSinks:
                 in_table = time.monotonic()
             filing.result()
             if about.malformed:
+                self.folder.check()
                 self.dead_letters.write(events.mapInArrow(partial(malformed, OF_LETTERS), schema_of(OF_LETTERS)))
         except BaseException:
             self.days.forget()  # a dropped day is then created again
@@ -139,7 +140,7 @@ class AuditSinks:
 
     def _write_files(self, events: DataFrame, batch: int) -> None:
         if not self.folder.is_decided(batch):
-            self.folder.clear_stage(batch)
+            self.folder.clear_stage()
             written = events.mapInArrow(DayFiles(self.store, batch).write, from_arrow_schema(NAMED)).collect()
             self.folder.decide(batch, [(each["day"], each["name"]) for each in written])
         self.folder.publish(batch)
@@ -199,10 +200,14 @@ def run(
     progress = ProgressTable(plan.database)
     upkeep = Upkeep(session, plan, days)
     upkeep.look()
+    folders: dict[str, ClusterFolder] = {}
 
     def followed() -> dict[str, Followed]:
         upkeep.look_if_due()
-        return {name: _followed(session, plan, days, cluster, every) for name, cluster in plan.clusters().items()}
+        found = plan.clusters()
+        for name in found.keys() - folders.keys():
+            folders[name] = ClusterFolder(session, plan.folder, name)
+        return {name: _followed(session, plan, days, each, folders[name], every) for name, each in found.items()}
 
     heartbeat = timedelta(seconds=plan.settings.audit_heartbeat_s)
     following = Following(
@@ -212,13 +217,17 @@ def run(
 
 
 def _followed(
-    session: SparkSession, plan: AuditPlan, days: DayPartitions, cluster: Cluster, every: timedelta | None
+    session: SparkSession,
+    plan: AuditPlan,
+    days: DayPartitions,
+    cluster: Cluster,
+    folder: ClusterFolder,
+    every: timedelta | None,
 ) -> Followed:
     settings = plan.settings
     topics = settings.audit_topics
     if cluster.home:
         topics += (*settings.audit_home_topics, settings.audit_calls_topic)
-    folder = ClusterFolder(session, plan.folder, cluster.name)
     try:
         properties = cluster.properties
     except ClustersError as error:
@@ -244,7 +253,7 @@ def _followed(
     calls_topic = settings.audit_calls_topic if cluster.home else ""
 
     def begin(each: Followed) -> StreamingQuery:
-        folder.check()
+        folder.take()
 
         def write(pieces: DataFrame, batch: int) -> None:
             written = sinks.write(pieces, batch)

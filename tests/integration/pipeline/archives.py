@@ -17,8 +17,9 @@ import pyarrow.parquet
 from pyspark.sql import SparkSession
 
 from services.pipeline.acceptances import Acceptances
-from services.pipeline.archives.compaction import CompactionRules
+from services.pipeline.archives.compaction import CompactionRules, compact
 from services.pipeline.archives.folder import FolderArchive
+from services.pipeline.archives.hadoop import HadoopFolder
 from services.pipeline.archives.layout import CHECKPOINT
 from services.pipeline.jobs import archive
 from services.pipeline.kafka_source import GATEWAY, KafkaSource
@@ -82,6 +83,10 @@ class Archive:
             finally:
                 stopping.set()
             return job.result(JOIN_S)
+
+    def compact(self, rules: CompactionRules) -> int:
+        """By hand, beside no job; returns the number of days."""
+        return compact(self._session, HadoopFolder(self._session, str(self.folder)), rules)
 
     def _source(self, topics: tuple[str, ...], max_batch_rows: int, accept_loss: bool) -> KafkaSource:
         return KafkaSource(

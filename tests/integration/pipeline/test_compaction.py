@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,14 +41,13 @@ def small_files(two_days: TwoDays, tmp_path: Path) -> Archive:
 
 
 def test_days_become_one_sorted_file_each_and_go_on_to_be_archived(
-    small_files: Archive, two_days: TwoDays, rules: CompactionRules, spark: SparkSession
+    small_files: Archive, two_days: TwoDays, rules: CompactionRules
 ) -> None:
-    from services.pipeline.archives.compaction import compact
     from tests.integration.pipeline.archives import places_in_file, reading
 
     before_and_after = reading(small_files.folder)
     first = next(before_and_after)
-    assert compact(spark, str(small_files.folder), rules) == 2
+    assert small_files.compact(rules) == 2
     assert dict([first, *before_and_after]) == two_days.records, "who has listed small files finds the large ones"
     assert small_files.records() == two_days.records
     assert [path.parent.name for path in small_files.files(YESTERDAY)] == ["batch=2"]
@@ -57,7 +58,7 @@ def test_days_become_one_sorted_file_each_and_go_on_to_be_archived(
     orchard.grow(60)  # belong to both days, too
     small_files.run(orchard.topic)
     assert small_files.records() == small_files.records_by_the_reader() == orchard.records
-    assert compact(spark, str(small_files.folder), rules) == 2
+    assert small_files.compact(rules) == 2
     assert small_files.records() == small_files.records_by_the_reader() == orchard.records
     assert [path.parent.name for path in small_files.files(YESTERDAY)] == ["batch=3"]
 
@@ -71,15 +72,15 @@ def test_days_are_worth_it_that_have_twice_the_files_that_they_need(rules: Compa
 
 
 def test_only_finished_days_are_touched_and_other_stores_are_read_alike(
-    small_files: Archive, two_days: TwoDays, spark: SparkSession
+    small_files: Archive, two_days: TwoDays
 ) -> None:
     import fsspec
 
-    from services.pipeline.archives.compaction import CompactionRules, compact
+    from services.pipeline.archives.compaction import CompactionRules
     from tests.integration.pipeline.archives import read_by_the_reader
 
     before = small_files.files(TODAY)
-    assert compact(spark, str(small_files.folder), CompactionRules(after=timedelta(0))) == 1
+    assert small_files.compact(CompactionRules(after=timedelta(0))) == 1
     assert small_files.files(TODAY) == before
     assert len(small_files.files(YESTERDAY)) == 1
     store = f"/{two_days.orchard.topic}"
@@ -91,11 +92,10 @@ def test_what_never_became_a_plan_is_swept_and_a_batch_that_may_be_written_again
     small_files: Archive,
     two_days: TwoDays,
     rules: CompactionRules,
-    spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small_files.forget_last_commit()
-    plan = plan_only(spark, small_files, rules, monkeypatch)
+    plan = plan_only(small_files, rules, monkeypatch)
     assert plan.batches == (0, 1)
     (small_files.folder / plan.into.plan).unlink()
     assert small_files.records() == two_days.records
@@ -116,7 +116,7 @@ def test_wherever_it_is_cut_off_no_record_is_there_twice_and_the_next_run_brings
     from services.pipeline.archives.hadoop import HadoopFolder
     from tests.integration.pipeline.archives import read_back, read_by_the_reader
 
-    plan = plan_only(spark, small_files, rules, monkeypatch)
+    plan = plan_only(small_files, rules, monkeypatch)
     cuts = 0
     while True:
         folder = tmp_path / f"cut-{cuts}"
@@ -135,11 +135,43 @@ def test_wherever_it_is_cut_off_no_record_is_there_twice_and_the_next_run_brings
     assert cuts >= 6, "three batches, the folder, the file, what was staged"
 
 
+def test_whenever_another_driver_takes_the_archive_no_record_is_there_twice_and_none_is_lost(
+    small_files: Archive,
+    two_days: TwoDays,
+    rules: CompactionRules,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from services.pipeline.archives.compaction import carry_out, settle
+    from services.pipeline.archives.ownership import OwnedFolder
+    from tests.integration.pipeline.archives import read_back, read_by_the_reader
+    from tests.integration.pipeline.take_overs import taken_over
+
+    plan = plan_only(small_files, rules, monkeypatch)
+    for at in count(1):
+        folder = tmp_path / f"change-{at}"
+        shutil.copytree(small_files.folder, folder)
+        first, second = OwnedFolder(spark, str(folder)), OwnedFolder(spark, str(folder))
+        first.take()
+
+        def take_over(second: OwnedFolder = second) -> None:
+            second.take()
+            settle(second)
+
+        with taken_over(take_over, at=at) as changes, suppress(Exception):
+            carry_out(first, plan)
+        assert read_back(folder) == read_by_the_reader(folder) == two_days.records, changes
+        if len(changes) < at:
+            break
+    assert at > 5, "three batches, the file, what was staged"
+
+
 class Killed(BaseException):
     """As a kill: nothing is cleaned up."""
 
 
-def plan_only(spark: SparkSession, archive: Archive, rules: CompactionRules, monkeypatch: pytest.MonkeyPatch) -> Plan:
+def plan_only(archive: Archive, rules: CompactionRules, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """The plan of the first day, after which the job was killed."""
     from services.pipeline.archives import compaction
 
@@ -151,7 +183,7 @@ def plan_only(spark: SparkSession, archive: Archive, rules: CompactionRules, mon
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(compaction, "carry_out", die)
-        compaction.compact(spark, str(archive.folder), rules)
+        archive.compact(rules)
     return plans[0]
 
 

@@ -15,8 +15,6 @@ from tests.integration.pipeline.orchard import MIDNIGHT, Content, Place
 from tests.integration.pipeline.toolchain import need_spark
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from services.pipeline.archives.folder import FolderArchive
     from services.pipeline.copying.tasks import Access, LaneTask
     from tests.integration.pipeline.archives import TwoDays
@@ -34,13 +32,13 @@ def grove(kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, topic: str) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def archived(two_days: TwoDays, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderArchive:
+def archived(two_days: TwoDays, tmp_path_factory: pytest.TempPathFactory) -> FolderArchive:
     """A topic of three partitions, with one day compacted and the other one in small files."""
-    from services.pipeline.archives.compaction import CompactionRules, compact
+    from services.pipeline.archives.compaction import CompactionRules
     from services.pipeline.archives.folder import FolderArchive
 
     archive = two_days.copied_to(tmp_path_factory.mktemp("restore") / "archive")
-    assert compact(spark, str(archive.folder), CompactionRules(after=timedelta(0))) == 1
+    assert archive.compact(CompactionRules(after=timedelta(0))) == 1
     return FolderArchive(str(archive.folder))
 
 

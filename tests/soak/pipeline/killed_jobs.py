@@ -11,6 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
+from tests.soak.pipeline.serves import command_of
+
 START_S = 600.0
 STOP_S = 60.0
 LOOK_S = 0.002
@@ -33,18 +37,28 @@ class KilledJob:
             )
 
     def kill_when(self, moment: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + START_S
         try:
-            while not moment():
-                assert self.runs, f"ended before {what}:\n{self.said}"
-                assert time.monotonic() < deadline, f"not within {START_S:g} s: {what}"
-                time.sleep(LOOK_S)
+            self.reaches(moment, what)
         finally:
             self.kill()
+
+    def reaches(self, moment: Callable[[], bool], what: str) -> None:
+        """Returns within milliseconds of the moment."""
+        deadline = time.monotonic() + START_S
+        while not moment():
+            assert self.runs, f"ended before {what}:\n{self.said}"
+            assert time.monotonic() < deadline, f"not within {START_S:g} s: {what}"
+            time.sleep(LOOK_S)
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether Spark runs Python for it."""
+        found = psutil.Process(self.pid).children(recursive=True)
+        return any("pyspark.daemon" in word for each in found for word in command_of(each))
 
     @property
     def runs(self) -> bool:
@@ -65,6 +79,19 @@ class KilledJob:
             assert self._process.wait(START_S + STOP_S) == 0, self.said
         finally:
             self.kill()
+
+    def fails(self, within_s: float) -> str:
+        """The end of its log, once it has ended by itself with an error."""
+        try:
+            assert self._process.wait(within_s) == 1, self.said
+        finally:
+            self.kill()
+        return self.said
+
+    def stop(self) -> None:
+        """In order."""
+        self._process.terminate()
+        self.finish()
 
 
 def has_any(folder: Path, pattern: str) -> bool:
