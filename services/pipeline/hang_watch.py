@@ -1,4 +1,4 @@
-"""Detects whether a streaming query makes progress: to the thread that waits for it, a stuck batch looks alive."""
+"""Detects whether a batch makes progress: to the thread that waits for it, a stuck batch looks alive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVERY_S = 10.0
 
 
 class HangWatch:
-    """Watches one query: its batches, and the finished tasks of its stages."""
+    """Watches one query (its batches, and the finished tasks of its stages), or one group of jobs after another."""
 
     def __init__(self, session: SparkSession) -> None:
         self._tracker = session.sparkContext.statusTracker()
@@ -28,22 +28,28 @@ class HangWatch:
 
     def stuck_s(self, query: StreamingQuery | None) -> float:
         """Seconds that the query has worked without progress; 0 while it waits, or if there is no query."""
-        now = self._asked_at = time.monotonic()
         if query is None or not query.isActive or not query.status["isTriggerActive"]:
-            self._seen, self._seen_at = None, now
-            return 0.0
-        progress = self._progress(query)
-        if progress != self._seen:
+            return self._since(None)
+        group, last = str(query.runId), query.lastProgress
+        return self._since((group, last["batchId"] if last else None, query.status["message"], self._stages(group)))
+
+    def stuck_s_of(self, group: str) -> float:
+        """Seconds without progress of the running job group; a group that was not asked about before begins at 0."""
+        return self._since((group, self._stages(group)))
+
+    def _since(self, progress: object) -> float:
+        """Seconds since the progress was another one; None stands for no work."""
+        now = self._asked_at = time.monotonic()
+        if progress is None or progress != self._seen:
             self._seen, self._seen_at = progress, now
         return now - self._seen_at
 
-    def _progress(self, query: StreamingQuery) -> object:
-        last = query.lastProgress
-        stages = [
+    def _stages(self, group: str) -> list[tuple[int, int]]:
+        """The stages of the group's jobs, with the number of their finished tasks."""
+        return sorted(
             (number, stage.numCompletedTasks)
-            for job in self._tracker.getJobIdsForGroup(str(query.runId))
+            for job in self._tracker.getJobIdsForGroup(group)
             if (about := self._tracker.getJobInfo(job)) is not None
             for number in about.stageIds
             if (stage := self._tracker.getStageInfo(number)) is not None
-        ]
-        return str(query.runId), last["batchId"] if last else None, query.status["message"], sorted(stages)
+        )

@@ -11,13 +11,17 @@
 3. A task folds its reports (`traffic/sums.py`), and yields pieces of hundreds of sums (`traffic/rows.py`). Spark sorts
    the pieces by their keys in bounded memory, and does not parse them. One task writes, because one transaction has one
    connection.
+4. During a batch, the job reports how long ago the last task ended. So `serve` ends a driver that hangs, and lets a
+   long batch go on.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -27,10 +31,12 @@ from typing import cast
 import pyarrow
 import structlog
 from confluent_kafka import Message
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import inheritable_thread_target
+from pyspark.sql import DataFrame, Row, SparkSession
 
-from services.pipeline import job_reports
+from services.pipeline import hang_watch, job_reports
 from services.pipeline.acceptances import Acceptance, Acceptances, given_up
+from services.pipeline.hang_watch import HangWatch
 from services.pipeline.kafka_rows import milliseconds_of
 from services.pipeline.kafka_source import KafkaSource
 from services.pipeline.positions import (
@@ -201,6 +207,7 @@ class _Run:
         self._keeping = keeping
         self._stopping = stopping
         self._acceptances = acceptances
+        self._hangs = HangWatch(session)
         self._anew = 0
         self._cleaned = 0.0
         self._done = RolledUp()
@@ -316,9 +323,27 @@ class _Run:
             left_out=plan.left_out,
             now=datetime.now(UTC),
         )
-        frame = in_order(folded(self._session, reading))
-        (row,) = frame.mapInArrow(partial(write, self._ledger.database, plan), "outcome string").collect()
+        frame = in_order(folded(self._session, reading)).mapInArrow(
+            partial(write, self._ledger.database, plan), "outcome string"
+        )
+        (row,) = self._collected(frame)
         return Outcome.of_json(row["outcome"])
+
+    def _collected(self, frame: DataFrame) -> list[Row]:
+        """The rows of the frame; meanwhile reports that the job is alive, and how long it has made no progress."""
+        group = f"traffic batch {uuid.uuid4()}"
+
+        def collect() -> list[Row]:
+            self._session.sparkContext.setJobGroup(group, "traffic batch")
+            rows: list[Row] = frame.collect()
+            return rows
+
+        with ThreadPoolExecutor(1, "traffic batch") as beside:
+            as_here = inheritable_thread_target(self._session)
+            collecting: Future[list[Row]] = beside.submit(as_here(collect))
+            while not wait([collecting], hang_watch.EVERY_S).done:
+                job_reports.tell(job_reports.JobReport(JOB, stuck_s=self._hangs.stuck_s_of(group)))
+            return collecting.result()
 
     def _note(self, outcome: Outcome, seconds: float) -> None:
         done, counts = self._done, outcome.counts

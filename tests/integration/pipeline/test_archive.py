@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 
 from services.pipeline import job_reports
@@ -20,6 +19,7 @@ from services.pipeline.acceptances import Acceptance, Acceptances, Answer, answe
 from services.pipeline.job_reports import JobReport
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Orchard, Place
+from tests.integration.pipeline.toolchain import sparks_python
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -241,17 +241,3 @@ def test_a_batch_that_hangs_is_told_and_a_second_run_of_the_folder_ends_the_firs
         archive.run_until(goes_on, orchard.topic)
     archive.run(orchard.topic)
     assert archive.records() == orchard.records
-
-
-def sparks_python() -> list[psutil.Process]:
-    """What Spark has started here to plan and to read."""
-    found = []
-    for each in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # it has ended meanwhile
-            if (
-                each.status() != psutil.STATUS_ZOMBIE
-                and "pyspark" in " ".join(each.cmdline())
-                and "java" not in each.name()
-            ):
-                found.append(each)
-    return found

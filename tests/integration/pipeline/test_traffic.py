@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.emitters import STEPS, Counter, Emitters, Tables
+from tests.integration.pipeline.toolchain import sparks_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -179,6 +181,36 @@ def test_two_pipelines_at_once_count_each_report_once(job: Job, monkeypatch: pyt
     monkeypatch.setattr(traffic, "folded", after_the_other)
     assert job.run().reports == 0
     assert others[1].reports == 1
+    assert job.tables.numbers() == job.emitters.numbers()
+
+
+def test_a_batch_that_hangs_is_told_and_its_reports_count_once_when_it_goes_on(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from services.pipeline import hang_watch
+    from services.pipeline.jobs import traffic
+
+    told: list[JobReport] = []
+    monkeypatch.setattr(job_reports, "tell", told.append)
+    monkeypatch.setattr(hang_watch, "EVERY_S", 0.2)
+    job.emitters.report(NOON, [Counter()])
+    job.run()
+    job.emitters.report(NOON, [Counter()])
+    folded = traffic.folded
+
+    def freezing(*given: Any) -> Any:
+        """Spark's workers stand still from when the batch is to be read."""
+        for process in sparks_python():
+            process.suspend()
+            then.callback(process.resume)
+        return folded(*given)
+
+    monkeypatch.setattr(traffic, "folded", freezing)
+    with ThreadPoolExecutor(1) as pool, ExitStack() as then:
+        running = pool.submit(job.run)
+        wait_until(lambda: told[-1].stuck_s > 2.0, "the hang is told", JOIN_S)
+        then.close()
+        assert running.result(JOIN_S).reports == 1
     assert job.tables.numbers() == job.emitters.numbers()
 
 

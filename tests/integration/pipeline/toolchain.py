@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.util import find_spec
 
+import psutil
 import pytest
 
 from services.pipeline.session import SessionError, check_java
@@ -34,3 +36,17 @@ def need_spark() -> None:
         check_java()
     except SessionError as error:
         do_without(str(error))
+
+
+def sparks_python() -> list[psutil.Process]:
+    """What Spark has started here to plan and to read."""
+    found = []
+    for each in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended meanwhile
+            if (
+                each.status() != psutil.STATUS_ZOMBIE
+                and "pyspark" in " ".join(each.cmdline())
+                and "java" not in each.name()
+            ):
+                found.append(each)
+    return found
