@@ -1,7 +1,8 @@
 """The smallest set of changes from one ordered list of rules to another, with a rank for each rule that moves.
 
 A rank is a number between those of the neighbours, so that a rule moves without touching the others. When two
-neighbours come too close for another number between them, all rules get fresh ranks.
+neighbours come too close for another number between them, the rules around them are spread anew: first the nearest one
+on each side, then twice as many, until they all have room. So a full place costs the ranks of a few rules.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ STEP = 1024.0
 It gives room for ten halvings before digits are lost, and for many more after.
 """
 CLOSEST = 1e-6
-"""If neighbours are nearer than this, all rules get fresh ranks; above the resolution of a double at any rank."""
+"""If neighbours are nearer than this, rules around them are spread anew; above the resolution of a double at any rank.
+"""
+ROOM = 1.0
+"""The least distance between rules that are spread anew: room for 20 halvings."""
 DEFAULTS_ABOVE = 2.0**30
 """Default clusters are tried last, and have ranks above this; rules have ranks below, with room for a million rules.
 
@@ -37,19 +41,25 @@ def changes_between(
 
     `start` and `end`: how many rules are alike there (`ends_alike`).
     """
-    changes = _changes(before.versions, after, start, end)
-    if changes is None:
-        changes = _changes(before.versions, after, 0, 0)
-    assert changes is not None, "if no part is alike, there is room"
+    changes, around = _changes(before.versions, after, start, end), 1
+    while changes is None:
+        start, end = max(0, start - around), max(0, end - around)
+        changes, around = _changes(before.versions, after, start, end, spread_anew=True), 2 * around
     return changes
 
 
 def _changes(
-    before: Sequence[RuleVersion], after: Sequence[ForwardingRule], start: int, end: int
+    before: Sequence[RuleVersion],
+    after: Sequence[ForwardingRule],
+    start: int,
+    end: int,
+    *,
+    spread_anew: bool = False,
 ) -> list[events.RuleChange] | None:
     """The changes between two orders that are alike at their start and end; None if there is no room for new ranks.
 
-    If no part is alike, there is room: all rules get fresh ranks.
+    If no part is alike, there is room: all rules get fresh ranks. `spread_anew`: no rule between start and end keeps
+    its rank.
     """
     going, coming = before[start : len(before) - end], after[start : len(after) - end]
     old = {version.rule.rule_id: version for version in going}
@@ -69,7 +79,9 @@ def _changes(
         known = {each: old[each].rank for each in order if each in old}
         if is_default:
             known = {each: rank for each, rank in known.items() if rank > DEFAULTS_ABOVE}
-        found = _ranks(known, order, lowest if below is None else below, above)
+        elif spread_anew:
+            known = {}
+        found = _ranks(known, order, lowest if below is None else below, above, ROOM if spread_anew else CLOSEST)
         highest = DEFAULTS_ABOVE if start == end == 0 else _lowest_rank_of_defaults(before)
         if not is_default and found and max(found.values()) >= highest:
             found = None
@@ -100,9 +112,11 @@ def _rank_beside(neighbour: RuleVersion | None, is_default: bool) -> float | Non
 
 
 def _ranks(
-    known: Mapping[str, float], order: Sequence[str], below: float | None, above: float | None
+    known: Mapping[str, float], order: Sequence[str], below: float | None, above: float | None, closest: float
 ) -> dict[str, float] | None:
-    """Ranks between two bounds, in which as many rules as possible keep their rank; None if there is no room."""
+    """Ranks between two bounds, in which as many rules as possible keep their rank; None if neighbours would not be
+    further apart than `closest`.
+    """
     ranks: dict[str, float] = {}
     run: list[str] = []
     for rule_id, stays in zip(order, staying_in_order([known.get(each) for each in order]), strict=True):
@@ -110,17 +124,19 @@ def _ranks(
             run.append(rule_id)
             continue
         kept = known[rule_id]
-        if not _spread(run, below, kept, ranks):
+        if not _spread(run, below, kept, ranks, closest):
             return None
         run, below, ranks[rule_id] = [], kept, kept
-    return ranks if _spread(run, below, above, ranks) else None
+    return ranks if _spread(run, below, above, ranks, closest) else None
 
 
 def _fresh(order: Sequence[str], lowest: float) -> dict[str, float]:
     return {each: lowest + STEP * place for place, each in enumerate(order, 1)}
 
 
-def _spread(run: list[str], below: float | None, above: float | None, ranks: dict[str, float]) -> bool:
+def _spread(
+    run: list[str], below: float | None, above: float | None, ranks: dict[str, float], closest: float
+) -> bool:
     """Ranks for a run of rules between two rules that stay; False when there is no room."""
     if not run:
         return True
@@ -133,4 +149,4 @@ def _spread(run: list[str], below: float | None, above: float | None, ranks: dic
     else:
         start, step = below, (above - below) / (len(run) + 1)
     ranks.update({rule_id: start + step * number for number, rule_id in enumerate(run, 1)})
-    return step > CLOSEST
+    return step > closest

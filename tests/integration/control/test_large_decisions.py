@@ -29,6 +29,7 @@ from tests.integration.router.parts import DataPlane, ServiceProcess
 RULES = 10_000
 MANY = 19_900
 """With those that are added, at most as many as a mesh may have."""
+FEW = 100
 LARGE_S = 90.0
 
 
@@ -80,7 +81,7 @@ async def test_a_decision_larger_than_a_record_of_kafka_reaches_the_routers_and_
         router.stop()
 
 
-async def test_rules_that_all_get_new_ranks_reach_a_gateway(world: World, tmp_path: Path) -> None:
+async def test_rules_around_a_full_place_get_new_ranks_and_reach_a_gateway(world: World, tmp_path: Path) -> None:
     """Rules are added between the same two among almost 20,000, until there is no number between their ranks."""
     await world.register("c1", world.home)
     specs = [
@@ -97,8 +98,7 @@ async def test_rules_that_all_get_new_ranks_reach_a_gateway(world: World, tmp_pa
         newest = await world.history(page_size=2)  # a rule between others is held for, so its event is the one before
         event = next(each for each in newest if each.HasField("rule_set_changed"))
         moved = sum(each.HasField("moved") for each in event.rule_set_changed.changes)
-    assert moved >= MANY - 1, "all rules but the first have new ranks"
-    assert event.ByteSize() > PIECE_BYTES
+    assert moved <= FEW, "the other rules keep their ranks"
     await world.published(changed.revision)
 
     router = router_of(world, tmp_path)

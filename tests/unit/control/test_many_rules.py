@@ -22,7 +22,7 @@ from mesh.routing import (
 )
 from mesh.routing import clients as clients_module
 from services.control.domain import kinds, moves
-from services.control.domain.edits import Create, Place
+from services.control.domain.edits import Before, Create, Place
 from services.control.domain.errors import NotAllowed
 from services.control.domain.kinds import kinds_of_clients
 from services.control.domain.moves import clusters_that_may_lose
@@ -118,6 +118,20 @@ def test_rules_that_are_created_before_a_default_cluster_give_no_other_rule_a_ne
         assert [version.rule for version in by_rank] == [*rules.table.rules]
         assert rules.table.rules[-1] is default
     assert moved == [default.rule_id], "its rank was one of an earlier release"
+
+
+def test_a_full_place_between_two_rules_costs_the_ranks_of_a_few_rules() -> None:
+    rules = rule_set(*(f"topic-{number}->c1" for number in range(MANY)))
+    for number in range(MANY):
+        decision = rules.change(Create(rule(f"added-{number}->c2"), Before("r150")))
+        assert decision.event is not None
+        assert sum(bool(each.moved) for each in decision.event.changes) <= 100
+        rules = RuleSet(decision.after, rules.revision + 1)
+        ranks = [version.rank for version in rules.table.living]
+        assert ranks == sorted(set(ranks))
+    added = [f"added-{number}" for number in range(MANY)]
+    texts = [each.match.text for each in rules.table.rules]
+    assert texts == [f"topic-{n}" for n in range(149)] + added + [f"topic-{n}" for n in range(149, MANY)]
 
 
 PATTERNS = ("a", "ab", "abc", "b", "bc", "a*", "ab*", "abc*", "b*", "~.*", "~a.*", "?")
