@@ -22,16 +22,9 @@ import structlog
 from mesh.rpc import events
 from services.sidecar import log_levels, metrics
 from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.consuming.instance_values import EndCause, InstanceId, InstanceStatus, Interest, Standing
 from services.sidecar.consuming.instances import Instances
-from services.sidecar.consuming.records import (
-    EndCause,
-    InstanceId,
-    InstanceStatus,
-    Interest,
-    Position,
-    SeekTarget,
-    Standing,
-)
+from services.sidecar.consuming.positions import Position, SeekTarget
 from services.sidecar.control.messages import change_of, resource_name, seek_target
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.reactive.options import Change

@@ -8,15 +8,15 @@ from typing import Any
 import structlog
 
 from services.sidecar.consuming.client_properties import instance_properties
-from services.sidecar.consuming.records import InstanceId, InstanceOptions, Interest
+from services.sidecar.consuming.instance_values import InstanceId, InstanceOptions, Interest
 from services.sidecar.continuity import Continuity
+from services.sidecar.dead_letters.settling import DeadLetters, PlainSettler
 from services.sidecar.dead_letters.topics import LetterTopics
 from services.sidecar.delivering.configured import delivery_policy
 from services.sidecar.delivering.deliverer import Deliverer
 from services.sidecar.delivering.reading import RecordShower
 from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.delivering.routing import Route
-from services.sidecar.delivering.settling import DeadLetters, PlainSettler
 from services.sidecar.equipment import Equipment
 from services.sidecar.health import BackendProbe
 from services.sidecar.kafka_clients import client_properties, consumer_properties, transaction_properties

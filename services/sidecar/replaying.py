@@ -14,8 +14,8 @@ from services.sidecar.api.dead_letters import DeadLetterEndpoints, PeekEndpoints
 from services.sidecar.api.produce_answers import produce_answer
 from services.sidecar.api.replays import ReplayEndpoints
 from services.sidecar.auditing.active import ActiveAudit
+from services.sidecar.consuming.instance_values import Interest
 from services.sidecar.consuming.instances import Instances
-from services.sidecar.consuming.records import Interest
 from services.sidecar.continuity import Continuity
 from services.sidecar.control.replays import ReplayFollower
 from services.sidecar.dead_letters.peek import Peek
@@ -37,7 +37,7 @@ from services.sidecar.jobs.original_command import SCHEMA, command_record
 from services.sidecar.jobs.run import JobLimits, JobTools
 from services.sidecar.kafka_clients import consumer_properties, transaction_properties
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
-from services.sidecar.producing.records import ProduceRequest, RecordRequest, SchemaChoice, Side
+from services.sidecar.producing.produce_request import ProduceRequest, RecordRequest, SchemaChoice, Side
 from services.sidecar.reactive.reactive import ReactiveConsumer
 
 FILE = "replays.json"

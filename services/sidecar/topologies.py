@@ -10,10 +10,10 @@ from typing import Any
 from starlette.routing import Route
 
 from services.sidecar.api.streams import StreamEndpoints
+from services.sidecar.dead_letters.settling import DeadLetters
 from services.sidecar.delivering.configured import delivery_policy
 from services.sidecar.delivering.deliverer import Deliverer
 from services.sidecar.delivering.replies import ReplyWriter
-from services.sidecar.delivering.settling import DeadLetters
 from services.sidecar.equipment import Equipment
 from services.sidecar.kafka_clients import client_properties, consumer_properties, transaction_properties
 from services.sidecar.settings import SidecarSettings

@@ -7,8 +7,7 @@ client, by cluster and rule. Only the sidecar knows the operation of the backend
 from collections.abc import Sequence
 
 from mesh.traffic.counting import Combination, Counts
-from services.sidecar.consuming.records import Consumed
-from services.sidecar.producing.records import Delivered, Delivery, Outgoing
+from services.sidecar.records import Consumed, Delivered, Outgoing, WriteOutcome
 
 
 class SidecarTraffic:
@@ -23,7 +22,9 @@ class SidecarTraffic:
         """Counts a batch of the backend with its outcomes; `records` and `size` count the written records only."""
         self._count("produce", topic, records, size, seconds, failed)
 
-    def transacted(self, topic: str, records: Sequence[Outgoing], outcomes: Sequence[Delivery], seconds: float) -> None:
+    def transacted(
+        self, topic: str, records: Sequence[Outgoing], outcomes: Sequence[WriteOutcome], seconds: float
+    ) -> None:
         """The records of a topic in a transaction have their outcomes: all are written, or none is."""
         if self._counts is not None:
             written = all(isinstance(outcome, Delivered) for outcome in outcomes)

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from services.sidecar.dead_letters.record import dead_letter
-from services.sidecar.delivering.records import Outcome, RawRecord, Reason, Verdict
+from services.sidecar.records import Outcome, RawRecord, Reason, Verdict
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.sidecar_under_kills import SidecarProcess
 from tests.fixtures.waiting import wait_until

@@ -17,7 +17,7 @@ from services.sidecar.formats import cloud_event
 from services.sidecar.formats.cloud_event import CloudEvent
 from services.sidecar.producing.cloud_events import ContentMode, outgoing
 from services.sidecar.producing.headers import HeaderWriter
-from services.sidecar.producing.records import Outgoing
+from services.sidecar.records import Outgoing
 
 MAX_VIOLATIONS = 100
 """In one answer."""

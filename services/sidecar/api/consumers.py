@@ -16,26 +16,14 @@ from services.sidecar.api.requests import checked_body
 from services.sidecar.api.status import json_response, no_content
 from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.consuming.instance_values import GroupProtocol, HeaderShape, InstanceId, InstanceOptions
 from services.sidecar.consuming.instances import Instances
-from services.sidecar.consuming.records import (
-    AtOffset,
-    AtTime,
-    Commit,
-    Consumption,
-    Edge,
-    GroupProtocol,
-    HeaderShape,
-    InstanceId,
-    InstanceOptions,
-    Partition,
-    Place,
-    Seek,
-    SeekTarget,
-)
+from services.sidecar.consuming.positions import AtOffset, AtTime, Edge, Place, Seek, SeekTarget
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.formats import Format
 from services.sidecar.formats.format import available_labels
 from services.sidecar.formats.registered import WHAT_TO_SET
+from services.sidecar.records import Commit, Consumption, Partition
 from services.sidecar.settings import SidecarSettings
 
 _OFFSET_RESETS = {"latest": "latest", "earliest": "earliest", "none": "error"}

@@ -27,25 +27,28 @@ from services.sidecar.api.requests import checked_body
 from services.sidecar.api.status import json_response, no_content
 from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.consuming.instance_values import HeaderShape, InstanceId, InstanceOptions, ReadRequest
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.consuming.record_text import record_array
-from services.sidecar.consuming.records import (
-    Consumed,
-    Consumption,
-    HeaderShape,
-    InstanceId,
-    InstanceOptions,
-    Partition,
-    ReadRequest,
-)
 from services.sidecar.dead_letters.peek import Peek, PeekedRecord
 from services.sidecar.dead_letters.reactive import Batch, ReactiveReplay
 from services.sidecar.dead_letters.record import dead_letter, dead_letter_topic
-from services.sidecar.delivering.records import Outcome, RawRecord, Reason, ReplyRecord, Verdict
+from services.sidecar.delivering.batch import ReplyRecord
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.formats import Format
 from services.sidecar.producing.producer import RecordProducer
-from services.sidecar.producing.records import Delivered, Delivery, Failed
+from services.sidecar.records import (
+    Consumed,
+    Consumption,
+    Delivered,
+    Failed,
+    Outcome,
+    Partition,
+    RawRecord,
+    Reason,
+    Verdict,
+    WriteOutcome,
+)
 from services.sidecar.settings import SidecarSettings
 
 ACTIVE_INSTANCE = "Active-Replay-1289990"
@@ -247,12 +250,12 @@ class DeadLetterEndpoints:
         )
         return dead_letter(verdict, "", self._extension)
 
-    async def _written(self, letters: list[ReplyRecord], now: int) -> list[Delivery]:
+    async def _written(self, letters: list[ReplyRecord], now: int) -> list[WriteOutcome]:
         """Writes the letters; one outcome for each, in their order."""
         places: dict[str, list[int]] = {}
         for index, letter in enumerate(letters):
             places.setdefault(letter.topic, []).append(index)
-        outcomes: dict[int, Delivery] = {}
+        outcomes: dict[int, WriteOutcome] = {}
         for topic, indexes in places.items():
             records = [letters[index].record._replace(timestamp=now) for index in indexes]
             outcomes.update(zip(indexes, await self._producer.send(topic, records), strict=True))

@@ -1,5 +1,7 @@
 """Every exchange gets its ids in the log context and on the answer, its metrics, and one debug line."""
 
+import base64
+import os
 import time
 
 import structlog
@@ -7,7 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.sidecar import metrics
-from services.sidecar.producing.records import CORRELATION_HEADER, TRACEABILITY_HEADER, new_correlation_id
+from services.sidecar.records import CORRELATION_HEADER, TRACEABILITY_HEADER
 
 MAX_ID_LENGTH = 200
 """Longer ids are cut: they go into every log line."""
@@ -26,7 +28,7 @@ class Exchange:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        correlation_id = headers.get(CORRELATION_HEADER, "")[:MAX_ID_LENGTH] or new_correlation_id()
+        correlation_id = headers.get(CORRELATION_HEADER, "")[:MAX_ID_LENGTH] or _new_correlation_id()
         traceability_id = headers.get(TRACEABILITY_HEADER, "")[:MAX_ID_LENGTH]
         status = 500
 
@@ -54,3 +56,8 @@ class Exchange:
                 metrics.requests.labels(operation, str(status)).inc()
                 metrics.request_seconds.labels(operation).observe(seconds)
                 log.debug("answered", operation=operation, status=status, ms=round(seconds * 1000, 1))
+
+
+def _new_correlation_id() -> str:
+    """16 bytes in 22 characters, as the original writes a UUID."""
+    return base64.urlsafe_b64encode(os.urandom(16))[:22].decode("ascii")

@@ -7,8 +7,8 @@ import orjson
 from starlette.responses import Response
 
 from services.sidecar.api.status import RETRY_AFTER_SECONDS
-from services.sidecar.producing.records import Delivered, Delivery, DeliveryError
 from services.sidecar.producing.serializing import Serialized
+from services.sidecar.records import Delivered, DeliveryError, WriteOutcome
 
 _ALL_FAILED: dict[DeliveryError, tuple[int, str]] = {
     DeliveryError.AUTHENTICATION: (401, "UNAUTHORIZED"),
@@ -29,7 +29,7 @@ class Verdict:
     word: str
 
 
-def verdict(deliveries: Iterable[Delivery]) -> Verdict:
+def verdict(deliveries: Iterable[WriteOutcome]) -> Verdict:
     reasons: set[DeliveryError] = set()
     for one in deliveries:
         if isinstance(one, Delivered):
@@ -41,13 +41,13 @@ def verdict(deliveries: Iterable[Delivery]) -> Verdict:
 _FINE = Verdict(200, "OK")
 
 
-def produce_answer(deliveries: Sequence[Delivery], serialized: Serialized) -> Response:
+def produce_answer(deliveries: Sequence[WriteOutcome], serialized: Serialized) -> Response:
     """The answer of `POST /producers/{topic}`."""
     found = verdict(deliveries)
     return answer(produce_body(deliveries, serialized, found), found)
 
 
-def produce_body(deliveries: Sequence[Delivery], serialized: Serialized, found: Verdict) -> bytes:
+def produce_body(deliveries: Sequence[WriteOutcome], serialized: Serialized, found: Verdict) -> bytes:
     return orjson.dumps({**offsets(deliveries, serialized), "requestStatus": found.word})
 
 
@@ -58,7 +58,7 @@ def answer(body: bytes, found: Verdict, headers: Mapping[str, str] | None = None
     return response
 
 
-def offsets(deliveries: Sequence[Delivery], serialized: Serialized) -> dict[str, object]:
+def offsets(deliveries: Sequence[WriteOutcome], serialized: Serialized) -> dict[str, object]:
     """The answer for one topic: an outcome for each record, and the schemas that the records were written with."""
     shown: dict[str, object] = {"offsets": [outcome(one) for one in deliveries]}
     if serialized.key_schema_id is not None:
@@ -68,7 +68,7 @@ def offsets(deliveries: Sequence[Delivery], serialized: Serialized) -> dict[str,
     return shown
 
 
-def outcome(delivery: Delivery) -> dict[str, object]:
+def outcome(delivery: WriteOutcome) -> dict[str, object]:
     if isinstance(delivery, Delivered):
         return {"partition": delivery.partition, "offset": delivery.offset}
     return {"errorCode": delivery.error.value, "error": delivery.text}

@@ -10,14 +10,8 @@ from starlette.datastructures import Headers
 from services.sidecar.api.exchange import MAX_ID_LENGTH
 from services.sidecar.formats import Format
 from services.sidecar.producing.headers import RequestHeaders, Trace
-from services.sidecar.producing.records import (
-    CORRELATION_HEADER,
-    TRACEABILITY_HEADER,
-    ProduceRequest,
-    RecordRequest,
-    SchemaChoice,
-    Side,
-)
+from services.sidecar.producing.produce_request import ProduceRequest, RecordRequest, SchemaChoice, Side
+from services.sidecar.records import CORRELATION_HEADER, TRACEABILITY_HEADER
 from services.sidecar.schemas.schema import Reference
 from services.sidecar.security.callers import Caller
 

@@ -18,12 +18,13 @@ from services.sidecar.faults import invalid
 from services.sidecar.producing.headers import HeaderWriter
 from services.sidecar.producing.idempotency import IdempotencyKey
 from services.sidecar.producing.late_failures import tell_failures
+from services.sidecar.producing.produce_request import ProduceRequest
 from services.sidecar.producing.producer import NotAccepted, RecordProducer
-from services.sidecar.producing.records import Delivery, ProduceRequest
 from services.sidecar.producing.serializing import Serialized, Serializer
 from services.sidecar.producing.transaction_lane import Answered, Work
 from services.sidecar.producing.transactional_client import TopicRecords
 from services.sidecar.producing.transactions import Transactions
+from services.sidecar.records import WriteOutcome
 
 REPLAYED = {"Idempotency-Replayed": "true"}
 """Header of an answer that was given before, to the first request with the same Idempotency-Key."""
@@ -81,7 +82,7 @@ class ProducerEndpoints:
     async def _written_once(self, topic: str, serialized: Serialized, key: IdempotencyKey) -> Response:
         """Writes all records or none: a kept answer then always names records that are in Kafka."""
 
-        def render(outcomes: Sequence[Sequence[Delivery]]) -> bytes:
+        def render(outcomes: Sequence[Sequence[WriteOutcome]]) -> bytes:
             return produce_body(outcomes[0], serialized, verdict(outcomes[0]))
 
         try:

@@ -17,12 +17,13 @@ from services.sidecar.api.streaming_records import AnswerKind, RecordStreamRespo
 from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.consuming.cursor import CursorError, positions_in
 from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.consuming.instance_values import HeaderShape, ReadRequest
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.consuming.record_text import event_batch, record_array
-from services.sidecar.consuming.records import Consumed, Consumption, HeaderShape, Partition, ReadRequest
 from services.sidecar.consuming.streaming import StreamRequest
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.formats import Format
+from services.sidecar.records import Consumed, Consumption, Partition
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.traffic import SidecarTraffic
 

@@ -12,7 +12,7 @@ from services.sidecar.api.consumers import epoch_ms
 from services.sidecar.api.contract import CONTRACT, parameters
 from services.sidecar.api.requests import checked_body
 from services.sidecar.api.status import json_response
-from services.sidecar.consuming.records import AtOffset, AtTime, Edge
+from services.sidecar.consuming.positions import AtOffset, AtTime, Edge
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.jobs.job import (
     Filter,

@@ -28,9 +28,10 @@ from services.sidecar.api.produce_answers import outcome, produce_answer
 from services.sidecar.api.produce_requests import HeaderPolicy, produce_request, record_request
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.producing.headers import HeaderWriter
+from services.sidecar.producing.produce_request import RecordRequest
 from services.sidecar.producing.producer import NotAccepted, RecordProducer
-from services.sidecar.producing.records import Delivery, DeliveryError, Outgoing, RecordRequest
 from services.sidecar.producing.serializing import BatchEncoder, Serialized, Serializer
+from services.sidecar.records import DeliveryError, Outgoing, WriteOutcome
 
 NDJSON = "application/x-ndjson"
 MAX_WAITING_BATCHES = 16
@@ -61,7 +62,7 @@ class _Batch:
 
     numbers: Sequence[int]
     rows: Sequence[Row | None]
-    acknowledged: "asyncio.Future[list[Delivery]] | None"
+    acknowledged: "asyncio.Future[list[WriteOutcome]] | None"
 
 
 def sends_lines(request: Request) -> bool:

@@ -24,11 +24,12 @@ from services.sidecar.api.hanging_up import Caller, caller
 from services.sidecar.api.status import status_response
 from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.consuming.instance_values import HeaderShape
 from services.sidecar.consuming.record_text import record_lines
-from services.sidecar.consuming.records import Consumed, HeaderShape
 from services.sidecar.consuming.streaming import RecordStream
 from services.sidecar.faults import Fault
 from services.sidecar.formats import cloud_event
+from services.sidecar.records import Consumed
 from services.sidecar.traffic import SidecarTraffic
 
 AUDIT_ROOM_SECONDS = 10.0

@@ -16,12 +16,13 @@ from services.sidecar.api.producers import transaction_answer
 from services.sidecar.api.requests import body_of, is_big, parsed, read_aside
 from services.sidecar.producing.headers import HeaderWriter
 from services.sidecar.producing.idempotency import IdempotencyKey
+from services.sidecar.producing.produce_request import ProduceRequest
 from services.sidecar.producing.producer import NotAccepted, RecordProducer
-from services.sidecar.producing.records import Delivery, Failed, ProduceRequest
 from services.sidecar.producing.serializing import Serialized, Serializer
 from services.sidecar.producing.transaction_lane import Answered, Work
 from services.sidecar.producing.transactional_client import TopicRecords
 from services.sidecar.producing.transactions import Transactions
+from services.sidecar.records import Failed, WriteOutcome
 
 
 class TransactionEndpoints:
@@ -52,11 +53,11 @@ class TransactionEndpoints:
         headers = HeaderWriter(self._headers.of(request.headers))
         parts = [await self._serializer.serialize(one, headers, on_thread=is_big(body)) for one in asked]
 
-        def render(outcomes: Sequence[Sequence[Delivery]]) -> bytes:
+        def render(outcomes: Sequence[Sequence[WriteOutcome]]) -> bytes:
             return _body(topics, parts, outcomes)
 
         if refused := await self._refused(topics):
-            everywhere: list[list[Delivery]] = [[refused] * len(part.records) for part in parts]
+            everywhere: list[list[WriteOutcome]] = [[refused] * len(part.records) for part in parts]
             return transaction_answer(Answered(everywhere, render(everywhere)))
         key = parameters(request).get("Idempotency-Key")
         work = Work(
@@ -85,7 +86,7 @@ def _asked(request: Request, body: bytes) -> list[ProduceRequest]:
     return [produce_request(topic, one, caller) for topic, one in zip(topics, members, strict=True)]
 
 
-def _body(topics: Sequence[str], parts: Sequence[Serialized], outcomes: Sequence[Sequence[Delivery]]) -> bytes:
+def _body(topics: Sequence[str], parts: Sequence[Serialized], outcomes: Sequence[Sequence[WriteOutcome]]) -> bytes:
     shown = [
         {"topic": topic, **offsets(deliveries, part)}
         for topic, part, deliveries in zip(topics, parts, outcomes, strict=True)

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Sequence
 
 from services.sidecar.auditing.events import AuditRecord, AuditType, committed, given, not_committed
 from services.sidecar.auditing.trail import AuditTrail
-from services.sidecar.consuming.records import Commit, Consumed, Consumption
 from services.sidecar.faults import Fault
+from services.sidecar.records import Commit, Consumed, Consumption
 
 TYPE = AuditType.ACTIVE_CONSUMER
 

@@ -15,15 +15,18 @@ from typing import NamedTuple
 import orjson
 
 from services.sidecar import json_text
-from services.sidecar.consuming.records import Commit, Consumed, Partition
-from services.sidecar.delivering.records import Outcome, Verdict
-from services.sidecar.producing.records import (
+from services.sidecar.records import (
     CORRELATION_HEADER,
+    Commit,
+    Consumed,
     Delivered,
-    Delivery,
     Failed,
     Headers,
+    Outcome,
     Outgoing,
+    Partition,
+    Verdict,
+    WriteOutcome,
 )
 
 MAX_KEY_CHARACTERS = 4_096
@@ -108,7 +111,7 @@ def audit_record(
 
 
 def produced(
-    topic: str, records: Sequence[Outgoing], outcomes: Sequence[Delivery], type_: AuditType = AuditType.PRODUCER
+    topic: str, records: Sequence[Outgoing], outcomes: Sequence[WriteOutcome], type_: AuditType = AuditType.PRODUCER
 ) -> list[AuditRecord]:
     """The audit records of records that were written, or not."""
     now, success, failure = _now(), AuditStatus.SUCCESS, AuditStatus.FAILURE

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from services.sidecar.consuming.records import Partition
+from services.sidecar.records import Partition
 
 MAX_CURSOR_LENGTH = 64 * 1024
 """Room for a thousand partitions and more."""

@@ -2,11 +2,12 @@
 
 from confluent_kafka import Message
 
+from services.sidecar.consuming.instance_values import InstanceOptions
 from services.sidecar.consuming.message_headers import headers_of
-from services.sidecar.consuming.records import Consumed, InstanceOptions
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format, FormatError
 from services.sidecar.formats.reading import RecordReader
+from services.sidecar.records import Consumed
 from services.sidecar.schemas.schema import RegistryUnavailableError
 
 

@@ -29,25 +29,17 @@ from services.sidecar import metrics, topic_metrics
 from services.sidecar.consuming.cloud_events import events_in
 from services.sidecar.consuming.decoding import decoded
 from services.sidecar.consuming.held import HeldRecords, Unacknowledged, place_of
+from services.sidecar.consuming.instance_values import InstanceOptions, Interest, PartitionStatus
 from services.sidecar.consuming.membership import Membership
+from services.sidecar.consuming.positions import Position, Seek
 from services.sidecar.consuming.progress import Progress
 from services.sidecar.consuming.reading import Reading
-from services.sidecar.consuming.records import (
-    Commit,
-    Consumed,
-    Consumption,
-    InstanceOptions,
-    Interest,
-    Partition,
-    PartitionStatus,
-    Position,
-    Seek,
-)
 from services.sidecar.consuming.seeking import positions_of, within_ends
 from services.sidecar.consuming.spare_memory import spare_memory
 from services.sidecar.consuming.whereabouts import Whereabouts
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats.reading import RecordReader
+from services.sidecar.records import Commit, Consumed, Consumption, Partition
 
 SLICE_SECONDS = 0.1
 """How long one `advance` waits for records: so late others are served, and a read sees that it was interrupted."""

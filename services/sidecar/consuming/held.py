@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable
 
 from confluent_kafka import Message
 
-from services.sidecar.consuming.records import Partition
+from services.sidecar.records import Partition
 
 
 def place_of(message: Message) -> Partition:

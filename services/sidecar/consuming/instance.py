@@ -12,28 +12,23 @@ from typing import Any
 
 from services.sidecar.consuming.consumer_thread import GRACE_SECONDS, ConsumerThread
 from services.sidecar.consuming.group_consumer import OFFSETS_SECONDS, SEEK_SECONDS, GroupConsumer, ReadLimits
-from services.sidecar.consuming.reads import Reads
-from services.sidecar.consuming.records import (
+from services.sidecar.consuming.instance_values import (
     NOTHING,
-    Commit,
-    Consumed,
-    Consumption,
     InstanceId,
     InstanceOptions,
     InstanceState,
     InstanceStatus,
     Interest,
-    Partition,
-    Position,
     ReadRequest,
-    Seek,
-    SeekTarget,
     Standing,
 )
+from services.sidecar.consuming.positions import Position, Seek, SeekTarget
+from services.sidecar.consuming.reads import Reads
 from services.sidecar.consuming.seeking import ASK_SECONDS
 from services.sidecar.consuming.streaming import RecordStream, StreamRequest
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats.reading import RecordReader
+from services.sidecar.records import Commit, Consumed, Consumption, Partition
 
 JOIN_SECONDS = 10.0
 """How long a seek waits for the group to be joined."""

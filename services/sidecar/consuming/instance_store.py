@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import structlog
 
-from services.sidecar.consuming.records import (
+from services.sidecar.consuming.instance_values import (
     NOTHING,
     EndCause,
     GroupProtocol,
@@ -22,10 +22,10 @@ from services.sidecar.consuming.records import (
     InstanceId,
     InstanceOptions,
     Interest,
-    Partition,
     Standing,
 )
 from services.sidecar.formats import Format
+from services.sidecar.records import Partition
 
 VERSION = 1
 MAX_ENDED = 1_000

@@ -25,7 +25,7 @@ from services.sidecar.consuming.client_properties import instance_properties
 from services.sidecar.consuming.consumer_thread import GRACE_SECONDS, not_found
 from services.sidecar.consuming.instance import ConsumerInstance, InstanceLimits
 from services.sidecar.consuming.instance_store import KeptInstance, Ledger, Source, encoded
-from services.sidecar.consuming.records import EndCause, InstanceId, InstanceOptions, InstanceStatus
+from services.sidecar.consuming.instance_values import EndCause, InstanceId, InstanceOptions, InstanceStatus
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats.reading import RecordReader
 from services.sidecar.state_file import StateFile, StateWriter

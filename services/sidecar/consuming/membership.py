@@ -13,8 +13,10 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
 from services.sidecar import metrics
 from services.sidecar.client_complaints import Complaints
-from services.sidecar.consuming.records import Commit, GroupProtocol, InstanceOptions, Interest, Partition, Position
+from services.sidecar.consuming.instance_values import GroupProtocol, InstanceOptions, Interest
+from services.sidecar.consuming.positions import Position
 from services.sidecar.faults import Fault, FaultKind, invalid
+from services.sidecar.records import Commit, Partition
 
 METADATA_SECONDS = 2.0
 """Bound of the question which partitions there are."""

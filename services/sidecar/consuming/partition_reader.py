@@ -15,10 +15,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from services.sidecar.client_complaints import Complaints
 from services.sidecar.consuming.message_headers import headers_of
-from services.sidecar.consuming.records import Commit, Partition, Position, Seek
+from services.sidecar.consuming.positions import Position, Seek
 from services.sidecar.consuming.seeking import positions_of
-from services.sidecar.delivering.records import RawRecord
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.records import Commit, Partition, RawRecord
 
 ASK_SECONDS = 10.0
 """Bound of each question to Kafka."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from services.sidecar.consuming.records import UNKNOWN, Commit, Consumed, Partition, PartitionStatus
+from services.sidecar.consuming.instance_values import UNKNOWN, PartitionStatus
+from services.sidecar.records import Commit, Consumed, Partition
 
 
 class Progress:

@@ -4,8 +4,9 @@ import time
 from dataclasses import dataclass, field
 
 from services.sidecar.consuming.held import Unacknowledged
-from services.sidecar.consuming.records import Consumed, InstanceOptions, ReadRequest
+from services.sidecar.consuming.instance_values import InstanceOptions, ReadRequest
 from services.sidecar.formats import Format
+from services.sidecar.records import Consumed
 
 
 @dataclass(slots=True)

@@ -12,10 +12,11 @@ import structlog
 
 from services.sidecar.consuming.consumer_thread import GRACE_SECONDS, ConsumerThread
 from services.sidecar.consuming.group_consumer import SEEK_SECONDS
+from services.sidecar.consuming.instance_values import InstanceId, InstanceOptions, ReadRequest
 from services.sidecar.consuming.reading import Reading
-from services.sidecar.consuming.records import Consumed, InstanceId, InstanceOptions, ReadRequest
 from services.sidecar.consuming.streaming import RecordStream, StreamRequest
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.records import Consumed
 
 TAKE_OVER_SECONDS = 1.0
 """How long a stream that follows another waits for that one's end: its client may just have come back."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 import orjson
 
 from services.sidecar import json_text
-from services.sidecar.consuming.records import Consumed, HeaderShape
+from services.sidecar.consuming.instance_values import HeaderShape
 from services.sidecar.producing.headers import correlation_ids
-from services.sidecar.producing.records import CORRELATION_HEADER
+from services.sidecar.records import CORRELATION_HEADER, Consumed
 
 _LOWER_CORRELATION_HEADER = CORRELATION_HEADER.lower()
 _Shown = dict[str, object]

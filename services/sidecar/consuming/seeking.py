@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from services.sidecar.consuming.records import AtOffset, AtTime, Edge, Partition, Position, Seek
+from services.sidecar.consuming.positions import AtOffset, AtTime, Edge, Position, Seek
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.records import Partition
 
 ASK_SECONDS = 5.0
 """Bound of a question for offsets."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from services.sidecar.consuming.cursor import cursor_of
 from services.sidecar.consuming.held import Unacknowledged
 from services.sidecar.consuming.reading import Reading
-from services.sidecar.consuming.records import Consumed, Partition
 from services.sidecar.formats import Format
+from services.sidecar.records import Consumed, Partition
 
 MAX_UNACKNOWLEDGED_BYTES = 16 * 1024 * 1024
 """The bytes that a window may keep in memory, whatever number of records it allows."""

@@ -5,11 +5,12 @@ import time
 import structlog
 from confluent_kafka import TopicPartition
 
+from services.sidecar.consuming.instance_values import PartitionStatus
 from services.sidecar.consuming.membership import Membership
 from services.sidecar.consuming.progress import Progress
-from services.sidecar.consuming.records import Partition, PartitionStatus
 from services.sidecar.consuming.seeking import ends_of
 from services.sidecar.faults import Fault
+from services.sidecar.records import Partition
 
 ASK_EVERY_SECONDS = 10.0
 ASK_SECONDS = 1.0

@@ -23,8 +23,8 @@ from mesh.rpc.cancellation import heed_cancellation
 from services.sidecar import metrics
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instance_store import KeptInstance, KnownToControl, Source
+from services.sidecar.consuming.instance_values import EndCause, InstanceId, InstanceStatus
 from services.sidecar.consuming.instances import STATUS_SECONDS, Instances
-from services.sidecar.consuming.records import EndCause, InstanceId, InstanceStatus
 from services.sidecar.control.connection import Connection
 from services.sidecar.control.messages import instance_message, kept_instance, resource_name, status_message
 from services.sidecar.control.self_acting import SelfActing, self_acting_message

@@ -6,24 +6,20 @@ from mesh.instance_names import instance_name
 from mesh.rpc import events, instances
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instance_store import KeptInstance
-from services.sidecar.consuming.records import (
-    AtOffset,
-    AtTime,
-    Edge,
+from services.sidecar.consuming.instance_values import (
     GroupProtocol,
     InstanceId,
     InstanceOptions,
     InstanceState,
     InstanceStatus,
     Interest,
-    Partition,
-    Place,
-    SeekTarget,
     Standing,
 )
+from services.sidecar.consuming.positions import AtOffset, AtTime, Edge, Place, SeekTarget
 from services.sidecar.delivering.routing import Route
 from services.sidecar.formats import Format
 from services.sidecar.reactive.options import Change
+from services.sidecar.records import Partition
 
 _STATES = {
     InstanceState.IDLE: instances.INSTANCE_STATE_IDLE,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from mesh.rpc import events
-from services.sidecar.consuming.records import InstanceId, InstanceStatus, Interest, Standing
+from services.sidecar.consuming.instance_values import InstanceId, InstanceStatus, Interest, Standing
 from services.sidecar.reactive.options import Delivery, ReactiveOptions
 
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from services.sidecar.consuming.partition_reader import PartitionReader
-from services.sidecar.consuming.records import Position
+from services.sidecar.consuming.positions import Position
 from services.sidecar.dead_letters.record import Origin
+from services.sidecar.delivering.batch import Deliverable
 from services.sidecar.delivering.reading import RecordShower
-from services.sidecar.delivering.records import Deliverable, RawRecord, Verdict
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.records import RawRecord, Verdict
 from services.sidecar.schemas.schema import RegistryUnavailableError
 
 MAX_PEEKS = 2

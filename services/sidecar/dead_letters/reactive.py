@@ -18,10 +18,11 @@ import structlog
 from services.sidecar.auditing.events import settled
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.partition_reader import PartitionReader
-from services.sidecar.consuming.records import Commit, Partition, Position
-from services.sidecar.delivering.records import RawRecord, ReplyRecord, Settlement
-from services.sidecar.delivering.settling import DeadLetters
+from services.sidecar.consuming.positions import Position
+from services.sidecar.dead_letters.settling import DeadLetters
+from services.sidecar.delivering.batch import ReplyRecord, Settlement
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.records import Commit, Partition, RawRecord
 from services.sidecar.side_by_side import side_by_side
 
 Deliver = Callable[[Sequence[RawRecord], str], Coroutine[Any, Any, Settlement]]

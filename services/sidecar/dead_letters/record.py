@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 
-from services.sidecar.delivering.records import RawRecord, ReplyRecord, Verdict
-from services.sidecar.producing.records import CORRELATION_HEADER, TRACEABILITY_HEADER, Headers, Outgoing
+from services.sidecar.delivering.batch import ReplyRecord
+from services.sidecar.records import CORRELATION_HEADER, TRACEABILITY_HEADER, Headers, Outgoing, RawRecord, Verdict
 
 STACK_TRACE_HEADER = "StackTrace"
 ORIGIN_HEADERS = (

@@ -6,11 +6,12 @@ from enum import Enum
 
 from services.sidecar.consuming import record_text
 from services.sidecar.consuming.cloud_events import event_in, wrapped
-from services.sidecar.consuming.records import Consumed, HeaderShape
+from services.sidecar.consuming.instance_values import HeaderShape
+from services.sidecar.delivering.batch import Deliverable
 from services.sidecar.delivering.progress import Ask
-from services.sidecar.delivering.records import Deliverable
 from services.sidecar.formats import Format
 from services.sidecar.producing.headers import TRACEPARENT, TRACESTATE, Trace
+from services.sidecar.records import Consumed
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 ATTEMPT = "Delivery-Attempt"

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from services.sidecar.consuming.records import HeaderShape
+from services.sidecar.consuming.instance_values import HeaderShape
 from services.sidecar.delivering.asking import CallWriter, Content
 from services.sidecar.delivering.backend import Backend, BackendAccess
 from services.sidecar.delivering.circuit import CircuitSettings

@@ -15,14 +15,15 @@ from services.sidecar import metrics
 from services.sidecar.delivering.answers import Answer, AnswerError, read_answer
 from services.sidecar.delivering.asking import CallWriter
 from services.sidecar.delivering.backend import Backend
+from services.sidecar.delivering.batch import Batch, Deliverable, ReplyRecord, Settlement
 from services.sidecar.delivering.circuit import Circuit, CircuitSettings, CircuitState, Permit
 from services.sidecar.delivering.failures import TOO_MANY_REQUESTS, UNAVAILABLE, Blame, CallFailedError
 from services.sidecar.delivering.gate import Gate
 from services.sidecar.delivering.policy import DeliveryPolicy
 from services.sidecar.delivering.progress import Ask, Progress
-from services.sidecar.delivering.records import Batch, Deliverable, RawRecord, ReplyRecord, Settlement
 from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.delivering.routing import ContentRouting
+from services.sidecar.records import RawRecord
 from services.sidecar.schemas.schema import RegistryUnavailableError
 
 REGISTRY_PAUSE_SECONDS = 1.0

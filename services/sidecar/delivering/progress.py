@@ -20,9 +20,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from services.sidecar.delivering.answers import Answer, Result, Said
+from services.sidecar.delivering.batch import Batch, Deliverable, ReplyRecord, Settlement
 from services.sidecar.delivering.failures import Blame, CallFailedError
 from services.sidecar.delivering.policy import DeliveryPolicy, WhenExhausted
-from services.sidecar.delivering.records import Batch, Deliverable, Outcome, Reason, ReplyRecord, Settlement, Verdict
+from services.sidecar.records import Outcome, Reason, Verdict
 
 NOT_ASKED = Result(Said.NOT_PROCESSED)
 

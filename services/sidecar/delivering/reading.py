@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from services.sidecar.consuming.records import Consumed
-from services.sidecar.delivering.records import Deliverable, Outcome, RawRecord, Reason, Verdict
+from services.sidecar.delivering.batch import Deliverable
 from services.sidecar.formats import Format, FormatError
 from services.sidecar.formats.reading import RecordReader
+from services.sidecar.records import Consumed, Outcome, RawRecord, Reason, Verdict
 
 MAX_WAITING = 8
 """Batches that are shown on threads at a time, and may wait for the schema registry there."""

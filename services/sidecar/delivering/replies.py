@@ -10,12 +10,13 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from mesh.topics import is_topic_name
 from services.sidecar.auditing.events import ids_in
 from services.sidecar.delivering.answers import AnswerError
-from services.sidecar.delivering.records import RawRecord, ReplyRecord
+from services.sidecar.delivering.batch import ReplyRecord
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
-from services.sidecar.producing.records import ProduceRequest, RecordRequest, SchemaChoice, Side
+from services.sidecar.producing.produce_request import ProduceRequest, RecordRequest, SchemaChoice, Side
 from services.sidecar.producing.serializing import Serialized
+from services.sidecar.records import RawRecord
 from services.sidecar.schemas.schema import Reference, RegistryUnavailableError
 
 

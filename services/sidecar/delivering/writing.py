@@ -14,14 +14,14 @@ import structlog
 
 from mesh.pauses import pause
 from services.sidecar import metrics
-from services.sidecar.delivering.records import ReplyRecord
-from services.sidecar.producing.records import Delivery, Failed, Outgoing
+from services.sidecar.delivering.batch import ReplyRecord
 from services.sidecar.producing.transactional_client import TopicRecords
+from services.sidecar.records import Failed, Outgoing, WriteOutcome
 
 FIRST_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 10.0
 
-Send = Callable[[str, list[Outgoing]], Awaitable[list[Delivery]]]
+Send = Callable[[str, list[Outgoing]], Awaitable[list[WriteOutcome]]]
 """Writes to a topic, outside of transactions: one outcome per record."""
 Refused = Callable[[str, Sequence[Failed]], None]
 """Called with the reason why records for a topic are not written yet. They are tried again unless the call raises."""
@@ -42,7 +42,7 @@ class Writes:
             for topic, group in groupby(self._writes, key=lambda one: one.topic)
         ]
 
-    def smaller(self, outcomes: Iterable[Sequence[Delivery]]) -> Writes | None:
+    def smaller(self, outcomes: Iterable[Sequence[WriteOutcome]]) -> Writes | None:
         """The same writes, with smaller forms of the records that were too large.
 
         None if Kafka refused them for another reason, or if no smaller form is left. `outcomes`: one for each record of

@@ -18,10 +18,10 @@ from services.sidecar.auditing.events import AuditType, audit_record, ids_in
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.client_complaints import Complaints
 from services.sidecar.consuming.partition_reader import raw_record
-from services.sidecar.delivering.records import RawRecord
 from services.sidecar.jobs.job import Job, JobSpec, RefusedError
 from services.sidecar.jobs.jobs import TooManyJobsError
 from services.sidecar.jobs.original_command import job_spec
+from services.sidecar.records import RawRecord
 
 POLL_SECONDS = 0.5
 RETRY_SECONDS = 5.0

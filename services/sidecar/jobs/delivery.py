@@ -4,20 +4,11 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Protocol
 
-from services.sidecar.consuming.records import Partition
 from services.sidecar.dead_letters.record import Origin, has_lost_its_value
+from services.sidecar.delivering.batch import Batch, Deliverable, ReplyRecord, Settlement
 from services.sidecar.delivering.reading import RecordShower
-from services.sidecar.delivering.records import (
-    Batch,
-    Deliverable,
-    Outcome,
-    RawRecord,
-    Reason,
-    ReplyRecord,
-    Settlement,
-    Verdict,
-)
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.records import Outcome, Partition, RawRecord, Reason, Verdict
 from services.sidecar.schemas.schema import RegistryUnavailableError
 
 

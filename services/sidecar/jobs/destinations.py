@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from services.sidecar.dead_letters.record import has_lost_its_value, original, source_topic
-from services.sidecar.delivering.records import Outcome, RawRecord, ReplyRecord, Settlement, Verdict
-from services.sidecar.delivering.settling import DeadLetters
+from services.sidecar.dead_letters.settling import DeadLetters
+from services.sidecar.delivering.batch import ReplyRecord, Settlement
+from services.sidecar.records import Outcome, RawRecord, Verdict
 
 Deliver = Callable[[Sequence[RawRecord], str, str], Awaitable[Settlement]]
 """Gives records of one partition, in their order, to a path of the backend (empty: its usual one), on an occasion (see

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from services.sidecar.consuming.records import AtOffset, AtTime, Edge, Partition
+from services.sidecar.consuming.positions import AtOffset, AtTime, Edge
 from services.sidecar.dead_letters.record import Origin, dead_letter_topic
-from services.sidecar.delivering.records import RawRecord
+from services.sidecar.records import Partition, RawRecord
 
 
 class RefusedError(Exception):

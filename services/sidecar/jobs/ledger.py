@@ -21,12 +21,10 @@ from mesh.pauses import pause
 from services.sidecar.auditing.events import AuditType, produced
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.partition_reader import PartitionReader, offsets_of
-from services.sidecar.consuming.records import Commit
-from services.sidecar.delivering.records import ReplyRecord
+from services.sidecar.delivering.batch import ReplyRecord
 from services.sidecar.delivering.writing import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, Send, Writes, write_all
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.jobs.job import PartitionProgress, RefusedError
-from services.sidecar.producing.records import DeliveryError, Failed
 from services.sidecar.producing.transactional_client import (
     Elsewhere,
     GroupOffsets,
@@ -34,6 +32,7 @@ from services.sidecar.producing.transactional_client import (
     NotWritten,
     TransactionalClient,
 )
+from services.sidecar.records import Commit, DeliveryError, Failed
 
 _NOTE = re.compile(r"job=(?P<job>\S+) records=(?P<records>\d+) failed=(?P<failed>\d+)")
 

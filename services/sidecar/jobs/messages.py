@@ -3,7 +3,7 @@
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import replays
-from services.sidecar.consuming.records import AtOffset, AtTime, Edge, Partition
+from services.sidecar.consuming.positions import AtOffset, AtTime, Edge
 from services.sidecar.jobs.job import (
     Filter,
     Job,
@@ -15,6 +15,7 @@ from services.sidecar.jobs.job import (
     ToBackend,
     ToTopic,
 )
+from services.sidecar.records import Partition
 
 NAME_PREFIX = "replays/"
 _STATES = {

@@ -1,8 +1,9 @@
 """The offsets of a job: its ranges as they are now, partition by partition. Planning asks Kafka, so it blocks."""
 
 from services.sidecar.consuming.partition_reader import PartitionReader
-from services.sidecar.consuming.records import AtOffset, AtTime, Edge, Partition, Seek
+from services.sidecar.consuming.positions import AtOffset, AtTime, Edge, Seek
 from services.sidecar.jobs.job import JobSpec, PartitionProgress, Range, RefusedError
+from services.sidecar.records import Partition
 
 
 def plan(spec: JobSpec, extension: str, reader: PartitionReader) -> list[PartitionProgress]:

@@ -25,8 +25,7 @@ from services.sidecar import metrics
 from services.sidecar.auditing.events import AuditType, settled
 from services.sidecar.auditing.trail import OFF, AuditTrail
 from services.sidecar.consuming.partition_reader import PartitionReader
-from services.sidecar.consuming.records import Partition, Position
-from services.sidecar.delivering.records import RawRecord
+from services.sidecar.consuming.positions import Position
 from services.sidecar.delivering.writing import Send
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.jobs.destinations import Backend, Deliver, Destination, Taken, Topic
@@ -34,6 +33,7 @@ from services.sidecar.jobs.job import Job, PartitionProgress, RefusedError, ToTo
 from services.sidecar.jobs.ledger import Ledger
 from services.sidecar.jobs.pace import Pace
 from services.sidecar.jobs.planning import plan
+from services.sidecar.records import Partition, RawRecord
 from services.sidecar.side_by_side import side_by_side
 
 READ_SECONDS = 0.5

@@ -11,7 +11,8 @@ from services.sidecar import json_text
 from services.sidecar.formats import cloud_event
 from services.sidecar.formats.cloud_event import CloudEvent
 from services.sidecar.producing.headers import TRACEPARENT, TRACESTATE, HeaderWriter, Trace
-from services.sidecar.producing.records import Outgoing, RecordRequest
+from services.sidecar.producing.produce_request import RecordRequest
+from services.sidecar.records import Outgoing
 
 PREFIX = "ce_"
 CONTENT_TYPE = "content-type"

@@ -5,7 +5,7 @@ from itertools import count
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed
+from services.sidecar.records import Delivered, DeliveryError, Failed, WriteOutcome
 
 _ERRORS: dict[int, DeliveryError] = {
     KafkaError._AUTHENTICATION: DeliveryError.AUTHENTICATION,
@@ -61,11 +61,11 @@ class Batch:
     __slots__ = ("_countdown", "_loop", "_outcomes", "done")
 
     def __init__(self, size: int) -> None:
-        self._outcomes: list[Delivery | None] = [None] * size
+        self._outcomes: list[WriteOutcome | None] = [None] * size
         self._countdown = count(size - 1, -1)
         """The countdown is atomic, because each step is one call into C; a lock would take five times as long."""
         self._loop = asyncio.get_running_loop()
-        self.done: asyncio.Future[list[Delivery]] = self._loop.create_future()
+        self.done: asyncio.Future[list[WriteOutcome]] = self._loop.create_future()
 
     def acknowledged(self, index: int, error: KafkaError | None, message: Message) -> None:
         """Takes a delivery report, on the thread that polls."""
@@ -74,7 +74,7 @@ class Batch:
         else:
             self.settle(index, failed(error))
 
-    def settle(self, index: int, outcome: Delivery) -> None:
+    def settle(self, index: int, outcome: WriteOutcome) -> None:
         self._outcomes[index] = outcome
         if not next(self._countdown):
             self._loop.call_soon_threadsafe(self._finish)

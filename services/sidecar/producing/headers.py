@@ -13,12 +13,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from services.sidecar.producing.records import (
-    CORRELATION_HEADER,
-    TRACEABILITY_HEADER,
-    Headers,
-    RecordRequest,
-)
+from services.sidecar.producing.produce_request import RecordRequest
+from services.sidecar.records import CORRELATION_HEADER, TRACEABILITY_HEADER, Headers
 
 TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"

@@ -6,7 +6,7 @@ from functools import partial
 import structlog
 
 from services.sidecar import metrics
-from services.sidecar.producing.records import Delivery, Failed
+from services.sidecar.records import Failed, WriteOutcome
 
 MAX_LINES = 100
 """Log lines for one request, at most; further failures are only counted."""
@@ -14,12 +14,12 @@ MAX_LINES = 100
 log = structlog.get_logger(__name__)
 
 
-def tell_failures(topic: str, acknowledged: "asyncio.Future[list[Delivery]]") -> None:
+def tell_failures(topic: str, acknowledged: "asyncio.Future[list[WriteOutcome]]") -> None:
     """Reports the failures once all outcomes are known. The audit trail, not the log, names the records."""
     acknowledged.add_done_callback(partial(_settled, topic))
 
 
-def _settled(topic: str, done: "asyncio.Future[list[Delivery]]") -> None:
+def _settled(topic: str, done: "asyncio.Future[list[WriteOutcome]]") -> None:
     failures = [one for one in done.result() if isinstance(one, Failed)]
     if not failures:
         return

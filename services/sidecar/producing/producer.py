@@ -24,9 +24,9 @@ from services.sidecar.auditing.trail import OFF, AuditTrail
 from services.sidecar.producing.admission import Admission, Load
 from services.sidecar.producing.client import POLL_SECONDS, ProducerClient
 from services.sidecar.producing.delivery import Batch, failed
-from services.sidecar.producing.records import Delivery, DeliveryError, Failed, Outgoing
 from services.sidecar.producing.topics import Topics
 from services.sidecar.producing.waves import SLICE_RECORDS, Given, Waves
+from services.sidecar.records import DeliveryError, Failed, Outgoing, WriteOutcome
 from services.sidecar.traffic import NO_TRAFFIC, SidecarTraffic
 
 _STALE = (DeliveryError.UNKNOWN_TOPIC, DeliveryError.UNKNOWN_PARTITION)
@@ -79,7 +79,7 @@ class RecordProducer:
         """Whether acknowledgements are being read."""
         return self._client.is_alive
 
-    async def send(self, topic: str, records: list[Outgoing]) -> list[Delivery]:
+    async def send(self, topic: str, records: list[Outgoing]) -> list[WriteOutcome]:
         """One outcome per record, in their order. An error of Kafka is an outcome, and never raised."""
         try:
             acknowledged = await self.accept(topic, records)
@@ -87,7 +87,7 @@ class RecordProducer:
             return [refused.why] * len(records)
         return await asyncio.shield(acknowledged)  # a caller that goes away must not upset the count
 
-    async def accept(self, topic: str, records: list[Outgoing]) -> "asyncio.Future[list[Delivery]]":
+    async def accept(self, topic: str, records: list[Outgoing]) -> "asyncio.Future[list[WriteOutcome]]":
         """Returns when the records are on their way; the future has their outcomes. NotAccepted if no record is."""
         try:
             return await self._audited(topic, records)
@@ -95,7 +95,7 @@ class RecordProducer:
             self._traffic.produced(topic, 0, 0, None, failed=True)
             raise
 
-    async def _audited(self, topic: str, records: list[Outgoing]) -> "asyncio.Future[list[Delivery]]":
+    async def _audited(self, topic: str, records: list[Outgoing]) -> "asyncio.Future[list[WriteOutcome]]":
         if not self._audit.wants(AuditType.PRODUCER):
             return await self._accept(topic, records)
         if not await self._audit.room(self._limits.queue_timeout_seconds):
@@ -108,7 +108,7 @@ class RecordProducer:
         done.add_done_callback(lambda done: self._record(topic, records, done.result()))
         return done
 
-    async def _accept(self, topic: str, records: list[Outgoing]) -> "asyncio.Future[list[Delivery]]":
+    async def _accept(self, topic: str, records: list[Outgoing]) -> "asyncio.Future[list[WriteOutcome]]":
         await self.check(topic)
         batch = Batch(len(records))
         if not records:
@@ -155,7 +155,7 @@ class RecordProducer:
                 batch.settle(index, Failed(DeliveryError.RETRIABLE, str(error)))
         self._client.handed_over()
 
-    def _record(self, topic: str, records: list[Outgoing], outcomes: list[Delivery], start: int = 0) -> None:
+    def _record(self, topic: str, records: list[Outgoing], outcomes: list[WriteOutcome], start: int = 0) -> None:
         """Audits a slice of the records, and the rest after other requests had their turn."""
         end = start + SLICE_RECORDS
         self._audit.record(produced(topic, records[start:end], outcomes[start:end]))
@@ -172,7 +172,7 @@ class RecordProducer:
             text = "the sidecar is stopping; send again later"
         return Failed(DeliveryError.RETRIABLE, text)
 
-    def _count(self, topic: str, load: Load, started: float, done: "asyncio.Future[list[Delivery]]") -> None:
+    def _count(self, topic: str, load: Load, started: float, done: "asyncio.Future[list[WriteOutcome]]") -> None:
         self._admission.leave(load)
         seconds = time.monotonic() - started
         metrics.delivery_seconds.observe(seconds)

@@ -12,7 +12,7 @@ a caller that names a schema wants that schema.
 
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.formats import Format
-from services.sidecar.producing.records import Side
+from services.sidecar.producing.produce_request import Side
 from services.sidecar.schemas.questions import ById, ByText, ByVersion, Latest, Question
 
 

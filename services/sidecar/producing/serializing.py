@@ -18,8 +18,9 @@ from services.sidecar.formats.format import available_labels
 from services.sidecar.formats.registered import WHAT_TO_SET
 from services.sidecar.formats.schema_formats import SchemaFormats, SchemaWriter
 from services.sidecar.producing.headers import HeaderWriter
-from services.sidecar.producing.records import Outgoing, ProduceRequest, RecordRequest, SchemaChoice, Side
+from services.sidecar.producing.produce_request import ProduceRequest, RecordRequest, SchemaChoice, Side
 from services.sidecar.producing.schema_choice import question_of
+from services.sidecar.records import Outgoing
 from services.sidecar.schemas.questions import Question
 from services.sidecar.schemas.schema import RegistryUnavailableError, SchemaError
 

@@ -20,7 +20,6 @@ from services.sidecar import metrics
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of
 from services.sidecar.producing.idempotency import IdempotencyKey, KeptAnswer, KeptAnswers
-from services.sidecar.producing.records import Delivered, Delivery
 from services.sidecar.producing.transaction_log import TransactionLog
 from services.sidecar.producing.transactional_client import (
     Lost,
@@ -29,6 +28,7 @@ from services.sidecar.producing.transactional_client import (
     TopicRecords,
     TransactionalClient,
 )
+from services.sidecar.records import Delivered, WriteOutcome
 
 ATTEMPTS = 3
 """The number of producers that try one request. The bound ends the fight of two sidecars that fence each other with one
@@ -44,7 +44,7 @@ log = structlog.get_logger(__name__)
 class Answered:
     """The answer to a request."""
 
-    outcomes: Sequence[Sequence[Delivery]]
+    outcomes: Sequence[Sequence[WriteOutcome]]
     body: bytes
     replayed: bool = False
     """Whether this is the answer to an earlier request with the same key."""
@@ -55,7 +55,7 @@ class Work:
     """One request."""
 
     entries: Sequence[TopicRecords]
-    render: Callable[[Sequence[Sequence[Delivery]]], bytes]
+    render: Callable[[Sequence[Sequence[WriteOutcome]]], bytes]
     """Makes the body of the answer from the outcomes."""
     key: IdempotencyKey | None = None
 

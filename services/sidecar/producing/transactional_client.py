@@ -22,7 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from services.sidecar.client_complaints import Complaints
 from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of, failed
-from services.sidecar.producing.records import Delivered, Delivery, Failed, Outgoing
+from services.sidecar.records import Delivered, Failed, Outgoing, WriteOutcome
 
 _ELSEWHERE = KafkaError.TOPIC_AUTHORIZATION_FAILED
 """The error of a broker for a topic that may not be written, and of the gateway for a topic that is out of reach."""
@@ -73,7 +73,7 @@ class Seal:
 class NotWritten(Exception):  # noqa: N818  # an outcome
     """The transaction was aborted: `cause` is the reason, `outcomes` are the outcomes of its records."""
 
-    def __init__(self, cause: Failed, outcomes: list[list[Delivery]]) -> None:
+    def __init__(self, cause: Failed, outcomes: list[list[WriteOutcome]]) -> None:
         super().__init__(cause.text)
         self.cause = cause
         self.outcomes = outcomes
@@ -178,7 +178,7 @@ class TransactionalClient:
 
     def _sent(self, entries: Sequence[TopicRecords], deadline: float) -> list[list[Delivered]]:
         """The partitions and offsets of all records, which are not committed yet."""
-        outcomes: list[list[Delivery | None]] = [[None] * len(entry.records) for entry in entries]
+        outcomes: list[list[WriteOutcome | None]] = [[None] * len(entry.records) for entry in entries]
         errors: list[KafkaError] = []
 
         def acknowledged(place: int, index: int, error: KafkaError | None, message: Message) -> None:
@@ -238,7 +238,7 @@ class TransactionalClient:
         raise AssertionError("a transaction with a lost record was committed")
 
     def _give_up(
-        self, entries: Sequence[TopicRecords], outcomes: list[list[Delivery | None]], error: KafkaError
+        self, entries: Sequence[TopicRecords], outcomes: list[list[WriteOutcome | None]], error: KafkaError
     ) -> NoReturn:
         """Aborts the transaction, and raises the reason."""
         self._until(time.monotonic() + ABORT_SECONDS, self._producer.abort_transaction, certain=True)

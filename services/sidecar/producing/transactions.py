@@ -17,10 +17,10 @@ from services.sidecar.auditing.events import AuditType, produced
 from services.sidecar.auditing.trail import OFF, AuditTrail
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.producing.idempotency import IdempotencyKey, KeptAnswers
-from services.sidecar.producing.records import Delivery, DeliveryError, Failed
 from services.sidecar.producing.transaction_lane import Answered, TransactionLane, Work, must_be_the_same
 from services.sidecar.producing.transaction_log import TransactionLog
 from services.sidecar.producing.transactional_client import CLOSE_SECONDS, Elsewhere
+from services.sidecar.records import DeliveryError, Failed, WriteOutcome
 from services.sidecar.traffic import NO_TRAFFIC, SidecarTraffic
 
 MAX_REMEMBERED_TOPICS = 10_000
@@ -103,7 +103,7 @@ class Transactions:
 
     async def _counted(self, work: Work) -> Answered:
         began = time.monotonic()
-        outcomes: Sequence[Sequence[Delivery]] = [[NOT_DONE]] * len(work.entries)
+        outcomes: Sequence[Sequence[WriteOutcome]] = [[NOT_DONE]] * len(work.entries)
         try:
             answered = await self._audited(work)
             outcomes = answered.outcomes
@@ -127,7 +127,7 @@ class Transactions:
         self._record(work, answered.outcomes)  # none of an answer that was given before
         return answered
 
-    def _record(self, work: Work, outcomes: Sequence[Sequence[Delivery]]) -> None:
+    def _record(self, work: Work, outcomes: Sequence[Sequence[WriteOutcome]]) -> None:
         for entry, deliveries in zip(work.entries, outcomes, strict=False):
             self._audit.record(produced(entry.topic, entry.records, deliveries))
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from services.sidecar.producing.delivery import Batch
-from services.sidecar.producing.records import Outgoing
+from services.sidecar.records import Outgoing
 
 SENT_AT_ONCE = 5
 """Records that an idempotent client has on the way to a partition before further ones wait (librdkafka's bound)."""

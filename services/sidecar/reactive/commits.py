@@ -8,7 +8,7 @@ partition's new owner gets the records again.
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from services.sidecar.consuming.records import Commit, Partition
+from services.sidecar.records import Commit, Partition
 
 
 class Commits:

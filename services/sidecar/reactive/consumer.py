@@ -24,25 +24,17 @@ import structlog
 from confluent_kafka import KafkaException, TopicPartition
 
 from services.sidecar import metrics
+from services.sidecar.consuming.instance_values import GroupProtocol, InstanceOptions, Interest, PartitionStatus
 from services.sidecar.consuming.membership import Membership
 from services.sidecar.consuming.partition_reader import raw_record
+from services.sidecar.consuming.positions import Position, Seek
 from services.sidecar.consuming.progress import Progress
-from services.sidecar.consuming.records import (
-    Commit,
-    GroupProtocol,
-    InstanceOptions,
-    Interest,
-    Partition,
-    PartitionStatus,
-    Position,
-    Seek,
-)
 from services.sidecar.consuming.seeking import positions_of, within_ends
 from services.sidecar.consuming.whereabouts import Whereabouts
-from services.sidecar.delivering.records import RawRecord
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.reactive.lanes import size_of
 from services.sidecar.reactive.room import Room
+from services.sidecar.records import Commit, Partition, RawRecord
 
 POLL_SECONDS = 0.1
 BUSY_POLL_SECONDS = 0.01

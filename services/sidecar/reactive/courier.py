@@ -18,13 +18,13 @@ from mesh.pauses import pause
 from services.sidecar import metrics, topic_metrics
 from services.sidecar.auditing.events import settled
 from services.sidecar.auditing.trail import AuditTrail
-from services.sidecar.consuming.records import Partition
+from services.sidecar.dead_letters.settling import NotSettledError
+from services.sidecar.delivering.batch import Batch, Deliverable, ReplyRecord, Settlement
 from services.sidecar.delivering.reading import RecordShower
-from services.sidecar.delivering.records import Batch, Deliverable, Outcome, RawRecord, ReplyRecord, Settlement, Verdict
-from services.sidecar.delivering.settling import NotSettledError
 from services.sidecar.delivering.writing import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
 from services.sidecar.reactive.lanes import held_by
 from services.sidecar.reactive.way import Way
+from services.sidecar.records import Outcome, Partition, RawRecord, Verdict
 from services.sidecar.schemas.schema import RegistryUnavailableError
 from services.sidecar.traffic import NO_TRAFFIC, SidecarTraffic
 

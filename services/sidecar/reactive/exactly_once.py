@@ -24,11 +24,10 @@ import structlog
 from confluent_kafka import TopicPartition
 
 from services.sidecar import metrics
-from services.sidecar.consuming.records import Partition
 from services.sidecar.dead_letters.record import dead_letter_topic
+from services.sidecar.dead_letters.settling import DeadLetters, NotSettledError
 from services.sidecar.dead_letters.topics import LetterTopics
-from services.sidecar.delivering.records import Settlement
-from services.sidecar.delivering.settling import DeadLetters, NotSettledError
+from services.sidecar.delivering.batch import Settlement
 from services.sidecar.delivering.writing import Writes
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.producing.transactional_client import (
@@ -40,6 +39,7 @@ from services.sidecar.producing.transactional_client import (
     TransactionalClient,
 )
 from services.sidecar.reactive.session import Session
+from services.sidecar.records import Partition
 
 MAX_TOGETHER = 100
 """Settlements of one transaction, at most."""

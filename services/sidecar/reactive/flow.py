@@ -14,9 +14,8 @@ from typing import Any
 import structlog
 
 from services.sidecar import metrics
-from services.sidecar.consuming.records import Partition
-from services.sidecar.delivering.records import RawRecord
 from services.sidecar.reactive.lanes import BatchLimits, Lane, PartitionLanes
+from services.sidecar.records import Partition, RawRecord
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import structlog
 
-from services.sidecar.consuming.records import Standing
+from services.sidecar.consuming.instance_values import Standing
 from services.sidecar.delivering.routing import Route
 from services.sidecar.reactive.options import NO_CHANGE, Change, Delivery
 

@@ -14,8 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from services.sidecar.consuming.records import Partition
-from services.sidecar.delivering.records import RawRecord
+from services.sidecar.records import Partition, RawRecord
 
 
 @dataclass(frozen=True, slots=True)

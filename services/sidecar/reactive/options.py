@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mesh.settings import is_loopback
-from services.sidecar.consuming.records import InstanceId, InstanceOptions, Interest
+from services.sidecar.consuming.instance_values import InstanceId, InstanceOptions, Interest
 from services.sidecar.delivering.routing import Route
 from services.sidecar.reactive.lanes import BatchLimits
 

@@ -20,18 +20,14 @@ import structlog
 
 from mesh.pauses import pause
 from services.sidecar import metrics, topic_metrics
-from services.sidecar.consuming.records import (
-    Commit,
+from services.sidecar.consuming.instance_values import (
     InstanceState,
     InstanceStatus,
     Interest,
-    Partition,
     PartitionStatus,
-    Position,
-    SeekTarget,
     Standing,
 )
-from services.sidecar.delivering.records import RawRecord
+from services.sidecar.consuming.positions import Position, SeekTarget
 from services.sidecar.delivering.writing import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.reactive.courier import Courier
@@ -39,6 +35,7 @@ from services.sidecar.reactive.kept import NOTHING_ORDERED, Kept
 from services.sidecar.reactive.options import Change, Delivery, ReactiveOptions
 from services.sidecar.reactive.session import Session
 from services.sidecar.reactive.way import Way
+from services.sidecar.records import Commit, Partition, RawRecord
 
 JOIN_SECONDS = 30.0
 """The longest wait of a seek for the consumer to join its group."""

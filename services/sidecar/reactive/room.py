@@ -8,7 +8,7 @@ ahead. Records that come in one go may exceed the share, and at least one record
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from services.sidecar.consuming.records import Partition
+from services.sidecar.records import Partition
 
 
 @dataclass(slots=True)

@@ -12,22 +12,15 @@ from typing import Any
 
 import structlog
 
-from services.sidecar.consuming.records import (
-    Commit,
-    Interest,
-    Partition,
-    PartitionStatus,
-    Position,
-    Seek,
-    SeekTarget,
-)
-from services.sidecar.delivering.records import RawRecord
+from services.sidecar.consuming.instance_values import Interest, PartitionStatus
+from services.sidecar.consuming.positions import Position, Seek, SeekTarget
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.reactive.commits import Commits
 from services.sidecar.reactive.consumer import GRACE_SECONDS, PollingConsumer
 from services.sidecar.reactive.flow import Carry, Flow
 from services.sidecar.reactive.options import Delivery, ReactiveOptions
 from services.sidecar.reactive.room import Room
+from services.sidecar.records import Commit, Partition, RawRecord
 
 LOOK_SECONDS = 0.05
 """The time between two checks for partitions from the group."""

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, PositiveInt, model_validator
 
 from mesh.settings import WordList
 from mesh.topics import is_topic_name
-from services.sidecar.consuming.records import GroupProtocol
+from services.sidecar.consuming.instance_values import GroupProtocol
 
 
 class ReactiveSettings(BaseModel):

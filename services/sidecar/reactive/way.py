@@ -3,8 +3,8 @@
 from typing import Protocol
 
 from mesh.record_expressions import InvalidExpressionError
+from services.sidecar.delivering.batch import Batch, Deliverable, Settlement
 from services.sidecar.delivering.deliverer import Deliverer, Target
-from services.sidecar.delivering.records import Batch, Deliverable, Settlement
 from services.sidecar.delivering.routing import ContentRouting
 from services.sidecar.faults import invalid
 from services.sidecar.reactive.options import Delivery

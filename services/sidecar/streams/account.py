@@ -8,7 +8,7 @@ from services.sidecar import metrics
 from services.sidecar.auditing import events
 from services.sidecar.auditing.events import AuditType
 from services.sidecar.auditing.trail import AuditTrail
-from services.sidecar.producing.records import Delivered
+from services.sidecar.records import Delivered
 from services.sidecar.streams.rounds import OpenTask, Outcomes, RoundEntries
 
 

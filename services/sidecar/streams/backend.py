@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from services.sidecar.consuming.records import Consumed, Partition
+from services.sidecar.delivering.batch import Batch, Deliverable, ReplyRecord, Settlement
 from services.sidecar.delivering.deliverer import Deliverer
-from services.sidecar.delivering.records import Batch, Deliverable, Outcome, ReplyRecord, Settlement, Verdict
+from services.sidecar.records import Consumed, Outcome, Partition, Verdict
 from services.sidecar.streams.records import StreamRecord
 
 PLACES = 1_000_000

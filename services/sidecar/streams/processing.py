@@ -13,11 +13,11 @@ from confluent_kafka import Message
 
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.partition_reader import raw_record
+from services.sidecar.dead_letters.settling import DeadLetters
 from services.sidecar.delivering.deliverer import UndeliveredError
 from services.sidecar.delivering.reading import unreadable
-from services.sidecar.delivering.records import Verdict
-from services.sidecar.delivering.settling import DeadLetters
 from services.sidecar.formats.reading import RecordReader
+from services.sidecar.records import Verdict
 from services.sidecar.streams.assignment import Assignment, RoundLimits
 from services.sidecar.streams.backend import Backend
 from services.sidecar.streams.following import Follower

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
-from services.sidecar.delivering.records import RawRecord
 from services.sidecar.formats import Format
-from services.sidecar.producing.records import Outgoing, SchemaChoice
+from services.sidecar.producing.produce_request import SchemaChoice
+from services.sidecar.records import Outgoing, RawRecord
 
 T = TypeVar("T")
 LATEST = SchemaChoice()

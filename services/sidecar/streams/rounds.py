@@ -13,12 +13,12 @@ import orjson
 from confluent_kafka import Message
 
 from services.sidecar import json_text
-from services.sidecar.delivering.records import Outcome, RawRecord, Reason, ReplyRecord, Verdict
-from services.sidecar.delivering.settling import DeadLetters
+from services.sidecar.dead_letters.settling import DeadLetters
+from services.sidecar.delivering.batch import ReplyRecord
 from services.sidecar.formats import FormatError
 from services.sidecar.formats.reading import RecordReader
-from services.sidecar.producing.records import Delivered, Failed, Outgoing
 from services.sidecar.producing.transactional_client import NotWritten, TopicRecords
+from services.sidecar.records import Delivered, Failed, Outcome, Outgoing, RawRecord, Reason, Verdict
 from services.sidecar.streams.operators import Source
 from services.sidecar.streams.plan import Part, Plan
 from services.sidecar.streams.records import OperatorError, StreamRecord

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from services.sidecar.producing.records import Outgoing
+from services.sidecar.records import Outgoing
 from services.sidecar.streams.operators import Hook, Operator
 from services.sidecar.streams.plan import Part
 from services.sidecar.streams.records import OperatorError, StoreSpec, StreamRecord, Target, Written

@@ -10,10 +10,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from services.sidecar.delivering.records import Outcome, RawRecord, Reason, ReplyRecord, Verdict
+from services.sidecar.delivering.batch import ReplyRecord
 from services.sidecar.delivering.writing import size_of
-from services.sidecar.producing.records import Delivery, Failed
 from services.sidecar.producing.transactional_client import TopicRecords
+from services.sidecar.records import Failed, Outcome, RawRecord, Reason, Verdict, WriteOutcome
 
 Place = tuple[str, int, int]
 """Topic, partition, offset."""
@@ -48,7 +48,7 @@ class TooLarge:
         self,
         entries: Sequence[TopicRecords],
         origins: Sequence[Sequence[Origin]],
-        outcomes: Sequence[Sequence[Delivery]],
+        outcomes: Sequence[Sequence[WriteOutcome]],
     ) -> bool:
         """Learns from an aborted transaction. Whether the round will be smaller when it begins again.
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, overload
 
 from services.sidecar.formats import Format
-from services.sidecar.producing.records import SchemaChoice
+from services.sidecar.producing.produce_request import SchemaChoice
 from services.sidecar.streams.operators import (
     Aggregate,
     Filter,

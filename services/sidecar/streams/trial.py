@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from services.sidecar.delivering.records import RawRecord
+from services.sidecar.records import RawRecord
 from services.sidecar.streams.plan import Part
 from services.sidecar.streams.records import StreamRecord
 from services.sidecar.streams.state import EntriesInMemory, EntryKey, from_text, key_text

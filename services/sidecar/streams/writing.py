@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from services.sidecar.producing.records import Outgoing, Side
+from services.sidecar.producing.produce_request import Side
 from services.sidecar.producing.serializing import Serializer
+from services.sidecar.records import Outgoing
 from services.sidecar.streams.records import StreamRecord, Target
 from services.sidecar.streams.task import Encode
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from services.sidecar.dead_letters.record import dead_letter
-from services.sidecar.delivering.records import Outcome, RawRecord, Reason, Verdict
+from services.sidecar.records import Outcome, RawRecord, Reason, Verdict
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import Json, Kafka, SidecarWorld
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from services.sidecar.consuming.records import Partition
 from services.sidecar.reactive.reactive import ReactiveConsumer
+from services.sidecar.records import Partition
 from tests.fixtures.backend import Backend
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import Kafka, SidecarWorld, started

@@ -10,7 +10,7 @@ import pytest
 
 from services.sidecar.api.dead_letters import ACTIVE_INSTANCE
 from services.sidecar.consuming import partition_reader
-from services.sidecar.delivering.records import Reason
+from services.sidecar.records import Reason
 from tests.fixtures.backend import Backend, answer_of, hang
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until

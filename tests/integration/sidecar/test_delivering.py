@@ -16,7 +16,7 @@ from prometheus_client import REGISTRY
 from starlette.responses import Response
 from structlog.testing import capture_logs
 
-from services.sidecar.consuming.records import HeaderShape
+from services.sidecar.consuming.instance_values import HeaderShape
 from services.sidecar.delivering.asking import CallWriter, Content
 from services.sidecar.delivering.backend import Backend, BackendAccess, BackendSettingsError
 from services.sidecar.delivering.circuit import CircuitSettings, CircuitState

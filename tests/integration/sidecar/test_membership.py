@@ -9,23 +9,19 @@ import pytest
 from services.sidecar.consuming.client_properties import instance_properties
 from services.sidecar.consuming.group_consumer import ReadLimits
 from services.sidecar.consuming.instance import ConsumerInstance, InstanceLimits
-from services.sidecar.consuming.records import (
-    AtOffset,
-    Consumed,
-    Edge,
+from services.sidecar.consuming.instance_values import (
     InstanceId,
     InstanceOptions,
     InstanceState,
-    Partition,
     PartitionStatus,
-    Position,
     ReadRequest,
-    SeekTarget,
     Standing,
 )
+from services.sidecar.consuming.positions import AtOffset, Edge, Position, SeekTarget
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format
 from services.sidecar.formats.reading import RecordReader
+from services.sidecar.records import Consumed, Partition
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import QUICK_CONSUMERS, Instance, Kafka, SidecarWorld
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from services.sidecar.consuming.records import AtOffset, Edge, SeekTarget
+from services.sidecar.consuming.positions import AtOffset, Edge, SeekTarget
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.reactive.consumer import PollingConsumer
 from services.sidecar.reactive.options import Change

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from services.sidecar.delivering.records import Reason
+from services.sidecar.records import Reason
 from tests.fixtures.backend import Backend, answer_of
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until

@@ -13,8 +13,8 @@ import structlog
 
 from mesh.rpc import events
 from services.sidecar import metrics
-from services.sidecar.consuming.records import Partition
 from services.sidecar.control import link
+from services.sidecar.records import Partition
 from services.sidecar.state_file import StateFile
 from tests.fixtures.backend import Backend
 from tests.fixtures.waiting import wait_until

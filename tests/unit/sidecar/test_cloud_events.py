@@ -15,13 +15,12 @@ from services.sidecar import json_text
 from services.sidecar.api.cloud_events import carries_events, event_records, events_of, said_beside_body
 from services.sidecar.consuming.cloud_events import KafkaHeaders, event_in, wrapped
 from services.sidecar.consuming.record_text import event_batch
-from services.sidecar.consuming.records import Consumed
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format, cloud_event
 from services.sidecar.formats.cloud_event import CloudEvent
 from services.sidecar.producing.cloud_events import ContentMode, outgoing
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders, Trace
-from services.sidecar.producing.records import Outgoing
+from services.sidecar.records import Consumed, Outgoing
 
 REQUIRED: dict[str, Any] = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "order.placed"}
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

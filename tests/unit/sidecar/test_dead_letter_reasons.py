@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mesh.rpc.dead_letters import REASONS
-from services.sidecar.delivering.records import Reason
+from services.sidecar.records import Reason
 
 
 def test_reasons_are_those_of_the_contract() -> None:

@@ -14,8 +14,9 @@ from services.sidecar.dead_letters.record import (
     original,
     source_topic,
 )
-from services.sidecar.delivering.records import Outcome, RawRecord, Reason, ReplyRecord, Verdict
+from services.sidecar.delivering.batch import ReplyRecord
 from services.sidecar.delivering.writing import size_of
+from services.sidecar.records import Outcome, RawRecord, Reason, Verdict
 
 EXTENSION = ".dlq"
 

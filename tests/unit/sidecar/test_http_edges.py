@@ -17,9 +17,9 @@ from services.sidecar.api.requests import body_of
 from services.sidecar.api.streaming_produce import ProduceStreams, StreamLimits
 from services.sidecar.formats import Format
 from services.sidecar.producing.producer import RecordProducer
-from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed, Outgoing
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.producing.transactions import TransactionLimits, Transactions
+from services.sidecar.records import Delivered, DeliveryError, Failed, Outgoing, WriteOutcome
 
 MAX_BODY = 1000
 RECORD = {"records": [{"key": "a", "value": "b"}]}
@@ -28,11 +28,11 @@ RECORD = {"records": [{"key": "a", "value": "b"}]}
 class ToldProducer(RecordProducer):
     """Answers what the test says, without Kafka."""
 
-    def __init__(self, outcomes: list[Delivery]) -> None:
+    def __init__(self, outcomes: list[WriteOutcome]) -> None:
         self.outcomes = outcomes
         self.sent: list[Outgoing] = []
 
-    async def send(self, topic: str, records: list[Outgoing]) -> list[Delivery]:
+    async def send(self, topic: str, records: list[Outgoing]) -> list[WriteOutcome]:
         self.sent += records
         return self.outcomes
 
@@ -172,7 +172,7 @@ LOST = Failed(DeliveryError.RETRIABLE, "down")
     ],
 )
 async def test_all_failed_for_one_reason_is_a_failed_request(
-    http: httpx.AsyncClient, producer: ToldProducer, outcomes: list[Delivery], status: int, word: str
+    http: httpx.AsyncClient, producer: ToldProducer, outcomes: list[WriteOutcome], status: int, word: str
 ) -> None:
     producer.outcomes = outcomes
     answer = await http.post("/producers/apples", json=RECORD)
@@ -183,7 +183,7 @@ async def test_all_failed_for_one_reason_is_a_failed_request(
 async def test_a_surprise_is_an_error_without_inside_knowledge(
     http: httpx.AsyncClient, producer: ToldProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(topic: str, records: list[Outgoing]) -> list[Delivery]:
+    async def broken(topic: str, records: list[Outgoing]) -> list[WriteOutcome]:
         raise LookupError("inside knowledge")
 
     monkeypatch.setattr(producer, "send", broken)

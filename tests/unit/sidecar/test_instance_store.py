@@ -18,17 +18,17 @@ from services.sidecar.consuming.instance_store import (
     encoded,
     found_again,
 )
-from services.sidecar.consuming.records import (
+from services.sidecar.consuming.instance_values import (
     EndCause,
     GroupProtocol,
     HeaderShape,
     InstanceId,
     InstanceOptions,
     Interest,
-    Partition,
     Standing,
 )
 from services.sidecar.formats import Format
+from services.sidecar.records import Partition
 
 PLAIN = InstanceOptions(Format.STRING, Format.JSON, read_timeout=1.0)
 

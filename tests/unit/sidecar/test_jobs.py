@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.sidecar.consuming.records import AtOffset, AtTime, Partition
-from services.sidecar.delivering.records import RawRecord
+from services.sidecar.consuming.positions import AtOffset, AtTime
 from services.sidecar.jobs import jobs as jobs_module
 from services.sidecar.jobs.job import (
     Filter,
@@ -28,6 +27,7 @@ from services.sidecar.jobs.messages import job_of, replay_message
 from services.sidecar.jobs.original_command import command_record, job_spec
 from services.sidecar.jobs.pace import Pace
 from services.sidecar.jobs.run import JobTools
+from services.sidecar.records import Partition, RawRecord
 from services.sidecar.state_file import StateFile
 
 EXTENSION = ".dlq"

@@ -8,14 +8,14 @@ from structlog.testing import capture_logs
 
 from services.sidecar import metrics
 from services.sidecar.producing.late_failures import MAX_LINES, tell_failures
-from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed
+from services.sidecar.records import Delivered, DeliveryError, Failed, WriteOutcome
 
 LOST = Failed(DeliveryError.RETRIABLE, "Local: Message timed out")
 
 
-async def logged(outcomes: list[Delivery]) -> list[Any]:
+async def logged(outcomes: list[WriteOutcome]) -> list[Any]:
     """The log lines of a request with these outcomes."""
-    done: asyncio.Future[list[Delivery]] = asyncio.get_running_loop().create_future()
+    done: asyncio.Future[list[WriteOutcome]] = asyncio.get_running_loop().create_future()
     tell_failures("apples", done)
     with capture_logs(processors=[structlog.stdlib.add_log_level]) as lines:
         done.set_result(outcomes)

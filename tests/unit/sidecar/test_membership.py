@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from services.sidecar.consuming.client_properties import instance_properties
+from services.sidecar.consuming.instance_values import InstanceId, InstanceOptions, Interest
 from services.sidecar.consuming.membership import Membership
-from services.sidecar.consuming.records import InstanceId, InstanceOptions, Interest, Partition
 from services.sidecar.faults import Fault
 from services.sidecar.formats import Format
+from services.sidecar.records import Partition
 from tests.unit.gateway.scripted_broker import ScriptedBroker
 from tests.unit.sidecar.scripted_coordinator import (
     COMMITTED,

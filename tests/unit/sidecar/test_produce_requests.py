@@ -9,8 +9,8 @@ from services.sidecar.api.produce_requests import produce_request
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
-from services.sidecar.producing.records import Outgoing
 from services.sidecar.producing.serializing import Serializer
+from services.sidecar.records import Outgoing
 from services.sidecar.security.callers import ANYONE
 
 PRODUCE = CONTRACT.operations["produce"]

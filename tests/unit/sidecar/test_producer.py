@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 from services.sidecar.producing.client import ProducerClient
 from services.sidecar.producing.delivery import failed
 from services.sidecar.producing.producer import ProducerLimits, RecordProducer
-from services.sidecar.producing.records import DeliveryError, Failed, Outgoing
+from services.sidecar.records import DeliveryError, Failed, Outgoing
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 60_000}
 ROUND_TRIP_MS = 40

@@ -4,10 +4,11 @@ import pytest
 
 from services.sidecar.consuming.cursor import MAX_CURSOR_LENGTH, CursorError, cursor_of, positions_in
 from services.sidecar.consuming.held import Unacknowledged
+from services.sidecar.consuming.instance_values import UNKNOWN, InstanceOptions, ReadRequest
 from services.sidecar.consuming.progress import Progress
 from services.sidecar.consuming.reading import Reading
-from services.sidecar.consuming.records import UNKNOWN, Commit, Consumed, InstanceOptions, Partition, ReadRequest
 from services.sidecar.formats import Format
+from services.sidecar.records import Commit, Consumed, Partition
 
 A, B = Partition("a", 0), Partition("b", 1)
 

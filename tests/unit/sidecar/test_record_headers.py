@@ -5,7 +5,8 @@ import base64
 import pytest
 
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders, Trace
-from services.sidecar.producing.records import Headers, RecordRequest
+from services.sidecar.producing.produce_request import RecordRequest
+from services.sidecar.records import Headers
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRACED = RequestHeaders(correlation_id="c", trace=Trace(PARENT, "vendor=1"))

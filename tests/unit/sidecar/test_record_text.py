@@ -10,9 +10,10 @@ from starlette.requests import Request
 
 from services.sidecar.api.consumers import epoch_ms
 from services.sidecar.api.public_address import public_address
+from services.sidecar.consuming.instance_values import HeaderShape
 from services.sidecar.consuming.record_text import record_array, record_lines
-from services.sidecar.consuming.records import Consumed, HeaderShape
 from services.sidecar.faults import Fault
+from services.sidecar.records import Consumed
 
 Headers = list[tuple[str, bytes | None]]
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -4,7 +4,7 @@ import pytest
 
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format
-from services.sidecar.producing.records import SchemaChoice, Side
+from services.sidecar.producing.produce_request import SchemaChoice, Side
 from services.sidecar.producing.schema_choice import question_of
 from services.sidecar.schemas.questions import ById, ByText, ByVersion, Latest, Question
 from services.sidecar.schemas.schema import Reference, SchemaKind

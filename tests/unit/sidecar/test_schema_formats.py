@@ -17,7 +17,7 @@ from services.sidecar.formats.reading import RecordReader
 from services.sidecar.formats.schema_codec import SchemaCodec
 from services.sidecar.formats.schema_formats import CodecFactory, SchemaFormats
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
-from services.sidecar.producing.records import ProduceRequest, RecordRequest, SchemaChoice, Side
+from services.sidecar.producing.produce_request import ProduceRequest, RecordRequest, SchemaChoice, Side
 from services.sidecar.producing.serializing import Serialized, Serializer
 from services.sidecar.schemas.known import KeepingLimits, KnownSchemas
 from services.sidecar.schemas.questions import ByGuid, ById, Latest, Question

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from services.sidecar.producing.delivery import Batch
-from services.sidecar.producing.records import Delivered, Outgoing
 from services.sidecar.producing.waves import SENT_AT_ONCE, SLICE_RECORDS, WAVE_RECORDS, Given, Waves
+from services.sidecar.records import Delivered, Outgoing
 
 WITHIN_SECONDS = 10
 RECORD = Outgoing(key=None, value=b"v", partition=None, timestamp=0, headers=[])

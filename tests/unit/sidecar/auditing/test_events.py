@@ -8,9 +8,20 @@ import pytest
 from services.sidecar.auditing import events
 from services.sidecar.auditing.events import AuditRecord, AuditStatus, AuditType, RecordIds, audit_record
 from services.sidecar.auditing.text import AuditText
-from services.sidecar.consuming.records import Commit, Consumed, Partition
-from services.sidecar.delivering.records import Outcome, RawRecord, Reason, Verdict
-from services.sidecar.producing.records import Delivered, DeliveryError, Failed, Headers, Outgoing
+from services.sidecar.records import (
+    Commit,
+    Consumed,
+    Delivered,
+    DeliveryError,
+    Failed,
+    Headers,
+    Outcome,
+    Outgoing,
+    Partition,
+    RawRecord,
+    Reason,
+    Verdict,
+)
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 TEXT = AuditText("shop-1")

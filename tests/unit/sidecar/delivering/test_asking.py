@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from services.sidecar.consuming.records import HeaderShape
+from services.sidecar.consuming.instance_values import HeaderShape
 from services.sidecar.delivering.asking import CallWriter, Content
 from services.sidecar.delivering.progress import Ask
 from services.sidecar.formats import Format

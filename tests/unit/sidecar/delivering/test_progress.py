@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.sidecar.delivering.answers import Answer, Result, Said
+from services.sidecar.delivering.batch import ReplyRecord, Settlement
 from services.sidecar.delivering.failures import Blame, CallFailedError
 from services.sidecar.delivering.policy import DeliveryPolicy, WhenExhausted
 from services.sidecar.delivering.progress import Progress
-from services.sidecar.delivering.records import Outcome, ReplyRecord, Settlement
-from services.sidecar.producing.records import Outgoing
+from services.sidecar.records import Outcome, Outgoing
 from tests.fixtures.deliveries import batch, outcomes
 
 POLICY = DeliveryPolicy(max_retries=2, retry_delay=1.0, max_retry_delay=5.0)

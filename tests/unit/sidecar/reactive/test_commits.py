@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Mapping
 
-from services.sidecar.consuming.records import Commit, Partition
 from services.sidecar.reactive.commits import Commits
+from services.sidecar.records import Commit, Partition
 
 APPLES, PEARS = Partition("apples", 0), Partition("pears", 0)
 

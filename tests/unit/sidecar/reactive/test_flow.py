@@ -2,10 +2,9 @@
 
 import asyncio
 
-from services.sidecar.consuming.records import Partition
-from services.sidecar.delivering.records import RawRecord
 from services.sidecar.reactive.flow import Flow
 from services.sidecar.reactive.lanes import BatchLimits
+from services.sidecar.records import Partition, RawRecord
 
 SLOW, QUICK = Partition("apples", 0), Partition("apples", 1)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.sidecar.consuming.records import Standing
+from services.sidecar.consuming.instance_values import Standing
 from services.sidecar.delivering.routing import Route
 from services.sidecar.reactive.kept import NOTHING_ORDERED, BrokenStateError, Kept, decoded, encoded
 from services.sidecar.reactive.options import Change

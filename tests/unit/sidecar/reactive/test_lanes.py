@@ -1,8 +1,7 @@
 """Lanes of one partition: what goes out when, and how far the group may be told."""
 
-from services.sidecar.consuming.records import Partition
-from services.sidecar.delivering.records import RawRecord
 from services.sidecar.reactive.lanes import BatchLimits, Lane, PartitionLanes, held_by
+from services.sidecar.records import Partition, RawRecord
 
 APPLES = Partition("apples", 0)
 LIMITS = BatchLimits(max_records=3, max_bytes=100, linger_seconds=0.01)

@@ -1,7 +1,7 @@
 """Which partitions rest for what is held of them."""
 
-from services.sidecar.consuming.records import Partition
 from services.sidecar.reactive.room import Room
+from services.sidecar.records import Partition
 
 SLOW, QUICK = Partition("apples", 0), Partition("apples", 1)
 

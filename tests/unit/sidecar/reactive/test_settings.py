@@ -7,14 +7,14 @@ import structlog
 from pydantic import ValidationError
 
 from services.sidecar.auditing.trail import AuditTrail
-from services.sidecar.consuming.records import Partition
+from services.sidecar.delivering.batch import Batch, Deliverable, Settlement
 from services.sidecar.delivering.reading import RecordShower
-from services.sidecar.delivering.records import Batch, Deliverable, Outcome, RawRecord, Settlement, Verdict
 from services.sidecar.formats import Format
 from services.sidecar.formats.reading import RecordReader
 from services.sidecar.reactive import courier
 from services.sidecar.reactive.courier import Courier, Unreadable
 from services.sidecar.reactive_consumer import reactive_options, warn_of_settings
+from services.sidecar.records import Outcome, Partition, RawRecord, Verdict
 from services.sidecar.settings import SidecarSettings
 
 APPLES = Partition("apples", 0)

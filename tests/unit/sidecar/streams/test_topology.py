@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.sidecar.delivering.records import RawRecord
+from services.sidecar.records import RawRecord
 from services.sidecar.streams import Format, Topology, TopologyError, Tumbling
 from services.sidecar.streams.records import OperatorError, StreamRecord
 from services.sidecar.streams.trial import Trial

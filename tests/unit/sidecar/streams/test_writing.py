@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.sidecar.delivering.records import RawRecord
 from services.sidecar.formats import Format
 from services.sidecar.producing.serializing import Serializer
+from services.sidecar.records import RawRecord
 from services.sidecar.streams.records import StreamRecord, Target
 from services.sidecar.streams.writing import encoding
 

@@ -1,10 +1,10 @@
-"""The words of consuming."""
+"""The values of a consumer instance: its id, its options, its topics, and its status."""
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
 
 from services.sidecar.formats import Format
+from services.sidecar.records import Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,6 @@ class InstanceOptions:
     group_protocol: GroupProtocol = GroupProtocol.CLASSIC
 
 
-class Partition(NamedTuple):
-    """One partition of a topic."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
 @dataclass(frozen=True, slots=True)
 class Interest:
     """The requested source of an instance: topics or a pattern, shared with its group, or partitions of its own."""
@@ -110,90 +100,6 @@ class ReadRequest:
     """Renders values in this format instead of the instance's; binary does so with keys too."""
     as_events: bool = False
     """Each record's value is the CloudEvent that it is, or one around it."""
-
-
-class Consumed(NamedTuple):
-    """One record, as the backend gets it. A tuple: hundreds are made for each read."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: object
-    value: object
-    headers: list[tuple[str, bytes | None]]
-    size: int
-    """Bytes of key and value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Consumption:
-    """How far a partition was read: the offset of the last record, and a note to keep with it."""
-
-    partition: Partition
-    offset: int
-    metadata: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """How it went: the next offset that the group will read."""
-
-    partition: Partition
-    offset: int
-    metadata: str = ""
-
-
-class Edge(Enum):
-    """An end of a partition; the values are Kafka's special timestamps in ListOffsets."""
-
-    FIRST = -2
-    LAST = -1
-
-
-@dataclass(frozen=True, slots=True)
-class AtOffset:
-    """The record with this offset, or the next one there is."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class AtTime:
-    """The first record that is not older; the end if there is none."""
-
-    ms: int
-    """Since the epoch."""
-
-
-Place = Edge | AtOffset | AtTime
-
-
-@dataclass(frozen=True, slots=True)
-class Seek:
-    """The place at which reading of one partition continues."""
-
-    partition: Partition
-    to: Place
-
-
-@dataclass(frozen=True, slots=True)
-class SeekTarget:
-    """The place at which an instance continues, by an operator's order."""
-
-    to: Place
-    topic: str = ""
-    """Only this topic; empty for all that the instance has."""
-    partition: int | None = None
-    """Only this partition, of the topic; None for all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """The offset that comes next."""
-
-    partition: Partition
-    offset: int
 
 
 class InstanceState(Enum):

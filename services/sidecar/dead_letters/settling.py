@@ -13,10 +13,10 @@ import structlog
 
 from services.sidecar import metrics
 from services.sidecar.dead_letters.record import dead_letter
-from services.sidecar.delivering.records import Outcome, RawRecord, Reason, ReplyRecord, Settlement, Verdict
+from services.sidecar.delivering.batch import ReplyRecord, Settlement
 from services.sidecar.delivering.writing import write_all
 from services.sidecar.producing.producer import RecordProducer
-from services.sidecar.producing.records import Failed
+from services.sidecar.records import Failed, Outcome, RawRecord, Reason, Verdict
 
 log = structlog.get_logger(__name__)
 
