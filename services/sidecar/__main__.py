@@ -9,7 +9,7 @@ import structlog
 from mesh.lifecycle import Lifecycle, run
 from mesh.settings import load
 from mesh.telemetry import configure_logging
-from services.sidecar import log_levels
+from services.sidecar.admin import log_levels
 from services.sidecar.process import serve
 from services.sidecar.settings import SidecarSettings
 

@@ -19,38 +19,34 @@ from starlette.routing import Route
 from mesh.lifecycle import Lifecycle
 from mesh.telemetry import serve_management
 from mesh.traffic.emission import Emission
-from services.sidecar import metrics
-from services.sidecar.administration import Administration
+from services.sidecar.admin.information import information
 from services.sidecar.api.active_audit import ActiveAuditEndpoints
 from services.sidecar.api.consumers import ConsumerEndpoints
 from services.sidecar.api.document import DocumentEndpoints
 from services.sidecar.api.health import HealthEndpoints
+from services.sidecar.api.http_server import Server, bound_socket
 from services.sidecar.api.records import RecordEndpoints
-from services.sidecar.audit_trail import audit_text, audit_trail, service_id
 from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.auditing.settings import AuditTarget
-from services.sidecar.consuming.group_consumer import ReadLimits
-from services.sidecar.consuming.instance import InstanceLimits
-from services.sidecar.consuming.instances import Instances
-from services.sidecar.continuity import Continuity
-from services.sidecar.delivering.configured import target
-from services.sidecar.entrance import Entrance
-from services.sidecar.equipment import Equipment
 from services.sidecar.formats.reading import RecordReader
-from services.sidecar.health import BackendProbe, Health
-from services.sidecar.information import information
-from services.sidecar.kafka_clients import client_properties, consumer_properties
-from services.sidecar.ksqldb_queries import KsqldbQueries
-from services.sidecar.listening import Server, bound_socket
 from services.sidecar.producing.serializing import Serializer
-from services.sidecar.production import Production
-from services.sidecar.reactive_consumer import ReactivePart
-from services.sidecar.replaying import Replaying
-from services.sidecar.schema_registry import schema_formats
 from services.sidecar.settings import SidecarSettings
-from services.sidecar.state_file import StateFile
-from services.sidecar.topologies import Topologies
-from services.sidecar.traffic import SidecarTraffic
+from services.sidecar.telemetry import metrics
+from services.sidecar.telemetry.traffic import SidecarTraffic
+from services.sidecar.wiring.admin import AdminParts
+from services.sidecar.wiring.auditing import audit_text, audit_trail, service_id
+from services.sidecar.wiring.consuming import instances
+from services.sidecar.wiring.delivering import target
+from services.sidecar.wiring.health import backend_probe, health
+from services.sidecar.wiring.http_servers import HttpServers
+from services.sidecar.wiring.instance_recovery import InstanceRecovery
+from services.sidecar.wiring.jobs import JobParts
+from services.sidecar.wiring.ksqldb import KsqldbParts
+from services.sidecar.wiring.producing import ProducingParts
+from services.sidecar.wiring.reactive import ReactiveParts
+from services.sidecar.wiring.schemas import schema_formats
+from services.sidecar.wiring.shared_parts import SharedParts
+from services.sidecar.wiring.streams import StreamsParts
 
 READINESS_SECONDS = 5.0
 """The interval between two checks of the process's readiness."""
@@ -70,40 +66,35 @@ class Sidecar:
         self.port: int = self._socket.getsockname()[1]
         self._admin_socket = bound_socket(settings.admin_listen) if settings.admin_listen else None
         self.admin_port: int | None = self._admin_socket.getsockname()[1] if self._admin_socket else None
-        self._entrance = Entrance(settings)
+        self._http_servers = HttpServers(settings)
         schemas = schema_formats(settings)
         reader = RecordReader(schemas)
         self._serializer = Serializer(settings.key_format, settings.value_format, schemas)
         self._audit = audit_trail(settings)
         self._emission = Emission(settings, settings.name, "sidecar", metrics.traffic)
         self._traffic = SidecarTraffic(self._emission.counts, service_id(settings))
-        self._production = Production(settings, self._serializer, self._audit, self._traffic)
-        self._probe = _backend_probe(settings)
-        self.health = Health(
-            client_properties(settings),
-            self._production.producer,
-            timeout=settings.health_timeout_ms / 1000,
-            backend=self._probe,
-        )
-        self._continuity = Continuity(
+        self._producing = ProducingParts(settings, self._serializer, self._audit, self._traffic)
+        self._probe = backend_probe(settings)
+        self.health = health(settings, self._producing.producer, self._probe)
+        self._recovery = InstanceRecovery(
             settings,
-            lambda file: _instances(settings, file, reader),
+            lambda file: instances(settings, file, reader),
             self.health.readiness,
             self._information,
         )
-        self._instances = self._continuity.instances
-        self._ksqldb = KsqldbQueries(settings)
+        self._instances = self._recovery.instances
+        self._ksqldb = KsqldbParts(settings)
         self._backend = target(settings, settings.instance_formats[1], settings.reactive_max_concurrency)
-        equipment = Equipment(
-            settings, self._production.producer, self._serializer, reader, self._audit, self._traffic, self._backend
+        shared = SharedParts(
+            settings, self._producing.producer, self._serializer, reader, self._audit, self._traffic, self._backend
         )
-        self.topologies = Topologies(equipment)
-        self._replaying = Replaying(equipment, self._continuity)
-        self.reactive = ReactivePart(equipment, self._continuity)
+        self.streams = StreamsParts(shared)
+        self._jobs = JobParts(shared, self._recovery)
+        self.reactive = ReactiveParts(shared, self._recovery)
         self._look_after_parts()
-        modules = self._entrance.modules() | ({"schemas": schemas.reload} if schemas is not None else {})
-        self._administration = Administration(
-            settings, self._instances, self._continuity.orders, modules, self._information, shut_down
+        modules = self._http_servers.modules() | ({"schemas": schemas.reload} if schemas is not None else {})
+        self._admin = AdminParts(
+            settings, self._instances, self._recovery.orders, modules, self._information, shut_down
         )
         self._servers = self._made_servers()
         self._serving: list[asyncio.Task[None]] = []
@@ -112,14 +103,14 @@ class Sidecar:
     def _look_after_parts(self) -> None:
         """Health rests on the parts that this sidecar has."""
         settings = self._settings
-        self.health.add("instances", self._continuity.fault)
+        self.health.add("instances", self._recovery.fault)
         if settings.audit_target is not AuditTarget.OFF:
             self.health.add("audit", self._audit.fault)
         if settings.reads_by_itself:
             self.health.add("reactive", self.reactive.fault)
             self.health.add_liveness("reactive", self.reactive.liveness_fault)
         if settings.streams:
-            self.health.add("streams", self.topologies.fault, self.topologies.states)
+            self.health.add("streams", self.streams.fault, self.streams.states)
         for name, (check, details) in self._ksqldb.checks().items():
             self.health.add(name, check, details)
 
@@ -127,48 +118,48 @@ class Sidecar:
         """Serves; returns when connections are accepted. Instances that were here before are here again by then."""
         self._audit.start()
         self._emission.start()
-        await self._continuity.restore()
-        await self.topologies.start()
+        await self._recovery.restore()
+        await self.streams.start()
         self._background = [
-            *self._continuity.tasks(),
-            *self._entrance.tasks(),
+            *self._recovery.tasks(),
+            *self._http_servers.tasks(),
             *self._ksqldb.tasks(),
-            *self._administration.start(),
+            *self._admin.start(),
         ]
-        await self._replaying.restore()
+        await self._jobs.restore()
         for _, bound in self._servers:
             bound.listen()  # from now on no connection is refused; the servers themselves begin in a moment
         self._serving = [
             asyncio.create_task(server.serve(sockets=[bound]), name="http") for server, bound in self._servers
         ]
         self._background += await self.reactive.start([server for server, _ in self._servers], self._probe)
-        self._background += self._replaying.tasks()
+        self._background += self._jobs.tasks()
 
     async def stop(self) -> None:
         """Puts everything away, within bounds."""
         drain_until = time.monotonic() + self._settings.drain_timeout_ms / 1000
         self._instances.interrupt()
-        self._production.interrupt()
+        self._producing.interrupt()
         for server, _ in self._servers:
             server.should_exit = True
         await asyncio.gather(
-            self.reactive.stop(self._settings.drain_timeout_ms / 1000), self.topologies.stop(), self._replaying.stop()
+            self.reactive.stop(self._settings.drain_timeout_ms / 1000), self.streams.stop(), self._jobs.stop()
         )
         await asyncio.wait(self._serving, timeout=max(drain_until - time.monotonic(), 0))
-        await self._production.stop(max(drain_until - time.monotonic(), 0))  # requests that still wait are answered 503
+        await self._producing.stop(max(drain_until - time.monotonic(), 0))  # requests that still wait are answered 503
         await asyncio.gather(*self._serving)
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        await self._continuity.close()
-        await self._administration.close()
+        await self._recovery.close()
+        await self._admin.close()
         await self._ksqldb.close()
         await self._backend.backend.close()
         await asyncio.gather(
             self._audit.stop(max(drain_until - time.monotonic(), MIN_AUDIT_SECONDS)), self._emission.stop()
         )
         await self.health.close()
-        await self._entrance.close()
+        await self._http_servers.close()
         self._serializer.close()
 
     def background_failures(self) -> list[asyncio.Task[None]]:
@@ -176,25 +167,25 @@ class Sidecar:
         return [task for task in (*self._background, *self._serving) if task.done() and not task.cancelled()]
 
     def _information(self) -> dict[str, Any]:
-        return information(self._settings, fingerprint=self._entrance.fingerprint)
+        return information(self._settings, fingerprint=self._http_servers.fingerprint)
 
     def _made_servers(self) -> list[tuple[Server, socket.socket]]:
         """The backend's, and the operators' if they have one of their own."""
-        middleware = [self._administration.middleware()]
-        health = HealthEndpoints(self.health, as_json=self._settings.health_json)
-        everywhere = [*health.routes(), *DocumentEndpoints().routes()]
+        middleware = [self._admin.middleware()]
+        probes = HealthEndpoints(self.health, as_json=self._settings.health_json)
+        everywhere = [*probes.routes(), *DocumentEndpoints().routes()]
         operators = [
-            *self._administration.routes(),
-            *self.topologies.admin_routes(),
-            *self._replaying.admin_routes(),
-            *health.admin_routes(),
+            *self._admin.routes(),
+            *self.streams.admin_routes(),
+            *self._jobs.admin_routes(),
+            *probes.admin_routes(),
         ]
         if self._admin_socket is None:
             routes = [*self._routes(), *everywhere, *operators]
-            return [(self._entrance.server(routes, middleware), self._socket)]
+            return [(self._http_servers.server(routes, middleware), self._socket)]
         return [
-            (self._entrance.server([*self._routes(), *everywhere], middleware), self._socket),
-            (self._entrance.server([*everywhere, *operators]), self._admin_socket),
+            (self._http_servers.server([*self._routes(), *everywhere], middleware), self._socket),
+            (self._http_servers.server([*everywhere, *operators]), self._admin_socket),
         ]
 
     def _routes(self) -> list[Route]:
@@ -209,12 +200,12 @@ class Sidecar:
             room_seconds=settings.queue_timeout_ms / 1000,
         )
         return [
-            *self._production.routes(),
+            *self._producing.routes(),
             *consumers.routes(),
             *records.routes(),
             *results.routes(),
-            *self.topologies.routes(),
-            *self._replaying.routes(self._instances),
+            *self.streams.routes(),
+            *self._jobs.routes(self._instances),
             *self._ksqldb.routes(),
         ]
 
@@ -239,28 +230,6 @@ async def serve(settings: SidecarSettings, lifecycle: Lifecycle) -> None:
             await _follow_readiness(sidecar, lifecycle)
     finally:
         management.stop()
-
-
-def _instances(settings: SidecarSettings, file: StateFile | None, reader: RecordReader) -> Instances:
-    return Instances(
-        settings.name,
-        consumer_properties(settings),
-        InstanceLimits(
-            max_instances=settings.max_instances,
-            idle_seconds=settings.instance_timeout_ms / 1000,
-            commit_seconds=settings.commit_timeout_ms / 1000,
-            read=ReadLimits(settings.read_linger_ms / 1000, settings.max_poll_records),
-        ),
-        file,
-        reader,
-    )
-
-
-def _backend_probe(settings: SidecarSettings) -> BackendProbe | None:
-    if not settings.health_downstream_enabled:
-        return None
-    url = settings.downstream_host.rstrip("/") + settings.health_downstream_path
-    return BackendProbe(url, settings.health_timeout_ms / 1000)
 
 
 async def _follow_readiness(sidecar: Sidecar, lifecycle: Lifecycle) -> None:

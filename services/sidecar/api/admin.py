@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from services.sidecar import log_levels
+from services.sidecar.admin import log_levels
 from services.sidecar.admin.assaults import Assaults
 from services.sidecar.admin.backend_loggers import BackendLoggers, LoggerLevel
 from services.sidecar.admin.log_memory import LogMemory, LogQuery

@@ -19,8 +19,8 @@ from services.sidecar.api.requests import checked_body
 from services.sidecar.api.status import json_response
 from services.sidecar.consuming.positions import AtOffset, AtTime, Edge, Place, SeekTarget
 from services.sidecar.control.messages import resource_name
+from services.sidecar.control.orders import Consumer, Orders
 from services.sidecar.faults import Fault, FaultKind
-from services.sidecar.orders import Consumer, Orders
 from services.sidecar.settings import SidecarSettings
 
 DEFAULT_DRAIN_MS = 30_000

@@ -10,7 +10,6 @@ import signal
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from services.sidecar import metrics
 from services.sidecar.admin.assaults import (
     Assault,
     Assaults,
@@ -22,6 +21,7 @@ from services.sidecar.admin.assaults import (
 from services.sidecar.admin.memory import HeldMemory
 from services.sidecar.api.status import status_response
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.telemetry import metrics
 
 SPARED = ("/adm/", "/health", "/spec")
 """The paths where an operator ends an assault, and those where others watch the sidecar."""

@@ -10,10 +10,9 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from mesh.json_types import type_name
-from services.sidecar import json_text
 from services.sidecar.api.contract import parameters
 from services.sidecar.faults import Fault, FaultKind, Violation, invalid, refused
-from services.sidecar.formats import cloud_event
+from services.sidecar.formats import cloud_event, json_text
 from services.sidecar.formats.cloud_event import CloudEvent
 from services.sidecar.producing.cloud_events import ContentMode, outgoing
 from services.sidecar.producing.headers import HeaderWriter

@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from services.sidecar import metrics
 from services.sidecar.api.status import refusal
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.telemetry import metrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mesh.topics import is_topic_name
-from services.sidecar import json_text
 from services.sidecar.api.authentication import caller_of
 from services.sidecar.api.components import NO_CONSUMERS, NO_PRODUCER
 from services.sidecar.api.contract import CONTRACT, parameters
@@ -31,11 +30,11 @@ from services.sidecar.consuming.instance_values import HeaderShape, InstanceId, 
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.consuming.record_text import record_array
 from services.sidecar.dead_letters.peek import Peek, PeekedRecord
-from services.sidecar.dead_letters.reactive import Batch, ReactiveReplay
 from services.sidecar.dead_letters.record import dead_letter, dead_letter_topic
 from services.sidecar.delivering.batch import ReplyRecord
 from services.sidecar.faults import Fault, FaultKind, invalid
-from services.sidecar.formats import Format
+from services.sidecar.formats import Format, json_text
+from services.sidecar.jobs.dead_letter_batches import Batch, DeadLetterBatches
 from services.sidecar.producing.producer import RecordProducer
 from services.sidecar.records import (
     Consumed,
@@ -79,7 +78,7 @@ class DeadLetterEndpoints:
         instances: Instances,
         producer: RecordProducer,
         audit: ActiveAudit,
-        replay: ReactiveReplay | None,
+        replay: DeadLetterBatches | None,
     ) -> None:
         """`replay`: None where there is no backend."""
         self._settings = settings

@@ -8,8 +8,8 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.sidecar import metrics
 from services.sidecar.records import CORRELATION_HEADER, TRACEABILITY_HEADER
+from services.sidecar.telemetry import metrics
 
 MAX_ID_LENGTH = 200
 """Longer ids are cut: they go into every log line."""

@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from services.sidecar.admin.health import Health
 from services.sidecar.api.contract import CONTRACT
 from services.sidecar.api.status import json_response
-from services.sidecar.health import Health
 
 
 class HealthEndpoints:

@@ -4,11 +4,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from services.sidecar import json_text
 from services.sidecar.api.authentication import caller_of
 from services.sidecar.api.contract import CONTRACT, operation_of
 from services.sidecar.api.requests import body_of, parsed
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.formats import json_text
 from services.sidecar.ksqldb.asking import ActiveQuery, Asking, QueryType
 
 

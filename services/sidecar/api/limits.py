@@ -14,8 +14,8 @@ from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.sidecar import metrics
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.telemetry import metrics
 
 LINES = "application/x-ndjson"
 """A body of this type comes line by line, for as long as the caller likes."""

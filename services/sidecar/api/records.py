@@ -25,7 +25,7 @@ from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.formats import Format
 from services.sidecar.records import Consumed, Consumption, Partition
 from services.sidecar.settings import SidecarSettings
-from services.sidecar.traffic import SidecarTraffic
+from services.sidecar.telemetry.traffic import SidecarTraffic
 
 
 class RecordEndpoints:

@@ -6,9 +6,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from starlette.requests import Request
 
-from services.sidecar import json_text
 from services.sidecar.api.contract import operation_of
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.formats import json_text
 
 BIG_BODY_BYTES = 64 * 1024
 """Larger bodies are read and serialized on a thread, so that other requests go on meanwhile."""

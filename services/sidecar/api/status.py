@@ -6,8 +6,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from services.sidecar import metrics
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 

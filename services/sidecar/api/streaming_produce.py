@@ -20,18 +20,19 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from services.sidecar import json_text, metrics
 from services.sidecar.api.authentication import caller_of
 from services.sidecar.api.contract import Operation, operation_of, parameters
 from services.sidecar.api.lines import Lines
 from services.sidecar.api.produce_answers import outcome, produce_answer
 from services.sidecar.api.produce_requests import HeaderPolicy, produce_request, record_request
 from services.sidecar.faults import Fault, FaultKind, invalid
+from services.sidecar.formats import json_text
 from services.sidecar.producing.headers import HeaderWriter
 from services.sidecar.producing.produce_request import RecordRequest
 from services.sidecar.producing.producer import NotAccepted, RecordProducer
 from services.sidecar.producing.serializing import BatchEncoder, Serialized, Serializer
 from services.sidecar.records import DeliveryError, Outgoing, WriteOutcome
+from services.sidecar.telemetry import metrics
 
 NDJSON = "application/x-ndjson"
 MAX_WAITING_BATCHES = 16

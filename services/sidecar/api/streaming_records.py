@@ -30,7 +30,7 @@ from services.sidecar.consuming.streaming import RecordStream
 from services.sidecar.faults import Fault
 from services.sidecar.formats import cloud_event
 from services.sidecar.records import Consumed
-from services.sidecar.traffic import SidecarTraffic
+from services.sidecar.telemetry.traffic import SidecarTraffic
 
 AUDIT_ROOM_SECONDS = 10.0
 """How long a stream that waits for room in the audit trail is quiet before it shows that it lives."""

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from services.sidecar import json_text
 from services.sidecar.api.authentication import caller_of
 from services.sidecar.api.contract import CONTRACT, parameters
 from services.sidecar.api.status import json_response
 from services.sidecar.faults import Fault, FaultKind, invalid
+from services.sidecar.formats import json_text
 from services.sidecar.streams.reading import (
     FOREVER,
     MAX_WINDOWS,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import orjson
 
-from services.sidecar import json_text
+from services.sidecar.formats import json_text
 from services.sidecar.records import (
     CORRELATION_HEADER,
     Commit,

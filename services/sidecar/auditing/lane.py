@@ -20,8 +20,8 @@ from typing import Protocol
 
 import structlog
 
-from services.sidecar import metrics
 from services.sidecar.auditing.events import AuditRecord
+from services.sidecar.telemetry import metrics
 
 LINGER_SECONDS = 0.02
 SLICE_RECORDS = 100

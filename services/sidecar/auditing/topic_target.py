@@ -12,12 +12,12 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from mesh.lost_brokers import STATISTICS_MS
-from services.sidecar import metrics
 from services.sidecar.auditing.events import AuditRecord
 from services.sidecar.auditing.lane import NotWrittenError
 from services.sidecar.auditing.text import AuditText
-from services.sidecar.client_complaints import Complaints
-from services.sidecar.client_statistics import client_reports
+from services.sidecar.telemetry import metrics
+from services.sidecar.telemetry.client_errors import ClientErrors
+from services.sidecar.telemetry.client_statistics import client_reports
 
 MAX_CLIENT_RECORDS = 10_000
 MAX_CLIENT_KILOBYTES = 16 * 1024
@@ -64,7 +64,7 @@ class TopicTarget:
         """Keys and values that come next; never more than the client had in its queue."""
         self._why = ""
         self._producer = Producer({**properties, "error_cb": self._complained, "stats_cb": client_reports("audit")})
-        self._complaints = Complaints("audit")
+        self._client_errors = ClientErrors("audit")
 
     def write(self, records: Sequence[AuditRecord]) -> None:
         self._give_again()
@@ -119,5 +119,5 @@ class TopicTarget:
             self._lost.inc()
 
     def _complained(self, error: KafkaError) -> None:
-        self._complaints(error)
+        self._client_errors(error)
         self._why = error.str()

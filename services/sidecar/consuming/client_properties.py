@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from services.sidecar.client_statistics import client_reports
 from services.sidecar.consuming.instance_values import GroupProtocol, InstanceId, InstanceOptions
+from services.sidecar.telemetry.client_statistics import client_reports
 
 _OF_CLASSIC_GROUPS = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
 """The broker decides these in the newer protocol; a client that names them is refused."""

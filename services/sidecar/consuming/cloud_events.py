@@ -17,12 +17,11 @@ from datetime import UTC, datetime
 import orjson
 from confluent_kafka import Message
 
-from services.sidecar import json_text
 from services.sidecar.consuming.decoding import decoded
 from services.sidecar.consuming.instance_values import InstanceOptions
 from services.sidecar.consuming.message_headers import headers_of
 from services.sidecar.faults import Fault
-from services.sidecar.formats import Format, cloud_event
+from services.sidecar.formats import Format, cloud_event, json_text
 from services.sidecar.formats.cloud_event import Attribute, CloudEvent
 from services.sidecar.formats.reading import RecordReader
 from services.sidecar.records import Consumed

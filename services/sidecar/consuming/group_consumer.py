@@ -25,21 +25,21 @@ from typing import Any
 
 from confluent_kafka import Message, TopicPartition
 
-from services.sidecar import metrics, topic_metrics
 from services.sidecar.consuming.cloud_events import events_in
 from services.sidecar.consuming.decoding import decoded
 from services.sidecar.consuming.held import HeldRecords, Unacknowledged, place_of
 from services.sidecar.consuming.instance_values import InstanceOptions, Interest, PartitionStatus
 from services.sidecar.consuming.membership import Membership
+from services.sidecar.consuming.partition_lag import PartitionLag
 from services.sidecar.consuming.positions import Position, Seek
 from services.sidecar.consuming.progress import Progress
 from services.sidecar.consuming.reading import Reading
 from services.sidecar.consuming.seeking import positions_of, within_ends
 from services.sidecar.consuming.spare_memory import spare_memory
-from services.sidecar.consuming.whereabouts import Whereabouts
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats.reading import RecordReader
 from services.sidecar.records import Commit, Consumed, Consumption, Partition
+from services.sidecar.telemetry import metrics, topic_metrics
 
 SLICE_SECONDS = 0.1
 """How long one `advance` waits for records: so late others are served, and a read sees that it was interrupted."""
@@ -85,7 +85,7 @@ class GroupConsumer:
         self._is_paused = False
         self._last_read = time.monotonic()
         self._membership = Membership(properties, options, self._forget, self._committed)
-        self._whereabouts = Whereabouts(self._membership, self._progress)
+        self._partition_lag = PartitionLag(self._membership, self._progress)
 
     # what is read
 
@@ -232,7 +232,7 @@ class GroupConsumer:
 
     def status(self) -> tuple[PartitionStatus, ...]:
         """The position and lag of the consumer in each partition."""
-        return self._whereabouts.look()
+        return self._partition_lag.status()
 
     @property
     def problem(self) -> str:
@@ -358,7 +358,7 @@ class GroupConsumer:
         if self._unacknowledged is not None:
             self._unacknowledged.drop(partitions)
         self._progress.forget(partitions)
-        self._whereabouts.changed()
+        self._partition_lag.changed()
 
     def _committed(self, commits: list[Commit]) -> None:
         self._progress.commits(commits)

@@ -20,7 +20,6 @@ from typing import Any
 
 import structlog
 
-from services.sidecar import metrics
 from services.sidecar.consuming.client_properties import instance_properties
 from services.sidecar.consuming.consumer_thread import GRACE_SECONDS, not_found
 from services.sidecar.consuming.instance import ConsumerInstance, InstanceLimits
@@ -28,7 +27,8 @@ from services.sidecar.consuming.instance_store import KeptInstance, Ledger, Sour
 from services.sidecar.consuming.instance_values import EndCause, InstanceId, InstanceOptions, InstanceStatus
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats.reading import RecordReader
-from services.sidecar.state_file import StateFile, StateWriter
+from services.sidecar.state.state_file import StateFile, StateWriter
+from services.sidecar.telemetry import metrics
 
 WATCH_SECONDS = 1.0
 """The interval between two checks of the idleness and status of all instances."""

@@ -11,12 +11,12 @@ from typing import Any
 import structlog
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from services.sidecar import metrics
-from services.sidecar.client_complaints import Complaints
 from services.sidecar.consuming.instance_values import GroupProtocol, InstanceOptions, Interest
 from services.sidecar.consuming.positions import Position
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.records import Commit, Partition
+from services.sidecar.telemetry import metrics
+from services.sidecar.telemetry.client_errors import ClientErrors
 
 METADATA_SECONDS = 2.0
 """Bound of the question which partitions there are."""
@@ -72,7 +72,7 @@ class Membership:
         self._may_be_missing: set[Partition] = set()
         """Partitions assigned by hand that may not exist. The client reports no error for a missing partition."""
         self._fault: Fault | None = None
-        self._complaints = Complaints("consumer")
+        self._client_errors = ClientErrors("consumer")
         self._ask_again_at: float | None = None
         """When Kafka is to be asked again where fresh partitions begin, on the monotonic clock."""
         self._ask_again_after = ASK_AGAIN_SECONDS
@@ -359,7 +359,7 @@ class Membership:
         self._on_committed(_commits([one for one in partitions if error is None and one.error is None]))
 
     def _on_error(self, error: KafkaError) -> None:
-        self._complaints(error)
+        self._client_errors(error)
         if error.fatal():
             self._fail(error)
 

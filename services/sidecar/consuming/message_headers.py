@@ -10,7 +10,7 @@ from typing import Any, cast
 import structlog
 from confluent_kafka import Message
 
-from services.sidecar import metrics
+from services.sidecar.telemetry import metrics
 
 _told = methodcaller("headers")
 """Replaces a direct call of `message.headers()`.

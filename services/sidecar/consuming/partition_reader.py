@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from services.sidecar.client_complaints import Complaints
 from services.sidecar.consuming.message_headers import headers_of
 from services.sidecar.consuming.positions import Position, Seek
 from services.sidecar.consuming.seeking import positions_of
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.records import Commit, Partition, RawRecord
+from services.sidecar.telemetry.client_errors import ClientErrors
 
 ASK_SECONDS = 10.0
 """Bound of each question to Kafka."""
@@ -53,7 +53,7 @@ class PartitionReader:
         }
         given = {name: value for name, value in properties.items() if name != "group.instance.id"}
         try:
-            self._client = Consumer({**given, **own, "error_cb": Complaints("consumer")})
+            self._client = Consumer({**given, **own, "error_cb": ClientErrors("consumer")})
         except (KafkaException, ValueError, TypeError) as error:
             raise Fault(
                 FaultKind.CONSUMER_CONFIG_EXCEPTION, f"Consumer configuration exception with message {error}"

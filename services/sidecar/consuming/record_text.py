@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 
 import orjson
 
-from services.sidecar import json_text
 from services.sidecar.consuming.instance_values import HeaderShape
+from services.sidecar.formats import json_text
 from services.sidecar.producing.headers import correlation_ids
 from services.sidecar.records import CORRELATION_HEADER, Consumed
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from services.sidecar import metrics
+from services.sidecar.telemetry import metrics
 
 T = TypeVar("T")
 MAX_WAITING_CALLS = 16

@@ -9,8 +9,8 @@ import structlog
 from mesh.rpc import events, instances, instances_grpc, replays, replays_grpc
 from mesh.rpc.replicas import Replicas
 from mesh.rpc.tls import RpcTls
-from services.sidecar import metrics
-from services.sidecar.identity import Incarnation
+from services.sidecar.state.claim import Incarnation
+from services.sidecar.telemetry import metrics
 
 ACTOR_METADATA = "x-mesh-actor"
 CALL_SECONDS = 2.0

@@ -17,10 +17,10 @@ import structlog
 from mesh.pauses import pause
 from mesh.rpc import events
 from mesh.rpc.cancellation import heed_cancellation
-from services.sidecar import metrics
 from services.sidecar.control.connection import Connection
+from services.sidecar.control.orders import Orders
 from services.sidecar.control.outcomes import Outcomes
-from services.sidecar.orders import Orders
+from services.sidecar.telemetry import metrics
 
 MAX_OPEN = 200
 """Orders at a time; control gives a sidecar half as many."""

@@ -20,7 +20,6 @@ from mesh import VERSION
 from mesh.pauses import pause
 from mesh.rpc import admin, events, instances
 from mesh.rpc.cancellation import heed_cancellation
-from services.sidecar import metrics
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instance_store import KeptInstance, KnownToControl, Source
 from services.sidecar.consuming.instance_values import EndCause, InstanceId, InstanceStatus
@@ -28,6 +27,7 @@ from services.sidecar.consuming.instances import STATUS_SECONDS, Instances
 from services.sidecar.control.connection import Connection
 from services.sidecar.control.messages import instance_message, kept_instance, resource_name, status_message
 from services.sidecar.control.self_acting import SelfActing, self_acting_message
+from services.sidecar.telemetry import metrics
 
 BEAT_SECONDS = 3.0
 FIRST_PAUSE_SECONDS = 2.0

@@ -4,7 +4,7 @@ import orjson
 from google.protobuf import json_format
 
 from mesh.rpc import events
-from services.sidecar.state_file import StateFile, StateWriter
+from services.sidecar.state.state_file import StateFile, StateWriter
 
 KEPT = 500
 """Control has given up an older one long since: it lets a sidecar have 100 open ones."""

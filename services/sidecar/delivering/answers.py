@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from mesh.json_types import type_name
-from services.sidecar import json_text
+from services.sidecar.formats import json_text
 
 LONGEST_STACK_TRACE = 16 * 1024
 """Characters; as much as a dead letter keeps."""

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx
 
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
-from services.sidecar import metrics
 from services.sidecar.delivering.failures import TOO_LARGE, Blame, CallFailedError, blame_for, retry_after
 from services.sidecar.delivering.slots import Slots
 from services.sidecar.delivering.token import ClientCredentials, NoTokenError, TokenGrant
+from services.sidecar.telemetry import metrics
 
 KEEP_ALIVE_SECONDS = 2.0
 """Idle connections; less than servers keep theirs, so that none is used that its server is about to close."""

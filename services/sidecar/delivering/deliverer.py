@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import structlog
 
-from services.sidecar import metrics
 from services.sidecar.delivering.answers import Answer, AnswerError, read_answer
 from services.sidecar.delivering.asking import CallWriter
 from services.sidecar.delivering.backend import Backend
@@ -25,6 +24,7 @@ from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.delivering.routing import ContentRouting
 from services.sidecar.records import RawRecord
 from services.sidecar.schemas.schema import RegistryUnavailableError
+from services.sidecar.telemetry import metrics
 
 REGISTRY_PAUSE_SECONDS = 1.0
 """The pause between attempts to write replies while the registry is away. The backend is not called again for that."""

@@ -13,8 +13,9 @@ import orjson
 import structlog
 
 from mesh.record_expressions import Expression, Facts, InvalidExpressionError, UndecidedError
-from services.sidecar import json_text, metrics
 from services.sidecar.delivering.batch import Deliverable
+from services.sidecar.formats import json_text
+from services.sidecar.telemetry import metrics
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EARLIEST_MS = (datetime(1, 1, 2, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)

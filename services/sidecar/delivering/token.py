@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
-from services.sidecar import metrics
+from services.sidecar.telemetry import metrics
 
 LARGEST_ANSWER = 256 * 1024
 EARLY = 0.2

@@ -13,10 +13,10 @@ from itertools import groupby
 import structlog
 
 from mesh.pauses import pause
-from services.sidecar import metrics
 from services.sidecar.delivering.batch import ReplyRecord
 from services.sidecar.producing.transactional_client import TopicRecords
 from services.sidecar.records import Failed, Outgoing, WriteOutcome
+from services.sidecar.telemetry import metrics
 
 FIRST_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 10.0

@@ -16,8 +16,8 @@ from encodings.aliases import aliases
 from typing import Any
 
 from mesh.json_types import type_name
-from services.sidecar import json_text
 from services.sidecar.faults import Violation
+from services.sidecar.formats import json_text
 
 SPECVERSION = "1.0"
 JSON = "application/cloudevents+json"

@@ -19,7 +19,7 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
-from services.sidecar import json_text
+from services.sidecar.formats import json_text
 from services.sidecar.formats.codec import FormatError
 from services.sidecar.formats.linear_patterns import PatternError, check_patterns, with_linear_patterns
 from services.sidecar.formats.misfit import LONGEST_SHOWN, pointer

@@ -5,7 +5,7 @@ The path is built from the innermost part outwards.
 
 from collections.abc import Iterable
 
-from services.sidecar import json_text
+from services.sidecar.formats import json_text
 from services.sidecar.formats.codec import FormatError
 
 LONGEST_SHOWN = 100

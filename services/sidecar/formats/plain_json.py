@@ -2,7 +2,7 @@
 
 import orjson
 
-from services.sidecar import json_text
+from services.sidecar.formats import json_text
 from services.sidecar.formats.codec import FormatError
 
 

@@ -13,15 +13,15 @@ from typing import Any
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from services.sidecar import json_text
 from services.sidecar.auditing.events import AuditType, audit_record, ids_in
 from services.sidecar.auditing.trail import AuditTrail
-from services.sidecar.client_complaints import Complaints
 from services.sidecar.consuming.partition_reader import raw_record
+from services.sidecar.formats import json_text
 from services.sidecar.jobs.job import Job, JobSpec, RefusedError
 from services.sidecar.jobs.jobs import TooManyJobsError
 from services.sidecar.jobs.original_command import job_spec
 from services.sidecar.records import RawRecord
+from services.sidecar.telemetry.client_errors import ClientErrors
 
 POLL_SECONDS = 0.5
 RETRY_SECONDS = 5.0
@@ -53,7 +53,7 @@ class Commands:
             "auto.offset.reset": "latest",
             "enable.auto.commit": False,
             "statistics.interval.ms": 0,
-            "error_cb": Complaints("consumer"),
+            "error_cb": ClientErrors("consumer"),
         }
         self._topic = topic
         self._extension = extension

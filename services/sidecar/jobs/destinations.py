@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from services.sidecar.dead_letters.dead_letters import DeadLetters
 from services.sidecar.dead_letters.record import has_lost_its_value, original, source_topic
-from services.sidecar.dead_letters.settling import DeadLetters
 from services.sidecar.delivering.batch import ReplyRecord, Settlement
 from services.sidecar.records import Outcome, RawRecord, Verdict
 

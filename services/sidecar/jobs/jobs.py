@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from services.sidecar import metrics
 from services.sidecar.jobs.job import Job, JobSpec, JobState, RefusedError, check
 from services.sidecar.jobs.job_store import decoded, encoded
 from services.sidecar.jobs.run import JobRun, JobTools
-from services.sidecar.state_file import StateFile, StateWriter
+from services.sidecar.state.state_file import StateFile, StateWriter
+from services.sidecar.telemetry import metrics
 
 MAX_OPEN = 100
 """The number of jobs that run or wait, at most; a further job is refused."""

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from services.sidecar import json_text
 from services.sidecar.consuming.positions import AtOffset
 from services.sidecar.dead_letters.record import dead_letter_topic
+from services.sidecar.formats import json_text
 from services.sidecar.jobs.job import JobSpec, Range, RefusedError, ToBackend, ToTopic
 
 MEMBERS = (

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 import structlog
 
 from mesh.pauses import pause
-from services.sidecar import metrics
 from services.sidecar.auditing.events import AuditType, settled
 from services.sidecar.auditing.trail import OFF, AuditTrail
 from services.sidecar.consuming.partition_reader import PartitionReader
@@ -33,8 +32,9 @@ from services.sidecar.jobs.job import Job, PartitionProgress, RefusedError, ToTo
 from services.sidecar.jobs.ledger import Ledger
 from services.sidecar.jobs.pace import Pace
 from services.sidecar.jobs.planning import plan
+from services.sidecar.jobs.side_by_side import side_by_side
 from services.sidecar.records import Partition, RawRecord
-from services.sidecar.side_by_side import side_by_side
+from services.sidecar.telemetry import metrics
 
 READ_SECONDS = 0.5
 """The wait of one read, and so the longest time until the run notices that the job shall stop."""

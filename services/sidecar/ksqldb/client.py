@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import orjson
 
-from services.sidecar import json_text
+from services.sidecar.formats import json_text
 from services.sidecar.ksqldb.frames import (
     MEDIA_TYPE,
     BrokenStreamError,

@@ -18,7 +18,6 @@ from typing import Any
 import structlog
 
 from mesh.pauses import pause
-from services.sidecar import metrics
 from services.sidecar.ksqldb.client import (
     TOKENS_ENABLED,
     KsqldbClient,
@@ -27,6 +26,7 @@ from services.sidecar.ksqldb.client import (
 )
 from services.sidecar.ksqldb.frames import BrokenStreamError, ContinuationToken, Header, KsqldbError, Row
 from services.sidecar.ksqldb.rows import RowFormat, body_of
+from services.sidecar.telemetry import metrics
 
 LONGEST_ASKED_PAUSE = 300.0
 """The longest pause, in seconds, that a backend may ask for."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from services.sidecar import json_text
-from services.sidecar.json_text import JsonError
+from services.sidecar.formats import json_text
+from services.sidecar.formats.json_text import JsonError
 
 MEDIA_TYPE = "application/vnd.ksqlapi.delimited.v1"
 LONGEST_SHOWN = 200

@@ -5,7 +5,7 @@ from enum import Enum
 
 import orjson
 
-from services.sidecar import json_text
+from services.sidecar.formats import json_text
 from services.sidecar.ksqldb.frames import Header, Row
 
 

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
-from services.sidecar import metrics
+from services.sidecar.telemetry import metrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from typing import Any
 import structlog
 from confluent_kafka import KafkaError, Producer
 
-from services.sidecar.client_complaints import Complaints
-from services.sidecar.client_statistics import client_reports
 from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of
+from services.sidecar.telemetry.client_errors import ClientErrors
+from services.sidecar.telemetry.client_statistics import client_reports
 
 POLL_SECONDS = 0.2
 """The wait of the thread when nothing happens, and so the longest time until it notices that it shall end."""
@@ -40,7 +40,7 @@ class ProducerClient:
 
     def __init__(self, properties: dict[str, Any], on_fatal: Callable[[], object]) -> None:
         self._on_fatal = on_fatal
-        self._complaints = Complaints("producer")
+        self._client_errors = ClientErrors("producer")
         self._fatal = False
         self._loop = asyncio.get_running_loop()
         self._loop_polls = False
@@ -118,7 +118,7 @@ class ProducerClient:
             self._on_error(error_of(failure))
 
     def _on_error(self, error: KafkaError) -> None:
-        self._complaints(error)
+        self._client_errors(error)
         if error.fatal() and not self._fatal:
             self._fatal = True
             self._on_fatal()

@@ -7,8 +7,7 @@ attribute `partitionkey` is the key, and stays an attribute.
 
 from enum import Enum
 
-from services.sidecar import json_text
-from services.sidecar.formats import cloud_event
+from services.sidecar.formats import cloud_event, json_text
 from services.sidecar.formats.cloud_event import CloudEvent
 from services.sidecar.producing.headers import TRACEPARENT, TRACESTATE, HeaderWriter, Trace
 from services.sidecar.producing.produce_request import RecordRequest

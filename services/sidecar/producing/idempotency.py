@@ -12,7 +12,7 @@ from typing import Self
 
 import orjson
 
-from services.sidecar import metrics
+from services.sidecar.telemetry import metrics
 
 
 @dataclass(frozen=True, slots=True)

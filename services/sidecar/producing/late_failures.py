@@ -5,8 +5,8 @@ from functools import partial
 
 import structlog
 
-from services.sidecar import metrics
 from services.sidecar.records import Failed, WriteOutcome
+from services.sidecar.telemetry import metrics
 
 MAX_LINES = 100
 """Log lines for one request, at most; further failures are only counted."""

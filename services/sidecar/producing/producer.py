@@ -18,7 +18,6 @@ import structlog
 from confluent_kafka import KafkaException
 
 from mesh.topics import is_topic_name
-from services.sidecar import metrics, topic_metrics
 from services.sidecar.auditing.events import AuditType, produced
 from services.sidecar.auditing.trail import OFF, AuditTrail
 from services.sidecar.producing.admission import Admission, Load
@@ -27,7 +26,8 @@ from services.sidecar.producing.delivery import Batch, failed
 from services.sidecar.producing.topics import Topics
 from services.sidecar.producing.waves import SLICE_RECORDS, Given, Waves
 from services.sidecar.records import DeliveryError, Failed, Outgoing, WriteOutcome
-from services.sidecar.traffic import NO_TRAFFIC, SidecarTraffic
+from services.sidecar.telemetry import metrics, topic_metrics
+from services.sidecar.telemetry.traffic import NO_TRAFFIC, SidecarTraffic
 
 _STALE = (DeliveryError.UNKNOWN_TOPIC, DeliveryError.UNKNOWN_PARTITION)
 """Outcomes that show that the sidecar's knowledge of the topic is out of date."""

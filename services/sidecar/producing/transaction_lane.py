@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import structlog
 from confluent_kafka import KafkaException
 
-from services.sidecar import metrics
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of
 from services.sidecar.producing.idempotency import IdempotencyKey, KeptAnswer, KeptAnswers
@@ -29,6 +28,7 @@ from services.sidecar.producing.transactional_client import (
     TransactionalClient,
 )
 from services.sidecar.records import Delivered, WriteOutcome
+from services.sidecar.telemetry import metrics
 
 ATTEMPTS = 3
 """The number of producers that try one request. The bound ends the fight of two sidecars that fence each other with one

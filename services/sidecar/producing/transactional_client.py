@@ -20,9 +20,9 @@ from typing import Any, NoReturn
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from services.sidecar.client_complaints import Complaints
 from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of, failed
 from services.sidecar.records import Delivered, Failed, Outgoing, WriteOutcome
+from services.sidecar.telemetry.client_errors import ClientErrors
 
 _ELSEWHERE = KafkaError.TOPIC_AUTHORIZATION_FAILED
 """The error of a broker for a topic that may not be written, and of the gateway for a topic that is out of reach."""
@@ -105,7 +105,7 @@ class TransactionalClient:
     """One producer with one transactional id. All calls but `interrupt` belong to one thread."""
 
     def __init__(self, properties: dict[str, Any]) -> None:
-        self._producer = Producer({**properties, "error_cb": Complaints("transactions")})
+        self._producer = Producer({**properties, "error_cb": ClientErrors("transactions")})
         self._interrupted = threading.Event()
 
     def interrupt(self) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from services.sidecar import metrics
 from services.sidecar.auditing.events import AuditType, produced
 from services.sidecar.auditing.trail import OFF, AuditTrail
 from services.sidecar.faults import Fault, FaultKind
@@ -21,7 +20,8 @@ from services.sidecar.producing.transaction_lane import Answered, TransactionLan
 from services.sidecar.producing.transaction_log import TransactionLog
 from services.sidecar.producing.transactional_client import CLOSE_SECONDS, Elsewhere
 from services.sidecar.records import DeliveryError, Failed, WriteOutcome
-from services.sidecar.traffic import NO_TRAFFIC, SidecarTraffic
+from services.sidecar.telemetry import metrics
+from services.sidecar.telemetry.traffic import NO_TRAFFIC, SidecarTraffic
 
 MAX_REMEMBERED_TOPICS = 10_000
 

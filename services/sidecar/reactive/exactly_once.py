@@ -23,9 +23,8 @@ from typing import Any, TypeVar
 import structlog
 from confluent_kafka import TopicPartition
 
-from services.sidecar import metrics
+from services.sidecar.dead_letters.dead_letters import DeadLetters
 from services.sidecar.dead_letters.record import dead_letter_topic
-from services.sidecar.dead_letters.settling import DeadLetters, NotSettledError
 from services.sidecar.dead_letters.topics import LetterTopics
 from services.sidecar.delivering.batch import Settlement
 from services.sidecar.delivering.writing import Writes
@@ -38,8 +37,10 @@ from services.sidecar.producing.transactional_client import (
     NotWritten,
     TransactionalClient,
 )
+from services.sidecar.reactive.batch_processor import NotSettledError
 from services.sidecar.reactive.session import Session
 from services.sidecar.records import Partition
+from services.sidecar.telemetry import metrics
 
 MAX_TOGETHER = 100
 """Settlements of one transaction, at most."""

@@ -1,6 +1,6 @@
-"""The way of records from arrival to outcome: the lanes of all partitions, and one task for each lane with records.
+"""The flow of records from arrival to outcome: the lanes of all partitions, and one task for each lane with records.
 
-Only a lingering batch waits for a clock. A lane's task takes a batch, and has it carried (`Carry` returns when the
+Only a lingering batch waits for a clock. A lane's task takes a batch, and has it processed (`Process` returns when the
 outcome of each record is in Kafka). Then the task takes the next batch, or ends if no batch waits. When a partition
 leaves, its waiting records are dropped, and its batches on the way get time to end. A batch that takes longer is
 cancelled: the partition's new owner gets its records again.
@@ -13,14 +13,14 @@ from typing import Any
 
 import structlog
 
-from services.sidecar import metrics
 from services.sidecar.reactive.lanes import BatchLimits, Lane, PartitionLanes
 from services.sidecar.records import Partition, RawRecord
+from services.sidecar.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
-Carry = Callable[[Partition, list[RawRecord]], Awaitable[int]]
-"""Carries a batch. Returns the number of first records whose outcomes are in Kafka; the others come again at once.
+Process = Callable[[Partition, list[RawRecord]], Awaitable[int]]
+"""Processes a batch. Returns the number of first records whose outcomes are in Kafka; the others come again at once.
 Raises only its cancellation."""
 Freed = Callable[[Partition, int, int], None]
 """Called when so many records and bytes of a partition are not held any more."""
@@ -39,9 +39,9 @@ class _Held:
 class Flow:
     """The flow of one consumer, shut at first; all methods belong to the event loop."""
 
-    def __init__(self, carry: Carry, freed: Freed, settled: Settled, limits: BatchLimits, lanes: int) -> None:
+    def __init__(self, process: Process, freed: Freed, settled: Settled, limits: BatchLimits, lanes: int) -> None:
         """`lanes`: the number of lanes of each partition."""
-        self._carry = carry
+        self._process = process
         self._freed = freed
         self._settled = settled
         self._limits = limits
@@ -158,7 +158,7 @@ class Flow:
         taken = lane.take(self._limits)
         metrics.reactive_open_batches.inc()
         try:
-            count = await self._carry(lanes.partition, taken)
+            count = await self._process(lanes.partition, taken)
         finally:
             metrics.reactive_open_batches.dec()
         records = taken[:count]

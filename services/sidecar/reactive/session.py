@@ -16,10 +16,10 @@ from services.sidecar.consuming.instance_values import Interest, PartitionStatus
 from services.sidecar.consuming.positions import Position, Seek, SeekTarget
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.reactive.commits import Commits
-from services.sidecar.reactive.consumer import GRACE_SECONDS, PollingConsumer
-from services.sidecar.reactive.flow import Carry, Flow
+from services.sidecar.reactive.flow import Flow, Process
 from services.sidecar.reactive.options import Delivery, ReactiveOptions
-from services.sidecar.reactive.room import Room
+from services.sidecar.reactive.partition_shares import PartitionShares
+from services.sidecar.reactive.polling_consumer import GRACE_SECONDS, PollingConsumer
 from services.sidecar.records import Commit, Partition, RawRecord
 
 LOOK_SECONDS = 0.05
@@ -32,16 +32,20 @@ class Session:
     """A session of a reactive consumer. It begins shut: it reads ahead, and delivers nothing."""
 
     def __init__(
-        self, options: ReactiveOptions, delivery: Delivery, carry: Carry, gone: Callable[[Iterable[Partition]], None]
+        self,
+        options: ReactiveOptions,
+        delivery: Delivery,
+        process: Process,
+        gone: Callable[[Iterable[Partition]], None],
     ) -> None:
         """`gone` is called with partitions whose records the session has dropped."""
         self._options = options
         self._gone = gone
         self._finish_seconds = options.finish_seconds
-        self._flow = Flow(carry, self._freed, self._settled, delivery.limits, delivery.lanes)
+        self._flow = Flow(process, self._freed, self._settled, delivery.limits, delivery.lanes)
         self._commits = Commits(self._send, options.commit_interval_seconds, options.commit_records)
-        room = Room(options.max_held_records, options.max_held_bytes)
-        self._consumer = PollingConsumer(options.id.instance, room, self, options.finish_seconds)
+        shares = PartitionShares(options.max_held_records, options.max_held_bytes)
+        self._consumer = PollingConsumer(options.id.instance, shares, self, options.finish_seconds)
         self._background: set[asyncio.Task[None]] = set()
         self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Gets the reason when the session cannot go on."""

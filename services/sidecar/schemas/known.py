@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.sidecar import metrics
 from services.sidecar.schemas.cache import Outcome, SingleFlightCache
 from services.sidecar.schemas.questions import ByGuid, ById, ByText, ByVersion, Latest, Question
 from services.sidecar.schemas.registry import Answer, SchemaRegistry
@@ -19,6 +18,7 @@ from services.sidecar.schemas.schema import (
     SchemaError,
     UnknownSchemaError,
 )
+from services.sidecar.telemetry import metrics
 
 FAILURE_SECONDS = 1.0
 """The time for which a missing schema counts as missing: short, because somebody may be registering the schema."""

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import structlog
 
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
-from services.sidecar import metrics
 from services.sidecar.schemas.schema import (
     Reference,
     RegistryUnavailableError,
@@ -24,6 +23,7 @@ from services.sidecar.schemas.schema import (
     SchemaKind,
     UnknownSchemaError,
 )
+from services.sidecar.telemetry import metrics
 
 DOWN_SECONDS = 1.0
 RETRY_WAIT_MS = 100

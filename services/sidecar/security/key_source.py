@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import httpx
 import structlog
 
-from services.sidecar import metrics
 from services.sidecar.security.keys import Key, KeySet, NotKeysError
+from services.sidecar.telemetry import metrics
 
 LARGEST_ANSWER = 256 * 1024
 """The size of an issuer's answer in bytes, at most; a hundred keys with their certificates are smaller."""

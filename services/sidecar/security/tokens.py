@@ -17,11 +17,11 @@ from typing import Any
 
 import jwt
 
-from services.sidecar import metrics
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.security.callers import EXPIRED, Caller
 from services.sidecar.security.key_source import KeySource, KeysUnavailableError
 from services.sidecar.security.keys import ALGORITHMS
+from services.sidecar.telemetry import metrics
 
 MAX_TOKEN_BYTES = 8 * 1024
 """The size of one header that servers commonly accept."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.sidecar import metrics
 from services.sidecar.auditing import events
 from services.sidecar.auditing.events import AuditType
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.records import Delivered
 from services.sidecar.streams.rounds import OpenTask, Outcomes, RoundEntries
+from services.sidecar.telemetry import metrics
 
 
 def count(topology: str, tasks: Sequence[OpenTask], outcomes: Outcomes, entries: RoundEntries) -> None:

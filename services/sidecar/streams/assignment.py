@@ -24,14 +24,14 @@ from typing import Any
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from services.sidecar import metrics
-from services.sidecar.client_complaints import Complaints
-from services.sidecar.client_statistics import client_reports
 from services.sidecar.streams.following import Follower, StorePlace
 from services.sidecar.streams.plan import Part, Plan
 from services.sidecar.streams.rounds import OpenTask, TaskId
 from services.sidecar.streams.store import Store
 from services.sidecar.streams.task import Task
+from services.sidecar.telemetry import metrics
+from services.sidecar.telemetry.client_errors import ClientErrors
+from services.sidecar.telemetry.client_statistics import client_reports
 
 COMMITTED_SECONDS = 1.0
 """The wait of one request for committed offsets; the request is repeated until Kafka answers."""
@@ -94,7 +94,7 @@ class Assignment:
             }
         )
         self._fatal: KafkaError | None = None
-        self._complaints = Complaints("streams")
+        self._client_errors = ClientErrors("streams")
         self._leads = {topic: part.lead for part in plan.parts for topic in part.sources}
         leads = sorted(set(self._leads.values()))
         self._consumer.subscribe(leads, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
@@ -260,7 +260,7 @@ class Assignment:
         self.tasks.pop(id_).close()
 
     def _on_error(self, error: KafkaError) -> None:
-        self._complaints(error)
+        self._client_errors(error)
         if error.fatal():
             self._fatal = error
 

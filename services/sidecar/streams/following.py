@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from services.sidecar import metrics
-from services.sidecar.client_complaints import Complaints
 from services.sidecar.streams.plan import Plan
 from services.sidecar.streams.state import EntryKey
 from services.sidecar.streams.store import Store
+from services.sidecar.telemetry import metrics
+from services.sidecar.telemetry.client_errors import ClientErrors
 
 BATCH = 1_000
 STEP_SECONDS = 0.1
@@ -97,7 +97,7 @@ class Follower:
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
-            "error_cb": Complaints("streams"),
+            "error_cb": ClientErrors("streams"),
         }
         self._followed: dict[StorePlace, _Followed] = {}
         self._orders: queue.Queue[_Order] = queue.Queue(WAITING_ORDERS)

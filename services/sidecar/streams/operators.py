@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from services.sidecar import json_text
-from services.sidecar.formats import Format
+from services.sidecar.formats import Format, json_text
 from services.sidecar.streams.records import StoreSpec, StreamRecord, Target, Tumbling, Windowed
 from services.sidecar.streams.state import STREAM_TIME, EntryKey, Overlay, from_text, key_text
 

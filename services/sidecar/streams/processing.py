@@ -13,7 +13,7 @@ from confluent_kafka import Message
 
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.partition_reader import raw_record
-from services.sidecar.dead_letters.settling import DeadLetters
+from services.sidecar.dead_letters.dead_letters import DeadLetters
 from services.sidecar.delivering.deliverer import UndeliveredError
 from services.sidecar.delivering.reading import unreadable
 from services.sidecar.formats.reading import RecordReader

@@ -20,7 +20,6 @@ import structlog
 from confluent_kafka import KafkaException
 
 from mesh.pauses import pause
-from services.sidecar import metrics
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.faults import Fault
 from services.sidecar.formats.reading import RecordReader
@@ -34,6 +33,7 @@ from services.sidecar.streams.topics import StreamTopics, TopicsMissingError
 from services.sidecar.streams.topology import Topology
 from services.sidecar.streams.worker import State, Worker
 from services.sidecar.streams.writing import encoding
+from services.sidecar.telemetry import metrics
 
 WATCH_SECONDS = 2.0
 FORGET_SECONDS = 30.0

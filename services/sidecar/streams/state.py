@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from services.sidecar import json_text
+from services.sidecar.formats import json_text
 
 _UNCHANGED = object()
 

@@ -22,7 +22,6 @@ import structlog
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from mesh.pauses import pause
-from services.sidecar import metrics
 from services.sidecar.producing.transactional_client import (
     Elsewhere,
     GroupOffsets,
@@ -49,6 +48,7 @@ from services.sidecar.streams.rounds import (
 from services.sidecar.streams.store import Store
 from services.sidecar.streams.task import Task
 from services.sidecar.streams.too_large import TooLarge
+from services.sidecar.telemetry import metrics
 
 IDLE_SECONDS = 0.2
 """The wait of an idle worker for a record, and so the longest time until it notices that it shall stop."""

@@ -259,7 +259,7 @@ def standing_still(all_: Sidecars, operation: str) -> httpx.Response:
 
 
 JSON = {"Content-Type": "application/json"}
-TOKENS, ENTRANCE = "integration.sidecar.test_tokens", "integration.sidecar.test_entrance"
+TOKENS, HTTP_SERVERS = "integration.sidecar.test_tokens", "integration.sidecar.test_http_servers"
 TRANSACTIONS, EDGES = "integration.sidecar.test_transactions", "unit.sidecar.test_http_edges"
 KSQLDB = "integration.sidecar.test_ksqldb"
 STREAMING = "integration.sidecar.test_streaming"
@@ -355,7 +355,7 @@ SHOWN: dict[Answer, str] = {
     ("peek_dead_letters", 200, None): f"{DEAD}:test_operators_look_at_dead_letters_and_nothing_moves",
     ("start_replay", 200, None): f"{REPLAYS}:test_the_originals_topic_of_commands_is_honoured",
     ("start_replay", 202, None): f"{REPLAYS}:test_a_range_goes_to_the_backend_and_nothing_else_moves",
-    ("start_replay", 429, "ERR12963"): "unit.sidecar.test_jobs:test_jobs_are_bounded",
+    ("start_replay", 429, "ERR12963"): "unit.sidecar.jobs.test_jobs:test_jobs_are_bounded",
     ("get_replay", 200, None): f"{REPLAYS}:test_a_job_that_is_cancelled_ends_where_it_is",
     ("cancel_replay", 200, None): f"{REPLAYS}:test_a_job_that_is_cancelled_ends_where_it_is",
     ("read_stream_state", 200, None): f"{STREAMS}:test_state_is_read_by_key",
@@ -377,17 +377,17 @@ SHOWN: dict[Answer, str] = {
     ),
     ("produce", 503, "ERR12954"): "integration.sidecar.test_streaming_produce:test_streams_are_bounded",
     (ANY, 429, "ERR12903"): "integration.sidecar.test_contract_answers:test_too_many_calls_on_one_instance",
-    (ANY, 431, "ERR12945"): f"{ENTRANCE}:test_a_head_that_is_too_large",
+    (ANY, 431, "ERR12945"): f"{HTTP_SERVERS}:test_a_head_that_is_too_large",
     (ANY, 401, "ERR10000"): f"{TOKENS}:test_a_token_for_somebody_else",
     (ANY, 401, "ERR10001"): f"{TOKENS}:test_an_expired_token",
     (ANY, 401, "ERR10002"): f"{TOKENS}:test_no_operation_is_served_without_a_token",
     (ANY, 403, "ERR10005"): f"{TOKENS}:test_a_scope_that_is_lacking",
-    (ANY, 403, "ERR12946"): f"{ENTRANCE}:test_a_page_of_another_origin_gets_nothing_from_a_sidecar_without_tokens",
+    (ANY, 403, "ERR12946"): f"{HTTP_SERVERS}:test_a_page_of_another_origin_gets_nothing_from_a_sidecar_without_tokens",
     (ANY, 503, "ERR12940"): f"{TOKENS}:test_while_the_issuer_is_away_its_last_keys_count",
-    (ANY, 408, "ERR12941"): f"{ENTRANCE}:test_a_body_that_does_not_come",
-    (ANY, 429, "ERR12943"): f"{ENTRANCE}:test_reads_that_wait_keep_nobody_from_producing",
-    (ANY, 503, "ERR12942"): f"{ENTRANCE}:test_an_answer_that_takes_too_long",
-    (ANY, 503, "ERR12944"): f"{ENTRANCE}:test_more_connections_than_there_is_room_for",
+    (ANY, 408, "ERR12941"): f"{HTTP_SERVERS}:test_a_body_that_does_not_come",
+    (ANY, 429, "ERR12943"): f"{HTTP_SERVERS}:test_reads_that_wait_keep_nobody_from_producing",
+    (ANY, 503, "ERR12942"): f"{HTTP_SERVERS}:test_an_answer_that_takes_too_long",
+    (ANY, 503, "ERR12944"): f"{HTTP_SERVERS}:test_more_connections_than_there_is_room_for",
     (ANY, 503, "ERR12905"): "integration.sidecar.test_restart:test_a_second_process_on_the_same_folder_takes_over",
     (ANY, 500, "ERR10010"): f"{EDGES}:test_a_surprise_is_an_error_without_inside_knowledge",
     (

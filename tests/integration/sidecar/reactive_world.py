@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from services.sidecar.reactive.reactive import ReactiveConsumer
+from services.sidecar.reactive.reactive_consumer import ReactiveConsumer
 from services.sidecar.records import Partition
 from tests.fixtures.backend import Backend
 from tests.fixtures.waiting import wait_until

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from prometheus_client import REGISTRY
 
-from services.sidecar import log_levels
+from services.sidecar.admin import log_levels
 from services.sidecar.admin.backend_loggers import BackendFramework, BackendLoggers, LoggerLevel
 from services.sidecar.faults import Fault
 from tests.fixtures.clusters import KafkaCluster

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from services.sidecar import metrics
+from services.sidecar.telemetry import metrics
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.test_streaming_produce import Stream
 from tests.integration.sidecar.world import WITHIN_SECONDS, Json, Kafka, SidecarWorld, started

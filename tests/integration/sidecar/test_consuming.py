@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from services.sidecar import metrics
+from services.sidecar.telemetry import metrics
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import Instance, Json, Kafka, SidecarWorld, started, value_of
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from mesh.rpc import admin, events
-from services.sidecar import metrics
 from services.sidecar.control import link
+from services.sidecar.telemetry import metrics
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.held_control import HeldControl
 from tests.integration.sidecar.world import Kafka, SidecarWorld, started, value_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from services.sidecar.identity import Claim, Incarnation
+from services.sidecar.state.claim import Claim, Incarnation
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.processes import process

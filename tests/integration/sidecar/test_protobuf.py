@@ -1,6 +1,6 @@
 """Protobuf through a sidecar, Kafka and a registry; at the other end generated classes and confluent-kafka.
 
-Its deserializer has its turn in tests/unit/sidecar/test_protobuf.py: it asks for serialized descriptors, which
+Its deserializer has its turn in tests/unit/sidecar/formats/test_protobuf.py: it asks for serialized descriptors, which
 this registry does not give for such schemas.
 """
 

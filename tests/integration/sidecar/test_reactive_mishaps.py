@@ -11,8 +11,8 @@ import pytest
 
 from services.sidecar.consuming.positions import AtOffset, Edge, SeekTarget
 from services.sidecar.faults import Fault, FaultKind
-from services.sidecar.reactive.consumer import PollingConsumer
 from services.sidecar.reactive.options import Change
+from services.sidecar.reactive.polling_consumer import PollingConsumer
 from tests.fixtures.backend import Backend
 from tests.fixtures.foreign_records import write_with_header_name
 from tests.fixtures.waiting import wait_until
@@ -78,7 +78,7 @@ def test_a_seek_that_kafka_cannot_answer_changes_nothing(
         write(kafka, orders, 3)
         backend.wait_for_records(3)
         with monkeypatch.context() as patched:
-            patched.setattr("services.sidecar.reactive.consumer.positions_of", silent)
+            patched.setattr("services.sidecar.reactive.polling_consumer.positions_of", silent)
             with pytest.raises(Fault, match="where to seek"):
                 done(world, consumer(world).seek(SeekTarget(Edge.FIRST)))
         write(kafka, orders, 3, first=3)
@@ -113,7 +113,7 @@ def test_a_pause_for_which_the_client_is_too_busy_can_be_resumed(
 
     with reading(kafka, backend, orders, group) as world:
         with monkeypatch.context() as patched:
-            patched.setattr("services.sidecar.reactive.consumer.PollingConsumer.rest", busy)
+            patched.setattr("services.sidecar.reactive.polling_consumer.PollingConsumer.rest", busy)
             with pytest.raises(Fault, match="in time"):
                 done(world, consumer(world).pause())
         done(world, consumer(world).resume())
@@ -137,7 +137,7 @@ def test_a_resume_delivers_though_its_start_ends_half_way_through_it(
         await asyncio.to_thread(checked.wait, ORDERED_S)
         await wake(self)  # a turn of the client's thread: the start goes on meanwhile
 
-    monkeypatch.setattr("services.sidecar.reactive_consumer.PlainSettling.check", check)
+    monkeypatch.setattr("services.sidecar.reactive.at_least_once.PlainSettler.check", check)
     monkeypatch.setattr(PollingConsumer, "wake", woken)
     with reading(kafka, backend, orders, group) as world:
         wait_until(lambda: consumer(world).session, "it has begun")

@@ -12,10 +12,10 @@ import pytest
 import structlog
 
 from mesh.rpc import events
-from services.sidecar import metrics
 from services.sidecar.control import link
 from services.sidecar.records import Partition
-from services.sidecar.state_file import StateFile
+from services.sidecar.state.state_file import StateFile
+from services.sidecar.telemetry import metrics
 from tests.fixtures.backend import Backend
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.held_control import HeldControl

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from services.sidecar import metrics
 from services.sidecar.consuming import reads
+from services.sidecar.telemetry import metrics
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import Instance, Json, Kafka, SidecarWorld, started, value_of
 

@@ -10,8 +10,8 @@ from unittest.mock import AsyncMock
 import httpx
 import pytest
 
-from services.sidecar import metrics
 from services.sidecar.producing.producer import RecordProducer
+from services.sidecar.telemetry import metrics
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import NOWHERE, WITHIN_SECONDS, Kafka, SidecarWorld, started, value_of

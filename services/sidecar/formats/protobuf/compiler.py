@@ -17,8 +17,8 @@ from pathlib import Path
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from services.sidecar import metrics
 from services.sidecar.schemas.schema import SchemaError
+from services.sidecar.telemetry import metrics
 
 MAX_SECONDS = 20.0
 """A schema takes about 0.1 s; a busy machine may need far longer."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from services.sidecar import metrics
 from services.sidecar.auditing.events import AuditRecord, AuditType, audit_record
 from services.sidecar.auditing.lane import Lane, LaneLimits, NotWrittenError, Overflow
 from services.sidecar.auditing.trail import OFF, AuditTrail
+from services.sidecar.telemetry import metrics
 from tests.fixtures.waiting import wait_until
 
 

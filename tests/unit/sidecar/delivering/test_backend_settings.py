@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from services.sidecar.delivering.configured import backend_access, delivery_policy
 from services.sidecar.delivering.policy import WhenExhausted
 from services.sidecar.delivering.settings import BackendSettings
+from services.sidecar.wiring.delivering import backend_access, delivery_policy
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,14 @@ class World:
         self._ends: dict[Partition, asyncio.Event] = {SLOW: asyncio.Event(), QUICK: asyncio.Event()}
         self.settles = 1_000
         """How many of a batch's records are settled, at most."""
-        self.flow = Flow(self._carry, self._freed, self._settled, BatchLimits(max_records, 1_000, 0.0), lanes)
+        self.flow = Flow(self._process, self._freed, self._settled, BatchLimits(max_records, 1_000, 0.0), lanes)
         self.flow.assigned([SLOW, QUICK])
         self.flow.open()
 
     def end(self, partition: Partition) -> None:
         self._ends[partition].set()
 
-    async def _carry(self, partition: Partition, records: list[RawRecord]) -> int:
+    async def _process(self, partition: Partition, records: list[RawRecord]) -> int:
         self.begun.append((partition, [one.offset for one in records]))
         await self._ends[partition].wait()
         return min(len(records), self.settles)

@@ -11,11 +11,11 @@ from services.sidecar.delivering.batch import Batch, Deliverable, Settlement
 from services.sidecar.delivering.reading import RecordShower
 from services.sidecar.formats import Format
 from services.sidecar.formats.reading import RecordReader
-from services.sidecar.reactive import courier
-from services.sidecar.reactive.courier import Courier, Unreadable
-from services.sidecar.reactive_consumer import reactive_options, warn_of_settings
+from services.sidecar.reactive import batch_processor as processor
+from services.sidecar.reactive.batch_processor import BatchProcessor, Unreadable
 from services.sidecar.records import Outcome, Partition, RawRecord, Verdict
 from services.sidecar.settings import SidecarSettings
+from services.sidecar.wiring.reactive import reactive_options, warn_of_settings
 
 APPLES = Partition("apples", 0)
 
@@ -78,7 +78,7 @@ def test_fetches_not_below_a_batch_are_warned_of_by_name(name: str) -> None:
     assert (warning["log_level"], name in warning["event"]) == ("warning", True)
 
 
-class SlowWay:
+class SlowSink:
     """A backend that takes its time."""
 
     def path(self, record: Deliverable) -> str | None:
@@ -90,15 +90,15 @@ class SlowWay:
 
 
 async def test_a_batch_that_takes_too_long_is_warned_of_while_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courier, "LONG_BATCH_SECONDS", 0.001)
+    monkeypatch.setattr(processor, "LONG_BATCH_SECONDS", 0.001)
 
     async def settle(settlement: Settlement, next_offset: int) -> None:
         assert next_offset == 8
 
-    made = Courier(
+    made = BatchProcessor(
         "shop", RecordShower(Format.STRING, Format.STRING, RecordReader()), settle, AuditTrail(), Unreadable.DEAD_LETTER
     )
     with structlog.testing.capture_logs() as said:
-        await made.carry(APPLES, [RawRecord("apples", 0, 7, 0, None, b"x", [])], SlowWay())  # type: ignore[arg-type]
+        await made.process(APPLES, [RawRecord("apples", 0, 7, 0, None, b"x", [])], SlowSink())  # type: ignore[arg-type]
     (warning,) = (one for one in said if "takes longer" in one["event"])
     assert (warning["partition"], warning["first"], warning["last"]) == ("apples-0", 7, 7)

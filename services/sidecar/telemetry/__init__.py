@@ -1,0 +1,1 @@
+"""The metrics, traffic counts and reported errors of the sidecar and of its Kafka clients."""

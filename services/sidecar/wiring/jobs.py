@@ -1,0 +1,166 @@
+"""Assembles the parts that bring records again (jobs and dead letters) and their callers (HTTP, control, Kafka)."""
+
+import asyncio
+import dataclasses
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from services.sidecar.api.dead_letters import DeadLetterEndpoints, PeekEndpoints
+from services.sidecar.api.produce_answers import produce_answer
+from services.sidecar.api.replays import ReplayEndpoints
+from services.sidecar.auditing.active import ActiveAudit
+from services.sidecar.consuming.instance_values import Interest
+from services.sidecar.consuming.instances import Instances
+from services.sidecar.control.replays import ReplayFollower
+from services.sidecar.dead_letters.peek import Peek
+from services.sidecar.delivering.deliverer import Deliverer
+from services.sidecar.delivering.policy import WhenExhausted
+from services.sidecar.delivering.reading import RecordShower
+from services.sidecar.delivering.replies import ReplyWriter
+from services.sidecar.delivering.writing import write_all
+from services.sidecar.formats import Format
+from services.sidecar.jobs.commands import Commands
+from services.sidecar.jobs.dead_letter_batches import DeadLetterBatches
+from services.sidecar.jobs.delivery import ShownDelivery
+from services.sidecar.jobs.job import Job, JobSpec
+from services.sidecar.jobs.jobs import Jobs
+from services.sidecar.jobs.ledger import refuse_if_final
+from services.sidecar.jobs.original_command import SCHEMA, command_record
+from services.sidecar.jobs.run import JobLimits, JobTools
+from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
+from services.sidecar.producing.produce_request import ProduceRequest, RecordRequest, SchemaChoice, Side
+from services.sidecar.reactive.reactive_consumer import ReactiveConsumer
+from services.sidecar.wiring.delivering import delivery_policy
+from services.sidecar.wiring.instance_recovery import InstanceRecovery
+from services.sidecar.wiring.kafka_properties import consumer_properties, transaction_properties
+from services.sidecar.wiring.shared_parts import SharedParts
+
+FILE = "replays.json"
+
+
+class JobParts:
+    """The replays of one sidecar."""
+
+    def __init__(self, shared: SharedParts, recovery: InstanceRecovery) -> None:
+        settings, backend = shared.settings, shared.backend
+        self._settings = settings
+        self._recovery = recovery
+        self._producer = shared.producer
+        self._serializer = shared.serializer
+        self._audit = shared.audit
+        key_format, value_format = settings.instance_formats
+        self._shower = RecordShower(key_format, value_format, shared.reader)
+        # a job ends, so a record that has used its attempts is a failure, unlike in the reactive consumer
+        policy = dataclasses.replace(
+            delivery_policy(settings, has_dead_letters=True), when_exhausted=WhenExhausted.DEAD_LETTER
+        )
+        self._deliverer = Deliverer(backend, policy, ReplyWriter(shared.serializer))
+        self._deliver = ShownDelivery(self._shower, self._deliverer, backend.path)
+        self._follower: ReplayFollower | None = None
+        self.jobs = Jobs(self._tools(), self._serves, max_running=settings.max_running_jobs, file=recovery.file(FILE))
+
+    def routes(self, instances: Instances) -> list[Route]:
+        """The routes of the backend."""
+        settings = self._settings
+        replay = DeadLetterBatches(
+            consumer_properties(settings),
+            self._deliver,
+            partial(write_all, self._producer.send, refused=refuse_if_final),
+            self._audit,
+            settings.dead_letter_extension,
+            max_records=settings.reactive_max_batch_records,
+            max_bytes=settings.request_max_bytes,
+        )
+        return DeadLetterEndpoints(settings, instances, self._producer, ActiveAudit(self._audit), replay).routes()
+
+    def admin_routes(self) -> list[Route]:
+        """The routes of operators."""
+        settings = self._settings
+        peek = Peek(consumer_properties(settings), self._shower)
+        announce = self._announce if settings.dead_letter_controller_topic else None
+        return [
+            *PeekEndpoints(peek, settings.dead_letter_extension).routes(),
+            *ReplayEndpoints(settings, self.jobs, self._start, self.jobs.cancel, announce).routes(),
+        ]
+
+    async def restore(self) -> None:
+        """Jobs go on; `InstanceRecovery.restore` comes first."""
+        await self.jobs.restore()
+        if self._recovery.connection is not None:
+            self._follower = ReplayFollower(self._recovery.connection, self.jobs)
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """The tasks that bring jobs, once the reactive consumer's topics are known. They end only when cancelled."""
+        tasks = []
+        if self._follower is not None:
+            tasks.append(asyncio.create_task(self._follower.run(), name="replays"))
+        if self._settings.dead_letter_controller_topic:
+            tasks.append(asyncio.create_task(self._commands().run(), name="replay commands"))
+        return tasks
+
+    async def stop(self) -> None:
+        """Jobs stop where they are, and go on with the next process."""
+        await self.jobs.close()
+        await self._deliverer.stop()
+
+    async def _start(self, spec: JobSpec) -> Job:
+        return await (self.jobs.start(spec) if self._follower is None else self._follower.start(spec))
+
+    def _tools(self) -> JobTools:
+        settings = self._settings
+        return JobTools(
+            consumer=consumer_properties(settings),
+            transactional=partial(transaction_properties, settings),
+            send=self._producer.send,
+            deliver=self._deliver,
+            extension=settings.dead_letter_extension,
+            dead_letters=settings.dead_letter_enabled,
+            audit=self._audit,
+            limits=JobLimits(
+                max_batch_records=settings.reactive_max_batch_records,
+                max_batch_bytes=settings.reactive_max_batch_bytes or settings.request_max_bytes,
+                max_round_bytes=settings.max_job_round_bytes,
+                transaction_seconds=settings.transaction_timeout_ms / 1000,
+            ),
+        )
+
+    def _serves(self, topic: str) -> bool:
+        """Whether the backend gets records of a topic from its reactive consumer, or their dead letters.
+
+        The topics are those of the settings, or those that an operator has set.
+        """
+        settings = self._settings
+        source = topic.removesuffix(settings.dead_letter_extension)
+        interests = [
+            Interest(topics=settings.reactive_topics, pattern=settings.reactive_topic_pattern),
+            *(one.interest for one in self._recovery.orders.consumers() if isinstance(one, ReactiveConsumer)),
+        ]
+        return any(source in one.topics or (one.pattern and re.fullmatch(one.pattern, source)) for one in interests)
+
+    def _commands(self) -> Commands:
+        settings = self._settings
+        return Commands(
+            consumer_properties(settings),
+            settings.dead_letter_controller_topic,
+            settings.dead_letter_controller_group or f"{settings.reactive_group}-replaystream",
+            settings.dead_letter_extension,
+            self.jobs.start,
+            self._audit,
+        )
+
+    async def _announce(self, command: Mapping[str, Any]) -> Response:
+        """Written as the original does: with a schema, where there is a registry."""
+        topic = self._settings.dead_letter_controller_topic
+        key, value = command_record(command, self._settings.dead_letter_extension)
+        has_registry = bool(self._settings.schema_registry_url)
+        side = (
+            Side("value", Format.JSONSCHEMA, SchemaChoice(raw=SCHEMA)) if has_registry else Side("value", Format.JSON)
+        )
+        request = ProduceRequest(topic, Side("key", Format.STRING), side, [RecordRequest(key=key, value=value)])
+        serialized = await self._serializer.serialize(request, HeaderWriter(RequestHeaders()), on_thread=False)
+        return produce_answer(await self._producer.send(topic, serialized.records), serialized)
