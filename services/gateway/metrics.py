@@ -36,6 +36,12 @@ gathered_bytes = Gauge(
 answers_waited = Counter(
     "kafka_mesh_gateway_answers_waited", "Times that a large answer of a broker was not read on for want of memory."
 )
+pauses = Counter(
+    "kafka_mesh_gateway_pauses",
+    "Times that a request paused before the gateway asked again, by why: coordinator (loads), leader (of a new topic), "
+    "unseen (transactions).",
+    ["waits_for"],
+)
 paused_connections = Counter(
     "kafka_mesh_gateway_paused_connections",
     "Times that reading from a client was stopped, by why: requests, bytes (of the process), answers, upstream.",

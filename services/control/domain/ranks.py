@@ -134,9 +134,7 @@ def _fresh(order: Sequence[str], lowest: float) -> dict[str, float]:
     return {each: lowest + STEP * place for place, each in enumerate(order, 1)}
 
 
-def _spread(
-    run: list[str], below: float | None, above: float | None, ranks: dict[str, float], closest: float
-) -> bool:
+def _spread(run: list[str], below: float | None, above: float | None, ranks: dict[str, float], closest: float) -> bool:
     """Ranks for a run of rules between two rules that stay; False when there is no room."""
     if not run:
         return True

@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from services.gateway import metrics
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.requests.plan import (
     Answer,
@@ -149,7 +150,9 @@ class Exchange:
         match command:
             case Ask(calls, preliminary):
                 return self._send(calls, None, preliminary=preliminary)
-            case Gather(calls, enough, wait_s, since):
+            case Gather(calls, enough, wait_s, since, waits_for):
+                if waits_for:
+                    metrics.pauses.labels(waits_for).inc()
                 return self._gather(calls, enough, wait_s, since)
             case Refresh(cluster, topics, own_names):
                 return self._refresh(cluster, topics, None if own_names else self._names.get(cluster))

@@ -259,6 +259,8 @@ class Gather:
     wait_s: float
     since: float | None = None
     """The start of the wait by the clock of `MeshView.now`, if the wait has begun already."""
+    waits_for: str = ""
+    """The label of a pause before the plan asks again, for the metric `pauses`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def describe_patiently(
     """
     found = yield from describe(asked, mesh)
     while (awaited := _awaited(found, mesh)) and mesh.clock() < mesh.now + PATIENCE_S:
-        yield Gather((), lambda _: False, PAUSE_S)
+        yield Gather((), lambda _: False, PAUSE_S, waits_for="coordinator")
         found |= yield from describe(awaited, mesh)
     return found
 

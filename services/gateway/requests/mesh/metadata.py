@@ -188,7 +188,7 @@ def _named_topics(mesh: MeshView, wanted: _Wanted, names: list[str]) -> Generato
             by_cluster.setdefault(cluster, []).append(name)
     yield from _ask_owners(mesh, wanted, by_cluster, create=False)
     if any(wanted.topics[name].error_code == ErrorCode.LEADER_NOT_AVAILABLE for name in names):
-        yield Gather((), lambda _: False, RETRY_PAUSE_S)
+        yield Gather((), lambda _: False, RETRY_PAUSE_S, waits_for="leader")
     if not wanted.message.allow_auto_topic_creation:
         return
     gone = {

@@ -110,7 +110,7 @@ def hold_back(poll: Poll) -> Generator[Command, Any, bool]:
         mesh.memory.sight.on_held(UNSEEN if holds.blind else UNFINISHED)
         poll.whole = poll.sole = None
         if holds.blind and not poll.record_bytes:
-            yield Gather((), lambda _: False, min(RETRY_S, poll.limits.wait_s))
+            yield Gather((), lambda _: False, min(RETRY_S, poll.limits.wait_s), waits_for="unseen")
     return cut
 
 

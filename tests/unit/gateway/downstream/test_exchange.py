@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from services.gateway import metrics
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.plan import Answer, Ask, Call, Close, Gather, NoAnswer, Outcome, Plan, RawResponse
@@ -144,6 +145,17 @@ async def test_a_wait_may_have_begun_before() -> None:
         return NoAnswer()
 
     await ended(start(plan(), Upstream()))
+
+
+async def test_a_pause_before_the_gateway_asks_again_is_counted() -> None:
+    def plan() -> Plan:
+        yield Gather((), lambda _: False, 0.0, waits_for="coordinator")
+        return NoAnswer()
+
+    counted = metrics.pauses.labels("coordinator")._value
+    before = counted.get()
+    await ended(start(plan(), Upstream()))
+    assert counted.get() == before + 1
 
 
 async def test_what_nobody_comes_back_for_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -438,7 +438,7 @@ def test_tools_get_the_answer_of_a_coordinator_that_begins(world: World, answer:
     look_up(book, begins)
     if answer is BEGINS:
         look_up(book, begins)
-    assert book.gathers() == Gather((), ANY, PAUSE_S)
+    assert book.gathers() == Gather((), ANY, PAUSE_S, waits_for="coordinator")
     book.answered()
     look_up(book, c2=MEMBERS)
     [group] = book.answer.groups
