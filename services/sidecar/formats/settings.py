@@ -1,0 +1,35 @@
+"""Settings of the formats of keys and values."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, model_validator
+
+from services.sidecar.formats import Format
+from services.sidecar.formats.format import available_labels
+from services.sidecar.formats.registered import WHAT_TO_SET
+from services.sidecar.schemas.settings import SchemaSettings
+
+DefaultFormat = Annotated[Format, BeforeValidator(Format.parse)]
+
+
+class FormatSettings(SchemaSettings):
+    """A part of SidecarSettings."""
+
+    key_format: DefaultFormat = Format.STRING
+    value_format: DefaultFormat = Format.JSON
+    consumer_key_format: DefaultFormat | None = None
+    consumer_value_format: DefaultFormat | None = None
+    """Formats of requests and instances that name none; those of instances may differ."""
+
+    @model_validator(mode="after")
+    def _schemas_can_be_had(self) -> "FormatSettings":
+        for name in ("key_format", "value_format", "consumer_key_format", "consumer_value_format"):
+            format_: Format | None = getattr(self, name)
+            if format_ is not None and format_.kind is not None and not self.schema_registry_url:
+                raise ValueError(f"{name} {format_.label} {WHAT_TO_SET}, or take one of {available_labels()}")
+        return self
+
+    @property
+    def instance_formats(self) -> tuple[Format, Format]:
+        """The formats of keys and of values, for an instance that names none."""
+        return self.consumer_key_format or self.key_format, self.consumer_value_format or self.value_format

@@ -1,0 +1,83 @@
+"""Settings of the authentication of callers, and of the listener's certificate."""
+
+from pathlib import Path
+
+from pydantic import Field, PositiveInt, SecretStr, field_validator, model_validator
+
+from mesh.server_certificate import TlsFiles, load
+from services.sidecar.security.trust import TokenIssuer
+from services.sidecar.state.settings import StateSettings
+
+
+class SecuritySettings(StateSettings):
+    """A part of SidecarSettings."""
+
+    allow_insecure: bool = False
+    """Whether the sidecar may listen beyond loopback without authentication of callers.
+
+    Callers are authenticated by token_issuers or by client certificates.
+    """
+    token_issuers: tuple[TokenIssuer, ...] = ()
+    """The issuers whose bearer tokens count (JSON or YAML, see TokenIssuer); none: no token is needed."""
+    token_clock_skew_s: int = Field(default=60, ge=0, le=600)
+    """How far clocks of issuers may differ from ours."""
+    token_keys_ca: Path | None = None
+    """The authorities, in PEM, that may sign for issuers' addresses; unset: the system's."""
+    token_keys_max_age_ms: PositiveInt = 300_000
+    token_keys_max_stale_ms: PositiveInt = 86_400_000
+    token_keys_pause_ms: PositiveInt = 10_000
+    token_keys_timeout_ms: PositiveInt = 2_000
+    """Bounds of an issuer's keys.
+
+    Keys of the first age are fetched again; keys up to the second age serve while their issuer is away. The pause
+    separates two requests to an issuer; a token with an unknown key causes a request, too. The last is the time-out of
+    an answer.
+    """
+    tls: bool = False
+    """Whether callers come by HTTPS: with tls_certificate, or one that the sidecar makes for itself in state_dir."""
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_key_password: SecretStr = SecretStr("")
+    """Files in PEM, the certificate with its chain, loaded again when they change.
+
+    The password may be ${env:NAME} or ${file:/path}. Setting them sets `tls`.
+    """
+    tls_client_ca: Path | None = None
+    tls_client_optional: bool = False
+    """Authorities, in PEM: callers must show a certificate of theirs, or may do so."""
+
+    @field_validator("token_issuers")
+    @classmethod
+    def _told_apart(cls, issuers: tuple[TokenIssuer, ...]) -> tuple[TokenIssuer, ...]:
+        if len({issuer.issuer for issuer in issuers}) < len(issuers):
+            raise ValueError("two of them have the same issuer (or none), so that a token would belong to both")
+        return issuers
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> "SecuritySettings":
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key belong together: set both, or neither for an own certificate")
+        if self.tls and self.tls_certificate is None and self.state_dir is None:
+            raise ValueError("tls without tls_certificate makes one of its own: it needs state_dir to keep it in")
+        if self.tls_client_ca is not None and not self.serves_tls:
+            raise ValueError("tls_client_ca is for TLS: set tls, or tls_certificate and tls_key")
+        if self.tls_files is not None:
+            load(self.tls_files)  # a part that cannot be served is reported before any other part begins
+        return self
+
+    @property
+    def serves_tls(self) -> bool:
+        return self.tls or self.tls_certificate is not None
+
+    @property
+    def asks_who_calls(self) -> bool:
+        """Whether a caller needs a token or a certificate."""
+        return bool(self.token_issuers) or (self.tls_client_ca is not None and not self.tls_client_optional)
+
+    @property
+    def tls_files(self) -> TlsFiles | None:
+        """The TLS files that the settings name; None if there are none."""
+        if self.tls_certificate is None or self.tls_key is None:
+            return None
+        password = self.tls_key_password.get_secret_value()
+        return TlsFiles(self.tls_certificate, self.tls_key, password, self.tls_client_ca, self.tls_client_optional)
