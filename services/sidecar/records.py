@@ -36,6 +36,11 @@ class RawRecord(NamedTuple):
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
 
+    @property
+    def size(self) -> int:
+        """Bytes of key and value."""
+        return len(self.key or b"") + len(self.value or b"")
+
 
 class Consumed(NamedTuple):
     """One record, as the backend gets it. A tuple: hundreds are made for each read."""
@@ -78,6 +83,11 @@ class Outgoing(NamedTuple):
     timestamp: int
     """Milliseconds since the epoch; 0 means now."""
     headers: Headers
+
+    @property
+    def size(self) -> int:
+        """Bytes of key and value."""
+        return len(self.key or b"") + len(self.value or b"")
 
 
 class DeliveryError(Enum):

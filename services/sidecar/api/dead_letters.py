@@ -78,9 +78,8 @@ class DeadLetterEndpoints:
         instances: Instances,
         producer: RecordProducer,
         audit: ActiveAudit,
-        replay: DeadLetterBatches | None,
+        replay: DeadLetterBatches,
     ) -> None:
-        """`replay`: None where there is no backend."""
         self._settings = settings
         self._instances = instances
         self._producer = producer
@@ -96,8 +95,6 @@ class DeadLetterEndpoints:
             raise Fault(NO_PRODUCER.kind, NO_PRODUCER.description)
         given = parameters(request)
         topics = self._topics(request, only_configured=True)
-        if self._replay is None:
-            raise Fault(NO_REACTIVE.kind, NO_REACTIVE.description)
         settings = self._settings
         wait = min(given.get("timeout", settings.request_timeout_ms), settings.max_read_ms) / 1000
         group = self._group(given)

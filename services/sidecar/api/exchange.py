@@ -1,19 +1,19 @@
 """Every exchange gets its ids in the log context and on the answer, its metrics, and one debug line."""
 
-import base64
-import os
 import time
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from services.sidecar.producing.headers import correlation_ids
 from services.sidecar.records import CORRELATION_HEADER, TRACEABILITY_HEADER
 from services.sidecar.telemetry import metrics
 
 MAX_ID_LENGTH = 200
 """Longer ids are cut: they go into every log line."""
 
+_new_ids = correlation_ids()
 log = structlog.get_logger(__name__)
 
 
@@ -28,7 +28,7 @@ class Exchange:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        correlation_id = headers.get(CORRELATION_HEADER, "")[:MAX_ID_LENGTH] or _new_correlation_id()
+        correlation_id = headers.get(CORRELATION_HEADER, "")[:MAX_ID_LENGTH] or next(_new_ids).decode()
         traceability_id = headers.get(TRACEABILITY_HEADER, "")[:MAX_ID_LENGTH]
         status = 500
 
@@ -56,8 +56,3 @@ class Exchange:
                 metrics.requests.labels(operation, str(status)).inc()
                 metrics.request_seconds.labels(operation).observe(seconds)
                 log.debug("answered", operation=operation, status=status, ms=round(seconds * 1000, 1))
-
-
-def _new_correlation_id() -> str:
-    """16 bytes in 22 characters, as the original writes a UUID."""
-    return base64.urlsafe_b64encode(os.urandom(16))[:22].decode("ascii")

@@ -21,7 +21,7 @@ from services.sidecar.producing.late_failures import tell_failures
 from services.sidecar.producing.produce_request import ProduceRequest
 from services.sidecar.producing.producer import NotAccepted, RecordProducer
 from services.sidecar.producing.serializing import Serialized, Serializer
-from services.sidecar.producing.transaction_lane import Answered, Work
+from services.sidecar.producing.transaction_writer import Answered, Work
 from services.sidecar.producing.transactional_client import TopicRecords
 from services.sidecar.producing.transactions import Transactions
 from services.sidecar.records import WriteOutcome

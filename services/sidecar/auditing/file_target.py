@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from services.sidecar.auditing.events import AuditRecord
-from services.sidecar.auditing.lane import NotWrittenError
+from services.sidecar.auditing.target_queue import NotWrittenError
 from services.sidecar.auditing.text import AuditText
 
 MODE = 0o640

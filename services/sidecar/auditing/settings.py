@@ -10,7 +10,7 @@ from pydantic_settings import NoDecode
 from mesh.settings import Split
 from mesh.topics import is_topic_name
 from services.sidecar.auditing.events import AuditType
-from services.sidecar.auditing.lane import Overflow
+from services.sidecar.auditing.target_queue import Overflow
 
 
 class AuditTarget(Enum):

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from mesh.lost_brokers import STATISTICS_MS
 from services.sidecar.auditing.events import AuditRecord
-from services.sidecar.auditing.lane import NotWrittenError
+from services.sidecar.auditing.target_queue import NotWrittenError
 from services.sidecar.auditing.text import AuditText
 from services.sidecar.telemetry import metrics
 from services.sidecar.telemetry.client_errors import ClientErrors
@@ -21,7 +21,7 @@ from services.sidecar.telemetry.client_statistics import client_reports
 
 MAX_CLIENT_RECORDS = 10_000
 MAX_CLIENT_KILOBYTES = 16 * 1024
-"""The most that waits in the client; the rest waits in the lane's queue."""
+"""The most that waits in the client; the rest waits in the target's queue."""
 LINGER_MS = 50
 UNKNOWN_TOPIC_MS = 5_000
 """How long records wait for a topic that is not there."""

@@ -8,24 +8,24 @@ import asyncio
 from collections.abc import Collection, Sequence
 
 from services.sidecar.auditing.events import AuditRecord, AuditType, size_of
-from services.sidecar.auditing.lane import Lane
+from services.sidecar.auditing.target_queue import TargetQueue
 
 
 class AuditTrail:
     """The audit trail of one sidecar. Without targets it is off, and costs nothing."""
 
-    def __init__(self, lanes: Sequence[Lane] = (), types: Collection[AuditType] = tuple(AuditType)) -> None:
+    def __init__(self, queues: Sequence[TargetQueue] = (), types: Collection[AuditType] = tuple(AuditType)) -> None:
         """`types`: whose records are written."""
-        self._lanes = tuple(lanes)
-        self._types = frozenset(types) if lanes else frozenset()
+        self._queues = tuple(queues)
+        self._types = frozenset(types) if queues else frozenset()
 
     def wants(self, type_: AuditType) -> bool:
         """Whether it is worth making records of this type."""
         return type_ in self._types
 
     def start(self) -> None:
-        for lane in self._lanes:
-            lane.start()
+        for queue in self._queues:
+            queue.start()
 
     def record(self, records: Sequence[AuditRecord]) -> bool:
         """Takes records of one type, from any thread, and returns at once.
@@ -36,13 +36,13 @@ class AuditTrail:
         if not records or records[0].type not in self._types:
             return True
         size = size_of(records)
-        taken = [lane.add(records, size) for lane in self._lanes]
+        taken = [queue.add(records, size) for queue in self._queues]
         return all(taken)
 
     @property
     def is_full(self) -> bool:
         """Whether work that will be audited has to wait (never if audit drops records); for threads."""
-        return any(lane.is_full for lane in self._lanes)
+        return any(queue.is_full for queue in self._queues)
 
     async def room(self, timeout: float) -> bool:
         """Waits until there is room, `timeout` seconds at most; whether there is."""
@@ -50,19 +50,19 @@ class AuditTrail:
             return True
         try:
             async with asyncio.timeout(timeout):
-                for lane in self._lanes:
-                    await lane.room()
+                for queue in self._queues:
+                    await queue.room()
         except TimeoutError:
             return False
         return True
 
     async def fault(self) -> str | None:
         """Why the work is held up; None when it is not."""
-        return next(filter(None, (lane.fault for lane in self._lanes)), None)
+        return next(filter(None, (queue.fault for queue in self._queues)), None)
 
     async def stop(self, timeout: float) -> None:
         """Writes the queued records within `timeout` seconds; the rest is lost, and counted."""
-        await asyncio.gather(*(asyncio.to_thread(lane.stop, timeout) for lane in self._lanes))
+        await asyncio.gather(*(asyncio.to_thread(queue.stop, timeout) for queue in self._queues))
 
 
 OFF = AuditTrail()

@@ -152,7 +152,7 @@ class PartitionReader:
             record = raw_record(message)
             fetched.records.append(record)
             fetched.ends.pop(Partition(record.topic, record.partition), None)  # more has come meanwhile
-            size += len(record.key or b"") + len(record.value or b"")
+            size += record.size
         return fetched
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ class Reads:
         self._options = options
         self._max_records = max_records
         self._thread = thread
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._stream: RecordStream | None = None
         self.are_interrupted = False
 
@@ -83,7 +83,7 @@ class Reads:
         with self._thread.in_use():
             try:
                 async with asyncio.timeout(patience):
-                    await self._turn.acquire()
+                    await self._lock.acquire()
             except TimeoutError:
                 raise Fault(
                     FaultKind.ILLEGAL_CONSUMER_STATE,
@@ -92,7 +92,7 @@ class Reads:
             try:
                 yield
             finally:
-                self._turn.release()
+                self._lock.release()
 
     async def _finish(self, reading: Reading) -> list[Consumed]:
         """The answer of a read, however many calls it takes."""

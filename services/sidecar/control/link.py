@@ -25,8 +25,14 @@ from services.sidecar.consuming.instance_store import KeptInstance, KnownToContr
 from services.sidecar.consuming.instance_values import EndCause, InstanceId, InstanceStatus
 from services.sidecar.consuming.instances import STATUS_SECONDS, Instances
 from services.sidecar.control.connection import Connection
-from services.sidecar.control.messages import instance_message, kept_instance, resource_name, status_message
-from services.sidecar.control.self_acting import SelfActing, self_acting_message
+from services.sidecar.control.messages import (
+    instance_message,
+    kept_instance,
+    reactive_message,
+    resource_name,
+    status_message,
+)
+from services.sidecar.reactive.reactive_consumer import ReactiveConsumer
 from services.sidecar.telemetry import metrics
 
 BEAT_SECONDS = 3.0
@@ -56,14 +62,14 @@ class ControlLink:
         self._member = admin.Member(
             name=f"members/{connection.sidecar}", kind=admin.MEMBER_KIND_SIDECAR, version=VERSION, address=listen
         )
-        self._self_acting: list[SelfActing] = []
+        self._reactive: list[ReactiveConsumer] = []
         self._confirmed: dict[str, bytes] = {}
         self._was_heard = False
         self._wake = asyncio.Event()
 
-    def take_in(self, consumer: SelfActing) -> None:
-        """Adds a self-acting consumer, which control sees as long as this process runs."""
-        self._self_acting.append(consumer)
+    def take_in(self, consumer: ReactiveConsumer) -> None:
+        """Adds a reactive consumer, which control sees as long as this process runs."""
+        self._reactive.append(consumer)
         consumer.on_change = self.changed
         self.changed()
 
@@ -104,7 +110,7 @@ class ControlLink:
                     await asyncio.Event().wait()
                 if not is_known:
                     await self._compare()
-                    await self._remove_self_acting()
+                    await self._remove_reactive()
                 await self._reconcile()
             except grpc.aio.AioRpcError as error:
                 heed_cancellation()
@@ -162,7 +168,7 @@ class ControlLink:
     async def _statuses(self) -> dict[InstanceId, InstanceStatus]:
         """The statuses of the instances that report in time."""
         found = await self._instances.statuses()
-        for consumer in self._self_acting:
+        for consumer in self._reactive:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STATUS_SECONDS):
                     found[consumer.id] = await consumer.status()
@@ -183,9 +189,9 @@ class ControlLink:
             if each.id not in self._instances:
                 self._instances.ledger.ended.setdefault(each.id, EndCause.NOT_HELD)
 
-    async def _remove_self_acting(self) -> None:
-        """Removes self-acting consumers that the settings no longer name from control."""
-        mine = {resource_name(each.id) for each in self._self_acting}
+    async def _remove_reactive(self) -> None:
+        """Removes reactive consumers that the settings no longer name from control."""
+        mine = {resource_name(each.id) for each in self._reactive}
         for message in await self._connection.known_instances():
             if message.kind == events.INSTANCE_KIND_REACTIVE and message.name not in mine:
                 await self._connection.remove(message.name, EndCause.NOT_HELD.value)
@@ -202,8 +208,8 @@ class ControlLink:
                 self._confirmed[message.name] = content
                 if self._message(instance) == message:
                     self._instances.told(instance.id)
-        for consumer in self._self_acting:
-            message = self_acting_message(consumer, resource_name(consumer.id), self._connection.sidecar)
+        for consumer in self._reactive:
+            message = reactive_message(consumer, self._connection.sidecar)
             content = message.SerializeToString(deterministic=True)
             if self._confirmed.get(message.name) != content:
                 await self._connection.register(message)

@@ -1,4 +1,4 @@
-"""Instances in the words that control and sidecars share (`mesh.v1`), and back."""
+"""Instances and reactive consumers in the words that control and sidecars share (`mesh.v1`), and back."""
 
 from typing import Any
 
@@ -19,6 +19,7 @@ from services.sidecar.consuming.positions import AtOffset, AtTime, Edge, Place, 
 from services.sidecar.delivering.routing import Route
 from services.sidecar.formats import Format
 from services.sidecar.reactive.options import Change
+from services.sidecar.reactive.reactive_consumer import ReactiveConsumer
 from services.sidecar.records import Partition
 
 _STATES = {
@@ -61,6 +62,38 @@ def instance_message(instance: ConsumerInstance, sidecar: str) -> events.Consume
         group_protocol=options.group_protocol.value,
         paused=instance.standing is Standing.PAUSED,
         drained=instance.standing is Standing.DRAINED,
+    )
+
+
+def reactive_message(consumer: ReactiveConsumer, sidecar: str) -> events.ConsumerInstance:
+    """The reactive consumer as control's message."""
+    options, interest, delivery = consumer.options.instance, consumer.interest, consumer.delivery
+    return events.ConsumerInstance(
+        name=resource_name(consumer.id),
+        group=consumer.id.group,
+        instance_id=consumer.id.instance,
+        sidecar=sidecar,
+        topics=interest.topics,
+        topic_pattern=interest.pattern,
+        key_format=options.key_format.label,
+        value_format=options.value_format.label,
+        offset_reset=_NONE if options.offset_reset == _LIBRDKAFKAS_NONE else options.offset_reset,
+        group_instance_id=options.group_instance_id,
+        group_protocol=options.group_protocol.value,
+        paused=consumer.standing is Standing.PAUSED,
+        drained=consumer.standing is Standing.DRAINED,
+        kind=events.INSTANCE_KIND_REACTIVE,
+        delivery=events.DeliverySettings(
+            backend_url=delivery.backend_url,
+            backend_path=delivery.backend_path,
+            max_concurrency=delivery.max_concurrency,
+            order_by_key=delivery.order_by_key,
+            max_batch_records=delivery.max_batch_records,
+            max_batch_bytes=delivery.max_batch_bytes,
+            linger_ms=delivery.linger_ms,
+            filter=delivery.filter,
+            routes=[events.DeliveryRoute(when=one.when, path=one.path) for one in delivery.routes],
+        ),
     )
 
 

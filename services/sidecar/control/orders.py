@@ -13,7 +13,7 @@ information.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakValueDictionary
 
 import orjson
@@ -22,12 +22,13 @@ import structlog
 from mesh.rpc import events
 from services.sidecar.admin import log_levels
 from services.sidecar.consuming.instance import ConsumerInstance
-from services.sidecar.consuming.instance_values import EndCause, InstanceId, InstanceStatus, Interest, Standing
+from services.sidecar.consuming.instance_values import EndCause, Standing
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.consuming.positions import Position, SeekTarget
 from services.sidecar.control.messages import change_of, resource_name, seek_target
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.reactive.options import Change
+from services.sidecar.reactive.reactive_consumer import ReactiveConsumer
 from services.sidecar.telemetry import metrics
 
 ORDER_SECONDS = 30.0
@@ -36,39 +37,12 @@ USUAL_DRAIN_SECONDS = 30.0
 READING = frozenset({"get_log_levels", "check_health", "get_info"})
 """Commands that change nothing."""
 
+Consumer = ConsumerInstance | ReactiveConsumer
+"""A consumer that operators see and command."""
 Checks = Callable[[], Awaitable[Mapping[str, str | None]]]
 """The problem of each part of the sidecar; None for a part without one."""
 
 log = structlog.get_logger(__name__)
-
-
-class Consumer(Protocol):
-    """A consumer that operators see and command: an instance of a backend, or a self-acting consumer."""
-
-    @property
-    def id(self) -> InstanceId: ...
-
-    @property
-    def interest(self) -> Interest: ...
-
-    @property
-    def standing(self) -> Standing: ...
-
-    async def status(self) -> InstanceStatus: ...
-
-    async def pause(self) -> None: ...
-
-    async def resume(self) -> None: ...
-
-    async def seek(self, target: SeekTarget) -> list[Position]: ...
-
-    async def drain(self, seconds: float, /) -> bool: ...
-
-
-class Configurable(Consumer, Protocol):
-    """A self-acting consumer, which reads and delivers by itself."""
-
-    async def configure(self, change: Change) -> None: ...
 
 
 class OrderFailed(Exception):  # noqa: N818  # an outcome for the operator who gave the order
@@ -82,16 +56,16 @@ class Orders:
         self._instances = instances
         self._checks = checks
         self._information = information
-        self._self_acting: list[Configurable] = []
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._reactive: list[ReactiveConsumer] = []
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def take_in(self, consumer: Configurable) -> None:
-        """Adds a self-acting consumer that takes orders."""
-        self._self_acting.append(consumer)
+    def take_in(self, consumer: ReactiveConsumer) -> None:
+        """Adds a reactive consumer that takes orders."""
+        self._reactive.append(consumer)
 
     def consumers(self) -> Iterator[Consumer]:
         """All consumers that take orders."""
-        yield from self._self_acting
+        yield from self._reactive
         yield from self._instances
 
     async def carry_out(self, order: events.SidecarOrder) -> events.OrderOutcome:
@@ -149,7 +123,7 @@ class Orders:
     # orders that operators also give over HTTP; each returns its outcome. Fault if it cannot be carried out
 
     async def pause(self, target: str) -> str:
-        async with self._turn(target):
+        async with self._locked(target):
             instance = self._consumer(target)
             await instance.pause()
             await self._changed(instance)
@@ -158,7 +132,7 @@ class Orders:
         return "it gives nothing until it is resumed, and stays in its group"
 
     async def resume(self, target: str) -> str:
-        async with self._turn(target):
+        async with self._locked(target):
             instance = self._consumer(target)
             was = instance.standing
             await instance.resume()
@@ -167,11 +141,11 @@ class Orders:
 
     async def seek(self, target: str, to: SeekTarget) -> list[Position]:
         """Seeks; the positions at which the instance continues."""
-        async with self._turn(target):
+        async with self._locked(target):
             return await self._consumer(target).seek(to)
 
     async def drain(self, target: str, patience: float) -> str:
-        async with self._turn(target):
+        async with self._locked(target):
             instance = self._consumer(target)
             draining = asyncio.create_task(instance.drain(patience))
             await asyncio.sleep(0)  # the drain has begun: the next order finds the instance draining
@@ -188,7 +162,7 @@ class Orders:
         )
 
     async def _remove(self, target: str) -> tuple[str, object]:
-        async with self._turn(target):
+        async with self._locked(target):
             try:
                 instance = self._consumer(target)
             except Fault:
@@ -199,15 +173,15 @@ class Orders:
         return "it is closed and forgotten", None
 
     async def _configure(self, target: str, change: Change) -> str:
-        async with self._turn(target):
-            for consumer in self._self_acting:
+        async with self._locked(target):
+            for consumer in self._reactive:
                 if resource_name(consumer.id) == target:
                     await consumer.configure(change)
                     return "from now on; batches that are on their way end as they began"
         raise OrderFailed("it is no reactive consumer: its backend decides what it reads, and when")
 
     async def _changed(self, consumer: Consumer) -> None:
-        """Saves the change of an instance. A self-acting consumer saves its own changes."""
+        """Saves the change of an instance. A reactive consumer saves its own changes."""
         if isinstance(consumer, ConsumerInstance):
             await self._instances.changed(consumer)
 
@@ -229,9 +203,9 @@ class Orders:
         raise Fault(FaultKind.CONSUMER_INSTANCE_NOT_FOUND, f"this sidecar holds no instance {target!r}")
 
     @contextlib.asynccontextmanager
-    async def _turn(self, target: str) -> AsyncIterator[None]:
+    async def _locked(self, target: str) -> AsyncIterator[None]:
         """Orders for one target wait for each other; asyncio's locks are fair."""
-        lock = self._turns.setdefault(target, asyncio.Lock())
+        lock = self._locks.setdefault(target, asyncio.Lock())
         async with lock:
             yield
 

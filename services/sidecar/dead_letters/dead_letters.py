@@ -39,7 +39,7 @@ class DeadLetters:
         return [*self.of(settlement.verdicts), *replies]
 
     def _instead_of(self, reply: ReplyRecord, record: RawRecord) -> ReplyRecord | None:
-        size = len(reply.record.key or b"") + len(reply.record.value or b"")
+        size = reply.record.size
         why = f"the backend wants a record of {size} bytes written to {reply.topic}: it is too large for Kafka"
         metrics.dead_letters.labels(Reason.OVERSIZE.value).inc()
         return self._letter(Verdict(record, Outcome.DEAD_LETTER, Reason.OVERSIZE, stacktrace=why))

@@ -51,7 +51,7 @@ class Peek:
     def __init__(self, properties: Mapping[str, Any], shower: RecordShower) -> None:
         self._properties = properties
         self._shower = shower
-        self._turns = asyncio.Semaphore(MAX_PEEKS)
+        self._readers = asyncio.Semaphore(MAX_PEEKS)
 
     async def counts(self, is_wanted: Callable[[str], bool]) -> dict[str, list[PartitionCount]]:
         """The counts of each wanted topic that exists. Fault if Kafka does not answer."""
@@ -104,7 +104,7 @@ class Peek:
             finally:
                 reader.close()
 
-        async with self._turns:
+        async with self._readers:
             return await asyncio.to_thread(done)
 
 
@@ -120,6 +120,6 @@ def _read(reader: PartitionReader, starts: list[Position], max_records: int) -> 
         if not fetched.records and not fetched.ends:
             break
         found += fetched.records
-        room -= sum(len(one.key or b"") + len(one.value or b"") for one in fetched.records)
+        room -= sum(one.size for one in fetched.records)
         left -= fetched.ends.keys()
     return sorted(found, key=lambda one: (one.partition, one.offset))

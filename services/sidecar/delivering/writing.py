@@ -108,4 +108,4 @@ async def _write(send: Send, topic: str, writes: list[ReplyRecord], refused: Ref
 def size_of(record: Outgoing) -> int:
     """The size in bytes, approximately: without Kafka's overhead for each record."""
     headers = sum(len(name) + len(value or b"") for name, value in record.headers)
-    return max(len(record.key or b"") + len(record.value or b"") + headers, 1)
+    return max(record.size + headers, 1)

@@ -7,27 +7,24 @@ stays in place.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 
 from services.sidecar.auditing.events import settled
-from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.partition_reader import PartitionReader
 from services.sidecar.consuming.positions import Position
 from services.sidecar.dead_letters.dead_letters import DeadLetters
-from services.sidecar.delivering.batch import ReplyRecord, Settlement
+from services.sidecar.delivering.writing import write_all
 from services.sidecar.faults import Fault, FaultKind
-from services.sidecar.jobs.side_by_side import side_by_side
+from services.sidecar.jobs.ledger import refuse_if_final
+from services.sidecar.jobs.run import JobTools
+from services.sidecar.jobs.side_by_side import by_partition, side_by_side
 from services.sidecar.records import Commit, Partition, RawRecord
 
-Deliver = Callable[[Sequence[RawRecord], str], Coroutine[Any, Any, Settlement]]
-Write = Callable[[Sequence[ReplyRecord]], Awaitable[None]]
-"""Returns when Kafka has them."""
 LINGER_SECONDS = 0.01
 T = TypeVar("T")
 
@@ -47,34 +44,19 @@ class Batch:
 class DeadLetterBatches:
     """The replay of dead letters of one sidecar, a batch at a time."""
 
-    def __init__(
-        self,
-        properties: dict[str, Any],
-        deliver: Deliver,
-        write: Write,
-        audit: AuditTrail,
-        extension: str,
-        *,
-        max_records: int,
-        max_bytes: int,
-    ) -> None:
-        self._properties = properties
-        self._deliver = deliver
-        self._write = write
-        self._audit = audit
-        self._extension = extension
-        self._max_records = max_records
+    def __init__(self, tools: JobTools, *, max_bytes: int) -> None:
+        self._tools = tools
         self._max_bytes = max_bytes
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def batch(
         self, group: str, topics: Sequence[str], *, wait: float, patience: float, keeps_failures: bool
     ) -> Batch:
         """Waits `wait` seconds for records, and `patience` for the backend. Fault when Kafka does not take part."""
-        async with self._turn:
+        async with self._lock:
             thread = ThreadPoolExecutor(1, thread_name_prefix="dead-letters")
             try:
-                reader = await _run(thread, lambda: PartitionReader(self._properties, group))
+                reader = await _run(thread, lambda: PartitionReader(self._tools.consumer, group))
                 try:
                     records = await _run(thread, lambda: self._next(reader, topics, wait))
                     if not records:
@@ -107,7 +89,7 @@ class DeadLetterBatches:
         left = {one.partition for one in places}
         until = time.monotonic() + wait
         while left and (seconds := until - time.monotonic()) > 0:
-            fetched = reader.read(self._max_records, self._max_bytes, seconds, LINGER_SECONDS)
+            fetched = reader.read(self._tools.limits.max_batch_records, self._max_bytes, seconds, LINGER_SECONDS)
             if fetched.records:
                 return fetched.records
             left -= fetched.ends.keys()
@@ -123,22 +105,20 @@ class DeadLetterBatches:
         *,
         keeps_failures: bool,
     ) -> Batch:
-        ordered = sorted(records, key=lambda one: (one.topic, one.partition))
-        parts = [list(part) for _, part in groupby(ordered, key=lambda one: (one.topic, one.partition))]
-        first_of_last = next(
-            one for one in records if (one.topic, one.partition) == (records[-1].topic, records[-1].partition)
-        )
+        tools, parts = self._tools, by_partition(records)
+        last_part = next(part for _, part in parts if records[-1] is part[-1])
         try:
             async with asyncio.timeout(patience):
-                settlements = await side_by_side(self._deliver(part, "") for part in parts)
+                settlements = await side_by_side(tools.deliver(part, "", "") for _, part in parts)
         except TimeoutError:
-            return Batch(len(records), rolled_back=True, last=_position(first_of_last))
+            return Batch(len(records), rolled_back=True, last=_position(last_part[0]))
         verdicts = [verdict for settlement in settlements for verdict in settlement.verdicts]
-        dead_letters = DeadLetters(group, self._extension if keeps_failures else "")
-        await self._write([write for settlement in settlements for write in dead_letters.written_by(settlement)])
-        commits = [Commit(Partition(part[-1].topic, part[-1].partition), part[-1].offset + 1) for part in parts]
+        dead_letters = DeadLetters(group, tools.extension if keeps_failures else "")
+        writes = [write for settlement in settlements for write in dead_letters.written_by(settlement)]
+        await write_all(tools.send, writes, refuse_if_final)
+        commits = [Commit(partition, part[-1].offset + 1) for partition, part in parts]
         await _run(thread, lambda: reader.commit(commits))
-        self._audit.record(settled(verdicts))
+        tools.audit.record(settled(verdicts))
         return Batch(len(records), last=_position(records[-1]))
 
 

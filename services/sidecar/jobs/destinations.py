@@ -1,15 +1,15 @@
 """The destinations of a job's records, and the writes that each of them needs before its records count as done."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from services.sidecar.dead_letters.dead_letters import DeadLetters
 from services.sidecar.dead_letters.record import has_lost_its_value, original, source_topic
 from services.sidecar.delivering.batch import ReplyRecord, Settlement
 from services.sidecar.records import Outcome, RawRecord, Verdict
 
-Deliver = Callable[[Sequence[RawRecord], str, str], Awaitable[Settlement]]
+Deliver = Callable[[Sequence[RawRecord], str, str], Coroutine[Any, Any, Settlement]]
 """Gives records of one partition, in their order, to a path of the backend (empty: its usual one), on an occasion (see
 `Batch`), and returns when each of them has its last verdict."""
 

@@ -53,7 +53,7 @@ class Jobs:
         jobs outlive the process."""
         self._tools = tools
         self._serves = serves
-        self._turns = asyncio.Semaphore(max_running)
+        self._running = asyncio.Semaphore(max_running)
         self._file = file
         self._writer = None if file is None else StateWriter(file, self._encoded)
         self._saved_at = 0.0
@@ -173,7 +173,7 @@ class Jobs:
 
     async def _carry_out(self, entry: _Entry) -> None:
         job = entry.job
-        async with self._turns:
+        async with self._running:
             self._stands(job, JobState.RUNNING, "")
             run = JobRun(job, self._tools, lambda: self._changed(job))
             try:

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 from typing import Any, TypeVar
 
 import structlog
@@ -32,7 +31,7 @@ from services.sidecar.jobs.job import Job, PartitionProgress, RefusedError, ToTo
 from services.sidecar.jobs.ledger import Ledger
 from services.sidecar.jobs.pace import Pace
 from services.sidecar.jobs.planning import plan
-from services.sidecar.jobs.side_by_side import side_by_side
+from services.sidecar.jobs.side_by_side import by_partition, side_by_side
 from services.sidecar.records import Partition, RawRecord
 from services.sidecar.telemetry import metrics
 
@@ -71,8 +70,7 @@ class JobTools:
     transactional: Callable[[str], dict[str, Any]]
     """Properties of a producer with a transactional id."""
     send: Send
-    deliver: Deliver | None
-    """None if the sidecar has no backend."""
+    deliver: Deliver
     extension: str
     dead_letters: bool
     """Whether a record that fails becomes a dead letter."""
@@ -139,7 +137,7 @@ class JobRun:
         self._reached([replace(one, position=one.start, planned=0) for one in self._job.partitions.values()])
 
         async def count(records: Sequence[RawRecord], ended: Iterable[Partition]) -> None:
-            for partition, some in _by_partition(records):
+            for partition, some in by_partition(records):
                 place = self._job.partitions[partition]
                 self._reached(
                     [replace(place, position=some[-1].offset + 1, planned=(place.planned or 0) + self._matching(some))]
@@ -184,7 +182,7 @@ class JobRun:
         while records:
             some = await self._allowed(records)
             records = records[len(some) :]
-            groups = _by_partition(some)
+            groups = by_partition(some)
             taken = await side_by_side(
                 [
                     self._take(destination, [one for one in group if self._job.spec.filter.takes(one)])
@@ -266,8 +264,6 @@ class JobRun:
         to, tools = self._job.spec.destination, self._tools
         if isinstance(to, ToTopic):
             return Topic(to.topic, tools.extension)
-        if tools.deliver is None:
-            raise RefusedError("this sidecar has no backend to give them to; set backend_url")
         keeps = tools.dead_letters and not to.last_retry
         occasion = f"replay-{self._job.id}"
         return Backend(tools.deliver, to.path, occasion, self._job.group, tools.extension, keeps_failures=keeps)
@@ -296,9 +292,3 @@ class JobRun:
     def close(self) -> None:
         """The thread ends after its present work."""
         self._thread.shutdown(wait=False)
-
-
-def _by_partition(records: Iterable[RawRecord]) -> list[tuple[Partition, list[RawRecord]]]:
-    ordered = sorted(records, key=lambda one: (one.topic, one.partition))  # keeps their order within each
-    grouped = groupby(ordered, key=lambda one: Partition(one.topic, one.partition))
-    return [(partition, list(some)) for partition, some in grouped]

@@ -1,8 +1,11 @@
-"""Work that is done at the same time, and fails as one."""
+"""The partitions of a round, whose records are given at the same time, and fail as one."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
+from itertools import groupby
 from typing import Any, TypeVar
+
+from services.sidecar.records import Partition, RawRecord
 
 T = TypeVar("T")
 
@@ -15,3 +18,10 @@ async def side_by_side(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
+
+
+def by_partition(records: Iterable[RawRecord]) -> list[tuple[Partition, list[RawRecord]]]:
+    """The records of each partition, in their order."""
+    ordered = sorted(records, key=lambda one: (one.topic, one.partition))
+    grouped = groupby(ordered, key=lambda one: Partition(one.topic, one.partition))
+    return [(partition, list(some)) for partition, some in grouped]

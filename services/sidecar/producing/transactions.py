@@ -1,6 +1,6 @@
 """Transactions for callers, one at a time for each transactional id; and requests that are carried out once.
 
-A transactional id has one home cluster in a mesh. So there may be several ids, each with a lane. A request uses the
+A transactional id has one home cluster in a mesh. So there may be several ids, each with a writer. A request uses the
 first id whose home has all its topics; the id is remembered for these topics. All code belongs to the event loop.
 """
 
@@ -16,8 +16,8 @@ from services.sidecar.auditing.events import AuditType, produced
 from services.sidecar.auditing.trail import OFF, AuditTrail
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.producing.idempotency import IdempotencyKey, KeptAnswers
-from services.sidecar.producing.transaction_lane import Answered, TransactionLane, Work, must_be_the_same
 from services.sidecar.producing.transaction_log import TransactionLog
+from services.sidecar.producing.transaction_writer import Answered, TransactionWriter, Work, must_be_the_same
 from services.sidecar.producing.transactional_client import CLOSE_SECONDS, Elsewhere
 from services.sidecar.records import DeliveryError, Failed, WriteOutcome
 from services.sidecar.telemetry import metrics
@@ -57,8 +57,8 @@ class Transactions:
         self._audit = audit
         self._traffic = traffic
         self._kept = KeptAnswers(keep_ms=limits.keep_ms, max_keys=limits.max_keys, max_bytes=limits.max_bytes)
-        self._lanes = [
-            TransactionLane(
+        self._writers = [
+            TransactionWriter(
                 one,
                 partial(properties, one),
                 TransactionLog(f"{one}.idempotency", plain, keep_ms=limits.keep_ms),
@@ -66,7 +66,7 @@ class Transactions:
             )
             for one in ids
         ]
-        self._homes: dict[str, TransactionLane] = {}
+        self._homes: dict[str, TransactionWriter] = {}
         self._running: dict[str, tuple[str, asyncio.Future[None]]] = {}
         self._waiting = 0
         self._tasks: set[asyncio.Task[Answered]] = set()
@@ -90,9 +90,9 @@ class Transactions:
         self._stopping = True
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout)
-        for lane in self._lanes:
-            lane.interrupt()
-        await asyncio.gather(*(lane.close(CLOSE_SECONDS) for lane in self._lanes))
+        for writer in self._writers:
+            writer.interrupt()
+        await asyncio.gather(*(writer.close(CLOSE_SECONDS) for writer in self._writers))
 
     def _done(self, task: "asyncio.Task[Answered]") -> None:
         self._tasks.discard(task)
@@ -163,36 +163,36 @@ class Transactions:
         key, so the key is looked up among the answers of every id.
         """
         if work.key is not None:
-            for lane in self._lanes:
-                await lane.learn_answers(self._limits.seconds)
+            for writer in self._writers:
+                await writer.learn_answers(self._limits.seconds)
         told = ""
-        for lane in self._lanes_for(work.topics):
+        for writer in self._writers_for(work.topics):
             try:
-                answered = await lane.write(work, self._limits.seconds)
+                answered = await writer.write(work, self._limits.seconds)
             except Elsewhere as refused:
                 told = f"{', '.join(refused.topics)}: {refused}"
                 for topic in work.topics:
-                    if self._homes.get(topic) is lane:
+                    if self._homes.get(topic) is writer:
                         del self._homes[topic]
                 continue
-            self._remember(work.topics, lane)
+            self._remember(work.topics, writer)
             return answered
         metrics.transactions.labels("refused").inc()
         raise Fault(
             FaultKind.TRANSACTION_REFUSED,
             f"Topics {', '.join(work.topics)} cannot be written in one transaction as "
-            f"{', '.join(lane.id for lane in self._lanes)}: Kafka refuses one of them ({told}). "
+            f"{', '.join(writer.id for writer in self._writers)}: Kafka refuses one of them ({told}). "
             "Either the principal may not write to the topic; or a cluster older than Kafka 3.0 has the topic or the "
             "id, and the two are on different clusters. Grant the right, or give the id a rule that leads to the "
             "topic's cluster, or name an id with that home in transactional_ids",
         )
 
-    def _lanes_for(self, topics: Sequence[str]) -> list[TransactionLane]:
-        """All lanes; the lane that served all these topics before comes first."""
+    def _writers_for(self, topics: Sequence[str]) -> list[TransactionWriter]:
+        """All writers; the writer that served all these topics before comes first."""
         homes = {self._homes.get(topic) for topic in topics}
-        return sorted(self._lanes, key=lambda lane: homes != {lane})
+        return sorted(self._writers, key=lambda writer: homes != {writer})
 
-    def _remember(self, topics: Sequence[str], lane: TransactionLane) -> None:
+    def _remember(self, topics: Sequence[str], writer: TransactionWriter) -> None:
         if len(self._homes) + len(topics) > MAX_REMEMBERED_TOPICS:
             self._homes.clear()
-        self._homes.update(dict.fromkeys(topics, lane))
+        self._homes.update(dict.fromkeys(topics, writer))

@@ -27,11 +27,6 @@ class BatchLimits:
     linger_seconds: float
 
 
-def size_of(record: RawRecord) -> int:
-    """Bytes of key and value."""
-    return len(record.key or b"") + len(record.value or b"")
-
-
 class Lane:
     """Records that wait, in their order."""
 
@@ -51,7 +46,7 @@ class Lane:
         if not self._waiting:
             self._since = now
         self._waiting.append(record)
-        self._bytes += size_of(record)
+        self._bytes += record.size
 
     def lingers(self, now: float, limits: BatchLimits) -> float:
         """Seconds that a batch still waits for more records; 0 when it may go."""
@@ -64,7 +59,7 @@ class Lane:
         taken: list[RawRecord] = []
         room = limits.max_bytes
         while self._waiting and len(taken) < limits.max_records:
-            size = size_of(self._waiting[0])
+            size = self._waiting[0].size
             if taken and size > room:
                 break
             room -= size
@@ -75,7 +70,7 @@ class Lane:
     def give_back(self, records: Sequence[RawRecord]) -> None:
         """Puts unsettled records of the last batch back to the front: they come next again."""
         self._waiting.extendleft(reversed(records))
-        self._bytes += sum(map(size_of, records))
+        self._bytes += sum(one.size for one in records)
 
     def clear(self) -> list[RawRecord]:
         """Empties the lane, and returns its records."""
@@ -108,7 +103,7 @@ class PartitionLanes:
 
     def add(self, record: RawRecord, now: float) -> Lane:
         """Adds a record, and returns its lane."""
-        self._open.append((record.offset, size_of(record)))
+        self._open.append((record.offset, record.size))
         lane = self._lane_of(record)
         lane.add(record, now)
         return lane
@@ -152,5 +147,5 @@ class PartitionLanes:
 
 def held_by(records: Iterable[RawRecord]) -> tuple[int, int]:
     """The number of records, and their bytes."""
-    sizes = [size_of(record) for record in records]
+    sizes = [record.size for record in records]
     return len(sizes), sum(sizes)

@@ -31,7 +31,6 @@ from services.sidecar.consuming.positions import Position, Seek
 from services.sidecar.consuming.progress import Progress
 from services.sidecar.consuming.seeking import positions_of, within_ends
 from services.sidecar.faults import Fault, FaultKind
-from services.sidecar.reactive.lanes import size_of
 from services.sidecar.reactive.partition_shares import PartitionShares
 from services.sidecar.records import Commit, Partition, RawRecord
 from services.sidecar.telemetry import metrics
@@ -285,7 +284,7 @@ class PollingConsumer:
         for record in records:
             load = loads[Partition(record.topic, record.partition)]
             load[0] += 1
-            load[1] += size_of(record)
+            load[1] += record.size
         self._pause(membership, {one for one, load in loads.items() if self._shares.took(one, load[0], load[1])})
 
     def _pause(self, membership: Membership, partitions: set[Partition]) -> None:

@@ -88,7 +88,7 @@ class ReactiveConsumer:
         self._settling = settling
         self._change = kept.change
         self._keep = keep
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         """Orders wait for each other; a drain that waits for the backend lets other orders pass."""
         self._draining: object | None = None
         sink.configure(self.delivery)
@@ -154,7 +154,7 @@ class ReactiveConsumer:
 
     async def pause(self) -> None:
         """Takes no more records until `resume`, and stays in the group; batches on their way end."""
-        async with self._turn:
+        async with self._lock:
             if self.standing is Standing.GIVING:
                 await self._stand(Standing.PAUSED)  # first: if the client is too busy to rest, an operator can resume
                 if self._session is not None:
@@ -162,7 +162,7 @@ class ReactiveConsumer:
 
     async def resume(self) -> None:
         """Takes records again, after a pause or a drain."""
-        async with self._turn:
+        async with self._lock:
             was = self.standing
             self._draining = None
             if self._session is not None and was is not Standing.GIVING:
@@ -179,7 +179,7 @@ class ReactiveConsumer:
         """Seeks the consumer's partitions that the target names. The new offsets are committed, and the batches of
         these partitions are dropped.
         """
-        async with self._turn:
+        async with self._lock:
             session = self._present()
             await session.has_partitions(0 if self.standing is Standing.DRAINED else JOIN_SECONDS)
             return await session.seek(target)
@@ -194,7 +194,7 @@ class ReactiveConsumer:
         mine = self._draining = object()
         await self._stand(Standing.DRAINING)
         is_done = self._session is None or await self._session.quiet(seconds)
-        async with self._turn:
+        async with self._lock:
             if self._draining is not mine:
                 raise Fault(
                     FaultKind.ILLEGAL_CONSUMER_STATE,
@@ -208,7 +208,7 @@ class ReactiveConsumer:
 
     async def configure(self, change: Change) -> None:
         """Changes the topics or the delivery from now on; batches on their way end with the old delivery."""
-        async with self._turn:
+        async with self._lock:
             self._refuse(change)
             before, read = self._change, self.interest
             self._sink.configure(change.applied_to(self.delivery))

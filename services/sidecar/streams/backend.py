@@ -79,11 +79,12 @@ def _deliverables(path: str, records: Sequence[StreamRecord]) -> list[Deliverabl
         place = counted[topic, partition, offset]
         counted[topic, partition, offset] += 1
         named = source._replace(topic=f"{topic}{path}", offset=offset * PLACES + place)
-        size = len(source.key or b"") + len(source.value or b"")
         made.append(
             Deliverable(
                 named,
-                Consumed(topic, partition, offset, record.timestamp, record.key, record.value, record.headers, size),
+                Consumed(
+                    topic, partition, offset, record.timestamp, record.key, record.value, record.headers, source.size
+                ),
             )
         )
     return made

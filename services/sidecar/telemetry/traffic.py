@@ -28,7 +28,7 @@ class SidecarTraffic:
         """The records of a topic in a transaction have their outcomes: all are written, or none is."""
         if self._counts is not None:
             written = all(isinstance(outcome, Delivered) for outcome in outcomes)
-            size = sum(len(one.key or b"") + len(one.value or b"") for one in records)
+            size = sum(one.size for one in records)
             self.produced(topic, len(records) * written, size * written, seconds, failed=not written)
 
     def consumed(self, records: Sequence[Consumed], seconds: float | None) -> None:

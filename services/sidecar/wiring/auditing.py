@@ -1,7 +1,7 @@
 """The audit trail that the settings ask for."""
 
 from services.sidecar.auditing.file_target import FileTarget
-from services.sidecar.auditing.lane import Lane, LaneLimits, Overflow, Target
+from services.sidecar.auditing.target_queue import Overflow, QueueLimits, Target, TargetQueue
 from services.sidecar.auditing.text import AuditText
 from services.sidecar.auditing.topic_target import TopicTarget, audit_producer_properties
 from services.sidecar.auditing.trail import AuditTrail
@@ -13,7 +13,7 @@ def audit_trail(settings: SidecarSettings) -> AuditTrail:
     """Off, or with one target or two. It has to be started."""
     text = audit_text(settings)
     keeps = settings.audit_on_overflow is Overflow.BLOCK
-    limits = LaneLimits(
+    limits = QueueLimits(
         settings.audit_max_queued_records,
         settings.audit_max_queued_bytes,
         settings.audit_on_overflow,
@@ -33,7 +33,7 @@ def audit_trail(settings: SidecarSettings) -> AuditTrail:
                 settings.audit_file, text, max_bytes=settings.audit_file_bytes, archives=settings.audit_file_archives
             )
         )
-    return AuditTrail([Lane(target, limits) for target in targets], settings.audit_types)
+    return AuditTrail([TargetQueue(target, limits) for target in targets], settings.audit_types)
 
 
 def audit_text(settings: SidecarSettings) -> AuditText:

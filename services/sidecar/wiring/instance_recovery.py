@@ -63,7 +63,7 @@ class InstanceRecovery:
         self.instances = instances(self._file)
         self._outcomes = Outcomes(outcomes)
         self.orders = Orders(self.instances, checks, information)
-        self._self_acting: list[ReactiveConsumer] = []
+        self._reactive: list[ReactiveConsumer] = []
         self._connection: Connection | None = None
         self._link: ControlLink | None = None
         self._follower: OrderFollower | None = None
@@ -79,7 +79,7 @@ class InstanceRecovery:
 
         Call `restore` first.
         """
-        self._self_acting.append(consumer)
+        self._reactive.append(consumer)
         self.orders.take_in(consumer)
         if self._link is not None:
             self._link.take_in(consumer)
@@ -166,7 +166,7 @@ class InstanceRecovery:
     async def _give_way(self, reason: str) -> None:
         """Gives the instances up: a younger process holds them from now on."""
         await self.instances.give_up(reason)
-        await asyncio.gather(*(consumer.close(GIVE_WAY_SECONDS) for consumer in self._self_acting))
+        await asyncio.gather(*(consumer.close(GIVE_WAY_SECONDS) for consumer in self._reactive))
 
     async def _claim_lost(self) -> None:
         await self._give_way("a younger process of this sidecar's name runs on the same state folder")

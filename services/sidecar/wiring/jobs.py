@@ -22,14 +22,12 @@ from services.sidecar.delivering.deliverer import Deliverer
 from services.sidecar.delivering.policy import WhenExhausted
 from services.sidecar.delivering.reading import RecordShower
 from services.sidecar.delivering.replies import ReplyWriter
-from services.sidecar.delivering.writing import write_all
 from services.sidecar.formats import Format
 from services.sidecar.jobs.commands import Commands
 from services.sidecar.jobs.dead_letter_batches import DeadLetterBatches
 from services.sidecar.jobs.delivery import ShownDelivery
 from services.sidecar.jobs.job import Job, JobSpec
 from services.sidecar.jobs.jobs import Jobs
-from services.sidecar.jobs.ledger import refuse_if_final
 from services.sidecar.jobs.original_command import SCHEMA, command_record
 from services.sidecar.jobs.run import JobLimits, JobTools
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
@@ -62,20 +60,13 @@ class JobParts:
         self._deliverer = Deliverer(backend, policy, ReplyWriter(shared.serializer))
         self._deliver = ShownDelivery(self._shower, self._deliverer, backend.path)
         self._follower: ReplayFollower | None = None
-        self.jobs = Jobs(self._tools(), self._serves, max_running=settings.max_running_jobs, file=recovery.file(FILE))
+        self._tools = self._made_tools()
+        self.jobs = Jobs(self._tools, self._serves, max_running=settings.max_running_jobs, file=recovery.file(FILE))
 
     def routes(self, instances: Instances) -> list[Route]:
         """The routes of the backend."""
         settings = self._settings
-        replay = DeadLetterBatches(
-            consumer_properties(settings),
-            self._deliver,
-            partial(write_all, self._producer.send, refused=refuse_if_final),
-            self._audit,
-            settings.dead_letter_extension,
-            max_records=settings.reactive_max_batch_records,
-            max_bytes=settings.request_max_bytes,
-        )
+        replay = DeadLetterBatches(self._tools, max_bytes=settings.request_max_bytes)
         return DeadLetterEndpoints(settings, instances, self._producer, ActiveAudit(self._audit), replay).routes()
 
     def admin_routes(self) -> list[Route]:
@@ -111,7 +102,7 @@ class JobParts:
     async def _start(self, spec: JobSpec) -> Job:
         return await (self.jobs.start(spec) if self._follower is None else self._follower.start(spec))
 
-    def _tools(self) -> JobTools:
+    def _made_tools(self) -> JobTools:
         settings = self._settings
         return JobTools(
             consumer=consumer_properties(settings),

@@ -20,7 +20,7 @@ from services.sidecar.delivering.routing import Route
 from services.sidecar.reactive import kept_orders
 from services.sidecar.reactive.at_least_once import PlainSettler
 from services.sidecar.reactive.batch_processor import BatchProcessor, Unreadable
-from services.sidecar.reactive.batch_sink import BackendSink
+from services.sidecar.reactive.batch_sink import BatchSink
 from services.sidecar.reactive.exactly_once import TransactionalSettler
 from services.sidecar.reactive.options import Delivery, ReactiveOptions
 from services.sidecar.reactive.reactive_consumer import ReactiveConsumer
@@ -85,7 +85,7 @@ class ReactiveParts:
         options = reactive_options(settings)
         key_format, value_format = settings.instance_formats
         policy = delivery_policy(settings, has_dead_letters=settings.dead_letter_enabled)
-        sink = BackendSink(backend, Deliverer(backend, policy, ReplyWriter(self._shared.serializer)))
+        sink = BatchSink(backend, Deliverer(backend, policy, ReplyWriter(self._shared.serializer)))
         dead_letters = DeadLetters(
             options.id.group, settings.dead_letter_extension if settings.dead_letter_enabled else ""
         )

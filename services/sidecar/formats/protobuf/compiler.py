@@ -36,7 +36,7 @@ _PATH = re.compile(rf"(?!@){_SEGMENT}(/{_SEGMENT}){{0,30}}")
 to write to."""
 _LOG_LINE = re.compile(r"^(WARNING: All log messages|[IWEF]\d{4} ).*\n?", re.MULTILINE)
 
-_turn = threading.BoundedSemaphore(MAX_AT_ONCE)
+_running = threading.BoundedSemaphore(MAX_AT_ONCE)
 
 
 def is_import_path(name: str) -> bool:
@@ -53,7 +53,7 @@ def compiled(
     """
     _check_bounds(texts)
     started = time.monotonic()
-    if not _turn.acquire(timeout=MAX_SECONDS):
+    if not _running.acquire(timeout=MAX_SECONDS):
         raise SchemaError(f"the Protobuf compiler is busy: no turn within {MAX_SECONDS:.0f} s; try again later")
     try:
         with tempfile.TemporaryDirectory(prefix="kafka-mesh-protobuf-") as folder:
@@ -61,7 +61,7 @@ def compiled(
     except OSError as error:
         raise SchemaError(f"the Protobuf compiler cannot be run: {error}") from None
     finally:
-        _turn.release()
+        _running.release()
         metrics.protobuf_compile_seconds.observe(time.monotonic() - started)
 
 

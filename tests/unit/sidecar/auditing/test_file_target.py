@@ -10,7 +10,7 @@ import pytest
 
 from services.sidecar.auditing.events import AuditType, audit_record
 from services.sidecar.auditing.file_target import FileTarget
-from services.sidecar.auditing.lane import NotWrittenError
+from services.sidecar.auditing.target_queue import NotWrittenError
 from services.sidecar.auditing.text import AuditText
 
 

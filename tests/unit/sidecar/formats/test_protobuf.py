@@ -369,6 +369,6 @@ def test_a_compiler_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatc
 
 def test_a_busy_compiler_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "MAX_SECONDS", 0.001)
-    monkeypatch.setattr(compiler, "_turn", threading.BoundedSemaphore(1))
-    with compiler._turn, pytest.raises(SchemaError, match="busy"):
+    monkeypatch.setattr(compiler, "_running", threading.BoundedSemaphore(1))
+    with compiler._running, pytest.raises(SchemaError, match="busy"):
         codec_of(schema("message Queued {}"))

@@ -1,13 +1,14 @@
 """What can be a job, how fast it may go, how it is kept, and how many there are; without Kafka."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from services.sidecar.consuming.positions import AtOffset, AtTime
+from services.sidecar.delivering.batch import Settlement
 from services.sidecar.jobs import jobs as jobs_module
 from services.sidecar.jobs.job import (
     Filter,
@@ -191,7 +192,11 @@ def tools(monkeypatch: pytest.MonkeyPatch) -> JobTools:
         return []
 
     sending: Callable[[str, list[Any]], Awaitable[list[Any]]] = send
-    return JobTools({}, lambda _: {}, sending, None, EXTENSION, dead_letters=True)
+
+    async def deliver(records: Sequence[RawRecord], path: str, occasion: str) -> Settlement:
+        raise AssertionError("no job of these tests delivers")
+
+    return JobTools({}, lambda _: {}, sending, deliver, EXTENSION, dead_letters=True)
 
 
 async def test_jobs_are_bounded(tools: JobTools, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ class Target(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LaneLimits:
+class QueueLimits:
     """Bounds, in the unit that each name ends in."""
 
     max_records: int
@@ -75,10 +75,10 @@ class LaneLimits:
     retry_seconds: float
 
 
-class Lane:
+class TargetQueue:
     """Feeds one target."""
 
-    def __init__(self, target: Target, limits: LaneLimits) -> None:
+    def __init__(self, target: Target, limits: QueueLimits) -> None:
         self._target = target
         self._limits = limits
         self._blocks = limits.overflow is Overflow.BLOCK

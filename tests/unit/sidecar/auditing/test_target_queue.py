@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from services.sidecar.auditing.events import AuditRecord, AuditType, audit_record
-from services.sidecar.auditing.lane import Lane, LaneLimits, NotWrittenError, Overflow
+from services.sidecar.auditing.target_queue import NotWrittenError, Overflow, QueueLimits, TargetQueue
 from services.sidecar.auditing.trail import OFF, AuditTrail
 from services.sidecar.telemetry import metrics
 from tests.fixtures.waiting import wait_until
@@ -40,8 +40,8 @@ def records(*topics: str) -> list[AuditRecord]:
     return [audit_record(AuditType.PRODUCER, topic, 0, 0) for topic in topics]
 
 
-def limits(overflow: Overflow, retry_seconds: float = 30.0, max_records: int = 2) -> LaneLimits:
-    return LaneLimits(max_records, 1_000_000, overflow, retry_seconds)
+def limits(overflow: Overflow, retry_seconds: float = 30.0, max_records: int = 2) -> QueueLimits:
+    return QueueLimits(max_records, 1_000_000, overflow, retry_seconds)
 
 
 def lost() -> float:
@@ -63,8 +63,8 @@ def trails(target: HeldTarget) -> Iterator[list[AuditTrail]]:
         asyncio.run(trail.stop(5))
 
 
-def running(trails: list[AuditTrail], target: HeldTarget, limits: LaneLimits) -> AuditTrail:
-    trail = AuditTrail([Lane(target, limits)])
+def running(trails: list[AuditTrail], target: HeldTarget, limits: QueueLimits) -> AuditTrail:
+    trail = AuditTrail([TargetQueue(target, limits)])
     trail.start()
     trails.append(trail)
     return trail
@@ -107,7 +107,7 @@ def test_a_full_queue_holds_up_the_work_until_there_is_room(trails: list[AuditTr
 
     async def life() -> None:
         assert not await trail.room(0)
-        wait_until(lambda: trail._lanes[0]._why != "", "it was tried")
+        wait_until(lambda: trail._queues[0]._why != "", "it was tried")
         assert "audit (held) is full (2 records or 1000000 bytes), so all else waits: held up by the test" in str(
             await trail.fault()
         )
@@ -123,13 +123,13 @@ def test_a_full_queue_holds_up_the_work_until_there_is_room(trails: list[AuditTr
 
 
 def test_bytes_count_as_well(trails: list[AuditTrail], target: HeldTarget) -> None:
-    trail = running(trails, target, LaneLimits(1_000, 500, Overflow.DROP, 30.0))
+    trail = running(trails, target, QueueLimits(1_000, 500, Overflow.DROP, 30.0))
     assert trail.record([audit_record(AuditType.PRODUCER, "a", 0, 0, key=b"k" * 600)])
     assert not trail.record(records("b"))
 
 
 def test_the_end_writes_what_is_there_and_counts_what_comes_late(target: HeldTarget) -> None:
-    trail = AuditTrail([Lane(target, limits(Overflow.BLOCK, max_records=100))])
+    trail = AuditTrail([TargetQueue(target, limits(Overflow.BLOCK, max_records=100))])
     trail.start()
     target.may_write.set()
     trail.record(records("a", "b", "c"))
@@ -141,7 +141,7 @@ def test_the_end_writes_what_is_there_and_counts_what_comes_late(target: HeldTar
 
 
 def test_the_end_waits_no_longer_than_it_may_even_if_nothing_may_be_lost(target: HeldTarget) -> None:
-    trail = AuditTrail([Lane(target, limits(Overflow.BLOCK))])
+    trail = AuditTrail([TargetQueue(target, limits(Overflow.BLOCK))])
     trail.start()
     before = lost()
     trail.record(records("a"))
@@ -153,7 +153,7 @@ def test_the_end_waits_no_longer_than_it_may_even_if_nothing_may_be_lost(target:
 def test_a_trail_that_is_off_or_not_about_this_takes_nothing(target: HeldTarget) -> None:
     assert not OFF.wants(AuditType.PRODUCER)
     assert OFF.record(records("a"))
-    trail = AuditTrail([Lane(target, limits(Overflow.DROP))], [AuditType.ACTIVE_CONSUMER])
+    trail = AuditTrail([TargetQueue(target, limits(Overflow.DROP))], [AuditType.ACTIVE_CONSUMER])
     assert not trail.wants(AuditType.PRODUCER)
     assert trail.record(records("a", "b", "c"))
     assert trail.record(records("d"))  # there is room: nothing was taken

@@ -64,7 +64,7 @@ class Work:
         return sorted({entry.topic for entry in self.entries})
 
 
-class TransactionLane:
+class TransactionWriter:
     """The writer with one transactional id."""
 
     def __init__(
@@ -80,12 +80,12 @@ class TransactionLane:
         self._kept = kept
         self._knows_log = False
         self._client: TransactionalClient | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, f"transactions-{transactional_id}")
 
     async def write(self, work: Work, seconds: float) -> Answered:
         """Writes a request, in its turn. Elsewhere when this id cannot write to these topics."""
-        async with self._its_turn(seconds):
+        async with self._alone(seconds):
             with metrics.transaction_seconds.time():
                 return await self._written(work, time.monotonic() + seconds)
 
@@ -93,7 +93,7 @@ class TransactionLane:
         """Reads all answers that this id has given. Fault when they cannot be read."""
         if self._knows_log:
             return
-        async with self._its_turn(seconds):
+        async with self._alone(seconds):
             try:
                 await self._ready(seconds, with_log=True)
             except Lost as lost:
@@ -103,10 +103,10 @@ class TransactionLane:
                 raise self._undone(error_of(failure).str(), certain=True) from None
 
     @asynccontextmanager
-    async def _its_turn(self, seconds: float) -> AsyncIterator[None]:
+    async def _alone(self, seconds: float) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(seconds):
-                await self._turn.acquire()
+                await self._lock.acquire()
         except TimeoutError:
             metrics.transactions.labels("turned away").inc()
             raise Fault(
@@ -115,7 +115,7 @@ class TransactionLane:
         try:
             yield
         finally:
-            self._turn.release()
+            self._lock.release()
 
     def interrupt(self) -> None:
         """Makes a call that waits for Kafka give up soon."""
