@@ -25,7 +25,7 @@ from operator import attrgetter
 
 from mesh.routing.codec import rule_from_proto
 from mesh.routing.index import Index, match_of
-from mesh.routing.living import LivingRules, in_order
+from mesh.routing.living import LivingRules
 from mesh.routing.rules import (
     ExactName,
     ForwardingRule,
@@ -51,17 +51,22 @@ class RuleHistory:
         self._ordered = rules.living_rules
         self._touched: dict[str, RuleVersion | None] = {}
         """The changes since then: the version that now lives, for each rule that may have changed."""
-        self._living = {**self._ordered.by_id}
-        self._ended: dict[Match, list[RuleVersion]] = {}
+        self._ended_at_first = rules.ended
+        self._made_ended: dict[Match, list[RuleVersion]] | None = None
         self._ordered_pasts: tuple[Past, ...] | None = rules.pasts
         self._made_pasts: dict[Match, Past] | None = None
         self._made_past_index: Index[Past] | None = None
         self._made_index: Index[RuleVersion] | None = None
         self._made_known: _Matches | None = None
-        if len(self._living) < len(rules.versions):
-            for version in rules.versions:
-                if version.until_revision is not None:
-                    self._ended.setdefault(match_of(version), []).append(version)
+
+    @property
+    def _ended(self) -> dict[Match, list[RuleVersion]]:
+        """The ended versions by their matches; made when a version ends for the first time."""
+        if self._made_ended is None:
+            self._made_ended = {}
+            for version in self._ended_at_first:
+                self._made_ended.setdefault(match_of(version), []).append(version)
+        return self._made_ended
 
     @property
     def _pasts(self) -> dict[Match, Past]:
@@ -81,16 +86,18 @@ class RuleHistory:
     def _index(self) -> Index[RuleVersion]:
         """The versions about topics by their matches; made when a version ends for the first time."""
         if self._made_index is None:
-            self._made_index = Index(filter(_is_about_topics, self.versions), match_of)
+            self._made_index = Index(self._about_topics(), match_of)
         return self._made_index
 
     @property
     def _known(self) -> _Matches:
         """The matches of these versions and of the pasts; made when a pattern ends for the first time."""
         if self._made_known is None:
-            about_topics = filter(_is_about_topics, self.versions)
-            self._made_known = _Matches([*self._pasts, *map(match_of, about_topics)])
+            self._made_known = _Matches([*self._pasts, *map(match_of, self._about_topics())])
         return self._made_known
+
+    def _about_topics(self) -> Iterator[RuleVersion]:
+        return filter(_is_about_topics, chain(self.living_rules.ordered, self.ended))
 
     @property
     def living_rules(self) -> LivingRules:
@@ -100,10 +107,9 @@ class RuleHistory:
         return self._ordered
 
     @property
-    def versions(self) -> tuple[RuleVersion, ...]:
-        """Those that a table needs, in their order."""
-        living = self.living_rules.versions
-        return in_order((*living, *chain.from_iterable(self._ended.values()))) if self._ended else living
+    def ended(self) -> tuple[RuleVersion, ...]:
+        """The past versions that a table needs."""
+        return self._ended_at_first if self._made_ended is None else tuple(chain(*self._made_ended.values()))
 
     @property
     def pasts(self) -> tuple[Past, ...]:
@@ -129,14 +135,15 @@ class RuleHistory:
                     raise ValueError(f"revision {revision}: rule change of unknown kind {unknown!r}")
 
     def _begin(self, rule: ForwardingRule, rank: float, revision: int) -> None:
-        version = self._living[rule.rule_id] = self._touched[rule.rule_id] = RuleVersion(rule, rank, revision)
+        version = self._touched[rule.rule_id] = RuleVersion(rule, rank, revision)
         self._put(version)
 
     def _end(self, rule_id: str, revision: int) -> RuleVersion:
-        version = self._living[rule_id]
+        version = self._touched[rule_id] if rule_id in self._touched else self._ordered.get(rule_id)
+        if version is None:
+            raise LookupError(f"revision {revision}: rule {rule_id!r} does not exist")
         has_decided = version.from_revision < revision  # one born and ended by the same event has not
         visits = self._visits_before(revision, version) if has_decided else None
-        del self._living[rule_id]
         self._touched[rule_id] = None
         self._drop(version)
         if visits is not None:

@@ -1,141 +1,173 @@
 """The living rules of a table: in the order in which they are tried, by their ids, and by how their names begin.
 
-A change of a few rules makes the next `LivingRules` from the last: it places the changed rules, and copies the rest.
+A change of a few rules makes the next `LivingRules` from the last, and looks at no other rule (`ordered`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from operator import attrgetter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from mesh.routing.rules import ForwardingRule, Match, NameRegex, RuleVersion, UnmatchedTopics
-
-MOST_PLACED = 100
-"""With more changed rules, the rules are sorted anew by how their names begin, when a caller asks for that."""
+from mesh.routing.ordered import Ordered
+from mesh.routing.rules import ExactName, ForwardingRule, Match, NameRegex, RuleVersion, UnmatchedTopics
 
 
 class LivingRules:
     """Living rule versions in their order; a value that never changes."""
 
-    __slots__ = ("_heads", "by_id", "ids", "kinds", "renaming", "rules", "versions")
+    __slots__ = ("_made", "_rules", "_versions", "kinds", "ordered")
 
-    def __init__(
-        self,
-        versions: tuple[RuleVersion, ...],
-        rules: tuple[ForwardingRule, ...],
-        ids: tuple[str, ...],
-        by_id: Mapping[str, RuleVersion],
-        kinds: Mapping[type[Match], int],
-        renaming: int,
-    ) -> None:
-        self.versions = versions
-        self.rules = rules
-        self.ids = ids
-        self.by_id = by_id
-        """The next LivingRules has the same objects where no change is about them."""
+    def __init__(self, ordered: Ordered[RuleVersion], kinds: Mapping[type[Match], int]) -> None:
+        self.ordered = ordered
+        """The versions; the next LivingRules has the same objects where no change is about them."""
         self.kinds = kinds
         """How many rules match by exact name, by prefix, and so on."""
-        self.renaming = renaming
-        """How many rules give topics another name."""
-        self._heads: list[tuple[str, str]] | None = None
+        self._made: dict[_Some, Ordered[RuleVersion]] = {}
+        """Each is made when a caller asks for it, and changes carry it on."""
+        self._versions: tuple[RuleVersion, ...] | None = None
+        self._rules: tuple[ForwardingRule, ...] | None = None
 
     @classmethod
-    def of(cls, ordered: tuple[RuleVersion, ...]) -> LivingRules:
-        """The living ones of these versions, which are in their order."""
-        living = tuple([version for version in ordered if version.until_revision is None])
-        ids = tuple(map(attrgetter("rule.rule_id"), living))
-        rules = tuple(map(attrgetter("rule"), living))
-        by_id = dict(zip(ids, living, strict=True))
-        return cls(living, rules, ids, by_id, Counter(map(_kind, rules)), sum(map(_renames, rules)))
+    def of(cls, versions: Iterable[RuleVersion]) -> LivingRules:
+        """The living ones of these versions."""
+        living = [version for version in versions if version.until_revision is None]
+        rules = cls(Ordered(living, _order), Counter(map(_kind, living)))
+        for some in (_RENAMING, _EXPRESSIONS, _ABOUT_SOME):  # few, and asked for after a change
+            rules._some(some)
+        return rules
+
+    @property
+    def versions(self) -> tuple[RuleVersion, ...]:
+        """All versions; with thousands of rules this takes a while at first."""
+        if self._versions is None:
+            self._versions = tuple(self.ordered)
+        return self._versions
+
+    @property
+    def rules(self) -> tuple[ForwardingRule, ...]:
+        """All rules, as above."""
+        if self._rules is None:
+            self._rules = tuple([version.rule for version in self.ordered])
+        return self._rules
+
+    def __len__(self) -> int:
+        return len(self.ordered)
+
+    def get(self, rule_id: str) -> RuleVersion | None:
+        """The version of this rule."""
+        return self._some(_BY_ID).find(rule_id)
 
     def place_of(self, version: RuleVersion) -> int:
         """The place of one of these versions, from 0."""
-        place = bisect_left(self.versions, _order(version), key=_order)
-        while self.versions[place] is not version:  # rules of old logs may have one rank
-            place += 1
-        return place
+        return self.ordered.place_of(version)
+
+    def between(self, start: int, stop: int) -> list[ForwardingRule]:
+        """The rules from the place `start` to before the place `stop`."""
+        return [version.rule for version in self.ordered.between(start, stop)]
 
     def changed(self, by_id: Mapping[str, RuleVersion | None]) -> LivingRules:
         """The rules after a change. `by_id`: the version that now lives, for each rule that may have changed."""
-        pairs = [(self.by_id.get(rule_id), version) for rule_id, version in by_id.items()]
+        pairs = [(self.get(rule_id), version) for rule_id, version in by_id.items()]
         gone = [old for old, new in pairs if old is not None and old is not new]
         come = [new for old, new in pairs if new is not None and old is not new]
-        versions, rules, ids, living = [*self.versions], [*self.rules], [*self.ids], {**self.by_id}
-        for place in sorted(map(self.place_of, gone), reverse=True):
-            del living[ids[place]]
-            del versions[place], rules[place], ids[place]
-        place = 0
-        for version in sorted(come, key=_order):
-            place = bisect_left(versions, _order(version), place, key=_order)
-            versions.insert(place, version)
-            rules.insert(place, version.rule)
-            ids.insert(place, version.rule.rule_id)
-            living[version.rule.rule_id] = version
-        was, now = [each.rule for each in gone], [each.rule for each in come]
         kinds = Counter(self.kinds)
-        kinds.subtract(map(_kind, was))
-        kinds.update(map(_kind, now))
-        renaming = self.renaming - sum(map(_renames, was)) + sum(map(_renames, now))
-        after = LivingRules(tuple(versions), tuple(rules), tuple(ids), living, kinds, renaming)
-        if len(gone) + len(come) <= MOST_PLACED:
-            heads = after._heads = [*self._by_head]
-            for version in gone:
-                del heads[bisect_left(heads, _head(version.rule))]
-            for version in come:
-                insort(heads, _head(version.rule))
+        kinds.subtract(map(_kind, gone))
+        kinds.update(map(_kind, come))
+        after = LivingRules(self.ordered.changed(gone, come), kinds)
+        for some, versions in self._made.items():
+            after._made[some] = versions.changed([*filter(some.has, gone)], [*filter(some.has, come)])
         return after
 
-    @property
-    def _by_head(self) -> list[tuple[str, str]]:
-        """How the names of each rule begin, with the rule's id."""
-        if self._heads is None:
-            self._heads = sorted(map(_head, self.rules))
-        return self._heads
+    def near(self, heads: Collection[str], start: int = 0) -> list[ForwardingRule]:
+        """The rules, in their order, that may match a name which a match with one of these heads has, too.
 
-    def near(self, heads: Collection[str]) -> list[ForwardingRule]:
-        """The rules, in their order, that may match a name which a match with one of these heads has, too."""
-        found: set[str] = set()
+        `start`: the place of the first rule that counts.
+        """
+        found: dict[str, RuleVersion] = {}
         for head in heads:
             for length in range(len(head)):
-                found |= self._beginning(head[:length], exactly=True)
-            found |= self._beginning(head, exactly=False)
-        places = sorted(map(self.place_of, map(self.by_id.__getitem__, found)))
-        return [self.rules[place] for place in places]
+                found.update(self._beginning(head[:length], exactly=True))
+            found.update(self._beginning(head, exactly=False))
+        least = [_order(version) for version in self.ordered.between(start, start + 1)]
+        return [version.rule for version in sorted(found.values(), key=_order) if [_order(version)] >= least > []]
 
-    def has_text(self, text: str) -> bool:
-        """Whether some rule may have this text in its match; expressions are not looked up, so they all may."""
-        return self.kinds.get(NameRegex, 0) > 0 or bool(self._beginning(text, exactly=True))
+    def with_text(self, match: Match) -> Iterator[RuleVersion]:
+        """The versions whose match has this text, and begins like this match."""
+        for version in self._some(_BY_HEAD).since((match.head, match.text)):
+            if (version.rule.match.head, version.rule.match.text) != (match.head, match.text):
+                return
+            yield version
 
-    def _beginning(self, head: str, *, exactly: bool) -> set[str]:
-        """The ids of rules whose names begin with exactly this text, or with this text and more."""
-        heads = self._by_head
-        found: set[str] = set()
-        for place in range(bisect_left(heads, (head,)), len(heads)):
-            other, rule_id = heads[place]
+    @property
+    def renaming(self) -> Ordered[RuleVersion]:
+        """The versions that give topics another name, by their cluster and `names_there`."""
+        return self._some(_RENAMING)
+
+    @property
+    def expressions(self) -> Ordered[RuleVersion]:
+        """The versions that match by an expression, in their order."""
+        return self._some(_EXPRESSIONS)
+
+    @property
+    def about_some(self) -> Ordered[RuleVersion]:
+        """The versions that are about some clients only, in their order."""
+        return self._some(_ABOUT_SOME)
+
+    def _some(self, some: _Some) -> Ordered[RuleVersion]:
+        if some not in self._made:
+            self._made[some] = Ordered(filter(some.has, self.ordered), some.key)
+        return self._made[some]
+
+    def _beginning(self, head: str, *, exactly: bool) -> Iterator[tuple[str, RuleVersion]]:
+        """The rules whose names begin with exactly this text, or with this text and more, by their ids."""
+        for version in self._some(_BY_HEAD).since((head,)):
+            other = version.rule.match.head
             if not other.startswith(head) or (exactly and other != head):
-                break
-            found.add(rule_id)
-        return found
+                return
+            yield version.rule.rule_id, version
 
 
-def in_order(versions: Iterable[RuleVersion]) -> tuple[RuleVersion, ...]:
-    """Versions, living and past ones, in the order in which they are tried: default clusters are last."""
-    return tuple(sorted(versions, key=_order))
+def versions_of(living: LivingRules, ended: tuple[RuleVersion, ...]) -> tuple[RuleVersion, ...]:
+    """Living and past versions in the order in which they are tried: default clusters are last."""
+    return tuple(sorted((*living.versions, *ended), key=_order)) if ended else living.versions
 
 
-def _order(version: RuleVersion) -> tuple[bool, float, int]:
-    return isinstance(version.rule.match, UnmatchedTopics), version.rank, version.from_revision
+def names_there(rule: ForwardingRule) -> str:
+    """The topics' names on their cluster: the name that one topic has there, or the template of the names."""
+    return rule.upstream_name(rule.match.text) if isinstance(rule.match, ExactName) else rule.upstream_topic
 
 
-def _kind(rule: ForwardingRule) -> type[Match]:
-    return type(rule.match)
+def _order(version: RuleVersion) -> tuple[Any, ...]:
+    rule = version.rule
+    return isinstance(rule.match, UnmatchedTopics), version.rank, version.from_revision, rule.rule_id
 
 
-def _renames(rule: ForwardingRule) -> bool:
-    return rule.template is not None
+def _kind(version: RuleVersion) -> type[Match]:
+    return type(version.rule.match)
 
 
-def _head(rule: ForwardingRule) -> tuple[str, str]:
-    return rule.match.head, rule.rule_id
+def _head(version: RuleVersion) -> tuple[str, str, str]:
+    match = version.rule.match
+    return match.head, match.text, version.rule.rule_id
+
+
+def _names(version: RuleVersion) -> tuple[str, str, str]:
+    rule = version.rule
+    return rule.target_cluster, names_there(rule), rule.rule_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Some:
+    """Some of the versions, in an order of their own."""
+
+    has: Callable[[RuleVersion], bool]
+    key: Callable[[RuleVersion], Any]
+
+
+_BY_ID = _Some(lambda version: True, lambda version: version.rule.rule_id)
+_BY_HEAD = _Some(lambda version: True, _head)
+_RENAMING = _Some(lambda version: version.rule.template is not None, _names)
+_EXPRESSIONS = _Some(lambda version: isinstance(version.rule.match, NameRegex), _order)
+_ABOUT_SOME = _Some(lambda version: version.rule.match.client is not None, _order)

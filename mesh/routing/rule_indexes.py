@@ -6,26 +6,37 @@ from operator import attrgetter
 
 from mesh.routing.clients import ClientMatch, Conditions
 from mesh.routing.index import Index, match_of
+from mesh.routing.living import LivingRules, versions_of
 from mesh.routing.rules import RuleVersion, Subject
 from mesh.routing.visits import Past, latest
 
 
 class RuleIndexes:
-    """Rule versions in their order, and the counted pasts of topics."""
+    """Living rules, past versions of rules, and the counted pasts of topics."""
 
     __slots__ = (
-        "_about_some", "_conditions", "_indexes", "_past_index", "_renaming", "_transaction_homes", "pasts", "versions",
+        "_about_some", "_conditions", "_indexes", "_past_index", "_renaming", "_transaction_homes", "_versions",
+        "ended", "living", "pasts",
     )  # fmt: skip
 
-    def __init__(self, versions: tuple[RuleVersion, ...], pasts: tuple[Past, ...]) -> None:
-        self.versions = versions
+    def __init__(self, living: LivingRules, ended: tuple[RuleVersion, ...], pasts: tuple[Past, ...]) -> None:
+        self.living = living
+        self.ended = ended
         self.pasts = pasts
+        self._versions: tuple[RuleVersion, ...] | None = None
         self._conditions: Conditions | None = None
         self._about_some: dict[ClientMatch, list[RuleVersion]] = {}
         self._indexes: dict[Subject, Index[RuleVersion]] = {}
         self._past_index: Index[Past] | None = None
         self._renaming: tuple[RuleVersion, ...] | None = None
         self._transaction_homes: frozenset[str] | None = None
+
+    @property
+    def versions(self) -> tuple[RuleVersion, ...]:
+        """Living and past versions, in their order."""
+        if self._versions is None:
+            self._versions = versions_of(self.living, self.ended)
+        return self._versions
 
     @property
     def conditions(self) -> Conditions:
@@ -42,13 +53,13 @@ class RuleIndexes:
     def renaming(self) -> tuple[RuleVersion, ...]:
         """Living versions that give topics another name."""
         if self._renaming is None:
-            self._renaming = tuple(v for v in self.versions if v.alive and v.rule.template is not None)
+            self._renaming = tuple(v for v in self.living.ordered if v.rule.template is not None)
         return self._renaming
 
     @property
     def transaction_homes(self) -> frozenset[str]:
         if self._transaction_homes is None:
-            about = (v.rule for v in self.versions if v.alive and v.rule.match.subject is Subject.TRANSACTIONAL_ID)
+            about = (v.rule for v in self.living.ordered if v.rule.match.subject is Subject.TRANSACTIONAL_ID)
             self._transaction_homes = frozenset(rule.target_cluster for rule in about)
         return self._transaction_homes
 

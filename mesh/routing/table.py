@@ -32,7 +32,7 @@ from weakref import WeakValueDictionary
 
 from mesh.routing.clients import ClientIdentity, ClientMatch
 from mesh.routing.index import Index, Renames
-from mesh.routing.living import LivingRules, in_order
+from mesh.routing.living import LivingRules, versions_of
 from mesh.routing.rule_indexes import RuleIndexes
 from mesh.routing.rules import ForwardingRule, RuleVersion, Subject
 from mesh.routing.visits import Past, Place, Stay, pasts_in_order, visits_of
@@ -52,7 +52,7 @@ class Rules(Protocol):
     @property
     def living_rules(self) -> LivingRules: ...
     @property
-    def versions(self) -> tuple[RuleVersion, ...]: ...
+    def ended(self) -> tuple[RuleVersion, ...]: ...
     @property
     def pasts(self) -> tuple[Past, ...]: ...
 
@@ -98,10 +98,11 @@ class _Common(RuleIndexes):
         self,
         revision: int,
         clusters: dict[str, UpstreamCluster],
-        versions: tuple[RuleVersion, ...],
+        living: LivingRules,
+        ended: tuple[RuleVersion, ...],
         pasts: tuple[Past, ...],
     ) -> None:
-        super().__init__(versions, pasts)
+        super().__init__(living, ended, pasts)
         self.revision = revision
         self.clusters = clusters
         self._tables: WeakValueDictionary[frozenset[ClientMatch], RoutingTable] = WeakValueDictionary()
@@ -132,12 +133,14 @@ class RoutingTable:
     """Clusters and rules at one revision. Build a new one to change anything."""
 
     __slots__ = (
-        "__weakref__", "_cache", "_common", "_holding", "_indexes", "_living", "_renames", "_versions", "_virtual",
-        "clusters", "revision",
+        "__weakref__", "_cache", "_common", "_ended", "_holding", "_indexes", "_living", "_renames", "_versions",
+        "_virtual", "clusters", "revision",
     )  # fmt: skip
 
     revision: int
     clusters: dict[str, UpstreamCluster]
+    _living: LivingRules | None
+    _ended: tuple[RuleVersion, ...] | None
 
     def __init__(
         self,
@@ -147,27 +150,31 @@ class RoutingTable:
         pasts: Iterable[Past] = (),
     ) -> None:
         by_ordinal = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
-        ordered = in_order(versions)
-        self._begin(_Common(revision, by_ordinal, ordered, pasts_in_order(pasts)), EVERYONE, ordered)
+        given = tuple(versions)
+        ended = tuple([version for version in given if not version.alive])
+        self._begin_whole(_Common(revision, by_ordinal, LivingRules.of(given), ended, pasts_in_order(pasts)))
 
     @classmethod
     def resting_on(cls, revision: int, clusters: dict[str, UpstreamCluster], rules: Rules) -> RoutingTable:
         """The table of these clusters and rules, which are in their order."""
         by_ordinal = {c.name: c for c in sorted(clusters.values(), key=attrgetter("ordinal"))}
         table = cls.__new__(cls)
-        table._begin(_Common(revision, by_ordinal, rules.versions, rules.pasts), EVERYONE, rules.versions)
-        table._living = rules.living_rules
+        table._begin_whole(_Common(revision, by_ordinal, rules.living_rules, rules.ended, rules.pasts))
         return table
 
-    def _begin(
-        self, common: _Common, holding: frozenset[ClientMatch], versions: tuple[RuleVersion, ...] | None = None
-    ) -> None:
+    def _begin_whole(self, common: _Common) -> None:
+        """Its rules are those of all clients, although it answers as for a client of whom nothing is known."""
+        self._begin(common, EVERYONE)
+        self._living, self._ended = common.living, common.ended
+
+    def _begin(self, common: _Common, holding: frozenset[ClientMatch]) -> None:
         self.revision = common.revision
         self.clusters = common.clusters
         self._common = common
         self._holding = holding
-        self._versions = versions
-        self._living: LivingRules | None = None
+        self._versions: tuple[RuleVersion, ...] | None = None
+        self._living = None
+        self._ended = None
         self._indexes: dict[Subject, Index[RuleVersion]] = {}
         """The indexes of the rules about some clients only."""
         self._renames: dict[str, Renames] | None = None
@@ -180,8 +187,15 @@ class RoutingTable:
     def versions(self) -> tuple[RuleVersion, ...]:
         """All rule versions, living ones and those past ones that are not counted up, in their order."""
         if self._versions is None:
-            self._versions = tuple(v for v in self._common.versions if self._sees(v))
+            self._versions = versions_of(self.living_rules, self.ended)
         return self._versions
+
+    @property
+    def ended(self) -> tuple[RuleVersion, ...]:
+        """The past rule versions that are not counted up, in no order."""
+        if self._ended is None:
+            self._ended = tuple(filter(self._sees, self._common.ended))
+        return self._ended
 
     @property
     def pasts(self) -> tuple[Past, ...]:
@@ -216,7 +230,7 @@ class RoutingTable:
     def living_rules(self) -> LivingRules:
         """The living rules in the order in which they are tried, and by their ids."""
         if self._living is None:
-            self._living = LivingRules.of(self.versions)
+            self._living = LivingRules.of(filter(self._sees, self._common.living.ordered))
         return self._living
 
     @property
@@ -228,11 +242,6 @@ class RoutingTable:
     def living(self) -> tuple[RuleVersion, ...]:
         """The living rule versions in their order."""
         return self.living_rules.versions
-
-    @property
-    def by_id(self) -> Mapping[str, RuleVersion]:
-        """The living rule versions by rule_id."""
-        return self.living_rules.by_id
 
     @property
     def home(self) -> UpstreamCluster | None:
@@ -278,8 +287,8 @@ class RoutingTable:
         common = self._common
         kinds = {
             version.rule.match.client
-            for version in common.versions
-            if version.alive and _may_lead_to(version.rule, cluster, upstream_topic)
+            for version in common.living.ordered
+            if _may_lead_to(version.rule, cluster, upstream_topic)
         }
         return any(self.for_clients(kind).virtual_topic(cluster, upstream_topic) is not None for kind in kinds)
 
@@ -369,7 +378,7 @@ class RoutingTable:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"RoutingTable(revision={self.revision}, clusters={list(self.clusters)}, rules={len(self.living)})"
+        return f"RoutingTable(revision={self.revision}, clusters={list(self.clusters)}, rules={len(self.living_rules)})"
 
 
 def _may_lead_to(rule: ForwardingRule, cluster: str, upstream_topic: str) -> bool:

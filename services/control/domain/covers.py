@@ -6,14 +6,16 @@ that exist today.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 
 from mesh.routing import ExactName, ForwardingRule, NamePrefix, NameRegex, RoutingTable, Subject
 from mesh.routing.clients import implied
+from mesh.routing.living import LivingRules
 from services.control.domain.kinds import Window
 from services.control.domain.rule_checks import INTERNAL_PREFIX
+from services.control.domain.shadows import near
 
 SHOWN = 5
 MOST_SUSPICIONS = 200
@@ -50,29 +52,42 @@ class Cover:
 
 def suspicions(before: RoutingTable, after: RoutingTable) -> list[Suspicion]:
     """Pairs of an expression and a rule behind it, if the change adds, changes or moves one of the two."""
-    if not after.living_rules.kinds.get(NameRegex):
+    rules = after.living_rules
+    if not rules.kinds.get(NameRegex):
         return []
-    changed = set(Window.between(before, after).new)
-    rules = [rule for rule in after.rules if rule.match.subject is Subject.TOPIC]
-    regexes: list[ForwardingRule] = []
-    found: list[Suspicion] = []
-    pairs = 0
-    for rule in rules:
-        if isinstance(rule.match, NameRegex):
-            regexes.append(rule)
-        elif isinstance(rule.match, ExactName | NamePrefix):
-            pairs += len(regexes)
-            if pairs > MOST_PAIRS:
-                break
-            fitting = (each for each in regexes if (rule in changed or each in changed) and _may_cover(each, rule))
-            found += (Suspicion(regex, rule) for regex in fitting)
-    return found[:MOST_SUSPICIONS]
+    tried = islice(_pairs(Window.between(before, after).new, rules), MOST_PAIRS)
+    found = dict.fromkeys(Suspicion(regex, rule) for regex, rule in tried if _may_cover(regex, rule))
+    return sorted(islice(found, MOST_SUSPICIONS), key=lambda each: _order(each.behind, rules))
+
+
+def _pairs(changed: Iterable[ForwardingRule], rules: LivingRules) -> Iterator[tuple[ForwardingRule, ForwardingRule]]:
+    """Each changed rule with the expressions before it, or with the rules behind it if it is an expression."""
+    for rule in changed:
+        if isinstance(rule.match, ExactName | NamePrefix):
+            yield from ((each, rule) for each in _expressions_before(_order(rule, rules), rules))
+        elif isinstance(rule.match, NameRegex):
+            version = rules.get(rule.rule_id)
+            start = 0 if version is None else rules.place_of(version) + 1
+            behind = near(rules, {rule.match.head}, start)
+            yield from ((rule, each) for each in behind if isinstance(each.match, ExactName | NamePrefix))
+
+
+def _expressions_before(order: tuple[bool, float], rules: LivingRules) -> Iterator[ForwardingRule]:
+    return (each.rule for each in takewhile(lambda version: version.order < order, rules.expressions))
+
+
+def _order(rule: ForwardingRule, rules: LivingRules) -> tuple[bool, float]:
+    version = rules.get(rule.rule_id)
+    assert version is not None, "a living rule"
+    return version.order
 
 
 def _may_cover(regex: ForwardingRule, rule: ForwardingRule) -> bool:
     head = regex.match.head
-    return implied(rule.match.client, regex.match.client) and (
-        rule.match.head.startswith(head) or head.startswith(rule.match.head)
+    return (
+        regex.match.subject is rule.match.subject is Subject.TOPIC
+        and implied(rule.match.client, regex.match.client)
+        and (rule.match.head.startswith(head) or head.startswith(rule.match.head))
     )
 
 

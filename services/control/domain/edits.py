@@ -7,12 +7,12 @@ list once, after all edits of a command; between two edits the list may be inval
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from enum import Enum
-from operator import attrgetter
 
 from mesh.routing import ForwardingRule, Match, NodeView, Subject, UnmatchedTopics
+from mesh.routing.living import LivingRules
 from services.control.domain.errors import Exists, Unknown
 
 LONGEST_DERIVED_ID = 55
@@ -62,75 +62,121 @@ class RuleFields:
 
 
 class Draft:
-    """A rule set that is being edited: the order of the ids, and the rule of each id."""
+    """A rule set that is being edited. It holds the rules from the first to the last place that an edit touches."""
 
-    def __init__(self, ids: Iterable[str], rules: Iterable[ForwardingRule]) -> None:
-        """Makes a draft of these rules, given with their ids; Exists when two rules have one id."""
-        self._order = [*ids]
-        self._rules = dict(zip(self._order, rules, strict=True))
-        self._ids: dict[Match, str] | None = None
-        """Made when a caller asks for a match: most edits name a rule by its id."""
-        if len(self._rules) < len(self._order):
-            seen = set[str]()
-            for rule_id in self._order:
-                if rule_id in seen:
-                    raise Exists(f"rules/{rule_id}", f"rule_id {rule_id!r} is given twice; ids are unique")
-                seen.add(rule_id)
-
-    @property
-    def rules(self) -> Rules:
-        return tuple(map(self._rules.__getitem__, self._order))
+    def __init__(self, base: LivingRules) -> None:
+        self._base = base
+        self._defaults = len(base) - base.kinds.get(UnmatchedTopics, 0)
+        """The place behind which default clusters stand."""
+        self.start = self.stop = len(base)
+        """The places in the base of the first rule of the draft, and behind the last one."""
+        self._order: list[str] = []
+        self._rules: dict[str, ForwardingRule] = {}
+        self._gone: set[str] = set()
+        """Ids of rules of the base that an edit has removed."""
+        self._ids: dict[Match, list[str]] = {}
 
     @property
-    def taken(self) -> Collection[str]:
-        """The ids of the draft's rules."""
-        return self._rules.keys()
+    def rules(self) -> list[ForwardingRule]:
+        """The rules from `start` to `stop`, in the order in which gateways try them."""
+        return in_order([*map(self._rules.__getitem__, self._order)])
+
+    def has(self, rule_id: str) -> bool:
+        """Whether a rule has this id."""
+        return rule_id in self._rules or (self._base.get(rule_id) is not None and rule_id not in self._gone)
 
     def get(self, rule_id: str, where: str = "") -> ForwardingRule:
         """The rule of this id; Unknown if there is none. `where` is the part of the command that asked for it."""
-        rule = self._rules.get(rule_id)
-        return named(self.rules, rule_id, where) if rule is None else rule
+        if not self.has(rule_id):
+            self._reach(0, len(self._base))
+            return named(self.rules, rule_id, where)
+        if rule_id not in self._rules:
+            self._reach_rule(rule_id)
+        return self._rules[rule_id]
 
     def id_of(self, match: Match) -> str | None:
         """The id of the rule with exactly this match."""
-        if self._ids is None:
-            self._ids = {}
-            for rule in self._rules.values():
-                self._ids.setdefault(rule.match, rule.rule_id)
-        return self._ids.get(match)
+        for rule_id in self._ids.get(match, ()):
+            return rule_id
+        known = (version.rule.rule_id for version in self._base.with_text(match) if version.rule.match == match)
+        return next((each for each in known if each not in self._rules and each not in self._gone), None)
 
     def put(self, rule: ForwardingRule, place: Place | Before = Place.LAST) -> None:
         """Adds a new rule."""
         match place:
             case Place.FIRST:
-                self._order.insert(0, rule.rule_id)
+                self._reach(0, 0)
+                at = 0
             case Place.LAST:
-                self._order.append(rule.rule_id)
+                self._reach(len(self._base), len(self._base))
+                at = len(self._order)
             case Before(rule_id):
                 self.get(rule_id, "place: ")
-                self._order.insert(self._order.index(rule_id), rule.rule_id)
-        self._rules[rule.rule_id] = rule
-        self._know_match(rule)
+                at = self._order.index(rule_id)
+        self._order.insert(at, rule.rule_id)
+        self._take(rule)
 
     def change(self, rule: ForwardingRule) -> None:
         """Replaces the content of an existing rule."""
-        self._forget_match(self._rules[rule.rule_id])
-        self._rules[rule.rule_id] = rule
-        self._know_match(rule)
+        self._forget(self.get(rule.rule_id))
+        self._take(rule)
 
     def take_out(self, rule_id: str) -> ForwardingRule:
         rule = self.get(rule_id)
         self._order.remove(rule_id)
-        self._forget_match(rule)
+        self._forget(rule)
+        self._gone.add(rule_id)
         return self._rules.pop(rule_id)
 
-    def _know_match(self, rule: ForwardingRule) -> None:
-        if self._ids is not None:
-            self._ids.setdefault(rule.match, rule.rule_id)
+    def replace(self, rules: Iterable[ForwardingRule]) -> None:
+        """Takes these rules in the place of all."""
+        self.start, self.stop = 0, len(self._base)
+        self._order, self._rules, self._ids, self._gone = [], {}, {}, set()
+        for rule in rules:
+            if rule.rule_id in self._rules:
+                raise Exists(f"rules/{rule.rule_id}", f"rule_id {rule.rule_id!r} is given twice; ids are unique")
+            self._order.append(rule.rule_id)
+            self._take(rule)
 
-    def _forget_match(self, rule: ForwardingRule) -> None:
-        if self._ids is not None and self._ids.get(rule.match) == rule.rule_id:
-            del self._ids[rule.match]
+    def _take(self, rule: ForwardingRule) -> None:
+        self._rules[rule.rule_id] = rule
+        self._ids.setdefault(rule.match, []).append(rule.rule_id)
+        if isinstance(rule.match, UnmatchedTopics):
+            self._reach(len(self._base), len(self._base))
+
+    def _forget(self, rule: ForwardingRule) -> None:
+        self._ids[rule.match].remove(rule.rule_id)
+
+    def _reach_rule(self, rule_id: str) -> None:
+        version = self._base.get(rule_id)
+        assert version is not None, "a rule of the base"
+        place = self._base.place_of(version)
+        self._reach(place, place + 1)
+
+    def _reach(self, first: int, behind: int) -> None:
+        """Takes in the rules of the base from the place `first` to before the place `behind`, and those between them
+        and the draft; about as many again, so that many edits do not take in one rule each.
+        """
+        if behind > self._defaults:
+            first, behind = min(first, self._defaults), len(self._base)
+        if not self._order and self.start == self.stop:
+            self.start = self.stop = first
+        more = len(self._order)
+        if first < self.start:
+            first = max(0, min(first, self.start - more))
+            self._fill(0, self._base.between(first, self.start))
+            self.start = first
+        if behind > self.stop:
+            behind = max(behind, self.stop + more)
+            behind = len(self._base) if behind > self._defaults else behind
+            self._fill(len(self._order), self._base.between(self.stop, behind))
+            self.stop = behind
+
+    def _fill(self, at: int, rules: list[ForwardingRule]) -> None:
+        self._order[at:at] = [rule.rule_id for rule in rules]
+        for rule in rules:
+            self._rules[rule.rule_id] = rule
+            self._ids.setdefault(rule.match, []).append(rule.rule_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +187,12 @@ class Create:
     place: Place | Before = Place.LAST
 
     def on(self, draft: Draft) -> Draft:
-        if self.rule.rule_id in draft.taken:
+        if self.rule.rule_id and draft.has(self.rule.rule_id):
             raise Exists(
                 f"rules/{self.rule.rule_id}",
                 f"rule {self.rule.rule_id!r} exists; update it, or choose another rule_id",
             )
-        draft.put(_with_id(self.rule, draft.taken), self.place)
+        draft.put(_with_id(self.rule, draft.has), self.place)
         return draft
 
 
@@ -211,12 +257,13 @@ class Replace:
 
     def on(self, draft: Draft) -> Draft:
         kept = [replace(rule, rule_id=draft.id_of(rule.match) or rule.rule_id) for rule in self.wanted]
-        taken = {*draft.taken, *(rule.rule_id for rule in kept if rule.rule_id)}
+        taken = {rule.rule_id for rule in kept if rule.rule_id}
         made: list[ForwardingRule] = []
         for rule in kept:
-            made.append(_with_id(rule, taken))
+            made.append(_with_id(rule, lambda rule_id: rule_id in taken or draft.has(rule_id)))
             taken.add(made[-1].rule_id)
-        return Draft([rule.rule_id for rule in made], made)
+        draft.replace(made)
+        return draft
 
 
 Edit = Create | Update | Set | Move | Remove | Replace
@@ -232,15 +279,12 @@ def named(rules: Iterable[ForwardingRule], rule_id: str, where: str = "") -> For
     raise Unknown(f"rules/{rule_id}", f"{where}rule {rule_id!r} does not exist (known: {known})")
 
 
-def in_order(rules: Rules) -> Rules:
+def in_order(rules: list[ForwardingRule]) -> list[ForwardingRule]:
     """The rules in the order in which gateways try them: default clusters are last, wherever a command placed them."""
-    if UnmatchedTopics not in map(type, map(attrgetter("match"), rules)):
-        return rules
-    last = [rule for rule in rules if isinstance(rule.match, UnmatchedTopics)]
-    return (*(rule for rule in rules if not isinstance(rule.match, UnmatchedTopics)), *last)
+    return sorted(rules, key=lambda rule: isinstance(rule.match, UnmatchedTopics))
 
 
-def _with_id(rule: ForwardingRule, taken: Collection[str]) -> ForwardingRule:
+def _with_id(rule: ForwardingRule, is_taken: Callable[[str], bool]) -> ForwardingRule:
     """The rule with its own id, or with an id made from its match.
 
     Examples: "apples", "apples-prefix", "shop-group-prefix"; "apples-2" where "apples" is taken.
@@ -253,7 +297,7 @@ def _with_id(rule: ForwardingRule, taken: Collection[str]) -> ForwardingRule:
     stem = text[: LONGEST_DERIVED_ID - len(suffix)].strip("-")
     base = f"{stem}{suffix}".strip("-") or "rule"
     rule_id, number = base, 1
-    while rule_id in taken:
+    while is_taken(rule_id):
         number += 1
         rule_id = f"{base[:LONGEST_DERIVED_ID]}-{number}"
     return replace(rule, rule_id=rule_id)

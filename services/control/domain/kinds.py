@@ -15,11 +15,13 @@ Theory of operation
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mesh.routing import ClientMatch, ForwardingRule, Match, RoutingTable, Subject
 from mesh.routing.clients import implied
+from mesh.routing.living import LivingRules
+from services.control.domain.shadows import near
 
 Kind = ClientMatch | None
 KINDS_LOOKED_AT = 100
@@ -44,12 +46,22 @@ class Window:
     """The rules that are removed, or get another place."""
     new: tuple[ForwardingRule, ...]
     """The rules that are added, or get another place."""
-    behind: tuple[ForwardingRule, ...]
-    """The unchanged rules behind the first changed rule, in the order that they keep among themselves."""
+    amid: tuple[ForwardingRule, ...]
+    """The unchanged rules between changed rules, in the order that they keep among themselves."""
+    known: LivingRules
+    """The rules before the change."""
+    stop: int
+    """The place among them behind the last changed rule: the rules from there on are the same."""
 
     @classmethod
     def between(cls, before: RoutingTable, after: RoutingTable) -> Window:
-        old, new = ([rule for rule in table.rules if rule.match.subject is Subject.TOPIC] for table in (before, after))
+        was, now = before.living_rules, after.living_rules
+        first, last = was.ordered.alike(now.ordered)
+        stop = len(was) - last
+        old, new = (
+            [rule for rule in rules.between(first, len(rules) - last) if rule.match.subject is Subject.TOPIC]
+            for rules in (was, now)
+        )
         start, shorter = 0, min(len(old), len(new))
         while start < shorter and same_decision(old[start], new[start]):
             start += 1
@@ -60,16 +72,24 @@ class Window:
         staying = {decision_of(rule) for rule in going} & {decision_of(rule) for rule in coming}
         stay = [rule for rule in going if decision_of(rule) in staying]
         if [decision_of(rule) for rule in coming if decision_of(rule) in staying] != [decision_of(r) for r in stay]:
-            return cls(tuple(going), tuple(coming), tuple(old[len(old) - end :]))
+            return cls(tuple(going), tuple(coming), tuple(old[len(old) - end :]), was, stop)
         return cls(
             tuple(rule for rule in going if decision_of(rule) not in staying),
             tuple(rule for rule in coming if decision_of(rule) not in staying),
             (*stay, *old[len(old) - end :]),
+            was,
+            stop,
         )
 
     @property
     def changed(self) -> tuple[ForwardingRule, ...]:
         return (*self.old, *self.new)
+
+    def met(self) -> Iterator[ForwardingRule]:
+        """The unchanged rules behind the first changed rule that may share a name with a new rule."""
+        yield from self.amid
+        found = near(self.known, {rule.match.head for rule in self.new}, self.stop) if self.new else ()
+        yield from (rule for rule in found if rule.match.subject is Subject.TOPIC)
 
 
 def same_decision(one: ForwardingRule, other: ForwardingRule) -> bool:
@@ -83,7 +103,8 @@ def decision_of(rule: ForwardingRule) -> tuple[Match, str, str]:
 
 def kinds_of_clients(before: RoutingTable, after: RoutingTable) -> Kinds:
     """The kinds of clients for whom topics may move."""
-    conditions = _conditions((*before.rules, *after.rules))
+    versions = (*before.living_rules.about_some, *after.living_rules.about_some)
+    conditions = _conditions(version.rule for version in versions)
     if not conditions:
         return Kinds((None,))
     changed: set[Kind] = {rule.match.client for rule in Window.between(before, after).changed}

@@ -48,15 +48,15 @@ def clusters_that_may_lose(before: RoutingTable, after: RoutingTable) -> set[str
     Rules that the change can't reach do not count, so a cluster that is down stops only changes that concern it.
     """
     window = Window.between(before, after)
-    old = [rule for rule in before.rules if rule.match.subject is Subject.TOPIC]
-    kept = {decision_of(rule) for rule in (*window.new, *window.behind)}
     arriving = window.new
     # a rule that renames may take from clients the name that a topic has now, wherever either rule stands
-    losing = {rule.target_cluster for rule in arriving if rule.template is not None} & {r.target_cluster for r in old}
-    for rule in (*window.old, *window.behind):
-        if rule.target_cluster in losing:
-            continue
-        if decision_of(rule) not in kept or any(_may_take_from(other, rule) for other in arriving):
+    renamed = {rule.target_cluster for rule in arriving if rule.template is not None}
+    versions = before.living_rules.ordered if renamed else ()
+    losing = renamed & {each.rule.target_cluster for each in versions if each.rule.match.subject is Subject.TOPIC}
+    kept = {decision_of(rule) for rule in arriving}
+    losing |= {rule.target_cluster for rule in window.old if decision_of(rule) not in kept}
+    for rule in (*window.old, *window.met()):
+        if rule.target_cluster not in losing and any(_may_take_from(other, rule) for other in arriving):
             losing.add(rule.target_cluster)
     return losing & before.clusters.keys()
 

@@ -8,7 +8,6 @@ on each side, then twice as many, until they all have room. So a full place cost
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 
 from mesh.order import staying_in_order
 from mesh.routing import ForwardingRule, RuleVersion, UnmatchedTopics
@@ -35,33 +34,30 @@ has a lower rank, until a rule would get the same rank.
 
 
 def changes_between(
-    before: LivingRules, after: Sequence[ForwardingRule], start: int, end: int
+    before: LivingRules, start: int, coming: Sequence[ForwardingRule], stop: int
 ) -> list[events.RuleChange]:
-    """The changes that turn the rules in force `before` into `after`, in order; rules with one id are the same.
+    """The changes that put the rules that are `coming` in the place of those `before` from `start` to `stop`.
 
-    `start` and `end`: how many rules are alike there (`ends_alike`).
+    Rules with one id are the same.
     """
-    changes, around = _changes(before.versions, after, start, end), 1
+    changes, around = _changes(before, start, coming, stop), 1
     while changes is None:
-        start, end = max(0, start - around), max(0, end - around)
-        changes, around = _changes(before.versions, after, start, end, spread_anew=True), 2 * around
+        first, behind = max(0, start - around), min(len(before), stop + around)
+        coming = [*before.between(first, start), *coming, *before.between(stop, behind)]
+        start, stop, around = first, behind, 2 * around
+        changes = _changes(before, start, coming, stop, spread_anew=True)
     return changes
 
 
 def _changes(
-    before: Sequence[RuleVersion],
-    after: Sequence[ForwardingRule],
-    start: int,
-    end: int,
-    *,
-    spread_anew: bool = False,
+    before: LivingRules, start: int, coming: Sequence[ForwardingRule], stop: int, *, spread_anew: bool = False
 ) -> list[events.RuleChange] | None:
-    """The changes between two orders that are alike at their start and end; None if there is no room for new ranks.
+    """The same; None if there is no room for new ranks. If all rules may change, there is room: they get fresh ranks.
 
-    If no part is alike, there is room: all rules get fresh ranks. `spread_anew`: no rule between start and end keeps
-    its rank.
+    `spread_anew`: no rule between start and stop keeps its rank.
     """
-    going, coming = before[start : len(before) - end], after[start : len(after) - end]
+    whole = start == 0 and stop == len(before)
+    going = before.ordered.between(start, stop)
     old = {version.rule.rule_id: version for version in going}
     wanted = {rule.rule_id for rule in coming}
     changes = [events.RuleChange(removed=rule_id) for rule_id in old if rule_id not in wanted]
@@ -73,8 +69,8 @@ def _changes(
     ranks: dict[str, float] = {}
     for is_default in (False, True):
         lowest = DEFAULTS_ABOVE if is_default else None
-        below = _rank_beside(before[start - 1] if start else None, is_default)
-        above = _rank_beside(before[len(before) - end] if end else None, is_default)
+        below = _rank_beside(before.ordered.between(start - 1, start), is_default)
+        above = _rank_beside(before.ordered.between(stop, stop + 1), is_default)
         order = [rule.rule_id for rule in coming if _is_default(rule) is is_default]
         known = {each: old[each].rank for each in order if each in old}
         if is_default:
@@ -82,10 +78,10 @@ def _changes(
         elif spread_anew:
             known = {}
         found = _ranks(known, order, lowest if below is None else below, above, ROOM if spread_anew else CLOSEST)
-        highest = DEFAULTS_ABOVE if start == end == 0 else _lowest_rank_of_defaults(before)
+        highest = DEFAULTS_ABOVE if whole else _lowest_rank_of_defaults(before)
         if not is_default and found and max(found.values()) >= highest:
             found = None
-        if found is None and (start or end):
+        if found is None and not whole:
             return None
         ranks |= _fresh(order, lowest or 0.0) if found is None else found
     for rule in coming:
@@ -97,8 +93,9 @@ def _changes(
     return changes
 
 
-def _lowest_rank_of_defaults(before: Sequence[RuleVersion]) -> float:
-    defaults = takewhile(lambda version: _is_default(version.rule), reversed(before))
+def _lowest_rank_of_defaults(before: LivingRules) -> float:
+    number = before.kinds.get(UnmatchedTopics, 0)
+    defaults = before.ordered.between(len(before) - number, len(before))
     return min((version.rank for version in defaults), default=DEFAULTS_ABOVE)
 
 
@@ -106,9 +103,9 @@ def _is_default(rule: ForwardingRule) -> bool:
     return isinstance(rule.match, UnmatchedTopics)
 
 
-def _rank_beside(neighbour: RuleVersion | None, is_default: bool) -> float | None:
-    """The rank of the neighbour, if the neighbour is of the same kind: a default cluster, or not."""
-    return None if neighbour is None or _is_default(neighbour.rule) is not is_default else neighbour.rank
+def _rank_beside(neighbours: Sequence[RuleVersion], is_default: bool) -> float | None:
+    """The rank of the neighbour, if there is one of the same kind: a default cluster, or not."""
+    return next((each.rank for each in neighbours if _is_default(each.rule) is is_default), None)
 
 
 def _ranks(

@@ -10,11 +10,10 @@ The event holds the smallest set of changes (`ranks.py`); a command that changes
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress
-from operator import attrgetter
+from itertools import chain
+from operator import itemgetter
 
 from mesh.order import ends_alike
 from mesh.routing import (
@@ -28,10 +27,11 @@ from mesh.routing import (
     may_move_topics,
 )
 from mesh.routing.fold import with_changes
-from mesh.routing.living import LivingRules
+from mesh.routing.living import LivingRules, names_there
 from mesh.routing.templates import SUFFIX
 from mesh.rpc import events
-from services.control.domain.edits import Draft, Edit, Rules, in_order, named
+from mesh.topics import is_topic_name
+from services.control.domain.edits import Draft, Edit, Rules, named
 from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed
 from services.control.domain.ranks import changes_between
 from services.control.domain.rule_checks import check_rule
@@ -53,8 +53,8 @@ class RuleSetDecision:
     def changed(self) -> list[tuple[int, ForwardingRule]]:
         """Rules created, changed or moved, in their order, each with its place from 1."""
         rules = self.after.living_rules
-        places = sorted(rules.place_of(rules.by_id[rule_id]) for rule_id in changed_by(self.event))
-        return [(place + 1, rules.rules[place]) for place in places]
+        versions = [version for rule_id in changed_by(self.event) if (version := rules.get(rule_id)) is not None]
+        return sorted(((rules.place_of(version) + 1, version.rule) for version in versions), key=itemgetter(0))
 
     @property
     def changed_ids(self) -> list[str]:
@@ -82,14 +82,15 @@ class RuleSet:
             )
 
     def get(self, rule_id: str) -> ForwardingRule:
-        return named(self.table.rules, rule_id)
+        version = self.table.living_rules.get(rule_id)
+        return named(self.table.rules, rule_id) if version is None else version.rule
 
     def change(self, *edits: Edit, allow_shadowed: bool = False) -> RuleSetDecision:
         """Carries the edits out in their order, all or none."""
-        draft = Draft(self.table.living_rules.ids, self.table.rules)
+        draft = Draft(self.table.living_rules)
         for edit in edits:
             draft = edit.on(draft)
-        return self._decide(draft.rules, allow_shadowed)
+        return self._decide(draft, allow_shadowed)
 
     def bring_back(self, rules: Rules, revision: int) -> RuleSetDecision:
         """Puts the rules of an earlier revision in force again: their ids, their order, and all their fields.
@@ -97,18 +98,24 @@ class RuleSet:
         Rules that can never match are allowed: the earlier command accepted them.
         """
         self._refuse_lost_targets(rules, revision)
-        decision = self._decide(rules, allow_shadowed=True)
+        draft = Draft(self.table.living_rules)
+        draft.replace(rules)
+        decision = self._decide(draft, allow_shadowed=True)
         if decision.event is not None:
             decision.event.reverted_to = revision
         return decision
 
-    def _decide(self, wanted: Rules, allow_shadowed: bool) -> RuleSetDecision:
-        wanted = in_order(wanted)
-        if len(wanted) > MAX_RULES:
-            raise InvalidField("rules", f"{len(wanted)} rules are more than the {MAX_RULES} that a mesh may have")
-        start, end = ends_alike(self.table.rules, wanted)
-        self._check(wanted, start, end)
-        changes = changes_between(self.table.living_rules, wanted, start, end)
+    def _decide(self, draft: Draft, allow_shadowed: bool) -> RuleSetDecision:
+        known, coming = self.table.living_rules, draft.rules
+        number = len(known) - (draft.stop - draft.start) + len(coming)
+        if number > MAX_RULES:
+            raise InvalidField("rules", f"{number} rules are more than the {MAX_RULES} that a mesh may have")
+        going = known.between(draft.start, draft.stop)
+        first, last = ends_alike(going, coming)
+        start, stop = draft.start + first, draft.stop - last
+        going, coming = going[first : len(going) - last], coming[first : len(coming) - last]
+        self._check(going, coming)
+        changes = changes_between(known, start, coming, stop)
         if not changes:
             return RuleSetDecision(None, self.table, self.table)
         event = events.RuleSetChanged(changes=changes)
@@ -119,35 +126,22 @@ class RuleSet:
         event.needs_hold = may_move_topics(self.table, after)
         return RuleSetDecision(event, self.table, after)
 
-    def _check(self, wanted: Rules, start: int, end: int) -> None:
-        """Checks the wanted rules; those at the start and at the end are in force already."""
-        kept = {rule.rule_id: rule for rule in self.table.rules[start : len(self.table.rules) - end]}
-        new = [
-            rule
-            for rule in wanted[start : len(wanted) - end]
-            if (before := kept.get(rule.rule_id)) is None or before != rule
-        ]
+    def _check(self, going: Sequence[ForwardingRule], coming: Sequence[ForwardingRule]) -> None:
+        """Checks the rules that take the place of others; the rest of the rules stays."""
+        before, staying = {rule.rule_id: rule for rule in going}, self.table.living_rules
+        new = [rule for rule in coming if before.get(rule.rule_id) != rule]
         for rule in new:
             check_rule(rule, self.table)
-        texts = self._met_again(new)  # matches of rules that stay differ already
         by_match: dict[Match, ForwardingRule] = {}
-        of_wanted = map(attrgetter("match.text"), wanted) if texts else ()
-        for rule in compress(wanted, map(texts.__contains__, of_wanted)):
-            first = by_match.setdefault(rule.match, rule)
-            if first is not rule:
-                other = first.rule_id
-                raise Exists(
-                    f"rules/{other}",
-                    f"rule {rule.rule_id!r}: rule {other!r} has the same match ({rule.match}); set its target instead",
-                )
-        if self.table.living_rules.renaming or any(rule.template for rule in new):
-            _refuse_shared_names(wanted)
-
-    def _met_again(self, new: Sequence[ForwardingRule]) -> set[str]:
-        """Those texts of new matches that other rules may have, too."""
-        known = self.table.living_rules
-        times = Counter(rule.match.text for rule in new)
-        return {text for text, number in times.items() if number > 1 or known.has_text(text)}
+        for rule in coming:
+            other = by_match.setdefault(rule.match, rule)
+            if other is not rule:
+                raise _same_match(rule, other)
+        for rule in new:
+            for version in staying.with_text(rule.match):
+                if version.rule.match == rule.match and version.rule.rule_id not in before:
+                    raise _same_match(rule, version.rule)
+        _refuse_shared_names(new, coming, [rule for rule in _sharing_names(new, staying) if rule.rule_id not in before])
 
     def _refuse_lost_targets(self, wanted: Rules, revision: int) -> None:
         for rule in wanted:
@@ -162,7 +156,8 @@ class RuleSet:
 
     def _refuse_new_shadows(self, wanted: LivingRules, changed: Collection[str]) -> None:
         """A rule that is shadowed from now on has changed, or the one that covers it."""
-        heads = {wanted.by_id[rule_id].rule.match.head for rule_id in changed}
+        versions = map(wanted.get, changed)
+        heads = {version.rule.match.head for version in versions if version is not None}
         shadows = shadowed_rules(near(wanted, heads))
         if not shadows:
             return
@@ -184,18 +179,41 @@ def changed_by(event: events.RuleSetChanged | None) -> set[str]:
     return {each.created.rule_id or each.updated.rule_id or each.moved for each in changes if not each.removed}
 
 
-def _refuse_shared_names(wanted: Rules) -> None:
-    """Refuses rules that give a topic of a cluster two names for clients.
+def _same_match(rule: ForwardingRule, other: ForwardingRule) -> Exists:
+    return Exists(
+        f"rules/{other.rule_id}",
+        f"rule {rule.rule_id!r}: rule {other.rule_id!r} has the same match ({rule.match}); set its target instead",
+    )
+
+
+def _sharing_names(new: Iterable[ForwardingRule], staying: LivingRules) -> Iterator[ForwardingRule]:
+    """Rules that may give topics of the same cluster the names that new rules give."""
+    for names in {_names(rule) for rule in new if rule.match.subject is Subject.TOPIC}:
+        if names is None:
+            continue
+        for version in staying.renaming.since(names):
+            if _names(version.rule) != names:
+                break
+            yield version.rule
+        for version in staying.with_text(ExactName(names[1])) if is_topic_name(names[1]) else ():
+            if version.rule.template is None:
+                yield version.rule
+
+
+def _refuse_shared_names(
+    new: Collection[ForwardingRule], coming: Iterable[ForwardingRule], staying: Iterable[ForwardingRule]
+) -> None:
+    """Refuses new rules that give a topic of a cluster two names for clients.
 
     Rules by pattern may overlap in single names; then the first rule counts (`mesh.routing.table`).
     """
-    topics = [rule for rule in wanted if rule.match.subject is Subject.TOPIC]
+    concerned = {_names(rule) for rule in new} - {None}
     by_names: dict[tuple[str, str], dict[tuple[type[Match], str], list[ForwardingRule]]] = {}
-    for rule in topics:
-        names = _upstream_names(rule)
-        if names is None:
+    for rule in chain(staying, coming):
+        names = _names(rule)
+        if names is None or names not in concerned:
             continue
-        alike = by_names.setdefault((rule.target_cluster, names), {})
+        alike = by_names.setdefault(names, {})
         topics_of_clients = (type(rule.match), rule.match.text)
         for others in (rules for known, rules in alike.items() if known != topics_of_clients):
             other = next((each for each in others if not _exclude(each.match.client, rule.match.client)), None)
@@ -204,7 +222,7 @@ def _refuse_shared_names(wanted: Rules) -> None:
                     "UPSTREAM_TOPIC_TAKEN",
                     f"rules/{other.rule_id}",
                     f"rule {rule.rule_id!r} ({rule.match}): rule {other.rule_id!r} ({other.match}) has topics of the "
-                    f"same name ({names}) on {rule.target_cluster!r} already, and clients know a topic by one name; "
+                    f"same name ({names[1]}) on {rule.target_cluster!r} already, and clients know a topic by one name; "
                     "give it another upstream_topic",
                 )
         alike.setdefault(topics_of_clients, []).append(rule)
@@ -215,11 +233,11 @@ def _exclude(one: ClientMatch | None, other: ClientMatch | None) -> bool:
     return one is not None and other is not None and one.both(other) is None
 
 
-def _upstream_names(rule: ForwardingRule) -> str | None:
-    """The names of the rule's topics on their cluster, in a form that is comparable with other rules; else None."""
-    if isinstance(rule.match, ExactName):
-        return rule.upstream_name(rule.match.text)
+def _names(rule: ForwardingRule) -> tuple[str, str] | None:
+    """The cluster and the names of the rule's topics there, if they are comparable with those of other rules."""
+    if rule.match.subject is not Subject.TOPIC:
+        return None
     of_suffix = (
         isinstance(rule.match, NamePrefix) and rule.template is not None and SUFFIX in rule.template.pieces[1::2]
     )
-    return rule.upstream_topic if of_suffix else None
+    return (rule.target_cluster, names_there(rule)) if of_suffix or isinstance(rule.match, ExactName) else None

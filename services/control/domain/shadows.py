@@ -34,9 +34,11 @@ def shadowed_rules(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, Forw
     return shadowed
 
 
-def near(rules: LivingRules, heads: Collection[str]) -> Sequence[ForwardingRule]:
-    """Those of the rules, in their order, that may match a name which a match with one of these heads has, too."""
-    return rules.rules if len(heads) > MOST_HEADS or "" in heads else rules.near(heads)
+def near(rules: LivingRules, heads: Collection[str], start: int = 0) -> Sequence[ForwardingRule]:
+    """As `LivingRules.near`; with many heads, some rules that match no such name, too."""
+    if len(heads) > MOST_HEADS or "" in heads:
+        return rules.between(start, len(rules))
+    return rules.near(heads, start)
 
 
 def _shadowed(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, ForwardingRule]:

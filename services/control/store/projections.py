@@ -18,10 +18,10 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from sqlalchemy import Table
 
-from mesh.order import ends_alike
 from mesh.record_rules import RecordRule
 from mesh.routing import NodeView, RuleVersion, UpstreamCluster, field_of, is_pending
 from mesh.routing.codec import client_match_to_proto, cluster_to_proto
+from mesh.routing.ordered import Ordered
 from mesh.rpc import events
 from services.control.domain.replay_course import totals_of
 from services.control.domain.replays import WORDS
@@ -38,7 +38,7 @@ class OfView:
     """
 
     table: Table
-    sources: Callable[[MeshView], Sequence[Any]]
+    sources: Callable[[MeshView], Ordered[Any]]
     key: Callable[[Any], str]
     """The primary key of the row that a source gives."""
     row: Callable[[MeshView, Any], Row]
@@ -50,9 +50,9 @@ class OfView:
     def differing(self, before: MeshView, after: MeshView) -> tuple[list[Any], list[Row]]:
         """Keys of rows that are not what they were, or are no more; the rows that take their place, or are new."""
         old, new = self.sources(before), self.sources(after)
-        start, end = ends_alike(old, new)
-        going = {self.key(source): source for source in old[start : len(old) - end]}
-        coming = {self.key(source): source for source in new[start : len(new) - end]}
+        start, end = old.alike(new)
+        going = {self.key(source): source for source in old.between(start, len(old) - end)}
+        coming = {self.key(source): source for source in new.between(start, len(new) - end)}
         put = {key: source for key, source in coming.items() if going.get(key) is not source}
         gone = [key for key in going if key in put or key not in coming]
         return gone, [self.row(after, source) for source in put.values()]
@@ -231,21 +231,21 @@ def _json(message: Message) -> Any:
 OF_VIEWS: Sequence[OfView] = (
     OfView(
         schema.clusters,
-        lambda view: [*view.state.effective.clusters.values()],
+        lambda view: Ordered(view.state.effective.clusters.values(), attrgetter("ordinal")),
         attrgetter("name"),
         _cluster_row,
         lambda view: view.cluster_revisions,
     ),
     OfView(
         schema.forwarding_rules,
-        lambda view: view.state.effective.living,
+        lambda view: view.state.effective.living_rules.ordered,
         attrgetter("rule.rule_id"),
         _rule_row,
         lambda view: view.rules_revision,
     ),
     OfView(
         schema.record_rules,
-        lambda view: [*view.record_rules.values()],
+        lambda view: Ordered(view.record_rules.values(), attrgetter("rule_id")),
         attrgetter("rule_id"),
         _record_rule_row,
         lambda view: view.record_rules,

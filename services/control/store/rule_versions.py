@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mesh.order import ends_alike
 from mesh.routing import RuleVersion
 from mesh.routing.codec import rule_from_proto, rule_to_proto
 from mesh.rpc import events
@@ -25,10 +24,10 @@ def statements(before: MeshView, after: MeshView) -> Iterator[Statement]:
     """
     if before.rules_revision == after.rules_revision:
         return
-    mine, others = before.state.effective.living, after.state.effective.living
-    start, end = ends_alike(mine, others)
-    going = {name_of(version): version for version in mine[start : len(mine) - end]}
-    coming = {name_of(version): version for version in others[start : len(others) - end]}
+    mine, others = (view.state.effective.living_rules.ordered for view in (before, after))
+    start, end = mine.alike(others)
+    going = {name_of(version): version for version in mine.between(start, len(mine) - end)}
+    coming = {name_of(version): version for version in others.between(start, len(others) - end)}
     if over := [name for name in going if name not in coming]:
         sql = b"update rule_versions set until_revision = %s where name = any(%s)"
         yield Statement(sql, (after.rules_revision, over), schema.rule_versions.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
@@ -22,6 +23,7 @@ from mesh.routing import (
 )
 from mesh.routing import clients as clients_module
 from services.control.domain import kinds, moves
+from services.control.domain.covers import suspicions
 from services.control.domain.edits import Before, Create, Place
 from services.control.domain.errors import NotAllowed
 from services.control.domain.kinds import kinds_of_clients
@@ -118,6 +120,36 @@ def test_rules_that_are_created_before_a_default_cluster_give_no_other_rule_a_ne
         assert [version.rule for version in by_rank] == [*rules.table.rules]
         assert rules.table.rules[-1] is default
     assert moved == [default.rule_id], "its rank was one of an earlier release"
+
+
+@pytest.mark.parametrize("others", ["", "~tenant-.*-events->c1", "shop->c1:sold.{topic}", "topic-7@shop->c2"])
+@pytest.mark.parametrize("place", [Place.FIRST, Before("r9000"), Place.LAST])
+def test_no_part_of_a_create_looks_at_the_rules_that_stay(place: Place | Before, others: str) -> None:
+    """An expression, a rename, and a rule about some clients among them change nothing of this."""
+    rules = rule_set(*filter(None, (others, *(f"topic-{number}->c1" for number in range(18_000)))))
+
+    def steps(name: str) -> int:
+        """How many functions are called, and lines run, for a decision and all that follows from it."""
+        taken = 0
+
+        def count(*_: Any) -> Any:
+            nonlocal taken
+            taken += 1
+            return count
+
+        sys.settrace(count)
+        try:
+            decision = rules.change(Create(rule(f"{name}->c2"), place))
+            clusters_that_may_lose(decision.before, decision.after)
+            kinds_of_clients(decision.before, decision.after)
+            suspicions(decision.before, decision.after)
+            assert decision.changed
+        finally:
+            sys.settrace(None)
+        return taken
+
+    steps("first")  # sorts the rules in other ways, once for all later changes
+    assert steps("second") < 15_000
 
 
 def test_a_full_place_between_two_rules_costs_the_ranks_of_a_few_rules() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mesh.routing import ExactName, ForwardingRule, NamePrefix, NameRegex, RuleVersion, UnmatchedTopics
-from mesh.routing import living as living_module
-from mesh.routing.living import LivingRules, in_order
+from mesh.routing import ordered as ordered_module
+from mesh.routing.living import LivingRules, versions_of
+from mesh.routing.ordered import Ordered
 from mesh.routing.rules import Match
 
 NAMES = st.text("ab", min_size=1, max_size=4)
@@ -54,22 +55,40 @@ def test_rules_after_changes_are_those_that_a_sort_of_all_versions_gives(
 
     assert [version.order for version in rules.versions] == [version.order for version in sorted_anew(alive)]
     assert {id(version) for version in rules.versions} == {id(version) for version in alive.values()}
-    assert rules.versions == in_order(rules.versions)
+    assert rules.versions == versions_of(rules, ())
     assert rules.rules == tuple(version.rule for version in rules.versions)
-    assert rules.ids == tuple(rule.rule_id for rule in rules.rules)
-    assert rules.by_id == alive
+    assert {rule_id: rules.get(rule_id) for rule_id in "pqrstuvwx"} == {**dict.fromkeys("pqrstuvwx"), **alive}
     assert [rules.place_of(version) for version in rules.versions] == [*range(len(rules.versions))]
     assert rules.near(heads) == [rule for rule in rules.rules if may_share_a_name(rule, heads)]
 
 
-@given(st.permutations([ForwardingRule(f"r{n}", ExactName(f"a{n % 7}"), "c1") for n in range(12)]))
-def test_rules_are_found_by_how_names_begin_after_a_change_of_many(order: list[ForwardingRule]) -> None:
-    before = LivingRules.of(())
-    before.near({"a"})
-    most, living_module.MOST_PLACED = living_module.MOST_PLACED, 3
+@given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=60), st.integers(0, 8), st.integers(0, 40))
+def test_what_follows_change_by_change_is_what_a_sort_gives(
+    changes: list[tuple[int, bool]], most: int, key: int
+) -> None:
+    kept, ordered_module.PART = ordered_module.PART, 2
+    placed, ordered_module.MOST_PLACED = ordered_module.MOST_PLACED, most
     try:
-        after = before.changed({rule.rule_id: RuleVersion(rule, float(n), 1) for n, rule in enumerate(order)})
+        items, known = Ordered[tuple[int]]((), itemgetter(0)), dict[int, tuple[int]]()
+        for number, stays in changes:
+            before, gone = items, [known.pop(number)] if number in known else []
+            come = [(number,)] if stays else []
+            known.update((each[0], each) for each in come)
+            items = before.changed(gone, come)
+            start, end = before.alike(items)
+            old, new = list(before), list(items)
+            assert all(one is other for one, other in zip(old[:start], new[:start], strict=True))
+            assert all(one is other for one, other in zip(old[len(old) - end :], new[len(new) - end :], strict=True))
+            assert start + end <= min(len(old), len(new))
+            assert max(len(old), len(new)) - start - end <= 1 or (gone and come)
     finally:
-        living_module.MOST_PLACED = most
-
-    assert after.near({"a3"}) == [rule for rule in order if rule.match.text == "a3"]
+        ordered_module.PART, ordered_module.MOST_PLACED = kept, placed
+    wanted = sorted(known.values())
+    assert (list(items), len(items)) == (wanted, len(wanted))
+    assert items.find(key) is known.get(key)
+    assert list(items.since(key)) == [each for each in wanted if each >= (key,)]
+    assert [items.place_of(each) for each in wanted] == [*range(len(wanted))]
+    assert [list(items.behind(start)) for start in range(50)] == [wanted[start:] for start in range(50)]
+    assert [items.between(start, start + 3) for start in range(50)] == [
+        wanted[start : start + 3] for start in range(50)
+    ]

@@ -1,0 +1,113 @@
+"""A sequence in the order of a key that never changes: the next one shares all parts with it but those that change.
+
+Items lie in parts of a bounded length. A change of one item copies its part and the list of parts, so with thousands of
+items the change costs as much as with a hundred.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import accumulate, chain, islice, takewhile
+from typing import Any, Generic, TypeVar
+
+Item = TypeVar("Item")
+
+PART = 128
+"""Items of a part that was just made; a part with more than twice as many is divided."""
+MOST_PLACED = 1_000
+"""With more changed items, all are sorted anew: that takes less time than to place each."""
+
+
+class Ordered(Generic[Item]):
+    """Items by a key that no two of them share."""
+
+    __slots__ = ("_firsts", "_key", "_parts")
+
+    def __init__(self, items: Iterable[Item], key: Callable[[Item], Any]) -> None:
+        ordered = sorted(items, key=key)
+        self._key = key
+        self._parts = [ordered[start : start + PART] for start in range(0, len(ordered), PART)]
+        self._firsts = [key(part[0]) for part in self._parts]
+
+    def changed(self, gone: Collection[Item], come: Collection[Item]) -> Ordered[Item]:
+        """The sequence without the items that go, which are in it, and with those that come."""
+        if len(gone) + len(come) > MOST_PLACED:
+            going = set(map(id, gone))
+            return Ordered(chain((item for item in self if id(item) not in going), come), self._key)
+        after = Ordered[Item]((), self._key)
+        after._parts, after._firsts = [*self._parts], [*self._firsts]
+        for item in gone:
+            number, place = after._locate(self._key(item))
+            part = after._parts[number]
+            after._put(number, [[*part[:place], *part[place + 1 :]]])
+        for item in come:
+            number, place = after._locate(self._key(item))
+            part = after._parts[number] if after._parts else []
+            grown = [*part[:place], item, *part[place:]]
+            after._put(number, [grown] if len(grown) <= 2 * PART else [grown[:PART], grown[PART:]])
+        return after
+
+    def find(self, key: Any) -> Item | None:
+        """The item with this key."""
+        found = next(self.since(key), None)
+        return found if found is not None and self._key(found) == key else None
+
+    def since(self, key: Any) -> Iterator[Item]:
+        """The items from this key on."""
+        number, place = self._locate(key)
+        for part in islice(self._parts, number, None):
+            yield from islice(part, place, None)
+            place = 0
+
+    def place_of(self, item: Item) -> int:
+        """The place of an item that is in the sequence, from 0."""
+        number, place = self._locate(self._key(item))
+        return sum(map(len, self._parts[:number])) + place
+
+    def between(self, start: int, stop: int) -> list[Item]:
+        """The items from the place `start` to before the place `stop`."""
+        return list(islice(self.behind(start), max(0, stop - max(0, start))))
+
+    def behind(self, start: int) -> Iterator[Item]:
+        """The items from the place `start` on."""
+        ends = [*accumulate(map(len, self._parts))]
+        number = bisect_right(ends, max(0, start))
+        place = max(0, start) - (ends[number - 1] if number else 0)
+        return islice(chain.from_iterable(self._parts[number:]), place, None)
+
+    def alike(self, other: Ordered[Item]) -> tuple[int, int]:
+        """How many items at the start, and how many at the end, are the same objects in both; no item counts twice."""
+        shorter = min(len(self), len(other))
+        start = _alike(self._parts, other._parts, shorter, iter)
+        return start, _alike(self._parts[::-1], other._parts[::-1], shorter - start, reversed)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def __iter__(self) -> Iterator[Item]:
+        return chain.from_iterable(self._parts)
+
+    def _locate(self, key: Any) -> tuple[int, int]:
+        """The number of the part, and the place in the part, of the first item whose key is not below this one."""
+        number = max(0, bisect_right(self._firsts, key) - 1)
+        return number, bisect_left(self._parts[number], key, key=self._key) if self._parts else 0
+
+    def _put(self, number: int, parts: list[list[Item]]) -> None:
+        """Puts parts in the place of a part."""
+        parts = [part for part in parts if part]
+        self._parts[number : number + 1] = parts
+        self._firsts[number : number + 1] = [self._key(part[0]) for part in parts]
+
+
+def _alike(ours: list[list[Item]], theirs: list[list[Item]], most: int, way: Callable[[list[Item]], Any]) -> int:
+    """How many items, read this way, are the same objects, `most` at most; shared parts are not looked into."""
+    shared = list(takewhile(_are_one, zip(ours, theirs, strict=False)))
+    rest = (chain.from_iterable(map(way, parts[len(shared) :])) for parts in (ours, theirs))
+    return min(
+        most, sum(len(part) for part, _ in shared) + sum(1 for _ in takewhile(_are_one, zip(*rest, strict=False)))
+    )
+
+
+def _are_one(pair: tuple[object, object]) -> bool:
+    return pair[0] is pair[1]
