@@ -9,17 +9,27 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own documented way
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+)
 from confluent_kafka.cimpl import NewTopic
 
 from services.sidecar.producing.idempotency import KeptAnswer
 
 PARTITION = 0
+SEGMENT_MS: Final = "segment.ms"
 VISIBLE_POLL_SECONDS = 0.05
 SEGMENTS_WHILE_KEPT: Final = 12
 """Kafka deletes whole segments: with 12 of them, an answer stays on disk a twelfth longer than it is kept."""
 _NOT_SEEN_YET = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+log = structlog.get_logger(__name__)
 
 
 class TransactionLog:
@@ -33,15 +43,19 @@ class TransactionLog:
         self._next_offset: int | None = None
 
     def make(self, timeout: float) -> None:
-        """Makes the topic if it is missing. KafkaException when the topic cannot be made."""
+        """Makes the topic if it is missing. KafkaException when the topic cannot be made.
+
+        A topic of an earlier version of the sidecar gets short segments, too.
+        """
         admin = AdminClient(self._properties)
         found = admin.list_topics(self.topic, timeout=timeout).topics.get(self.topic)
         if found is not None and found.error is None:
+            self._shorten_segments(admin, timeout)
             return
         settings = {
             "cleanup.policy": "delete",
             "retention.ms": str(self._keep_ms),
-            "segment.ms": str(max(self._keep_ms // SEGMENTS_WHILE_KEPT, 1)),
+            SEGMENT_MS: self._segment_ms,
         }
         made = admin.create_topics([NewTopic(self.topic, 1, config=settings)], request_timeout=timeout)[self.topic]
         try:
@@ -49,6 +63,35 @@ class TransactionLog:
         except KafkaException as failure:
             if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+
+    @property
+    def _segment_ms(self) -> str:
+        return str(max(self._keep_ms // SEGMENTS_WHILE_KEPT, 1))
+
+    def _shorten_segments(self, admin: AdminClient, timeout: float) -> None:
+        """Sets the length of segments, unless the topic has a setting of its own. If Kafka refuses, the log says what
+        to set, and the sidecar goes on: answers only stay on disk for longer than they are kept.
+        """
+        topic = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
+        try:
+            (asked,) = admin.describe_configs([topic], request_timeout=timeout).values()
+            present = asked.result(timeout)[SEGMENT_MS]
+            is_own = present.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+            if is_own or int(present.value) <= int(self._segment_ms):
+                return
+            operation = AlterConfigOpType.SET
+            topic.add_incremental_config(ConfigEntry(SEGMENT_MS, self._segment_ms, incremental_operation=operation))
+            (changed,) = admin.incremental_alter_configs([topic], request_timeout=timeout).values()
+            changed.result(timeout)
+        except (KafkaException, TimeoutError) as failure:
+            reason = failure.args[0].str() if isinstance(failure, KafkaException) else "no answer in time"
+            log.warning(
+                "the topic of kept answers has long segments, so answers stay on disk for longer than they are kept; "
+                "set segment.ms of the topic, or let the sidecar describe and alter its settings",
+                topic=self.topic, segment_ms=self._segment_ms, reason=reason,
+            )  # fmt: skip
+        else:
+            log.info("the topic of kept answers has short segments now", topic=self.topic, segment_ms=self._segment_ms)
 
     def read(self, take: Callable[[str, KeptAnswer], None], timeout: float) -> None:
         """Gives `take` each answer that was committed since the last call. The first call begins with the oldest answer

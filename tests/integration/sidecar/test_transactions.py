@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from services.sidecar.api.requests import BIG_BODY_BYTES
 from tests.fixtures.clusters import KafkaCluster
@@ -18,6 +19,7 @@ from tests.integration.gateway.transacting import LibrdkafkaTransacting, read_co
 from tests.integration.sidecar.world import Kafka, SidecarWorld, started
 
 Json = dict[str, Any]
+WITHIN_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,24 @@ def new_topic(kafka: Kafka) -> Callable[[], str]:
         return name
 
     return make
+
+
+@pytest.mark.parametrize(
+    ("settings", "milliseconds"), [({}, "7200000"), ({"segment.ms": "86400000"}, "86400000")], ids=["none", "its own"]
+)
+def test_a_topic_of_answers_from_an_earlier_version_gets_short_segments_unless_it_has_its_own(
+    kafka: Kafka, new_topic: Callable[[], str], settings: dict[str, str], milliseconds: str
+) -> None:
+    name = f"older-{uuid.uuid4().hex[:8]}"
+    answers = f"kafka-mesh-sidecar-{name}.idempotency"
+    kafka.create(answers, 1, {"retention.ms": "86400000", **settings})
+    with started(kafka.bootstrap, name=name) as world:
+        writing = Writing(world, kafka.bootstrap, name)
+        assert writing.once("a", new_topic(), "apples").status_code == 200
+    resource = ConfigResource(ConfigResource.Type.TOPIC, answers)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    (found,) = admin.describe_configs([resource]).values()
+    assert found.result(WITHIN_S)["segment.ms"].value == milliseconds
 
 
 def test_records_of_several_topics_are_written_together(writing: Writing, new_topic: Callable[[], str]) -> None:

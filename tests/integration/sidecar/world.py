@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,9 +53,9 @@ class Kafka:
 
     bootstrap: str
 
-    def create(self, topic: str, partitions: int = 2) -> None:
+    def create(self, topic: str, partitions: int = 2, settings: Mapping[str, str] | None = None) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        for future in admin.create_topics([NewTopic(topic, partitions, 1, config=dict(settings or {}))]).values():
             future.result(WITHIN_SECONDS)
         await_leaders(admin, topic, partitions)
 

@@ -1,9 +1,12 @@
 """The topic of kept answers, right after it was made, and when its broker stalls."""
 
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from structlog.testing import capture_logs
 
 from services.sidecar.producing import transaction_log
 from services.sidecar.producing.idempotency import KeptAnswer
@@ -57,6 +60,31 @@ def test_not_for_ever_and_nothing_else_is_waited_for(log: TransactionLog, code: 
     LateConsumer.refusals = [code]
     with pytest.raises(KafkaException):
         log.read(lambda key, answer: None, timeout)
+
+
+class RefusingCluster:
+    """Has the topic, and lets nobody see or change its settings."""
+
+    def __init__(self, properties: dict[str, Any]) -> None: ...
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None)})
+
+    def describe_configs(self, resources: list[Any], request_timeout: float) -> dict[Any, Future[Any]]:
+        refused: Future[Any] = Future()
+        refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+        return {resources[0]: refused}
+
+
+def test_where_kafka_refuses_the_settings_of_the_topic_the_log_says_what_to_set(
+    log: TransactionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_log, "AdminClient", RefusingCluster)
+    with capture_logs() as told:
+        log.make(30)
+    [warning] = told
+    assert (warning["log_level"], warning["topic"], warning["segment_ms"]) == ("warning", "t.idempotency", "83")
+    assert "set segment.ms of the topic" in warning["event"]
 
 
 class StallingConsumer(LateConsumer):
