@@ -1,6 +1,6 @@
 """The living rules of a table: in the order in which they are tried, by their ids, and by how their names begin.
 
-A change of a few rules makes the next `LivingRules` from the last, and looks at no other rule (`ordered`).
+A change of a few rules makes the next `LivingRules` from the last, and reads no other rule (`ordered`).
 """
 
 from __future__ import annotations

@@ -154,8 +154,9 @@ class Draft:
         self._reach(place, place + 1)
 
     def _reach(self, first: int, behind: int) -> None:
-        """Takes in the rules of the base from the place `first` to before the place `behind`, and those between them
-        and the draft; about as many again, so that many edits do not take in one rule each.
+        """Takes in the rules of the base from the place `first` to before the place `behind`, with those up to the draft.
+
+        The draft at least doubles each time, so many edits do not take in one rule each.
         """
         if behind > self._defaults:
             first, behind = min(first, self._defaults), len(self._base)
