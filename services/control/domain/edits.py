@@ -154,7 +154,7 @@ class Draft:
         self._reach(place, place + 1)
 
     def _reach(self, first: int, behind: int) -> None:
-        """Takes in the rules of the base from the place `first` to before the place `behind`, with those up to the draft.
+        """Takes in the rules of the base from the place `first` to before `behind`, with the rules between.
 
         The draft at least doubles each time, so many edits do not take in one rule each.
         """
