@@ -3,6 +3,7 @@
     `day=2026-11-21/batch=17/part-….parquet`             records.
     `_compaction/day=2026-11-21/batch=17/plan.json`      which batches of the day became batch 17, and its content.
     `_compaction/day=2026-11-21/batch=17/staged/…`       its files, until they are moved to the records.
+    `_staged/…`                                          files of a batch, until the driver moves them to its days.
     `_checkpoint/`                                       the position of the job, written by Spark.
 
 Readers of Parquet skip names that begin with an underscore. compaction.py describes the order of the changes.
@@ -19,6 +20,7 @@ from typing import Any
 from services.pipeline.positions import Position, parse
 
 CHECKPOINT = "_checkpoint"
+STAGE = "_staged"
 COMPACTION = "_compaction"
 PLAN = "plan.json"
 STAGED = "staged"

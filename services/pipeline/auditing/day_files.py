@@ -23,12 +23,11 @@ import pyarrow
 import pyarrow.compute as compute
 import pyarrow.parquet
 
-from services.pipeline.archives.layout import PARQUET
+from services.pipeline.archives.layout import PARQUET, STAGE
 from services.pipeline.archives.stores import OpenStore, Store
 from services.pipeline.auditing.events import COLUMNS, ORIGIN
 from services.pipeline.auditing.pieces import well
 
-STAGED = "_staged"
 DECIDED = "decided.json"
 MOST_ROWS = 100_000
 """Rows of one file, which are also the rows in memory at a time: about 50 MB."""
@@ -43,7 +42,7 @@ NAMED = pyarrow.schema([("day", pyarrow.string()), ("name", pyarrow.string())])
 
 def staged(batch: int) -> str:
     """The folder with the files of a batch until the driver moves them to the days."""
-    return f"{STAGED}/batch={batch}"
+    return f"{STAGE}/batch={batch}"
 
 
 def staged_file(batch: int, day: str, name: str) -> str:

@@ -11,9 +11,9 @@ from urllib.parse import quote
 import structlog
 
 from services.pipeline.archives.hadoop import HadoopFolder
-from services.pipeline.archives.layout import CHECKPOINT, BatchFolder
+from services.pipeline.archives.layout import CHECKPOINT, STAGE, BatchFolder
 from services.pipeline.archives.ownership import OwnedFolder
-from services.pipeline.auditing.day_files import DECIDED, STAGED, staged, staged_file
+from services.pipeline.auditing.day_files import DECIDED, staged, staged_file
 from services.pipeline.positions import Position, StreamError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ClusterFolder:
 
     def clear_stage(self) -> None:
         """Deletes the staged files of attempts that were cut off, and of earlier batches."""
-        for found in self._files.matching(f"{STAGED}/batch=*"):
+        for found in self._files.matching(f"{STAGE}/batch=*"):
             self._files.delete(found)
 
     def is_decided(self, batch: int) -> bool:

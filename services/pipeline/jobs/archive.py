@@ -1,6 +1,7 @@
 """The job `archive`: topics to Parquet, by day.
 
     `FOLDER/day=2026-11-21/batch=17/part-….parquet`     columns of kafka_source.SCHEMA, and `generation`.
+    `FOLDER/_staged/…`                                  files of a batch, until the driver moves them to their days.
     `FOLDER/_checkpoint/`                               the position of the job; belongs to the data, moves with it.
     `FOLDER/_compaction/`                               the plans of compactions; belongs to the data too.
 
@@ -8,7 +9,8 @@
    it reads the records. After a crash, Spark runs the batch again with the same records. A batch has folders of its
    own. The records that are already there stay, because their topic may be gone by now; the missing records are added.
    (Spark's own file sink is exactly-once only for readers that know its log. Other readers see the files of killed
-   attempts.)
+   attempts.) Spark writes beside the days, and the driver moves the files. So the write of a driver that stood still
+   and has lost the folder (archives/ownership.py) replaces nothing.
 2. Batch numbers count from the checkpoint. So data without their checkpoint are refused: a new batch 0 would collide
    with the existing batch 0.
 3. A continuous run checks for records once in each interval, and archives all of them before the next pause. Each check
@@ -27,6 +29,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -42,7 +45,7 @@ from services.pipeline.acceptances import Acceptances, given_up
 from services.pipeline.archives.background import BackgroundCompaction
 from services.pipeline.archives.compaction import ROW_GROUP_BYTES, CompactionRules, compact, settle
 from services.pipeline.archives.hadoop import HadoopFolder
-from services.pipeline.archives.layout import CHECKPOINT, position_of
+from services.pipeline.archives.layout import CHECKPOINT, STAGE, position_of
 from services.pipeline.archives.ownership import OwnedFolder
 from services.pipeline.hang_watch import HangWatch
 from services.pipeline.kafka_source import KafkaSource
@@ -139,6 +142,8 @@ class _Run:
         """Number of records that were reported to `serve`."""
         _check_folder(self.files)
         self.files.take()
+        for left in self.files.matching(f"{STAGE}/*"):  # by runs that were cut off; before the days are read
+            self.files.delete(left)
         settle(self.files)
         self._homes = _homes_of(self.files.committed_position())
         """As of the last check."""
@@ -182,6 +187,9 @@ class _Run:
             while not (ended := query.awaitTermination(STOP_POLL_S)) and not self._stopping.is_set():
                 beside()
                 self._tell_when_due(query)
+        except Exception:
+            self.files.check()  # a new owner deletes the staged files, which fails the write of this run
+            raise
         finally:
             query.stop()
         self.written.is_cut_short = not ended
@@ -194,7 +202,7 @@ class _Run:
     def _forget_unwritten_plan(self) -> None:
         """Drops the plan of a batch that was cut off before it wrote anything."""
         planned = self.files.unfinished_batch()
-        if planned is not None and not self.files.matching(f"{DAY_FOLDERS}/batch={planned}"):
+        if planned is not None and not self._standing(planned):
             self.files.delete(f"{CHECKPOINT}/offsets/{planned}")
 
     def _gone_of(self, topics: Collection[str]) -> dict[str, list[Span]]:
@@ -256,25 +264,37 @@ class _Run:
     def _write(self, records: DataFrame, batch: int) -> None:
         begun = time.monotonic()
         self.files.check()
-        standing = self.files.matching(f"{DAY_FOLDERS}/batch={batch}")
-        if standing:
+        if standing := self._standing(batch):
             records = _without(records, self._session.read.parquet(*(f"{self.folder}/{each}" for each in standing)))
         position = position_of(self.files.read(f"{CHECKPOINT}/offsets/{batch}"))
         observation = Observation()
         counted = records.observe(observation, f.count(f.lit(1)).alias("records"))
+        staged = f"{STAGE}/{uuid.uuid4()}"
         (
             by_day(counted, batch, {topic: each.generation for topic, each in position.items() if each.generation})
             .write.partitionBy("day", "batch")
-            .mode("append" if standing else "overwrite")
-            .option("partitionOverwriteMode", "dynamic")
             .option("parquet.block.size", str(ROW_GROUP_BYTES))
-            .parquet(self.folder)
+            .parquet(f"{self.folder}/{staged}")
         )
+        self._publish(staged)
         self.files.check()  # before Spark commits: a new owner runs the batch again
         count = observation.get["records"]
         self.written.batches += 1
         self.written.records += count
         log.info("batch written", batch=batch, records=count, seconds=round(time.monotonic() - begun, 2))
+
+    def _publish(self, staged: str) -> None:
+        """Moves the files of a batch to their days."""
+        files = {path: path.removeprefix(f"{staged}/") for path in self.files.matching(f"{staged}/{DAY_FOLDERS}/*/*")}
+        for folder in sorted({to.rpartition("/")[0] for to in files.values()}):
+            self.files.make(folder)
+        for path, to in files.items():
+            self.files.move(path, to)
+        self.files.delete(staged)
+
+    def _standing(self, batch: int) -> list[str]:
+        """The folders that have files of this batch, from an attempt that was cut off."""
+        return sorted({path.rpartition("/")[0] for path in self.files.matching(f"{DAY_FOLDERS}/batch={batch}/*")})
 
 
 def _without(records: DataFrame, archived: DataFrame) -> DataFrame:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.integration.pipeline.audits import AuditRuns
+    from tests.integration.pipeline.orchard import Orchard
 
 pytestmark = pytest.mark.timeout(500)
 
@@ -28,6 +29,7 @@ DAYS = 60
 """Each has a file of its own, so that the files of a batch take long enough to be seen in the making."""
 EVENTS = 20 * DAYS
 WITHIN_S = 120.0
+RECORDS = 60_000
 TWO_DAYS = ("2026-11-20", "2026-11-21")
 
 
@@ -80,6 +82,42 @@ def test_an_audit_that_stood_still_ends_when_it_goes_on_and_deletes_nothing_of_i
         assert f"is written by process {second.pid}" in first.fails(WITHIN_S)
         assert sorted(audits.folder.glob("cluster=*/day=*/**/*.parquet")) == files
         assert sorted(audits.ids()) == sorted(told)
+    finally:
+        first.kill()
+
+
+def archive_job(orchard: Orchard, kafka: KafkaCluster, folder: Path, log: Path) -> KilledJob:
+    return KilledJob(
+        log,
+        *("archive", orchard.topic, "--to", str(folder), "--bootstrap", kafka.bootstrap),
+        MASTER="local[2]",
+        DRIVER_JAVA_OPTIONS=QUICK_JVM,
+    )
+
+
+def test_an_archive_that_stood_still_ends_when_it_goes_on_and_replaces_nothing_of_its_follower(
+    spark: SparkSession, orchard: Orchard, kafka_c1: KafkaCluster, tmp_path: Path
+) -> None:
+    from tests.integration.pipeline.archives import read_back
+
+    folder = tmp_path / "archive"
+
+    def is_half_written() -> bool:
+        return has_any(folder, "_staged/**/*.parquet") and not has_any(folder, "day=*")
+
+    orchard.create()
+    orchard.grow(RECORDS)
+    first = archive_job(orchard, kafka_c1, folder, tmp_path / "first.log")
+    try:
+        first.reaches(is_half_written, "it writes files")
+        with frozen(first.pid):
+            assert is_half_written()
+            orchard.grow(1_000)
+            second = archive_job(orchard, kafka_c1, folder, tmp_path / "second.log")
+            second.finish()
+            assert read_back(folder) == orchard.records
+        assert f"is written by process {second.pid}" in first.fails(WITHIN_S)
+        assert read_back(folder) == orchard.records
     finally:
         first.kill()
 

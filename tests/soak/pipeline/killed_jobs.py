@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from local.leash import on_leash
 from tests.soak.pipeline.serves import command_of
 
 START_S = 600.0
@@ -28,7 +29,7 @@ class KilledJob:
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "services.pipeline", "run", *arguments],
+                on_leash([sys.executable, "-m", "services.pipeline", "run", *arguments]),
                 env=os.environ | {f"KAFKA_MESH_PIPELINE_{name}": value for name, value in settings.items()},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

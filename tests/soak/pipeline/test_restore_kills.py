@@ -56,7 +56,7 @@ def kill_archiving(folder: Path, log: Path, orchard: Orchard, bootstrap: str) ->
     settings = {"MAX_BATCH_ROWS": BATCH_ROWS, "COMPACT_AFTER_S": "0"}
 
     def is_writing(before: int) -> bool:
-        return has_any(folder, ".spark-staging-*/**/*.parquet") and commits(folder) > before
+        return has_any(folder, "_staged/**/*.parquet") and commits(folder) > before
 
     def is_staging(_: int) -> bool:
         return has_any(folder, "_compaction/*/*/staged/**/*.parquet")
@@ -67,8 +67,6 @@ def kill_archiving(folder: Path, log: Path, orchard: Orchard, bootstrap: str) ->
     moments: list[Callable[[int], bool]] = [is_writing, is_writing, is_staging, is_replacing]
     for moment in moments:
         before = commits(folder)
-        for left in folder.glob(".spark-staging-*"):
-            left.rename(folder.parent / f"{left.name}-{before}")
         KilledJob(log, *arguments, **settings).kill_when(lambda: moment(before), moment.__name__)  # noqa: B023
         visible = read_back(folder)
         assert visible.items() <= orchard.records.items()
