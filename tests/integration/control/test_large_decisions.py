@@ -13,6 +13,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own documented way
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     NewTopic,
 )
 
@@ -189,6 +192,25 @@ async def test_a_topic_that_was_configured_otherwise_gets_the_settings_of_a_log(
     settings = settings_of(kafka_c1.bootstrap, events_topic)
     assert settings["retention.ms"] == "-1"
     assert int(settings["max.message.bytes"]) > PIECE_BYTES
+
+
+async def test_a_log_whose_limit_somebody_lowers_while_control_runs_takes_the_next_large_decision(
+    world: World, kafka_c1: KafkaCluster
+) -> None:
+    await world.register("c1", world.home)
+    await world.published(1)
+    lowered = [ConfigEntry("max.message.bytes", "10000", incremental_operation=AlterConfigOpType.SET)]
+    topic = ConfigResource(ConfigResource.Type.TOPIC, world.settings.events_topic, incremental_configs=lowered)
+    cluster = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
+    cluster.incremental_alter_configs([topic])[topic].result(WITHIN)
+    await world.rules.ReplaceRules(replacement("c1"), timeout=CALL)
+    await world.published(2)
+
+    async def is_well() -> bool:
+        return not (await world.status()).problems
+
+    await until(is_well, "the status names no problem any more")
+    assert int(settings_of(kafka_c1.bootstrap, world.settings.events_topic)["max.message.bytes"]) > PIECE_BYTES
 
 
 async def test_why_nothing_is_published_is_part_of_the_status(

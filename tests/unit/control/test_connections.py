@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from mesh.cluster_nodes import NO_TOPIC
 from mesh.routing import UpstreamCluster
 from services.control.upstream import connections
 from services.control.upstream.connections import Connections, UnreachableError
@@ -36,19 +35,3 @@ async def test_a_cluster_that_told_of_no_brokers_is_asked_again(monkeypatch: pyt
             assert [seen.port for seen in (await asking.describe(cluster)).brokers] == [waking.port]
     finally:
         asking.close()
-
-
-async def test_a_probe_asks_for_no_topic_of_the_cluster() -> None:
-    """Every replica of control probes every cluster each 10 s, and a cluster may have a hundred thousand topics."""
-    asking = Connections()
-    try:
-        async with broker({"apples": 3, "bananas": 3}) as there:
-            there.versions = METADATA_ALONE
-            for _ in range(2):
-                await asking.describe(UpstreamCluster("c1", (there.address,), 1))
-            asked = [request.topics for request in there.requests(ApiKey.METADATA)]
-    finally:
-        asking.close()
-    assert asked, "the broker was asked"
-    assert None not in asked, "no request is for all topics"
-    assert {topic.name for topics in asked for topic in topics} <= {NO_TOPIC}
