@@ -190,6 +190,21 @@ async def test_a_backend_that_fails_every_record_while_its_health_is_well_makes_
     assert told.count("SUCCESS") == 24 - told.count("DEAD_LETTER retries")
 
 
+async def test_a_backend_that_refuses_every_record_does_not_drain_its_topic_into_dead_letters(
+    backend: doubles.Backend,
+) -> None:
+    lanes, each = 8, 25
+    backend.always(status(400))
+    async with delivering(backend) as deliverer:
+        calls = [asyncio.create_task(deliverer.deliver(batch(each, first=each * lane))) for lane in range(lanes)]
+        await until(lambda: deliverer.target.circuit.state is not CircuitState.CLOSED)
+        backend.cure()
+        told = [one for call in calls for one in outcomes(await call)]
+    dead = told.count("DEAD_LETTER retries")
+    assert CIRCUIT.most_refused < dead <= CIRCUIT.most_refused + 2 * lanes
+    assert told.count("SUCCESS") == lanes * each - dead
+
+
 async def test_a_failure_of_when_all_failed_is_not_held_against_its_record_when_it_is_heard_after_that(
     backend: doubles.Backend,
 ) -> None:

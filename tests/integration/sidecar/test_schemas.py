@@ -18,6 +18,8 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from services.sidecar.api.requests import BIG_BODY_BYTES
+from services.sidecar.producing.serializing import LOOK_UP_THREADS
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.schema_registry import SchemaRegistry
 from tests.fixtures.small_registry import SmallRegistry
@@ -330,6 +332,24 @@ def test_a_registry_that_is_silent_holds_up_nobody_else(kafka: Kafka, orders: st
         small.silent.clear()
         assert {one.result(WITHIN_SECONDS).status_code for one in waiting} == {200}
         assert small.asked == ["/schemas/ids/7"]  # once, for all of them
+
+
+def test_waits_for_a_silent_registry_take_no_thread_of_large_bodies(kafka: Kafka, orders: str) -> None:
+    """More schemas are waited for than the pool of large bodies has threads on a machine of two cores."""
+    ids = range(1, 13)
+    with (
+        SmallRegistry(schemas={number: {"schema": ORDER} for number in ids}) as small,
+        started(kafka.bootstrap, schema_registry_url=small.url, schema_registry_timeout_ms=30_000) as world,
+        ThreadPoolExecutor(len(ids)) as callers,
+    ):
+        small.silent.set()
+        waiting = [callers.submit(world.produce, orders, {"value": {"id": 1}}, valueSchemaId=each) for each in ids]
+        wait_until(lambda: len(small.asked) >= LOOK_UP_THREADS, "all threads of look-ups wait")
+        large = {"value": "x" * (2 * BIG_BODY_BYTES)}
+        assert world.produce(orders, large, valueFormat="JSON").status_code == 200
+        assert not any(one.done() for one in waiting)
+        small.silent.clear()
+        assert {one.result(WITHIN_SECONDS).status_code for one in waiting} == {200}
 
 
 def test_without_a_registry_the_setting_is_named(sidecar: SidecarWorld, orders: str) -> None:
