@@ -28,7 +28,7 @@ from services.sidecar.api.http_server import Server, bound_socket
 from services.sidecar.api.records import RecordEndpoints
 from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.auditing.settings import AuditTarget
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.telemetry import metrics

@@ -162,6 +162,11 @@ class SidecarSettings(
         return self
 
     @property
+    def batch_bytes_at_most(self) -> int:
+        """The largest batch for the backend, in bytes of keys and values."""
+        return self.reactive_max_batch_bytes or self.request_max_bytes
+
+    @property
     def original_warnings(self) -> tuple[str, ...]:
         """The settings of the original's files that are not used, each with the reason."""
         return self._original_warnings

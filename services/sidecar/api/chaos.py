@@ -18,7 +18,7 @@ from services.sidecar.admin.assaults import (
     LatencyAssault,
     MemoryAssault,
 )
-from services.sidecar.admin.memory import HeldMemory
+from services.sidecar.admin.held_memory import HeldMemory
 from services.sidecar.api.status import status_response
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.telemetry import metrics

@@ -9,7 +9,7 @@ from services.sidecar.api.contract import CONTRACT, operation_of
 from services.sidecar.api.requests import body_of, parsed
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import json_text
-from services.sidecar.ksqldb.asking import ActiveQuery, Asking, QueryType
+from services.sidecar.ksqldb.active_query import ActiveQuery, Asking, QueryType
 
 
 class KsqldbEndpoints:

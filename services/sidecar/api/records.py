@@ -19,8 +19,8 @@ from services.sidecar.consuming.cursor import CursorError, positions_in
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instance_values import HeaderShape, ReadRequest
 from services.sidecar.consuming.instances import Instances
+from services.sidecar.consuming.record_stream import StreamRequest
 from services.sidecar.consuming.record_text import event_batch, record_array
-from services.sidecar.consuming.streaming import StreamRequest
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.formats import Format
 from services.sidecar.records import Consumed, Consumption, Partition

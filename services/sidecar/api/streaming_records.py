@@ -25,8 +25,8 @@ from services.sidecar.api.status import status_response
 from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instance_values import HeaderShape
+from services.sidecar.consuming.record_stream import RecordStream
 from services.sidecar.consuming.record_text import record_lines
-from services.sidecar.consuming.streaming import RecordStream
 from services.sidecar.faults import Fault
 from services.sidecar.formats import cloud_event
 from services.sidecar.records import Consumed

@@ -25,7 +25,7 @@ from services.sidecar.streams.reading import (
     read_key,
 )
 from services.sidecar.streams.records import TopologyError
-from services.sidecar.streams.running import RunningTopology, StreamStatus
+from services.sidecar.streams.running_topology import RunningTopology, StreamStatus
 from services.sidecar.streams.streams import Streams, UnknownStreamError
 
 log = structlog.get_logger(__name__)

@@ -23,7 +23,7 @@ from services.sidecar.consuming.message_headers import headers_of
 from services.sidecar.faults import Fault
 from services.sidecar.formats import Format, cloud_event, json_text
 from services.sidecar.formats.cloud_event import Attribute, CloudEvent
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.records import Consumed
 
 WRAPPED_TYPE = "kafka.mesh.record"

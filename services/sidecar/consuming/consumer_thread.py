@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 
 from services.sidecar.consuming.group_consumer import GroupConsumer
 from services.sidecar.consuming.instance_values import InstanceId
-from services.sidecar.consuming.serial import MAX_WAITING_CALLS, SerialThread, TooManyCallsError
+from services.sidecar.consuming.serial_thread import MAX_WAITING_CALLS, SerialThread, TooManyCallsError
 from services.sidecar.faults import Fault, FaultKind
 
 T = TypeVar("T")

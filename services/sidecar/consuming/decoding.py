@@ -6,7 +6,7 @@ from services.sidecar.consuming.instance_values import InstanceOptions
 from services.sidecar.consuming.message_headers import headers_of
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format, FormatError
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.records import Consumed
 from services.sidecar.schemas.schema import RegistryUnavailableError
 

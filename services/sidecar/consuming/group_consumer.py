@@ -27,17 +27,17 @@ from confluent_kafka import Message, TopicPartition
 
 from services.sidecar.consuming.cloud_events import events_in
 from services.sidecar.consuming.decoding import decoded
-from services.sidecar.consuming.held import HeldRecords, Unacknowledged, place_of
+from services.sidecar.consuming.held_records import HeldRecords, Unacknowledged, place_of
 from services.sidecar.consuming.instance_values import InstanceOptions, Interest, PartitionStatus
 from services.sidecar.consuming.membership import Membership
+from services.sidecar.consuming.open_read import OpenRead
 from services.sidecar.consuming.partition_lag import PartitionLag
 from services.sidecar.consuming.positions import Position, Seek
 from services.sidecar.consuming.progress import Progress
-from services.sidecar.consuming.reading import Reading
 from services.sidecar.consuming.seeking import positions_of, within_ends
 from services.sidecar.consuming.spare_memory import spare_memory
 from services.sidecar.faults import Fault, FaultKind
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.records import Commit, Consumed, Consumption, Partition
 from services.sidecar.telemetry import metrics, topic_metrics
 
@@ -84,7 +84,7 @@ class GroupConsumer:
         self._progress = Progress()
         self._is_paused = False
         self._last_read = time.monotonic()
-        self._membership = Membership(properties, options, self._forget, self._committed)
+        self._membership = Membership(properties, self._forget, self._committed)
         self._partition_lag = PartitionLag(self._membership, self._progress)
 
     # what is read
@@ -117,7 +117,7 @@ class GroupConsumer:
 
     # reading
 
-    def advance(self, reading: Reading, *, is_last: bool) -> list[Consumed] | None:
+    def advance(self, reading: OpenRead, *, is_last: bool) -> list[Consumed] | None:
         """Goes on with a read for a moment. Its answer, or None while it has to go on; the last call answers.
 
         Fault when nothing can be read, with the reason.
@@ -147,7 +147,7 @@ class GroupConsumer:
             self._store()
         return True
 
-    def abandon(self, reading: Reading) -> None:
+    def abandon(self, reading: OpenRead) -> None:
         """Ends a read whose caller has gone; the records of its answer, if there is one, come again."""
         if reading.answer is not None and reading.unacknowledged is None:
             self.take_back(reading.answer)
@@ -259,10 +259,10 @@ class GroupConsumer:
         """Leaves the group."""
         self._membership.close()
 
-    def _satisfies(self, reading: Reading) -> bool:
+    def _satisfies(self, reading: OpenRead) -> bool:
         return reading.is_satisfied_by(len(self._held), self._held.bytes)
 
-    def _fetch(self, reading: Reading, timeout: float) -> None:
+    def _fetch(self, reading: OpenRead, timeout: float) -> None:
         """Fetches the first message as it comes, then more within the linger, up to the bounds of the answer."""
         first = self._membership.poll(timeout)
         if first is None:
@@ -278,7 +278,7 @@ class GroupConsumer:
             if len(messages) < some:
                 return
 
-    def _give(self, reading: Reading) -> list[Consumed]:
+    def _give(self, reading: OpenRead) -> list[Consumed]:
         messages = self._held.take(reading.room, reading.max_bytes)
         try:
             decode = events_in if reading.as_events else decoded

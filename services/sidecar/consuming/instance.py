@@ -24,10 +24,10 @@ from services.sidecar.consuming.instance_values import (
 )
 from services.sidecar.consuming.positions import Position, Seek, SeekTarget
 from services.sidecar.consuming.reads import Reads
+from services.sidecar.consuming.record_stream import RecordStream, StreamRequest
 from services.sidecar.consuming.seeking import ASK_SECONDS
-from services.sidecar.consuming.streaming import RecordStream, StreamRequest
 from services.sidecar.faults import Fault, FaultKind
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.records import Commit, Consumed, Consumption, Partition
 
 JOIN_SECONDS = 10.0

@@ -26,7 +26,7 @@ from services.sidecar.consuming.instance import ConsumerInstance, InstanceLimits
 from services.sidecar.consuming.instance_store import KeptInstance, Ledger, Source, encoded
 from services.sidecar.consuming.instance_values import EndCause, InstanceId, InstanceOptions, InstanceStatus
 from services.sidecar.faults import Fault, FaultKind
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.state.state_file import StateFile, StateWriter
 from services.sidecar.telemetry import metrics
 

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from services.sidecar.consuming.instance_values import GroupProtocol, InstanceOptions, Interest
+from services.sidecar.consuming.instance_values import GroupProtocol, Interest
 from services.sidecar.consuming.positions import Position
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.records import Commit, Partition
@@ -45,7 +45,6 @@ class Membership:
     def __init__(
         self,
         properties: dict[str, Any],
-        options: InstanceOptions,
         on_changed: Changed,
         on_committed: Committed,
         *,
@@ -77,7 +76,9 @@ class Membership:
         """When Kafka is to be asked again where fresh partitions begin, on the monotonic clock."""
         self._ask_again_after = ASK_AGAIN_SECONDS
         self._is_broken = False
-        self._is_incremental = options.group_protocol is GroupProtocol.CONSUMER or "cooperative" in str(
+        self.is_of_brokers_group = properties.get("group.protocol") == GroupProtocol.CONSUMER.value
+        """Whether the broker assigns the partitions (KIP-848)."""
+        self._is_incremental = self.is_of_brokers_group or "cooperative" in str(
             properties.get("partition.assignment.strategy", "")
         )
         try:

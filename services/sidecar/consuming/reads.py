@@ -13,8 +13,8 @@ import structlog
 from services.sidecar.consuming.consumer_thread import GRACE_SECONDS, ConsumerThread
 from services.sidecar.consuming.group_consumer import SEEK_SECONDS
 from services.sidecar.consuming.instance_values import InstanceId, InstanceOptions, ReadRequest
-from services.sidecar.consuming.reading import Reading
-from services.sidecar.consuming.streaming import RecordStream, StreamRequest
+from services.sidecar.consuming.open_read import OpenRead
+from services.sidecar.consuming.record_stream import RecordStream, StreamRequest
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.records import Consumed
 
@@ -38,7 +38,7 @@ class Reads:
 
     async def read(self, request: ReadRequest) -> list[Consumed]:
         """Records; Fault when nothing can be read."""
-        reading = Reading.of(request, self._options, self._max_records)
+        reading = OpenRead.of(request, self._options, self._max_records)
         patience = TAKE_OVER_SECONDS if self._stream is not None else reading.join_patience + GRACE_SECONDS
         async with self._alone(patience):
             reading.started = time.monotonic()
@@ -94,7 +94,7 @@ class Reads:
             finally:
                 self._lock.release()
 
-    async def _finish(self, reading: Reading) -> list[Consumed]:
+    async def _finish(self, reading: OpenRead) -> list[Consumed]:
         """The answer of a read, however many calls it takes."""
         try:
             while True:

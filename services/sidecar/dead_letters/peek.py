@@ -9,7 +9,7 @@ from services.sidecar.consuming.partition_reader import PartitionReader
 from services.sidecar.consuming.positions import Position
 from services.sidecar.dead_letters.record import Origin
 from services.sidecar.delivering.batch import Deliverable
-from services.sidecar.delivering.reading import RecordShower
+from services.sidecar.delivering.record_shower import RecordShower
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.records import RawRecord, Verdict
 from services.sidecar.schemas.schema import RegistryUnavailableError

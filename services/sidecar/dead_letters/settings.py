@@ -36,3 +36,8 @@ class DeadLetterSettings(BaseModel):
                 f"dead_letter_controller_topic {self.dead_letter_controller_topic!r} is not the name of a topic"
             )
         return self
+
+    @property
+    def written_extension(self) -> str:
+        """The extension of topics that dead letters are written to; empty if no dead letter is written."""
+        return self.dead_letter_extension if self.dead_letter_enabled else ""

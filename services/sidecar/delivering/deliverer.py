@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import structlog
 
 from services.sidecar.delivering.answers import Answer, AnswerError, read_answer
-from services.sidecar.delivering.asking import CallWriter
 from services.sidecar.delivering.backend import Backend
 from services.sidecar.delivering.batch import Batch, Deliverable, ReplyRecord, Settlement
+from services.sidecar.delivering.call_writer import CallWriter
 from services.sidecar.delivering.circuit import Circuit, CircuitSettings, CircuitState, Permit
 from services.sidecar.delivering.failures import TOO_MANY_REQUESTS, UNAVAILABLE, Blame, CallFailedError
 from services.sidecar.delivering.gate import Gate

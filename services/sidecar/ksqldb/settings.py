@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import BaseModel, Field, PositiveInt, SecretStr, model_validator
 
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
-from services.sidecar.ksqldb.asking import AnswerLimits
+from services.sidecar.ksqldb.active_query import AnswerLimits
 from services.sidecar.ksqldb.client import KsqldbOptions
-from services.sidecar.ksqldb.following import FollowedQuery, FollowLimits
+from services.sidecar.ksqldb.row_follower import FollowedQuery, FollowLimits
 from services.sidecar.ksqldb.rows import RowFormat
 
 

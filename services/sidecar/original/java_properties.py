@@ -10,7 +10,6 @@ from typing import Any
 
 from services.sidecar.original.stores import NotPemError, pem_path
 
-MECHANISMS_WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PLACEHOLDERS = {"algo-name", "also-name", "rack-name", "rack1", "placeholder"}
 """Values that the original ships in places that the user has to fill."""
 SHIPPED_STORES = {"/config/client.truststore", "/truststore/kafka.server.truststore.jks"}

@@ -18,7 +18,7 @@ from mesh.pauses import pause
 from services.sidecar.auditing.events import settled
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.delivering.batch import Batch, Deliverable, ReplyRecord, Settlement
-from services.sidecar.delivering.reading import RecordShower
+from services.sidecar.delivering.record_shower import RecordShower
 from services.sidecar.delivering.writing import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
 from services.sidecar.reactive.batch_sink import BatchSink
 from services.sidecar.reactive.lanes import held_by

@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 import structlog
 from confluent_kafka import KafkaException, TopicPartition
 
-from services.sidecar.consuming.instance_values import GroupProtocol, InstanceOptions, Interest, PartitionStatus
+from services.sidecar.consuming.instance_values import Interest, PartitionStatus
 from services.sidecar.consuming.membership import Membership
 from services.sidecar.consuming.partition_lag import PartitionLag
 from services.sidecar.consuming.partition_reader import raw_record
@@ -91,18 +91,16 @@ class PollingConsumer:
         self._turned_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"reactive-{name}", daemon=True)
 
-    def open(self, properties: Mapping[str, Any], options: InstanceOptions) -> None:
+    def open(self, properties: Mapping[str, Any]) -> None:
         """Makes the client, which has joined no group yet. Fault when its configuration is refused."""
         self._membership = Membership(
             dict(properties),
-            options,
             self._begin,
             self._on_committed,
             on_revoked=self._on_revoked,
             on_lost=self._on_lost,
         )
         self._partition_lag = PartitionLag(self._membership, self.progress)
-        self._is_of_brokers_group = options.group_protocol is GroupProtocol.CONSUMER
         self._thread.start()
 
     @property
@@ -243,7 +241,7 @@ class PollingConsumer:
     def _has_name(self, membership: Membership) -> bool:
         """Whether the client has a member id. In the newer protocol, the client does not report an empty assignment, so
         the member id shows that the consumer has joined."""
-        return self._is_of_brokers_group and membership.interest.is_shared and bool(membership.client.memberid())
+        return membership.is_of_brokers_group and membership.interest.is_shared and bool(membership.client.memberid())
 
     def _give_up(self, membership: Membership, reason: str) -> None:
         self._is_ending = True

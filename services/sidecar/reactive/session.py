@@ -52,7 +52,7 @@ class Session:
 
     async def begin(self, properties: Mapping[str, Any], interest: Interest, *, rests: bool) -> None:
         """Joins the group. Fault when the client refuses the properties or the topics."""
-        self._consumer.open(properties, self._options.instance)
+        self._consumer.open(properties)
         if rests:
             await self._consumer.rest()
         if interest:

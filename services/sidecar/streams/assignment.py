@@ -6,7 +6,7 @@ How a task opens
 1. The group assigns a partition of a topic that leads a part. The worker adds the partitions of the same number of the
    part's other topics, so that joined records are in one place with any assignor. All these partitions rest.
 2. The worker reads the group's committed offsets; the read waits until no transaction of an earlier owner is open.
-3. The stores of the task are brought up to date; see `following`.
+3. The stores of the task are brought up to date; see `store_follower`.
 4. The task's partitions begin at the committed offsets: tables first, and the others when the tables have been read to
    their end. Records that were fetched before are dropped.
 A task that loses its partition, or whose round was aborted, closes. It begins again with step 2 when the partition is
@@ -24,10 +24,10 @@ from typing import Any
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from services.sidecar.streams.following import Follower, StorePlace
 from services.sidecar.streams.plan import Part, Plan
 from services.sidecar.streams.rounds import OpenTask, TaskId
 from services.sidecar.streams.store import Store
+from services.sidecar.streams.store_follower import Follower, StorePlace
 from services.sidecar.streams.task import Task
 from services.sidecar.telemetry import metrics
 from services.sidecar.telemetry.client_errors import ClientErrors

@@ -15,16 +15,16 @@ from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.partition_reader import raw_record
 from services.sidecar.dead_letters.dead_letters import DeadLetters
 from services.sidecar.delivering.deliverer import UndeliveredError
-from services.sidecar.delivering.reading import unreadable
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.delivering.record_shower import unreadable
+from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.records import Verdict
 from services.sidecar.streams.assignment import Assignment, RoundLimits
 from services.sidecar.streams.backend import Backend
-from services.sidecar.streams.following import Follower
 from services.sidecar.streams.operators import Hook
 from services.sidecar.streams.plan import Plan
 from services.sidecar.streams.records import OnError, OperatorError, StreamRecord, TopologyError
 from services.sidecar.streams.rounds import OpenTask, Outcomes, TaskId, UnreadableError, not_processed, stream_record
+from services.sidecar.streams.store_follower import Follower
 from services.sidecar.streams.task import Encode
 from services.sidecar.streams.too_large import TooLarge
 

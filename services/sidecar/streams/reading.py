@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.sidecar.streams.running import RunningTopology
+from services.sidecar.streams.running_topology import RunningTopology
 from services.sidecar.streams.state import EntryKey, from_text, key_text
 from services.sidecar.streams.store import find, windows_of
 from services.sidecar.streams.worker import State

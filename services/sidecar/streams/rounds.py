@@ -15,7 +15,7 @@ from confluent_kafka import Message
 from services.sidecar.dead_letters.dead_letters import DeadLetters
 from services.sidecar.delivering.batch import ReplyRecord
 from services.sidecar.formats import FormatError, json_text
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.producing.transactional_client import NotWritten, TopicRecords
 from services.sidecar.records import Delivered, Failed, Outcome, Outgoing, RawRecord, Reason, Verdict
 from services.sidecar.streams.operators import Source

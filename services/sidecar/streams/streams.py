@@ -10,7 +10,7 @@ import structlog
 
 from services.sidecar.streams.loading import load
 from services.sidecar.streams.records import TopologyError
-from services.sidecar.streams.running import RunningTopology, StreamStatus, Surroundings
+from services.sidecar.streams.running_topology import RunningTopology, StreamStatus, Surroundings
 from services.sidecar.streams.worker import State
 
 log = structlog.get_logger(__name__)

@@ -30,11 +30,11 @@ from services.sidecar.producing.transactional_client import (
     TransactionalClient,
 )
 from services.sidecar.schemas.schema import RegistryUnavailableError
-from services.sidecar.streams.account import audit, count
 from services.sidecar.streams.assignment import Assignment
 from services.sidecar.streams.plan import Part
 from services.sidecar.streams.processing import ASK_SECONDS, GivenUpError, HaltError, Processing, Tools, WorkerOptions
 from services.sidecar.streams.records import TopologyError
+from services.sidecar.streams.round_reports import audit, count
 from services.sidecar.streams.rounds import (
     OpenTask,
     Outcomes,

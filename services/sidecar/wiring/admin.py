@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from services.sidecar.admin.assaults import Assaults
 from services.sidecar.admin.backend_loggers import BackendLoggers
+from services.sidecar.admin.held_memory import HeldMemory
 from services.sidecar.admin.log_memory import LogMemory
-from services.sidecar.admin.memory import HeldMemory
 from services.sidecar.admin.modules import Modules, Reload
 from services.sidecar.admin.topics import Topics
 from services.sidecar.api.admin import AdminEndpoints

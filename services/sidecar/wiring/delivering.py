@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from services.sidecar.consuming.instance_values import HeaderShape
-from services.sidecar.delivering.asking import CallWriter, Content
 from services.sidecar.delivering.backend import Backend, BackendAccess
+from services.sidecar.delivering.call_writer import CallWriter, Content
 from services.sidecar.delivering.circuit import CircuitSettings
 from services.sidecar.delivering.deliverer import Target
 from services.sidecar.delivering.policy import DeliveryPolicy, WhenExhausted

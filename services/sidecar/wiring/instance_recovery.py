@@ -21,8 +21,8 @@ import structlog
 from services.sidecar.consuming.instance_store import BrokenStateError, KeptState, decoded, found_again
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.control.connection import Connection
-from services.sidecar.control.following import OrderFollower
-from services.sidecar.control.link import ControlLink
+from services.sidecar.control.control_link import ControlLink
+from services.sidecar.control.order_follower import OrderFollower
 from services.sidecar.control.orders import Checks, Orders
 from services.sidecar.control.outcomes import Outcomes
 from services.sidecar.reactive.reactive_consumer import ReactiveConsumer

@@ -16,20 +16,20 @@ from services.sidecar.api.replays import ReplayEndpoints
 from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.consuming.instance_values import Interest
 from services.sidecar.consuming.instances import Instances
-from services.sidecar.control.replays import ReplayFollower
+from services.sidecar.control.replay_follower import ReplayFollower
 from services.sidecar.dead_letters.peek import Peek
 from services.sidecar.delivering.deliverer import Deliverer
 from services.sidecar.delivering.policy import WhenExhausted
-from services.sidecar.delivering.reading import RecordShower
+from services.sidecar.delivering.record_shower import RecordShower
 from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.formats import Format
-from services.sidecar.jobs.commands import Commands
 from services.sidecar.jobs.dead_letter_batches import DeadLetterBatches
-from services.sidecar.jobs.delivery import ShownDelivery
 from services.sidecar.jobs.job import Job, JobSpec
 from services.sidecar.jobs.jobs import Jobs
 from services.sidecar.jobs.original_command import SCHEMA, command_record
+from services.sidecar.jobs.replay_commands import Commands
 from services.sidecar.jobs.run import JobLimits, JobTools
+from services.sidecar.jobs.shown_delivery import ShownDelivery
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
 from services.sidecar.producing.produce_request import ProduceRequest, RecordRequest, SchemaChoice, Side
 from services.sidecar.reactive.reactive_consumer import ReactiveConsumer
@@ -114,7 +114,7 @@ class JobParts:
             audit=self._audit,
             limits=JobLimits(
                 max_batch_records=settings.reactive_max_batch_records,
-                max_batch_bytes=settings.reactive_max_batch_bytes or settings.request_max_bytes,
+                max_batch_bytes=settings.batch_bytes_at_most,
                 max_round_bytes=settings.max_job_round_bytes,
                 transaction_seconds=settings.transaction_timeout_ms / 1000,
             ),

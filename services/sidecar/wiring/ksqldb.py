@@ -10,9 +10,9 @@ from starlette.routing import Route
 from services.sidecar.api.ksqldb import KsqldbEndpoints
 from services.sidecar.delivering.backend import Backend
 from services.sidecar.delivering.failures import Blame, CallFailedError
-from services.sidecar.ksqldb.asking import Asking
+from services.sidecar.ksqldb.active_query import Asking
 from services.sidecar.ksqldb.client import KsqldbClient
-from services.sidecar.ksqldb.following import NotTaken, RowFollower
+from services.sidecar.ksqldb.row_follower import NotTaken, RowFollower
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.wiring.delivering import backend_access
 

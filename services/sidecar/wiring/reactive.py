@@ -14,7 +14,7 @@ from services.sidecar.consuming.instance_values import InstanceId, InstanceOptio
 from services.sidecar.dead_letters.dead_letters import DeadLetters
 from services.sidecar.dead_letters.topics import LetterTopics
 from services.sidecar.delivering.deliverer import Deliverer
-from services.sidecar.delivering.reading import RecordShower
+from services.sidecar.delivering.record_shower import RecordShower
 from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.delivering.routing import Route
 from services.sidecar.reactive import kept_orders
@@ -86,9 +86,7 @@ class ReactiveParts:
         key_format, value_format = settings.instance_formats
         policy = delivery_policy(settings, has_dead_letters=settings.dead_letter_enabled)
         sink = BatchSink(backend, Deliverer(backend, policy, ReplyWriter(self._shared.serializer)))
-        dead_letters = DeadLetters(
-            options.id.group, settings.dead_letter_extension if settings.dead_letter_enabled else ""
-        )
+        dead_letters = DeadLetters(options.id.group, settings.written_extension)
         makes_topics = settings.dead_letter_enabled and settings.dead_letter_create_topics
         topics = LetterTopics(client_properties(settings), settings.dead_letter_extension) if makes_topics else None
         settling: PlainSettler | TransactionalSettler = PlainSettler(
@@ -102,7 +100,7 @@ class ReactiveParts:
                 settings.transaction_timeout_ms / 1000,
                 topics,
                 reply_topics=settings.reactive_reply_topics,
-                extension=settings.dead_letter_extension if settings.dead_letter_enabled else "",
+                extension=settings.written_extension,
             )
         processor = BatchProcessor(
             options.id.group,
@@ -136,7 +134,7 @@ def reactive_options(settings: SidecarSettings) -> ReactiveOptions:
             max_concurrency=settings.reactive_max_concurrency,
             order_by_key=settings.reactive_order_by_key,
             max_batch_records=settings.reactive_max_batch_records,
-            max_batch_bytes=settings.reactive_max_batch_bytes or settings.request_max_bytes,
+            max_batch_bytes=settings.batch_bytes_at_most,
             linger_ms=settings.reactive_linger_ms,
             filter=settings.reactive_filter,
             routes=tuple(Route(one.when, one.path) for one in settings.backend_routes),
@@ -176,7 +174,7 @@ def _client_properties(settings: SidecarSettings, options: ReactiveOptions) -> d
 
 def warn_of_settings(settings: SidecarSettings) -> None:
     """Warns of settings that the original advises against."""
-    most = settings.reactive_max_batch_bytes or settings.request_max_bytes
+    most = settings.batch_bytes_at_most
     given = {**settings.kafka_properties, **settings.consumer_properties}
     for name in ("fetch.max.bytes", "max.partition.fetch.bytes"):
         value = given[name].get_secret_value() if name in given else ""

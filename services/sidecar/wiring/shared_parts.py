@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.delivering.deliverer import Target
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.producing.producer import RecordProducer
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.settings import SidecarSettings

@@ -19,7 +19,7 @@ from services.sidecar.streams.backend import DeliveredBackend
 from services.sidecar.streams.loading import references
 from services.sidecar.streams.plan import Plan
 from services.sidecar.streams.processing import WorkerOptions
-from services.sidecar.streams.running import Surroundings
+from services.sidecar.streams.running_topology import Surroundings
 from services.sidecar.streams.streams import Streams
 from services.sidecar.streams.writing import RECORD_OVERHEAD
 from services.sidecar.wiring.delivering import delivery_policy
@@ -100,7 +100,7 @@ def _options(settings: SidecarSettings, plan: Plan) -> WorkerOptions:
         ),
         on_error=settings.streams_on_error,
         on_unreadable=settings.streams_on_unreadable,
-        dead_letters=DeadLetters(plan.group, settings.dead_letter_extension if settings.dead_letter_enabled else ""),
+        dead_letters=DeadLetters(plan.group, settings.written_extension),
         max_value_bytes=settings.max_record_bytes - RECORD_OVERHEAD,
         transaction_seconds=settings.streams_transaction_timeout_ms / 1000,
         consumer=_consumer_properties(settings),

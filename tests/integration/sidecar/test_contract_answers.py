@@ -12,7 +12,7 @@ import pytest
 from services.sidecar.api.contract import CONTRACT
 from services.sidecar.api.status import status_response
 from services.sidecar.consuming import group_consumer
-from services.sidecar.consuming.serial import MAX_WAITING_CALLS
+from services.sidecar.consuming.serial_thread import MAX_WAITING_CALLS
 from services.sidecar.faults import Fault, FaultKind
 from tests.integration.sidecar.contract_ways import A_MOMENT, ANY, MAX_BODY, PROVOKED, SHOWN, Answer, Sidecars, Way
 from tests.integration.sidecar.world import NOWHERE, Kafka, started

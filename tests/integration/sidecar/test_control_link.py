@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from mesh.rpc import admin, events
-from services.sidecar.control import link
+from services.sidecar.control import control_link
 from services.sidecar.telemetry import metrics
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.held_control import HeldControl
@@ -21,8 +21,8 @@ def control() -> Iterator[HeldControl]:
 
 @pytest.fixture
 def sidecar(kafka: Kafka, control: HeldControl, monkeypatch: pytest.MonkeyPatch) -> Iterator[SidecarWorld]:
-    monkeypatch.setattr(link, "MAX_PAUSE_SECONDS", 0.2)
-    monkeypatch.setattr(link, "BEAT_SECONDS", 0.2)
+    monkeypatch.setattr(control_link, "MAX_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(control_link, "BEAT_SECONDS", 0.2)
     with started(kafka.bootstrap, control_addresses=control.address, restore_timeout_ms=100) as world:
         yield world
 

@@ -17,8 +17,8 @@ from starlette.responses import Response
 from structlog.testing import capture_logs
 
 from services.sidecar.consuming.instance_values import HeaderShape
-from services.sidecar.delivering.asking import CallWriter, Content
 from services.sidecar.delivering.backend import Backend, BackendAccess, BackendSettingsError
+from services.sidecar.delivering.call_writer import CallWriter, Content
 from services.sidecar.delivering.circuit import CircuitSettings, CircuitState
 from services.sidecar.delivering.deliverer import Deliverer, Target, UndeliveredError
 from services.sidecar.delivering.policy import DeliveryPolicy

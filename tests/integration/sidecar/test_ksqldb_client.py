@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from services.sidecar.faults import Fault, FaultKind
-from services.sidecar.ksqldb.asking import ActiveQuery, AnswerLimits, Asking, QueryType
+from services.sidecar.ksqldb.active_query import ActiveQuery, AnswerLimits, Asking, QueryType
 from services.sidecar.ksqldb.client import KsqldbClient, KsqldbOptions, KsqldbUnavailableError
-from services.sidecar.ksqldb.following import FollowedQuery, FollowLimits, NotTaken, RowFollower
+from services.sidecar.ksqldb.row_follower import FollowedQuery, FollowLimits, NotTaken, RowFollower
 from services.sidecar.ksqldb.rows import RowFormat
 from tests.fixtures.ksqldb import BREAK, END, KsqldbStandIn, Script, error, error_line, ksqldb
 from tests.fixtures.waiting import until

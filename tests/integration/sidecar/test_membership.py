@@ -20,7 +20,7 @@ from services.sidecar.consuming.instance_values import (
 from services.sidecar.consuming.positions import AtOffset, Edge, Position, SeekTarget
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.records import Consumed, Partition
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import QUICK_CONSUMERS, Instance, Kafka, SidecarWorld

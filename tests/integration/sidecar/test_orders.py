@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mesh.rpc import events, instances
-from services.sidecar.control import following, link
+from services.sidecar.control import control_link, order_follower
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.held_control import HeldControl
@@ -31,9 +31,9 @@ def control() -> Iterator[HeldControl]:
     held = HeldControl()
     held.start()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(link, "MAX_PAUSE_SECONDS", 0.2)
-        patch.setattr(link, "BEAT_SECONDS", 0.2)
-        patch.setattr(following, "MAX_PAUSE_SECONDS", 0.2)
+        patch.setattr(control_link, "MAX_PAUSE_SECONDS", 0.2)
+        patch.setattr(control_link, "BEAT_SECONDS", 0.2)
+        patch.setattr(order_follower, "MAX_PAUSE_SECONDS", 0.2)
         yield held
     held.stop()
 

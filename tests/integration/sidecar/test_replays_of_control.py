@@ -10,7 +10,7 @@ import pytest
 from mesh.rpc import replays
 from services.control.decisions import replays as decisions
 from services.control.decisions.members import steady_clock
-from services.sidecar.control import replays as following
+from services.sidecar.control import replay_follower
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.integration.control.world import CALL, World, until
@@ -23,8 +23,8 @@ async def control(
     postgres: PostgresServer, kafka_c1: KafkaCluster, unique_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[World]:
     monkeypatch.setattr(decisions, "COMING_BACK", 0.0)
-    monkeypatch.setattr(following, "REPORT_SECONDS", 0.1)
-    monkeypatch.setattr(following, "MAX_PAUSE_SECONDS", 0.3)
+    monkeypatch.setattr(replay_follower, "REPORT_SECONDS", 0.1)
+    monkeypatch.setattr(replay_follower, "MAX_PAUSE_SECONDS", 0.3)
     database = await asyncio.to_thread(postgres.migrated)
     async with World(database, kafka_c1.bootstrap, unique_name("control-events")) as world:
         yield world

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from mesh.rpc import events
-from services.sidecar.control import link
+from services.sidecar.control import control_link
 from services.sidecar.records import Partition
 from services.sidecar.state.state_file import StateFile
 from services.sidecar.telemetry import metrics
@@ -26,8 +26,8 @@ QUICK = {"session_timeout_ms": 6_000, "restore_timeout_ms": 300}
 
 @pytest.fixture
 def control(monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldControl]:
-    monkeypatch.setattr(link, "MAX_PAUSE_SECONDS", 0.2)
-    monkeypatch.setattr(link, "BEAT_SECONDS", 0.2)
+    monkeypatch.setattr(control_link, "MAX_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(control_link, "BEAT_SECONDS", 0.2)
     held = HeldControl()
     yield held
     held.stop()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from services.sidecar.streams.following import Follower, StorePlace
 from services.sidecar.streams.store import Store
+from services.sidecar.streams.store_follower import Follower, StorePlace
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.stream_world import StreamWorld, streams_of

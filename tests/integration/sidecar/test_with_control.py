@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mesh.rpc import admin, events, instances
-from services.sidecar.control import following, link
+from services.sidecar.control import control_link, order_follower
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.integration.control.world import CALL, World, until
@@ -25,9 +25,9 @@ async def control(
     unique_name: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[World]:
-    monkeypatch.setattr(link, "BEAT_SECONDS", 0.3)
-    monkeypatch.setattr(link, "MAX_PAUSE_SECONDS", 0.3)
-    monkeypatch.setattr(following, "MAX_PAUSE_SECONDS", 0.3)
+    monkeypatch.setattr(control_link, "BEAT_SECONDS", 0.3)
+    monkeypatch.setattr(control_link, "MAX_PAUSE_SECONDS", 0.3)
+    monkeypatch.setattr(order_follower, "MAX_PAUSE_SECONDS", 0.3)
     database = await asyncio.to_thread(postgres.migrated)
     async with World(database, kafka_c1.bootstrap, unique_name("control-events")) as world:
         yield world

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.sidecar.admin import memory
+from services.sidecar.admin import held_memory
 from services.sidecar.admin.assaults import DEFAULTS, Assaults, LatencyAssault, MemoryAssault
 
 LATENCY = "com.networknt.chaos.LatencyAssaultHandler"
@@ -84,8 +84,8 @@ def test_members_of_other_assaults_are_refused_by_name() -> None:
 
 
 async def test_memory_is_given_back_when_its_assault_is_put_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)
-    assaults, held = Assaults(enabled=True), memory.HeldMemory()
+    monkeypatch.setattr(held_memory, "available_bytes", lambda: 1_000_000)
+    assaults, held = Assaults(enabled=True), held_memory.HeldMemory()
     assaults.on_change = held.changed
     armed = assaults.set(MEMORY, {"enabled": True, "bypass": False, "memoryMillisecondsWaitNextIncrease": 0})
     assert isinstance(armed, MemoryAssault)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.sidecar.consuming.held import HeldRecords, Unacknowledged
+from services.sidecar.consuming.held_records import HeldRecords, Unacknowledged
 from services.sidecar.records import Partition
 
 A, B = Partition("a", 0), Partition("a", 1)

@@ -39,7 +39,7 @@ def read(bootstrap: str, interest: Interest, strategy: str, faults: list[Fault])
     options = InstanceOptions(Format.STRING, Format.STRING, read_timeout=1.0)
     base = {"bootstrap.servers": bootstrap, "partition.assignment.strategy": strategy}
     properties = instance_properties(base, InstanceId("group", "c1"), options)
-    membership = Membership(properties, options, lambda _gone: None, lambda _commits: None)
+    membership = Membership(properties, lambda _gone: None, lambda _commits: None)
     until = time.monotonic() + WITHIN_SECONDS
     values: list[bytes | None] = []
     try:

@@ -13,7 +13,7 @@ from services.sidecar.formats import Format, FormatError
 from services.sidecar.formats.avro import codec_of as avro_codec_of
 from services.sidecar.formats.framing import Part, framed, prefix_of
 from services.sidecar.formats.json_schema import codec_of as json_codec_of
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.formats.schema_codec import SchemaCodec
 from services.sidecar.formats.schema_formats import CodecFactory, SchemaFormats
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.sidecar.ksqldb.asking import ActiveQuery
+from services.sidecar.ksqldb.active_query import ActiveQuery
 from services.sidecar.ksqldb.frames import (
     BrokenStreamError,
     ContinuationToken,

@@ -8,10 +8,10 @@ from pydantic import ValidationError
 
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.delivering.batch import Batch, Deliverable, Settlement
-from services.sidecar.delivering.reading import RecordShower
+from services.sidecar.delivering.record_shower import RecordShower
 from services.sidecar.formats import Format
-from services.sidecar.formats.reading import RecordReader
-from services.sidecar.reactive import batch_processor as processor
+from services.sidecar.formats.record_reader import RecordReader
+from services.sidecar.reactive import batch_processor
 from services.sidecar.reactive.batch_processor import BatchProcessor, Unreadable
 from services.sidecar.records import Outcome, Partition, RawRecord, Verdict
 from services.sidecar.settings import SidecarSettings
@@ -90,7 +90,7 @@ class SlowSink:
 
 
 async def test_a_batch_that_takes_too_long_is_warned_of_while_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "LONG_BATCH_SECONDS", 0.001)
+    monkeypatch.setattr(batch_processor, "LONG_BATCH_SECONDS", 0.001)
 
     async def settle(settlement: Settlement, next_offset: int) -> None:
         assert next_offset == 8

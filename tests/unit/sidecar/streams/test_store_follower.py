@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from services.sidecar.streams import Topology, following
-from services.sidecar.streams.following import Follower, StorePlace
+from services.sidecar.streams import Topology, store_follower
+from services.sidecar.streams.store_follower import Follower, StorePlace
 
 WITHIN_SECONDS = 10
 PLACE = StorePlace("counts", 0)
@@ -68,7 +68,7 @@ class Complaint:
 def test_what_goes_wrong_is_told_to_whoever_waits_and_the_next_order_is_carried_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, member: str, value: object, reason: str
 ) -> None:
-    monkeypatch.setattr(following, "Consumer", Changelogs)
+    monkeypatch.setattr(store_follower, "Consumer", Changelogs)
     monkeypatch.setattr(Changelogs, member, value)
     topology = Topology("shop")
     topology.stream("orders").group().count(store="counts")

@@ -22,13 +22,13 @@ from confluent_kafka import KafkaException
 from mesh.pauses import pause
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.faults import Fault
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.streams.backend import Backend
-from services.sidecar.streams.following import Follower, StorePlace
 from services.sidecar.streams.plan import Plan
 from services.sidecar.streams.processing import Tools, WorkerOptions
 from services.sidecar.streams.records import TopologyError
+from services.sidecar.streams.store_follower import Follower, StorePlace
 from services.sidecar.streams.topics import StreamTopics, TopicsMissingError
 from services.sidecar.streams.topology import Topology
 from services.sidecar.streams.worker import State, Worker

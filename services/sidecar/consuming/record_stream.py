@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from services.sidecar.consuming.cursor import cursor_of
-from services.sidecar.consuming.held import Unacknowledged
-from services.sidecar.consuming.reading import Reading
+from services.sidecar.consuming.held_records import Unacknowledged
+from services.sidecar.consuming.open_read import OpenRead
 from services.sidecar.formats import Format
 from services.sidecar.records import Consumed, Partition
 
@@ -34,7 +34,7 @@ class RecordStream:
     """Used within `ConsumerInstance.stream`."""
 
     def __init__(
-        self, request: StreamRequest, max_records: int, finish: Callable[[Reading], Awaitable[list[Consumed]]]
+        self, request: StreamRequest, max_records: int, finish: Callable[[OpenRead], Awaitable[list[Consumed]]]
     ) -> None:
         self.unacknowledged = (
             None if request.window is None else Unacknowledged(request.window, MAX_UNACKNOWLEDGED_BYTES)
@@ -53,7 +53,7 @@ class RecordStream:
             return None if self._has_ended else []
         patience = max(quiet_at - time.monotonic(), 0)
         records = await self._finish(
-            Reading(
+            OpenRead(
                 max_records=self._max_records,
                 max_bytes=self._request.max_bytes,
                 min_bytes=0,

@@ -15,13 +15,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from services.sidecar.auditing.events import AuditType, audit_record, ids_in
 from services.sidecar.auditing.trail import AuditTrail
+from services.sidecar.consuming.instance_values import Interest
+from services.sidecar.consuming.membership import Membership
 from services.sidecar.consuming.partition_reader import raw_record
+from services.sidecar.faults import Fault
 from services.sidecar.formats import json_text
 from services.sidecar.jobs.job import Job, JobSpec, RefusedError
 from services.sidecar.jobs.jobs import TooManyJobsError
 from services.sidecar.jobs.original_command import job_spec
-from services.sidecar.records import RawRecord
-from services.sidecar.telemetry.client_errors import ClientErrors
+from services.sidecar.records import Partition, RawRecord
 
 POLL_SECONDS = 0.5
 RETRY_SECONDS = 5.0
@@ -53,7 +55,6 @@ class Commands:
             "auto.offset.reset": "latest",
             "enable.auto.commit": False,
             "statistics.interval.ms": 0,
-            "error_cb": ClientErrors("consumer"),
         }
         self._topic = topic
         self._extension = extension
@@ -65,33 +66,31 @@ class Commands:
         while True:
             try:
                 await self._listen()
-            except KafkaException as failure:
+            except (KafkaException, Fault) as failure:
                 log.warning("commands to replay cannot be read now", topic=self._topic, reason=str(failure))
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _listen(self) -> None:
-        """Joins the group and reads commands. KafkaException when the consumer cannot go on."""
+        """Joins the group and reads commands. KafkaException or Fault when the consumer cannot go on."""
         loop = asyncio.get_running_loop()
         thread = ThreadPoolExecutor(1, thread_name_prefix="replay-commands")
-        client = Consumer(self._properties)
 
-        def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-            consumer.assign(_pinned(consumer, partitions))
+        def assigned(partitions: set[Partition]) -> None:
+            places = _pinned(membership.client, [TopicPartition(*one) for one in sorted(partitions)])
+            membership.starts.update({Partition(one.topic, one.partition): one.offset for one in places})
 
+        membership = Membership(self._properties, assigned, _ignore, on_revoked=_ignore, on_lost=_ignore)
         try:
-            client.subscribe([self._topic], on_assign=assigned)
+            membership.follow(Interest(topics=(self._topic,)))
             while True:
-                message = await loop.run_in_executor(thread, client.poll, POLL_SECONDS)
-                if message is None:
-                    continue
-                if (error := message.error()) is not None:
-                    if error.fatal():  # the client reads nothing any more
-                        raise KafkaException(error)
-                    continue
-                await self._take(raw_record(message))
-                await loop.run_in_executor(thread, _commit, client, message)
+                message = await loop.run_in_executor(thread, membership.poll, POLL_SECONDS)
+                if message is not None:
+                    await self._take(raw_record(message))
+                    await loop.run_in_executor(thread, _commit, membership, message)
+                elif membership.is_broken and (fault := membership.fault()) is not None:
+                    raise fault  # the client reads nothing any more
         finally:
-            thread.submit(client.close)
+            thread.submit(membership.close)
             thread.shutdown(wait=False)
 
     async def _take(self, record: RawRecord) -> None:
@@ -156,8 +155,13 @@ def _pinned(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicP
     return found
 
 
-def _commit(client: Consumer, message: Message) -> None:
+def _commit(membership: Membership, message: Message) -> None:
+    next_ = TopicPartition(message.topic() or "", message.partition() or 0, (message.offset() or 0) + 1)
     try:
-        client.commit(message=message, asynchronous=False)
-    except KafkaException as failure:
+        membership.commit([next_], wait=True)
+    except Fault as failure:
         log.warning("a command to replay is not committed, and is known when it comes again", reason=str(failure))
+
+
+def _ignore(_: object) -> None:
+    """Commands that were read are carried out, whoever has the partition now."""

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from services.sidecar.consuming.instance_values import HeaderShape
-from services.sidecar.delivering.asking import CallWriter, Content
+from services.sidecar.delivering.call_writer import CallWriter, Content
 from services.sidecar.delivering.progress import Ask
 from services.sidecar.formats import Format
 from tests.fixtures.deliveries import WRITTEN_AT, deliverable

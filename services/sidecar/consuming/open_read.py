@@ -3,14 +3,14 @@
 import time
 from dataclasses import dataclass, field
 
-from services.sidecar.consuming.held import Unacknowledged
+from services.sidecar.consuming.held_records import Unacknowledged
 from services.sidecar.consuming.instance_values import InstanceOptions, ReadRequest
 from services.sidecar.formats import Format
 from services.sidecar.records import Consumed
 
 
 @dataclass(slots=True)
-class Reading:
+class OpenRead:
     """A read of the backend, or one batch of a stream."""
 
     max_records: int
@@ -31,7 +31,7 @@ class Reading:
     answer: list[Consumed] | None = None
 
     @classmethod
-    def of(cls, request: ReadRequest, options: InstanceOptions, max_records: int) -> "Reading":
+    def of(cls, request: ReadRequest, options: InstanceOptions, max_records: int) -> "OpenRead":
         """The read of a request. A request can only shorten the limits of its instance."""
         patience = options.read_timeout if request.timeout is None else min(request.timeout, options.read_timeout)
         return cls(

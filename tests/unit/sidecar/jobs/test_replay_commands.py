@@ -12,9 +12,10 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
 from services.sidecar.auditing.events import AuditRecord
 from services.sidecar.auditing.trail import AuditTrail
-from services.sidecar.jobs import commands
-from services.sidecar.jobs.commands import Commands, _pinned
+from services.sidecar.consuming import membership
+from services.sidecar.jobs import replay_commands
 from services.sidecar.jobs.job import Job, JobSpec
+from services.sidecar.jobs.replay_commands import Commands, _pinned
 from tests.unit.sidecar.consuming.scripted_coordinator import (
     COMMITTED,
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -99,7 +100,7 @@ async def _start(spec: JobSpec, id_: str) -> Job:
 async def test_commands_are_heard_though_the_coordinator_loads_when_the_listener_joins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(commands, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(replay_commands, "RETRY_SECONDS", 0.1)
     heard = Heard()
     async with scripted_broker() as broker:
         coordinator = Coordinator(broker, [COORDINATOR_LOAD_IN_PROGRESS] * 3)
@@ -123,9 +124,13 @@ class Fatal:
     def error() -> KafkaError:
         return KafkaError(KafkaError._FATAL, "fenced", fatal=True)
 
+    @staticmethod
+    def topic() -> None:
+        """The error belongs to no topic."""
+
 
 async def test_a_listener_whose_client_has_ended_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(replay_commands, "RETRY_SECONDS", 0)
     begun_again = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -137,14 +142,16 @@ async def test_a_listener_whose_client_has_ended_begins_again(monkeypatch: pytes
             if Client.made > 1:
                 loop.call_soon_threadsafe(begun_again.set)
 
-        def subscribe(self, topics: list[str], on_assign: object) -> None: ...
+        def subscribe(self, topics: list[str], **callbacks: object) -> None: ...
+
+        def unsubscribe(self) -> None: ...
 
         def poll(self, timeout: float) -> Fatal:
             return Fatal()
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr(commands, "Consumer", Client)
+    monkeypatch.setattr(membership, "Consumer", Client)
     listening = asyncio.create_task(Commands({}, TOPIC, "group", "-replay", _start, Heard()).run())
     try:
         await asyncio.wait_for(begun_again.wait(), WITHIN_SECONDS)

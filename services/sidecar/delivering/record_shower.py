@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from services.sidecar.delivering.batch import Deliverable
 from services.sidecar.formats import Format, FormatError
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.records import Consumed, Outcome, RawRecord, Reason, Verdict
 
 MAX_WAITING = 8

@@ -3,19 +3,19 @@
 import pytest
 
 from services.sidecar.consuming.cursor import MAX_CURSOR_LENGTH, CursorError, cursor_of, positions_in
-from services.sidecar.consuming.held import Unacknowledged
+from services.sidecar.consuming.held_records import Unacknowledged
 from services.sidecar.consuming.instance_values import UNKNOWN, InstanceOptions, ReadRequest
+from services.sidecar.consuming.open_read import OpenRead
 from services.sidecar.consuming.progress import Progress
-from services.sidecar.consuming.reading import Reading
 from services.sidecar.formats import Format
 from services.sidecar.records import Commit, Consumed, Partition
 
 A, B = Partition("a", 0), Partition("b", 1)
 
 
-def reading(timeout: float | None = None, read_timeout: float = 10.0, min_bytes: int = -1) -> Reading:
+def reading(timeout: float | None = None, read_timeout: float = 10.0, min_bytes: int = -1) -> OpenRead:
     options = InstanceOptions(Format.STRING, Format.JSON, read_timeout=read_timeout, min_bytes=min_bytes)
-    started = Reading.of(ReadRequest(max_bytes=100, timeout=timeout), options, max_records=5)
+    started = OpenRead.of(ReadRequest(max_bytes=100, timeout=timeout), options, max_records=5)
     started.started = 0.0
     return started
 
