@@ -14,15 +14,18 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from ssl import SSLContext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 import structlog
 
 from mesh.connection_security import BearerLogin, IssuedTokenLogin, UnsecuredTokenLogin
 from mesh.secret_references import UnresolvedReferenceError, resolve
 from mesh.tls import TlsSettingsError, https_context
+
+if TYPE_CHECKING:
+    import httpx
 
 log = structlog.get_logger(__name__)
 
@@ -111,6 +114,8 @@ class TokenSource:
 async def _new_token(login: BearerLogin) -> BearerToken:
     if isinstance(login, UnsecuredTokenLogin):
         return await asyncio.to_thread(lambda: unsecured_token(_resolved("sasl.oauthbearer.config", login.config)))
+    import httpx  # every service could log in with a token, and few do: the others start without the HTTP client
+
     wanted, trusted = await asyncio.to_thread(_prepared, login)
     try:
         async with asyncio.timeout(ISSUER_TIMEOUT_S), httpx.AsyncClient(verify=trusted, timeout=None) as client:
@@ -156,7 +161,7 @@ async def _issued(client: httpx.AsyncClient, login: IssuedTokenLogin) -> BearerT
             if len(content) > LARGEST_ANSWER:
                 raise TokenError(f"{login.endpoint_url} answers with more than {LARGEST_ANSWER} bytes")
     said = _object(content)
-    if answer.status_code != httpx.codes.OK:
+    if answer.status_code != HTTPStatus.OK:
         words = " ".join(str(said[name]) for name in ("error", "error_description") if name in said)
         shown = _harmless(words, login.client_secret) or "without a reason"
         raise TokenError(f"{login.endpoint_url} gives no token: {answer.status_code} {shown}")

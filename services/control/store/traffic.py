@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import datasketches
 from sqlalchemy import BigInteger, Select, Text, cast, desc, func, select, text, tuple_, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -23,6 +22,9 @@ from services.control.domain.traffic import Kept, Piece, Range, Step, Told
 from services.control.domain.traffic_findings import TopicTraffic
 from services.control.store import schema
 from services.control.store.database import Database
+
+if TYPE_CHECKING:
+    import datasketches
 
 MOST_SKETCHES = 100_000
 SKETCHES_AT_ONCE = 2_000
@@ -199,15 +201,21 @@ def _merge(rows: Sequence[Any], merged: dict[tuple[Any, ...], datasketches.kll_f
     for *key, latency in rows:
         name = tuple(key)
         if name not in merged:
-            merged[name] = datasketches.kll_floats_sketch(SKETCH_K)
-        merged[name].merge(datasketches.kll_floats_sketch.deserialize(bytes(latency)))
+            merged[name] = _empty_sketch()
+        merged[name].merge(type(merged[name]).deserialize(bytes(latency)))
 
 
 def _together(sketches: Iterable[datasketches.kll_floats_sketch]) -> datasketches.kll_floats_sketch:
-    whole = datasketches.kll_floats_sketch(SKETCH_K)
+    whole = _empty_sketch()
     for each in sketches:
         whole.merge(each)
     return whole
+
+
+def _empty_sketch() -> datasketches.kll_floats_sketch:
+    import datasketches  # with numpy: a control whose traffic nobody asks for starts without both
+
+    return datasketches.kll_floats_sketch(SKETCH_K)
 
 
 def _figures(row: Any, sketch: datasketches.kll_floats_sketch | None) -> traffic.TrafficFigures:

@@ -1,0 +1,26 @@
+"""A service starts without the libraries that only some of its work needs: their imports would lengthen each start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HTTP_CLIENT = "httpx"
+"""Fetches tokens from an issuer, for clusters that want such tokens."""
+SKETCHES = "datasketches"
+ARRAYS = "numpy"
+"""Comes with the sketches of latencies."""
+START_TIMEOUT_S = 60.0
+
+
+@pytest.mark.parametrize("service", ["control", "gateway", "router"])
+def test_a_service_starts_without_libraries_that_few_installations_need(service: str) -> None:
+    script = f"import sys, services.{service}.__main__; print(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=START_TIMEOUT_S
+    )
+    imported = set(run.stdout.split())
+    assert f"services.{service}.__main__" in imported
+    assert imported.isdisjoint({HTTP_CLIENT, SKETCHES, ARRAYS})
