@@ -78,6 +78,10 @@ class Struct:
 
     unknown_tags: dict[int, bytes] = field(default_factory=dict, kw_only=True, repr=False)
 
+    def __init_subclass__(cls) -> None:
+        # `dataclass` writes the signature where a class has no docstring: a sixth of the time that all messages take
+        cls.__doc__ = cls.__doc__ or cls.__name__
+
 
 @dataclass(frozen=True, slots=True)
 class MessageSpec:
