@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc.aio
 import structlog
 from google.protobuf.message import Message
-from prometheus_client import Counter
 
 from mesh.rpc.errors import RpcError
 from mesh.rpc.method_access import PACKAGE
 from mesh.rpc.principals import Principal, principal_of
 
 log = structlog.get_logger(__name__)
-refused_calls = Counter("rpc_refused_calls", "Calls refused because of the caller's certificate.", ["method"])
 
 
 class Admission(grpc.aio.ServerInterceptor):
     """For methods of mesh.v1 that stream both ways; health and reflection answer everybody."""
 
+    def __init__(self, on_refusal: Callable[[str], None]) -> None:
+        """`on_refusal` gets the method of each refused call."""
+        self._on_refusal = on_refusal
+
     async def intercept_service(self, continuation: Any, details: grpc.HandlerCallDetails) -> Any:
         handler = await continuation(details)
         if handler is None or not details.method.startswith(PACKAGE):
             return handler
-        return handler._replace(stream_stream=_admitted(details.method, handler.stream_stream))
+        return handler._replace(stream_stream=self._admitted(details.method, handler.stream_stream))
 
+    def _admitted(self, method: str, behaviour: Any) -> Any:
+        async def call(requests: Any, context: Any) -> AsyncIterator[Message]:
+            try:
+                principal = principal_of(context)
+                if principal is not None:
+                    principal.admit(method)
+                    requests = admitted(principal, requests)
+                async for message in behaviour(requests, context):
+                    yield message
+            except RpcError as error:
+                self._on_refusal(method)
+                log.warning("a caller is refused", method=method, peer=context.peer(), reason=error.message)
+                await context.abort(error.code, error.message)
 
-def _admitted(method: str, behaviour: Any) -> Any:
-    async def call(requests: Any, context: Any) -> AsyncIterator[Message]:
-        try:
-            principal = principal_of(context)
-            if principal is not None:
-                principal.admit(method)
-                requests = admitted(principal, requests)
-            async for message in behaviour(requests, context):
-                yield message
-        except RpcError as error:
-            refused_calls.labels(method).inc()
-            log.warning("a caller is refused", method=method, peer=context.peer(), reason=error.message)
-            await context.abort(error.code, error.message)
-
-    return call
+        return call
 
 
 def admitted(principal: Principal, requests: Any) -> Any:

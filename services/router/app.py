@@ -15,6 +15,7 @@ from mesh.rpc import admin, discovery, discovery_grpc
 from mesh.rpc.admission import Admission
 from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
+from services.router import metrics
 from services.router.agents.bulletin import Bulletin
 from services.router.agents.follower import Follower
 from services.router.agents.forwarding_lead import ForwardingLead
@@ -46,7 +47,7 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
     server = RpcServer(
         settings.listen,
         {name: lambda grpc_server: discovery_grpc.add_DiscoveryServiceServicer_to_server(service, grpc_server)},
-        [Admission()],
+        [Admission(lambda method: metrics.refused_calls.labels(method).inc())],
         settings.rpc_tls,
     )
     management = serve_management(settings.metrics_listen, lifecycle)

@@ -37,6 +37,7 @@ push_latency = Histogram(
 )
 outbox = Gauge(f"{_PREFIX}outbox_orders", "Orders that wait to be written to data planes, all together.")
 watches_ended = Counter(f"{_PREFIX}watches_ended", "Watches that the router ended.", ["reason"])
+refused_calls = Counter(f"{_PREFIX}refused_calls", "Calls refused because of the caller's certificate.", ["method"])
 control_connected = Gauge(f"{_PREFIX}control_connected", "1 while control takes this router's reports.")
 record_partitions = Gauge(f"{_PREFIX}record_rule_partitions", "Of the work topic: this router's share of the rules.")
 record_memberships_ended = Counter(
