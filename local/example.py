@@ -42,7 +42,7 @@ def set_up(control: str, clusters: Mapping[str, str]) -> None:
     with grpc.insecure_channel(control) as channel:
         grpc.channel_ready_future(channel).result(timeout=CHANNEL_TIMEOUT_S)
         _register(admin_grpc.ClusterServiceStub(channel), clusters)
-        decided = _decided_before(admin_grpc.DecisionServiceStub(channel))
+        decided = _decided_before(admin_grpc.QueryServiceStub(channel))
         missing = {topic: target for topic, target in _targets(list(clusters)).items() if topic not in decided}
         if not missing:
             return
@@ -57,7 +57,7 @@ def _targets(clusters: list[str]) -> dict[str, str]:
     return fruit | {AUDIT_TOPIC: clusters[0]}
 
 
-def _decided_before(service: admin_grpc.DecisionServiceStub) -> set[str]:
+def _decided_before(service: admin_grpc.QueryServiceStub) -> set[str]:
     """Prefixes about which somebody has decided at some time: the log is read, because removed rules left the table."""
     decided: set[str] = set()
     request = admin.ListEventsRequest(page_size=1000, stream=RULES_STREAM)

@@ -129,7 +129,7 @@ class KafkaNode:
         ]
 
     def _archiving(self, java: Java) -> list[str]:
-        shared, own = class_archive(java), self.folder / "classes.jsa"
+        shared, own = class_data_sharing(java), self.folder / "classes.jsa"
         if shared.exists():
             return [f"-XX:SharedArchiveFile={shared}"]
         if java.major >= SELF_ARCHIVING_JAVA:
@@ -150,7 +150,7 @@ class KafkaNode:
             raise FormatError(f"exit {run.returncode}: {run.stdout.strip()[-1000:]}")
 
 
-def class_archive(java: Java) -> Path:
+def class_data_sharing(java: Java) -> Path:
     """An archive of the classes that brokers load, for all brokers of this Java and these jars: half of their start.
     The tests make it (`tests/fixtures/class_archives.py`), for they start brokers again and again.
     """

@@ -1,5 +1,6 @@
 """The routing domain: clusters, ordered rules, the numbered table, and how the table follows from events. No I/O."""
 
+from mesh.routing.canary import Canary, takes_part
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.errors import InvalidRuleError
 from mesh.routing.fold import Folding, LogGapError, RoutingState, came_into_force, fold, is_pending
@@ -18,12 +19,12 @@ from mesh.routing.rules import (
     field_of,
 )
 from mesh.routing.table import Route, RoutingTable, UpstreamCluster
-from mesh.routing.trial import Trial, takes_part
 from mesh.routing.visits import Past, Place, Stay
 
 __all__ = [
     "ANONYMOUS",
     "MAX_NAME",
+    "Canary",
     "ClientIdentity",
     "ClientMatch",
     "ExactName",
@@ -43,7 +44,6 @@ __all__ = [
     "RuleVersion",
     "Stay",
     "Subject",
-    "Trial",
     "UnmatchedTopics",
     "UpstreamCluster",
     "came_into_force",

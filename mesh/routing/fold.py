@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from mesh.routing.canary import Canary
 from mesh.routing.codec import cluster_from_proto
 from mesh.routing.history import RuleHistory
 from mesh.routing.table import RoutingTable, UpstreamCluster
-from mesh.routing.trial import Trial
 from mesh.rpc import events
 
 
@@ -31,7 +31,7 @@ class RoutingState:
     effective: RoutingTable = field(default_factory=RoutingTable)
     pending: RoutingTable | None = None
     position: int = 0
-    trial: Trial | None = None
+    trial: Canary | None = None
     """The clients that try the pending table; None where data planes hold for that table."""
 
 
@@ -117,7 +117,7 @@ class Folding:
 
     def _change_rules(self, change: events.RuleSetChanged) -> None:
         if is_pending(change):
-            trial = Trial.of(change.canary) if change.HasField("canary") else None
+            trial = Canary.of(change.canary) if change.HasField("canary") else None
             self._rollout = _Rollout(self.position, tuple(change.changes), trial)
         else:
             if self._rollout is not None:
@@ -178,14 +178,14 @@ class _Rollout:
     """A change that does not count yet. It is applied to the rules as they were when it was decided, as late as can be:
     when somebody wants to see the table, when those rules change, or at the switch."""
 
-    def __init__(self, revision: int, changes: Sequence[events.RuleChange], trial: Trial | None) -> None:
+    def __init__(self, revision: int, changes: Sequence[events.RuleChange], trial: Canary | None) -> None:
         self.revision = revision
         self.trial = trial
         self._changes = changes
         self._draft: _Draft | None = None
 
     @classmethod
-    def of(cls, table: RoutingTable, trial: Trial | None) -> _Rollout:
+    def of(cls, table: RoutingTable, trial: Canary | None) -> _Rollout:
         rollout = cls(table.revision, (), trial)
         rollout._draft = _Draft(table)
         return rollout

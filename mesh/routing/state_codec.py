@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mesh.routing.canary import Canary
 from mesh.routing.codec import table_from_proto, table_to_proto
 from mesh.routing.fold import RoutingState
-from mesh.routing.trial import Trial
 from mesh.rpc import events, snapshots
 
 
@@ -23,9 +23,9 @@ def state_from_proto(message: snapshots.RoutingState) -> RoutingState:
         table_from_proto(message.effective),
         table_from_proto(message.pending) if message.HasField("pending") else None,
         message.position,
-        Trial.of(message.trial) if message.HasField("trial") else None,
+        Canary.of(message.trial) if message.HasField("trial") else None,
     )
 
 
-def _trial_to_proto(trial: Trial) -> events.Canary:
+def _trial_to_proto(trial: Canary) -> events.Canary:
     return events.Canary(members=sorted(trial.members), permille=trial.permille)

@@ -25,17 +25,17 @@ from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
 from services.control.api.audit_service import AuditService
 from services.control.api.calls import Calls
-from services.control.api.change_service import ChangeService
+from services.control.api.change_control_service import ChangeControlService
 from services.control.api.cluster_service import ClusterService
-from services.control.api.decision_service import DecisionService
 from services.control.api.freeze_gate import FreezeGate
 from services.control.api.instance_service import InstanceService
+from services.control.api.member_report_service import MemberReportService
 from services.control.api.past_answers import PastAnswers
 from services.control.api.pipeline_service import PipelineService
 from services.control.api.profile_service import ProfileService
+from services.control.api.query_service import QueryService
 from services.control.api.record_rule_service import RecordRuleService
 from services.control.api.replay_service import ReplayService
-from services.control.api.rollout_service import RolloutService
 from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
 from services.control.api.traffic_service import TrafficService
@@ -43,12 +43,12 @@ from services.control.api.transaction_service import TransactionService
 from services.control.decisions.audit_tails import AuditTails
 from services.control.decisions.canaries import Canaries
 from services.control.decisions.clusters import ClusterDecisions
-from services.control.decisions.control_replays import ControlReplays
 from services.control.decisions.dry_runs import DryRuns
 from services.control.decisions.freezing import Freezing
 from services.control.decisions.history import History
 from services.control.decisions.instances import InstanceDecisions
 from services.control.decisions.members import Members
+from services.control.decisions.offset_resets import OffsetResets
 from services.control.decisions.order_following import OrderFollowing
 from services.control.decisions.past import Past
 from services.control.decisions.pipelines import Pipelines
@@ -156,7 +156,7 @@ class Control:
         self.replay_followers = ReplayFollowers(self.journal, sidecars)
         self.replay_progress = ReplayProgress(self.journal, self.reports, self.replay_followers)
         plans = ReplayPlans(self.journal, self.reports, self.connections, sidecars)
-        own_replays = ControlReplays(self.journal, self.reports, plans, self.orders, self._following, self.connections)
+        own_replays = OffsetResets(self.journal, self.reports, plans, self.orders, self._following, self.connections)
         places = ReplayPlaceSearch(self.journal, self.connections)
         self.replays = ReplayDecisions(
             self.journal,
@@ -177,8 +177,8 @@ class Control:
         self._services: dict[str, Any] = {
             "ClusterService": ClusterService(self.journal, self._clusters, self._probes),
             "RuleService": rule_service,
-            "ChangeService": ChangeService(self.journal, Freezing(self.journal), self.schedules),
-            "DecisionService": DecisionService(
+            "ChangeControlService": ChangeControlService(self.journal, Freezing(self.journal), self.schedules),
+            "QueryService": QueryService(
                 self.journal,
                 self.reports,
                 self.members,
@@ -202,7 +202,7 @@ class Control:
             "PipelineService": PipelineService(self.journal, sidecars, Pipelines(sidecars.is_alive)),
             "ProfileService": ProfileService(self.journal),
             "ReplayService": ReplayService(self.journal, self.replays, self.replay_followers, self.replay_progress),
-            "RolloutService": RolloutService(
+            "MemberReportService": MemberReportService(
                 self.journal, self.members, self.record_progress, settings.hold_ms + SWITCH_MARGIN_MS
             ),
             "RecordRuleService": RecordRuleService(self.journal, record_rules, self.record_progress),
@@ -327,10 +327,10 @@ class Control:
         adders = {
             "ClusterService": admin_grpc.add_ClusterServiceServicer_to_server,
             "RuleService": admin_grpc.add_RuleServiceServicer_to_server,
-            "ChangeService": admin_grpc.add_ChangeServiceServicer_to_server,
-            "DecisionService": admin_grpc.add_DecisionServiceServicer_to_server,
+            "ChangeControlService": admin_grpc.add_ChangeControlServiceServicer_to_server,
+            "QueryService": admin_grpc.add_QueryServiceServicer_to_server,
             "InstanceService": instances_grpc.add_InstanceServiceServicer_to_server,
-            "RolloutService": discovery_grpc.add_RolloutServiceServicer_to_server,
+            "MemberReportService": discovery_grpc.add_MemberReportServiceServicer_to_server,
             "PipelineService": pipelines_grpc.add_PipelineServiceServicer_to_server,
             "ProfileService": profiles_grpc.add_ProfileServiceServicer_to_server,
             "ReplayService": replays_grpc.add_ReplayServiceServicer_to_server,

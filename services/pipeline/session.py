@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from services.pipeline import class_archive
+from services.pipeline import class_data_sharing
 from services.pipeline.settings import PipelineSettings
 from services.pipeline.shipping import packed
 
@@ -87,7 +87,7 @@ def start_session(settings: PipelineSettings, name: str) -> SparkSession:
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(settings.master).appName(f"kafka-mesh-{name}")
-    options = options_of(settings, class_archive.options_with(class_archive.archive_of(java)))
+    options = options_of(settings, class_data_sharing.options_with(class_data_sharing.archive_of(java)))
     session = builder.config(map=options).getOrCreate()
     if settings.ship_package and not is_local(settings.master):
         session.sparkContext.addPyFile(str(packed()))

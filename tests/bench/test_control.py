@@ -91,7 +91,7 @@ class Operator:
     def __init__(self, channel: Any, pid: int) -> None:
         self.clusters = admin_grpc.ClusterServiceStub(channel)
         self.rules = admin_grpc.RuleServiceStub(channel)
-        self._decisions = admin_grpc.DecisionServiceStub(channel)
+        self._decisions = admin_grpc.QueryServiceStub(channel)
         self._process = psutil.Process(pid)
 
     async def costs(self, commands: int, work: Callable[[], Awaitable[object]]) -> Cost:

@@ -155,7 +155,7 @@ async def _follow(plane: DataPlane, arrivals: Arrivals) -> None:
 
 
 async def _all_there(channel: object) -> None:
-    decisions = admin_grpc.DecisionServiceStub(channel)  # type: ignore[call-overload]
+    decisions = admin_grpc.QueryServiceStub(channel)  # type: ignore[call-overload]
 
     async def are_there() -> bool:
         status = await decisions.GetStatus(admin.GetStatusRequest(), timeout=WITHIN_S)
@@ -165,7 +165,7 @@ async def _all_there(channel: object) -> None:
 
 
 async def _decision_times(channel: object) -> dict[int, float]:
-    decisions = admin_grpc.DecisionServiceStub(channel)  # type: ignore[call-overload]
+    decisions = admin_grpc.QueryServiceStub(channel)  # type: ignore[call-overload]
     times: dict[int, float] = {}
     token = ""
     while True:

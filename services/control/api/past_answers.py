@@ -26,7 +26,7 @@ FIRST_TIME, LAST_TIME = -62_135_596_800, 253_402_300_799
 
 
 class PastAnswers:
-    """The answers of DecisionService about the past."""
+    """The answers of QueryService about the past."""
 
     def __init__(self, journal: Journal, past: Past, history: History, connections: Connections) -> None:
         self._journal = journal

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import structlog
 
 from mesh.routing import RoutingTable
-from services.control.decisions.inquiry import Inquiry
+from services.control.decisions.cluster_questions import ClusterQuestions
 from services.control.decisions.members import Members
-from services.control.decisions.moving import ChangeWishes, Moving, Scout
+from services.control.decisions.moving import ChangeWishes, MoveInspector, Moving
 from services.control.decisions.rules import Command, RuleChange
 from services.control.domain.findings import (
     COMPARED,
@@ -72,7 +72,7 @@ class DryRuns:
         self._traffic = traffic
         self._connections = connections
         self._members = members
-        self._scout = Scout(connections, never_move)
+        self._inspector = MoveInspector(connections, never_move)
 
     async def run(self, command: Command, wishes: ChangeWishes, *, allow_shadowed: bool) -> DryRun:
         """Makes the dry run. `command` takes rules that never match; `allow_shadowed`: whether the change would."""
@@ -82,13 +82,13 @@ class DryRuns:
         decision = await command(rule_set)
         before, after = decision.before, decision.after
         told = replace(wishes, validate_only=True, allow_unreachable=True)
-        moving = await self._scout.survey(decision, told) if decision.event is not None else Moving()
-        inquiry = Inquiry(self._connections, allow_unreachable=True)
+        moving = await self._inspector.survey(decision, told) if decision.event is not None else Moving()
+        questions = ClusterQuestions(self._connections, allow_unreachable=True)
         clusters = {**before.clusters, **after.clusters}
         places = {place for move in moving.moves for place in (move.source, move.target) if place is not None}
         absent = {move.target for move in moving.absent}
-        settings = await inquiry.settings(clusters, places - absent, COMPARED)
-        readers = await inquiry.readers(clusters[name] for name in _concerned(before, after, moving.moves))
+        settings = await questions.settings(clusters, places - absent, COMPARED)
+        readers = await questions.readers(clusters[name] for name in _concerned(before, after, moving.moves))
         uses = self._members.uses()
         findings = [
             *of_places(moving.moves, moving.checked, create_missing=wishes.create_missing_topics),
@@ -98,10 +98,10 @@ class DryRuns:
             *of_offset_keepers(before, after, moving.moves, readers, uses),
             *of_transactions(before, after, uses),
             *of_shadows(before, after, accepted=allow_shadowed),
-            *of_covers(await self._scout.covers(decision)),
+            *of_covers(await self._inspector.covers(decision)),
             *of_profiles(arrivals_of_moves(moving.moves), self._journal.view.profiles, settings, datetime.now(UTC)),
             *of_traffic(moving.moves, await self._lately(moving.moves)),
-            *of_silence({**inquiry.silent, **moving.silent}),
+            *of_silence({**questions.silent, **moving.silent}),
             *of_unlisted(self._members.unlisted() if decision.event is not None else ()),
         ]
         return DryRun(

@@ -10,7 +10,7 @@ import structlog
 
 from mesh.routing import Place, RoutingTable
 from mesh.rpc import events
-from services.control.decisions.inquiry import Inquiry
+from services.control.decisions.cluster_questions import ClusterQuestions
 from services.control.domain.covers import Cover, covers, suspicions
 from services.control.domain.effects import (
     Effect,
@@ -77,7 +77,7 @@ class Moving:
         return self.checked.absent
 
 
-class Scout:
+class MoveInspector:
     """Reads clusters for decisions about moves. `never_move`: topics of the mesh's own log, which no rule moves."""
 
     def __init__(self, connections: Connections, never_move: Sequence[str]) -> None:
@@ -96,10 +96,10 @@ class Scout:
 
     async def survey(self, decision: RuleSetDecision, wishes: ChangeWishes) -> Moving:
         """The moves of the decision, possible or not; refused when a cluster does not answer, unless allowed."""
-        inquiry = Inquiry(self._connections, allow_unreachable=wishes.allow_unreachable)
+        questions = ClusterQuestions(self._connections, allow_unreachable=wishes.allow_unreachable)
         before, after = decision.before, decision.after
         losing = clusters_that_may_lose(before, after)
-        topics = await inquiry.topics(before, losing, "topics that may move away from it")
+        topics = await questions.topics(before, losing, "topics that may move away from it")
         kinds = kinds_of_clients(before, after)
         plan = MovePlan(before, after, topics, never=self._never_move)
         for kind in kinds.looked_at:
@@ -107,13 +107,13 @@ class Scout:
             await asyncio.sleep(0)  # a kind may take a second with all topics of large clusters; other calls wait, too
         moves = plan.moves
         if not moves:
-            return Moving(silent=inquiry.silent, unseen=kinds.left_out)
+            return Moving(silent=questions.silent, unseen=kinds.left_out)
         targets = {move.target.cluster for move in moves if move.target is not None}
-        topics |= await inquiry.topics(after, targets - topics.keys(), "topics that move to it")
-        effects = await self._effects(decision, moves, topics, wishes, inquiry)
-        if inquiry.silent and not wishes.validate_only:
-            log.warning("rules change unchecked", clusters=inquiry.silent)
-        return Moving(moves, checked(moves, topics), effects, inquiry.silent, kinds.left_out)
+        topics |= await questions.topics(after, targets - topics.keys(), "topics that move to it")
+        effects = await self._effects(decision, moves, topics, wishes, questions)
+        if questions.silent and not wishes.validate_only:
+            log.warning("rules change unchecked", clusters=questions.silent)
+        return Moving(moves, checked(moves, topics), effects, questions.silent, kinds.left_out)
 
     async def covers(self, decision: RuleSetDecision) -> list[Cover]:
         """Rules that the change leaves without a topic, because an expression comes first.
@@ -123,8 +123,8 @@ class Scout:
         suspected = suspicions(decision.before, decision.after)
         if not suspected:
             return []
-        inquiry = Inquiry(self._connections, allow_unreachable=True)
-        topics = await inquiry.topics(decision.after, decision.after.clusters, "topics that expressions match")
+        questions = ClusterQuestions(self._connections, allow_unreachable=True)
+        topics = await questions.topics(decision.after, decision.after.clusters, "topics that expressions match")
         return covers(suspected, decision.before, topics)
 
     async def create(self, table: RoutingTable, absent: Sequence[Move]) -> None:
@@ -160,19 +160,19 @@ class Scout:
         moves: Sequence[Move],
         topics: Mapping[str, Mapping[str, int]],
         wishes: ChangeWishes,
-        inquiry: Inquiry,
+        questions: ClusterQuestions,
     ) -> list[Effect]:
         """A dry run gives all effects on groups; the change itself asks for groups only where a group may be harmed."""
         if wishes.accept_skip and not wishes.validate_only:
             return []
         clusters = {**decision.before.clusters, **decision.after.clusters}
-        logs = await inquiry.logs(clusters, moves, topics)
+        logs = await questions.logs(clusters, moves, topics)
         asked = places_of_danger(moves, logs)
         if wishes.validate_only:
             asked = {move.source for move in moves if any(log.end for log in logs.get(move.source, {}).values())}
         keepers = OffsetKeepers(decision.before)
         places = {place for move in moves if move.source in asked for place in keepers.places(move)}
-        positions = await inquiry.positions(clusters, places, None)
+        positions = await questions.positions(clusters, places, None)
         effects = effects_of(moves, keepers, logs, positions, {})
         # a group that seems to skip may have read the new log up to this place before: its offsets there show it
         skips = [
@@ -183,5 +183,5 @@ class Scout:
         if not skips:
             return effects
         targets = {effect.move.target for effect in skips if effect.move.target is not None}
-        there = await inquiry.positions(clusters, targets, {effect.group for effect in skips})
+        there = await questions.positions(clusters, targets, {effect.group for effect in skips})
         return effects_of(moves, keepers, logs, positions, there)

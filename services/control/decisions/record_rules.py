@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from mesh.record_rules import STREAM_PREFIX
 from mesh.rpc import events
-from services.control.decisions.inquiry import Inquiry
+from services.control.decisions.cluster_questions import ClusterQuestions
 from services.control.decisions.turns import Turns
 from services.control.domain.errors import InvalidField, Unavailable
 from services.control.domain.findings import worst_first
@@ -111,11 +111,11 @@ class RecordRuleDecisions:
         arrivals = arrivals_of_rule(event.rule, view.state.effective, view.profiles)
         if not arrivals:
             return []
-        inquiry = Inquiry(self._connections, allow_unreachable=True)
+        questions = ClusterQuestions(self._connections, allow_unreachable=True)
         clusters = view.state.effective.clusters
-        there = await inquiry.topics(view.state.effective, {each.place.cluster for each in arrivals}, "targets")
+        there = await questions.topics(view.state.effective, {each.place.cluster for each in arrivals}, "targets")
         known = {each.place for each in arrivals if each.place.upstream_topic in there.get(each.place.cluster, ())}
-        settings = await inquiry.settings(clusters, known, LOOKED_AT)
+        settings = await questions.settings(clusters, known, LOOKED_AT)
         return [each.text for each in worst_first(of_profiles(arrivals, view.profiles, settings, datetime.now(UTC)))]
 
     def _needs(self, event: RecordRuleEvent) -> Sequence[TopicNeed]:

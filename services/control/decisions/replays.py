@@ -15,7 +15,7 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from mesh.rpc import events, replays
-from services.control.decisions.control_replays import ControlReplays
+from services.control.decisions.offset_resets import OffsetResets
 from services.control.decisions.replay_followers import ReplayFollowers
 from services.control.decisions.replay_places import ReplayPlaceSearch
 from services.control.decisions.replay_plans import Plan, ReplayPlans
@@ -77,7 +77,7 @@ class ReplayDecisions:
         progress: ReplayProgress,
         plans: ReplayPlans,
         places: ReplayPlaceSearch,
-        own: ControlReplays,
+        own: OffsetResets,
     ) -> None:
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
         self._journal = journal

@@ -12,7 +12,7 @@ from mesh.rpc import events
 from services.control.decisions.answers import stored_failure
 from services.control.decisions.canaries import Canaries, refuse_while_tried
 from services.control.decisions.clusters import routing_position
-from services.control.decisions.moving import ChangeWishes, Moving, Scout
+from services.control.decisions.moving import ChangeWishes, MoveInspector, Moving
 from services.control.decisions.rollouts import RolloutAbandoned, Rollouts, as_conflict
 from services.control.decisions.turns import Turns
 from services.control.domain.canaries import check_may_be_tried
@@ -74,7 +74,7 @@ class RuleDecisions:
         self._canaries = canaries
         self._journal = journal
         self._turns = turns
-        self._scout = Scout(connections, never_move)
+        self._inspector = MoveInspector(connections, never_move)
         self._rollouts = rollouts
 
     async def change(
@@ -216,12 +216,12 @@ class RuleDecisions:
             check_may_be_tried(decision.before, decision.after)
             decision.event.canary.CopyFrom(self._rollouts.canary_of(wishes.canary))
         self._rollouts.check_understood(decision.event)
-        covers = [str(cover) for cover in await self._scout.covers(decision)]
+        covers = [str(cover) for cover in await self._inspector.covers(decision)]
         if not decision.event.needs_hold:
             return RuleChange(rule_set.revision, decision, view, warnings=covers)
-        moving = await self._scout.look(decision, wishes)
+        moving = await self._inspector.look(decision, wishes)
         if create and moving.absent:
-            await self._scout.create(decision.after, moving.absent)
+            await self._inspector.create(decision.after, moving.absent)
         return RuleChange(rule_set.revision, decision, view, moving, warnings=[*covers, *moving.warnings])
 
     async def _correct(self, answer: StoredAnswer | None) -> None:

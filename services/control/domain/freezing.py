@@ -53,7 +53,7 @@ def refusal(frozen: events.Event) -> NotAllowed:
         "MESH_FROZEN",
         "mesh",
         f"changes are refused: {frozen.actor} froze the mesh at {frozen.time.ToDatetime(UTC):%Y-%m-%d %H:%M:%S} UTC "
-        f"({frozen.reason}); `meshctl thaw`, or ChangeService.Thaw, takes changes again",
+        f"({frozen.reason}); `meshctl thaw`, or ChangeControlService.Thaw, takes changes again",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from services.pipeline import class_archive
+from services.pipeline import class_data_sharing
 from services.pipeline.commands.foreground import explaining, require_spark
 from services.pipeline.session import find_java, start_session
 from services.pipeline.settings import PipelineSettings
@@ -15,9 +15,9 @@ def prepare_command() -> None:
     """Make what lets jobs start faster: an archive of Spark's classes for the Java that is here, 150 MB. Once."""
     require_spark()
     with explaining():
-        archive = class_archive.archive_of(find_java())
+        archive = class_data_sharing.archive_of(find_java())
         if not archive.exists():
-            options = class_archive.options_to_make(archive)
+            options = class_data_sharing.options_to_make(archive)
             session = start_session(PipelineSettings(master="local[2]", driver_java_options=options), "prepare")
-            class_archive.finish(session, archive)
+            class_data_sharing.finish(session, archive)
     click.echo(f"{archive}, {archive.stat().st_size >> 20} MB")

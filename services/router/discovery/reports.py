@@ -54,7 +54,7 @@ class Reporter:
         """Reports, again and again."""
         pause, said = FIRST_PAUSE, ""
         async with Replicas(self._addresses, self._tls) as control:
-            rollouts = discovery_grpc.RolloutServiceStub(control)
+            rollouts = discovery_grpc.MemberReportServiceStub(control)
             while True:
                 try:
                     await self._converse(rollouts.Report(), control)

@@ -35,7 +35,7 @@ async def test_a_signal_stops_it_in_order_although_somebody_watches(
     )
     channel = open_channel(f"127.0.0.1:{port}")
     try:
-        clusters, decisions = admin_grpc.ClusterServiceStub(channel), admin_grpc.DecisionServiceStub(channel)
+        clusters, decisions = admin_grpc.ClusterServiceStub(channel), admin_grpc.QueryServiceStub(channel)
         assert process.stderr is not None
         async with asyncio.timeout(START):
             while b'"ready"' not in await process.stderr.readline():

@@ -89,13 +89,13 @@ class World:
         self.channel = open_channel(f"127.0.0.1:{self.control.port}", self.caller)
         self.clusters = admin_grpc.ClusterServiceStub(self.channel)
         self.rules = admin_grpc.RuleServiceStub(self.channel)
-        self.decisions = admin_grpc.DecisionServiceStub(self.channel)
-        self.changes = admin_grpc.ChangeServiceStub(self.channel)
+        self.decisions = admin_grpc.QueryServiceStub(self.channel)
+        self.changes = admin_grpc.ChangeControlServiceStub(self.channel)
         self.instances = instances_grpc.InstanceServiceStub(self.channel)
         self.pipelines = pipelines_grpc.PipelineServiceStub(self.channel)
         self.audit = audit_grpc.AuditServiceStub(self.channel)
         self.replays = replays_grpc.ReplayServiceStub(self.channel)
-        self.rollouts = discovery_grpc.RolloutServiceStub(self.channel)
+        self.rollouts = discovery_grpc.MemberReportServiceStub(self.channel)
         if wait:
             await until(lambda: self.lifecycle.is_ready, "control is ready")
 

@@ -211,7 +211,7 @@ def revision_of(order: discovery.WatchResponse) -> int:
             return order.release.revision
 
 
-class ListeningControl(discovery_grpc.RolloutServiceServicer):
+class ListeningControl(discovery_grpc.MemberReportServiceServicer):
     """Control as the router sees it: takes reports, says how long to hold."""
 
     def __init__(self, hold_ms: int) -> None:
@@ -237,10 +237,10 @@ class ListeningControl(discovery_grpc.RolloutServiceServicer):
 @asynccontextmanager
 async def listening_control(port: int, hold_ms: int = 3000) -> AsyncIterator[ListeningControl]:
     control = ListeningControl(hold_ms)
-    name = discovery.DESCRIPTOR.services_by_name["RolloutService"].full_name
+    name = discovery.DESCRIPTOR.services_by_name["MemberReportService"].full_name
     server = RpcServer(
         f"127.0.0.1:{port}",
-        {name: lambda grpc_server: discovery_grpc.add_RolloutServiceServicer_to_server(control, grpc_server)},
+        {name: lambda grpc_server: discovery_grpc.add_MemberReportServiceServicer_to_server(control, grpc_server)},
     )
     await server.start()
     try:

@@ -24,19 +24,19 @@ def _one_record_for_each_event(pieces: ModuleType) -> None:
     pieces.records_of = records_of  # type: ignore[attr-defined]
 
 
-def _any_replica_takes_reports(rollout_service: ModuleType) -> None:
+def _any_replica_takes_reports(member_report_service: ModuleType) -> None:
     """2: a control that does not lead takes the reports of routers."""
 
     class AlwaysLeading:
         def require_leading(self) -> None:
             pass
 
-    made = rollout_service.RolloutService.__init__
+    made = member_report_service.MemberReportService.__init__
 
     def init(self: Any, journal: Any, *further: Any) -> None:
         made(self, AlwaysLeading(), *further)
 
-    rollout_service.RolloutService.__init__ = init
+    member_report_service.MemberReportService.__init__ = init
 
 
 def _one_address_of_control(replicas: ModuleType) -> None:
@@ -63,7 +63,7 @@ def _holds_end_by_themselves(discovery: ModuleType) -> None:
 HOW: dict[str, dict[str, Callable[[ModuleType], None]]] = {
     "1": {"mesh.event_log.pieces": _one_record_for_each_event},
     "2": {
-        "services.control.api.rollout_service": _any_replica_takes_reports,
+        "services.control.api.member_report_service": _any_replica_takes_reports,
         "mesh.rpc.replicas": _one_address_of_control,
     },
     "3": {"services.gateway.downstream.discovery": _holds_end_by_themselves},

@@ -57,6 +57,9 @@ async def test_a_command_whose_caller_goes_away_is_on_record() -> None:
 class Context:
     """Of a client that says nothing of itself."""
 
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {}
+
     def invocation_metadata(self) -> None:
         return
 

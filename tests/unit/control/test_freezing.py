@@ -23,7 +23,7 @@ def test_every_event_is_refused_that_is_not_on_the_list(payload: type) -> None:
         refuse_while_frozen(FROZEN, [payload()])
     assert refused.value.message == (
         "changes are refused: ada froze the mesh at 2026-01-01 12:00:00 UTC (inventory); `meshctl thaw`, or "
-        "ChangeService.Thaw, takes changes again"
+        "ChangeControlService.Thaw, takes changes again"
     )
 
 

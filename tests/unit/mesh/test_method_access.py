@@ -46,7 +46,7 @@ def test_only_an_operator_or_a_reporting_member_may_call_a_method_that_decides(m
         ("InstanceService/FollowOrders", False),
         ("InstanceService/DescribeInstance", False),
         ("InstanceService/Beat", False),
-        ("RolloutService/Report", False),
+        ("MemberReportService/Report", False),
     ],
 )
 def test_a_call_that_changes_the_log_decides(method: str, wanted: bool) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from services.pipeline import class_archive
+from services.pipeline import class_data_sharing
 from services.pipeline.__main__ import pipeline
 from services.pipeline.commands import foreground
 from services.pipeline.session import (
@@ -131,9 +131,7 @@ def test_executors_get_what_their_tasks_import(tmp_path: Path) -> None:
 
 def test_the_archive_of_classes_is_used_where_it_has_been_made(tmp_path: Path) -> None:
     archive = tmp_path / "spark.jsa"
-    assert class_archive.options_with(archive) == ""
+    assert class_data_sharing.options_with(archive) == ""
     archive.touch()
-    assert (
-        f"-XX:SharedArchiveFile={archive}"
-        in options_of(PipelineSettings(), class_archive.options_with(archive))["spark.driver.extraJavaOptions"].split()
-    )
+    options = options_of(PipelineSettings(), class_data_sharing.options_with(archive))
+    assert f"-XX:SharedArchiveFile={archive}" in options["spark.driver.extraJavaOptions"].split()

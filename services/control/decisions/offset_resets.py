@@ -59,7 +59,7 @@ class Cancelled(Exception):  # noqa: N818  (an outcome)
     """A user wants the replay to end, and it has set nothing yet."""
 
 
-class ControlReplays:
+class OffsetResets:
     """Carries out seeks and resets of groups."""
 
     def __init__(

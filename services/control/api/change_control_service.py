@@ -1,4 +1,4 @@
-"""ChangeService: freezes and thaws the mesh, and schedules changes."""
+"""ChangeControlService: freezes and thaws the mesh, and schedules changes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from services.control.domain.schedules import SCHEDULES, in_order
 from services.control.store.journal import Journal
 
 
-class ChangeService(admin_grpc.ChangeServiceServicer):
-    """See ChangeService in admin.proto."""
+class ChangeControlService(admin_grpc.ChangeControlServiceServicer):
+    """See ChangeControlService in admin.proto."""
 
     def __init__(self, journal: Journal, freezing: Freezing, schedules: Schedules) -> None:
         self._journal = journal

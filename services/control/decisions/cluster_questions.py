@@ -17,7 +17,7 @@ Committed = Mapping[str, Mapping[int, int]]
 """Group -> partition -> offset."""
 
 
-class Inquiry:
+class ClusterQuestions:
     """The questions of one decision.
 
     If a cluster does not answer, the decision is refused. If the caller allows it, the answers leave out the cluster

@@ -12,7 +12,7 @@ ALL = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Canary:
     """Gateways that try a table (empty: all of them), and how many of their connections in a thousand."""
 
     members: frozenset[str] = frozenset()
@@ -23,9 +23,9 @@ class Trial:
         return not self.members or member in self.members
 
     @staticmethod
-    def of(canary: events.Canary) -> Trial:
+    def of(canary: events.Canary) -> Canary:
         members = frozenset(name.removeprefix("members/") for name in canary.members)
-        return Trial(members, canary.permille or ALL)
+        return Canary(members, canary.permille or ALL)
 
 
 def takes_part(who: str, permille: int) -> bool:

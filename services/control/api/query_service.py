@@ -1,4 +1,4 @@
-"""DecisionService: explains routing, lists the log, and shows the present state. From memory where possible."""
+"""QueryService: explains routing, lists the log, and shows the present state. From memory where possible."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from services.control.store.reports import Reports
 from services.control.upstream.connections import Connections, UnreachableError
 
 
-class DecisionService(admin_grpc.DecisionServiceServicer):
-    """See DecisionService in admin.proto."""
+class QueryService(admin_grpc.QueryServiceServicer):
+    """See QueryService in admin.proto."""
 
     def __init__(
         self,

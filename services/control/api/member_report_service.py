@@ -1,4 +1,4 @@
-"""RolloutService: routers report themselves and the data planes that hang on them."""
+"""MemberReportService: routers report themselves and the data planes that hang on them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from services.control.store.journal import Journal
 log = structlog.get_logger(__name__)
 
 
-class RolloutService(discovery_grpc.RolloutServiceServicer):
-    """See RolloutService in discovery.proto."""
+class MemberReportService(discovery_grpc.MemberReportServiceServicer):
+    """See MemberReportService in discovery.proto."""
 
     def __init__(self, journal: Journal, members: Members, record_progress: RecordProgress, hold_ms: int) -> None:
         self._journal = journal
