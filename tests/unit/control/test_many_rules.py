@@ -19,12 +19,13 @@ from mesh.routing import (
     NameRegex,
     RoutingTable,
     RuleVersion,
+    UnmatchedTopics,
     living,
 )
 from mesh.routing import clients as clients_module
 from services.control.domain import kinds, moves
 from services.control.domain.covers import suspicions
-from services.control.domain.edits import Before, Create, Place
+from services.control.domain.edits import Before, Create, Edit, Move, Place, Remove, RuleFields, Update
 from services.control.domain.errors import NotAllowed
 from services.control.domain.kinds import kinds_of_clients
 from services.control.domain.moves import clusters_that_may_lose
@@ -164,6 +165,70 @@ def test_a_full_place_between_two_rules_costs_the_ranks_of_a_few_rules() -> None
     added = [f"added-{number}" for number in range(MANY)]
     texts = [each.match.text for each in rules.table.rules]
     assert texts == [f"topic-{n}" for n in range(149)] + added + [f"topic-{n}" for n in range(149, MANY)]
+
+
+EDITED = [f"r{number}" for number in range(1, 13)]
+PLACES = st.one_of(st.sampled_from(Place), st.sampled_from(EDITED).map(Before))
+EDITS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from([*(f"new-{n}" for n in range(6)), "?"]), PLACES),
+        st.builds(Move, st.sampled_from(EDITED), PLACES),
+        st.builds(Remove, st.sampled_from(EDITED)),
+        st.builds(Update, st.sampled_from(EDITED), st.just(RuleFields(target_cluster="c3"))),
+    ),
+    max_size=6,
+)
+
+
+@given(st.integers(0, 12), st.booleans(), EDITS)
+def test_edits_of_a_part_of_the_rules_give_what_edits_of_the_whole_list_give(
+    number: int, has_default: bool, edits: list[Any]
+) -> None:
+    before = rule_set(*(f"t{place}->c1" for place in range(1, number + 1)), *(["?@shop->c1"] if has_default else []))
+    wanted, made = list(before.table.rules), list[Edit]()
+    for edit in edits:
+        if isinstance(edit, tuple):
+            edit = Create(rule(f"{edit[0]}->c2", f"made-{edit[0].replace('?', 'default')}"), edit[1])  # noqa: PLW2901
+        try:
+            _edited(wanted, edit)
+        except LookupError:
+            continue
+        made.append(edit)
+    decision = before.change(*made, allow_shadowed=True)
+    assert [*decision.after.rules] == sorted(wanted, key=lambda each: isinstance(each.match, UnmatchedTopics))
+    ranks = [version.rank for version in decision.after.living]
+    assert ranks == sorted(set(ranks))
+
+
+def _edited(rules: list[ForwardingRule], edit: Edit) -> None:
+    """The same edit of a whole list; LookupError when it can't be made."""
+    ids = [each.rule_id for each in rules]
+    match edit:
+        case Create(new, place) if new.rule_id not in ids:
+            rules.insert(_place_in(ids, place), new)
+        case Move(rule_id, place) if place != Before(rule_id):
+            others = [each for each in ids if each != rule_id]
+            at = _place_in(others, place)
+            rules.insert(at, rules.pop(_place_in(ids, Before(rule_id))))
+        case Remove(rule_id):
+            rules.pop(_place_in(ids, Before(rule_id)))
+        case Update(rule_id, wanted):
+            at = _place_in(ids, Before(rule_id))
+            rules[at] = wanted.put_on(rules[at])
+        case _:
+            raise LookupError
+
+
+def _place_in(ids: list[str], place: Place | Before) -> int:
+    match place:
+        case Before(rule_id) if rule_id in ids:
+            return ids.index(rule_id)
+        case Before():
+            raise LookupError
+        case Place.FIRST:
+            return 0
+        case _:
+            return len(ids)
 
 
 PATTERNS = ("a", "ab", "abc", "b", "bc", "a*", "ab*", "abc*", "b*", "~.*", "~a.*", "?")
