@@ -138,16 +138,21 @@ def test_kafkas_tools_tell_what_they_tell_about_a_broker(fresh: Fresh, what: str
 
 
 def test_settings_that_are_given_to_a_group_are_told(fresh: Fresh) -> None:
-    one = f"--entity-type groups --entity-name {GROUP}"
+    one, setting = f"--entity-type groups --entity-name {GROUP}", "share.record.lock.duration.ms"
+
+    def described(address: str) -> str:
+        """With the new value: a controller answers before each broker has applied a change."""
+        what = partial(printed, address, Tool.CONFIGS, f"--describe {one}")
+        return wait_until(lambda: text if f"{setting}=16000" in (text := what()) else None, "the setting is applied")
+
     wanted, found = (
         [
-            printed(address, Tool.CONFIGS, f"--alter {one} --add-config share.record.lock.duration.ms=16000"),
-            printed(address, Tool.CONFIGS, f"--describe {one}"),
-            printed(address, Tool.CONFIGS, f"--alter {one} --delete-config share.record.lock.duration.ms"),
+            printed(address, Tool.CONFIGS, f"--alter {one} --add-config {setting}=16000"),
+            described(address),
+            printed(address, Tool.CONFIGS, f"--alter {one} --delete-config {setting}"),
         ]
         for address in (fresh.kafka, fresh.mesh)
     )
-    assert "share.record.lock.duration.ms=16000" in wanted[1]
     assert found == wanted
 
 
