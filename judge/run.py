@@ -132,7 +132,8 @@ class Run:
         process = self.plan.processes[number]
         topics = self.plan.topics_of(process)
         values = itertools.count((number + 1) * VALUES_EACH)
-        return Worker(process, topics, makes, recorder, self.plan.chance(process.name), values, stop)
+        chance, session_s = self.plan.chance(process.name), self.system.share_session_s
+        return Worker(process, topics, makes, recorder, chance, values, stop, session_s)
 
     def _wait(self, workers: Sequence[Worker], recorder: Recorder) -> None:
         deadline = time.monotonic() + self.seconds

@@ -24,8 +24,8 @@ COMMITS = 0.3
 ABORTS = 0.25
 RELEASES = 0.1
 """The share of a share group's records that the member releases for others."""
-QUIET_S = 20.0
-"""A share group that gives nothing for longer than its locks last has no more."""
+SETTLES_S = 15.0
+"""The time in which a share group gives a lost member's partitions to others, and locks end."""
 DRAIN_S = 75.0
 MOST_VALUES = 5
 MOST_PLACES = 6
@@ -42,6 +42,7 @@ class Worker:
     chance: random.Random
     values: Iterator[int]
     stop: threading.Event
+    share_session_s: float
     failure: list[BaseException] = field(default_factory=list)
 
     def run(self) -> None:
@@ -174,11 +175,13 @@ class Worker:
         return bool(given.taken) or given.outcome is Outcome.INFO
 
     def _drain(self, reader: ShareConsumer) -> None:
+        """A lost member keeps partitions until its session ends; a group that gives nothing for longer has no more."""
         start = quiet = self.recorder.now()
-        while self.recorder.now() - quiet < QUIET_S and self.recorder.now() - start < DRAIN_S:
+        enough = self.share_session_s + SETTLES_S
+        while self.recorder.now() - quiet < enough and self.recorder.now() - start < DRAIN_S:
             if self._take(reader, accept=True):
                 quiet = self.recorder.now()
-        done = self.recorder.now() - quiet >= QUIET_S
+        done = self.recorder.now() - quiet >= enough
         places = [Place(topic.name, partition) for topic in self.topics for partition in range(topic.partitions)]
         self.recorder.add(
             self.process.name,

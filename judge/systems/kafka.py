@@ -21,10 +21,14 @@ from local.services import HOST
 PORTS_OF_A_NODE = 3
 """For clients, for other brokers, for controllers."""
 START_S = 240.0
+SHARE_SESSION_S = 15
+"""A client that ends without a goodbye keeps its partitions of a share group for so long."""
 SETTINGS = (
     "log.retention.ms=-1",
     "group.share.min.record.lock.duration.ms=15000",
     "group.share.record.lock.duration.ms=15000",
+    f"group.share.min.session.timeout.ms={SHARE_SESSION_S * 1000}",
+    f"group.share.session.timeout.ms={SHARE_SESSION_S * 1000}",
     "group.share.delivery.count.limit=10",
     # Kafka 4.4 keeps the time of the last assignment: after a fault set the clock ahead, no group would get another one
     "group.consumer.assignment.interval.ms=0",

@@ -23,7 +23,7 @@ from judge.faults.fault import Fault, of_link
 from judge.faults.stalls import Stalls
 from judge.protocol.connection import Address, address
 from judge.systems.clocks import Clock, library
-from judge.systems.kafka import PORTS_OF_A_NODE, KafkaCluster
+from judge.systems.kafka import PORTS_OF_A_NODE, SHARE_SESSION_S, KafkaCluster
 from judge.systems.operator import MeshOperator
 from judge.systems.processes import Keeper, Owned, faults_of, signalled, waited_for
 from judge.systems.revisions import Revisions
@@ -297,6 +297,7 @@ def embedded_mesh(
             stalls=Stalls() if calm else mesh.stalls(),
             owner=lambda topic: operator.owners.get(topic, ""),
             markers=mesh.markers,
+            share_session_s=SHARE_SESSION_S,
             revision=revisions.during,
             operator=operator,
             links=mesh.links,

@@ -39,6 +39,8 @@ class System:
     """The cluster that a topic's records and commits belong to now; empty: not known."""
     markers: SkippedMarkers = field(default_factory=SkippedMarkers)
     """The markers of transactions that the system's brokers said they skip."""
+    share_session_s: float = 45.0
+    """The time-out of members of share groups; the default is Kafka's."""
     revision: Callable[[str, float, float], int] = lambda via, start, end: 0
     """Which routing table ran at an address between two times of `time.monotonic`; 0: not known."""
 
