@@ -7,7 +7,7 @@ the group's first start are not carried out.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import structlog
@@ -18,6 +18,7 @@ from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.instance_values import Interest
 from services.sidecar.consuming.membership import Membership
 from services.sidecar.consuming.partition_reader import raw_record
+from services.sidecar.consuming.serial_thread import SerialThread
 from services.sidecar.faults import Fault
 from services.sidecar.formats import json_text
 from services.sidecar.jobs.job import Job, JobSpec, RefusedError
@@ -27,6 +28,9 @@ from services.sidecar.records import Partition, RawRecord
 
 POLL_SECONDS = 0.5
 RETRY_SECONDS = 5.0
+CALL_SECONDS = 30.0
+"""The longest call of the client; a commit waits without end for a coordinator that is gone."""
+IDLE_SECONDS = 3600.0
 _FRAME_BYTES = 5
 """Magic byte and schema id, before the JSON of a value that was written with a schema."""
 _OF_OTHER_GROUPS = frozenset({"group.instance.id", "partition.assignment.strategy", "group.protocol"})
@@ -68,12 +72,14 @@ class Commands:
                 await self._listen()
             except (KafkaException, Fault) as failure:
                 log.warning("commands to replay cannot be read now", topic=self._topic, reason=str(failure))
+            except TimeoutError:
+                reason = f"Kafka did not answer within {CALL_SECONDS:g} s"
+                log.warning("commands to replay cannot be read now", topic=self._topic, reason=reason)
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _listen(self) -> None:
-        """Joins the group and reads commands. KafkaException or Fault when the consumer cannot go on."""
-        loop = asyncio.get_running_loop()
-        thread = ThreadPoolExecutor(1, thread_name_prefix="replay-commands")
+        """Joins the group and reads commands. KafkaException, Fault or TimeoutError when the consumer cannot go on."""
+        thread = SerialThread("replay-commands", lambda: None, IDLE_SECONDS)
 
         def assigned(partitions: set[Partition]) -> None:
             places = _pinned(membership.client, [TopicPartition(*one) for one in sorted(partitions)])
@@ -83,15 +89,15 @@ class Commands:
         try:
             membership.follow(Interest(topics=(self._topic,)))
             while True:
-                message = await loop.run_in_executor(thread, membership.poll, POLL_SECONDS)
+                message = await thread.call(partial(membership.poll, POLL_SECONDS), CALL_SECONDS)
                 if message is not None:
                     await self._take(raw_record(message))
-                    await loop.run_in_executor(thread, _commit, membership, message)
+                    await thread.call(partial(_commit, membership, message), CALL_SECONDS)
                 elif membership.is_broken and (fault := membership.fault()) is not None:
                     raise fault  # the client reads nothing any more
         finally:
-            thread.submit(membership.close)
-            thread.shutdown(wait=False)
+            thread.post(membership.close)
+            thread.end()
 
     async def _take(self, record: RawRecord) -> None:
         id_ = f"command-{record.partition}-{record.offset}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -156,6 +157,82 @@ async def test_a_listener_whose_client_has_ended_begins_again(monkeypatch: pytes
     try:
         await asyncio.wait_for(begun_again.wait(), WITHIN_SECONDS)
     finally:
+        listening.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await listening
+
+
+class Given:
+    """A record that is no command."""
+
+    @staticmethod
+    def error() -> None: ...
+
+    @staticmethod
+    def topic() -> str:
+        return TOPIC
+
+    @staticmethod
+    def partition() -> int:
+        return 0
+
+    @staticmethod
+    def offset() -> int:
+        return 7
+
+    @staticmethod
+    def timestamp() -> tuple[int, int]:
+        return 0, 0
+
+    @staticmethod
+    def headers() -> None: ...
+
+    @staticmethod
+    def key() -> None: ...
+
+    @staticmethod
+    def value() -> bytes:
+        return b"no command"
+
+
+async def test_a_commit_without_an_answer_holds_up_neither_the_listener_nor_the_end_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replay_commands, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(replay_commands, "CALL_SECONDS", 0.2)
+    begun_again, answer = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    class Client:
+        made = 0
+
+        def __init__(self, properties: object) -> None:
+            Client.made += 1
+            if Client.made > 1:
+                loop.call_soon_threadsafe(begun_again.set)
+
+        def subscribe(self, topics: list[str], **callbacks: object) -> None: ...
+
+        def unsubscribe(self) -> None: ...
+
+        def poll(self, timeout: float) -> Given:
+            return Given()
+
+        def commit(self, **_: object) -> list[TopicPartition]:
+            answer.wait(WITHIN_SECONDS)
+            return []
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(membership, "Consumer", Client)
+    listening = asyncio.create_task(Commands({}, TOPIC, "group", "-replay", _start, Heard()).run())
+    try:
+        await asyncio.wait_for(begun_again.wait(), WITHIN_SECONDS)
+        waiting = [each for each in threading.enumerate() if each.name.startswith("replay-commands")]
+        assert waiting
+        assert all(each.daemon for each in waiting), "the interpreter waits for other threads when it ends"
+    finally:
+        answer.set()
         listening.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await listening
