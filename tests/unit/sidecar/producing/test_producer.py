@@ -67,7 +67,7 @@ async def test_records_that_wait_for_a_slow_broker_take_no_processor() -> None:
     await asyncio.gather(*sent)
     used = time.process_time() - used
     await sender.stop(5)
-    assert used < 0.3, "two seconds long there was hardly anything to do"
+    assert used < 0.8, "for two seconds there was hardly anything to do; a client without a rest takes them all"
 
 
 async def test_a_stopping_producer_takes_nothing_more() -> None:
