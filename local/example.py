@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from mesh.rpc import admin, admin_grpc, routing
+from mesh.rpc.channels import open_blocking_channel
 from meshctl.connection import ACTOR_METADATA, actor
 from meshctl.failures import as_call
 
@@ -39,7 +40,7 @@ _WHO = ((ACTOR_METADATA, actor()),)  # the person who started the mesh decides
 
 
 def set_up(control: str, clusters: Mapping[str, str]) -> None:
-    with grpc.insecure_channel(control) as channel:
+    with open_blocking_channel(control) as channel:
         grpc.channel_ready_future(channel).result(timeout=CHANNEL_TIMEOUT_S)
         _register(admin_grpc.ClusterServiceStub(channel), clusters)
         decided = _decided_before(admin_grpc.QueryServiceStub(channel))

@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import grpc
-
 from judge.faults.cable import Cable
 from judge.faults.fault import Fault, of_link
 from judge.faults.stalls import Stalls
@@ -36,6 +34,7 @@ from local.postgres import Postgres
 from local.readiness import HttpReady, PostgresReady
 from local.services import HOST
 from mesh.rpc import admin, admin_grpc, routing
+from mesh.rpc.channels import open_blocking_channel
 
 HOME, OTHER = "c1", "c2"
 START_S = 240.0
@@ -308,7 +307,7 @@ def embedded_mesh(
 
 
 def _register(control: str, clusters: Mapping[str, str]) -> None:
-    with grpc.insecure_channel(control) as channel:
+    with open_blocking_channel(control) as channel:
         for name, bootstrap in clusters.items():
             spec = routing.ClusterSpec(cluster_name=name, bootstrap_servers=bootstrap.split(","))
             request = admin.RegisterClusterRequest(spec=spec, request_id=str(uuid.uuid4()))

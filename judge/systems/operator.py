@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import grpc
 
 from mesh.rpc import admin, admin_grpc, routing
+from mesh.rpc.channels import open_blocking_channel
 
 MOVE_S = 30.0
 NOISE = 20
@@ -76,7 +77,7 @@ class MeshOperator:
         leader = self.leader()
         if not leader:
             raise RuntimeError(f"{method}: no control leads")
-        with grpc.insecure_channel(leader) as channel:
+        with open_blocking_channel(leader) as channel:
             try:
                 answer: admin.RuleChangeResponse = getattr(admin_grpc.RuleServiceStub(channel), method)(
                     request, timeout=within_s

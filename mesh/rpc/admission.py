@@ -32,11 +32,8 @@ class Admission(grpc.aio.ServerInterceptor):
     def _admitted(self, method: str, behaviour: Any) -> Any:
         async def call(requests: Any, context: Any) -> AsyncIterator[Message]:
             try:
-                principal = principal_of(context)
-                if principal is not None:
-                    principal.admit(method)
-                    requests = admitted(principal, requests)
-                async for message in behaviour(requests, context):
+                admissible = admitted(principal_of(context), method, requests)
+                async for message in behaviour(admissible, context):
                     yield message
             except RpcError as error:
                 self._on_refusal(method)
@@ -46,8 +43,14 @@ class Admission(grpc.aio.ServerInterceptor):
         return call
 
 
-def admitted(principal: Principal, requests: Any) -> Any:
-    """A request, or a stream of requests, as far as the principal may make them. RpcError at the first other one."""
+def admitted(principal: Principal | None, method: str, requests: Any) -> Any:
+    """A request, or a stream of requests, as far as the principal may make them. RpcError at the first other one.
+
+    Without a principal, nobody is asked who calls.
+    """
+    if principal is None:
+        return requests
+    principal.admit(method)
     if isinstance(requests, Message):
         principal.admit_message(requests)
         return requests

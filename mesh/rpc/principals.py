@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import grpc
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from mesh.rpc import access
@@ -48,7 +50,7 @@ class Principal:
         """RpcError if a member names another member as the caller (`names_caller` in the protos)."""
         if self.role in PEOPLE:
             return
-        for field in _fields_of_callers(message):
+        for field in _fields_of_callers(message.DESCRIPTOR):
             named = _named(getattr(message, field))
             if named and named != self.name and WORKER.sub("", named) != self.name:
                 raise denied(f"{field} names {named}; the certificate is of {self}, which speaks for itself alone")
@@ -71,8 +73,9 @@ def principal_of(context: Any) -> Principal | None:
     )
 
 
-def _fields_of_callers(message: Message) -> list[str]:
-    return [field.name for field in message.DESCRIPTOR.fields if field.GetOptions().Extensions[access.names_caller]]
+@cache
+def _fields_of_callers(kind: Descriptor) -> tuple[str, ...]:
+    return tuple(field.name for field in kind.fields if field.GetOptions().Extensions[access.names_caller])
 
 
 def _named(value: Any) -> str:

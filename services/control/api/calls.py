@@ -169,9 +169,7 @@ class Calls(grpc.aio.ServerInterceptor):
         _record.set(record)
         try:
             async with asyncio.timeout(CALL_TIMEOUT):
-                if (principal := _caller.get().principal) is not None:
-                    principal.admit(method)
-                    principal.admit_message(request)
+                admitted(_caller.get().principal, method, request)
                 check_bounds(request)
                 await self._gate.admit(method, request)
                 response = await behaviour(request, context)
@@ -214,10 +212,8 @@ def _stream(method: str, behaviour: Callable[..., AsyncIterator[Message]]) -> Ca
     async def call(request: Any, context: Any) -> AsyncIterator[Message]:
         try:
             _introduce(context)
-            if (principal := _caller.get().principal) is not None:
-                principal.admit(method)
-                request = admitted(principal, request)
-            async for message in behaviour(request, context):
+            admissible = admitted(_caller.get().principal, method, request)
+            async for message in behaviour(admissible, context):
                 yield message
         except Exception as error:  # noqa: BLE001  # as above
             status = _status(method, error)

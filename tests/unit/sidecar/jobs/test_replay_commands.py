@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -118,6 +119,24 @@ async def test_commands_are_heard_though_the_coordinator_loads_when_the_listener
     assert coordinator.errors == []
 
 
+class Scripted:
+    """A Kafka consumer. `again` is called when a second one of its class is made."""
+
+    made = 0
+    again: Callable[[], object]
+
+    def __init__(self, properties: object) -> None:
+        type(self).made += 1
+        if self.made > 1:
+            self.again()
+
+    def subscribe(self, topics: list[str], **callbacks: object) -> None: ...
+
+    def unsubscribe(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Fatal:
     """What the client says last."""
 
@@ -135,22 +154,11 @@ async def test_a_listener_whose_client_has_ended_begins_again(monkeypatch: pytes
     begun_again = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    class Client:
-        made = 0
-
-        def __init__(self, properties: object) -> None:
-            Client.made += 1
-            if Client.made > 1:
-                loop.call_soon_threadsafe(begun_again.set)
-
-        def subscribe(self, topics: list[str], **callbacks: object) -> None: ...
-
-        def unsubscribe(self) -> None: ...
+    class Client(Scripted):
+        again = staticmethod(partial(loop.call_soon_threadsafe, begun_again.set))
 
         def poll(self, timeout: float) -> Fatal:
             return Fatal()
-
-        def close(self) -> None: ...
 
     monkeypatch.setattr(membership, "Consumer", Client)
     listening = asyncio.create_task(Commands({}, TOPIC, "group", "-replay", _start, Heard()).run())
@@ -203,17 +211,8 @@ async def test_a_commit_without_an_answer_holds_up_neither_the_listener_nor_the_
     begun_again, answer = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
-    class Client:
-        made = 0
-
-        def __init__(self, properties: object) -> None:
-            Client.made += 1
-            if Client.made > 1:
-                loop.call_soon_threadsafe(begun_again.set)
-
-        def subscribe(self, topics: list[str], **callbacks: object) -> None: ...
-
-        def unsubscribe(self) -> None: ...
+    class Client(Scripted):
+        again = staticmethod(partial(loop.call_soon_threadsafe, begun_again.set))
 
         def poll(self, timeout: float) -> Given:
             return Given()
@@ -221,8 +220,6 @@ async def test_a_commit_without_an_answer_holds_up_neither_the_listener_nor_the_
         def commit(self, **_: object) -> list[TopicPartition]:
             answer.wait(WITHIN_SECONDS)
             return []
-
-        def close(self) -> None: ...
 
     monkeypatch.setattr(membership, "Consumer", Client)
     listening = asyncio.create_task(Commands({}, TOPIC, "group", "-replay", _start, Heard()).run())
