@@ -1,7 +1,8 @@
 """How every service starts, becomes ready, drains and stops.
 
 starting -> ready -> draining -> stopped. Readiness may be lost and regained meanwhile (`not_ready`, `ready`).
-SIGTERM or SIGINT begins the drain; a second one, or a drain over its bound, ends the process at once.
+SIGTERM or SIGINT begins the drain; a second one, or a drain over its bound, ends the process at once. The same bound
+holds for threads: Python waits for them behind the drain, and a thread may stand in a call of a client library.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from enum import Enum
 
 import structlog
 
-from mesh.waiting_tasks import waiting_tasks
+from mesh.waiting_tasks import waiting_tasks, waiting_threads
 
 STOP_TIMEOUT = 20.0
 """Seconds that a drain may take before the process ends all the same."""
@@ -91,6 +93,18 @@ def _give_up(stop_timeout: float) -> None:
     os._exit(EXIT_STUCK)
 
 
+def _bound_the_exit(stop_timeout: float) -> None:
+    """Ends the process if its threads have not ended within `stop_timeout` seconds."""
+    timer = threading.Timer(stop_timeout, _end_with_threads, [stop_timeout])
+    timer.daemon = True
+    timer.start()
+
+
+def _end_with_threads(stop_timeout: float) -> None:
+    log.error("threads took too long, ending the process", seconds=stop_timeout, waiting=waiting_threads())
+    os._exit(EXIT_STUCK)
+
+
 def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     from uvloop import new_event_loop  # not every image has it: a service that runs on asyncio's own loop does without
 
@@ -103,7 +117,7 @@ def run(
     """Runs a service in the foreground until a signal asks the service to stop.
 
     `main` starts the service, calls `lifecycle.ready()`, awaits `lifecycle.stopping` and puts everything away; an
-    exception from it ends the process with 1 and a traceback in the log.
+    exception from it ends the process with 1 and a traceback in the log. Threads have `stop_timeout` seconds to end.
     """
     with asyncio.Runner(loop_factory=_uvloop_factory() if uvloop else None) as runner:
         try:
@@ -111,3 +125,5 @@ def run(
         except Exception:
             log.exception("service failed")
             sys.exit(1)
+        finally:
+            _bound_the_exit(stop_timeout)

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from mesh.lifecycle import EXIT_STUCK
 
 DEAF = """
@@ -39,3 +41,34 @@ def test_a_drain_that_takes_too_long_is_ended_and_says_what_it_waited_for() -> N
     (waiting,) = [each for each in lines[-1]["waiting"] if "deaf" in each]
     assert "_supervised lifecycle.py:" in waiting
     assert "last_words <string>:7" in waiting
+
+
+ENDLESS_THREAD = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from mesh.lifecycle import run
+from mesh.telemetry import configure_logging
+
+def commit():
+    threading.Event().wait()
+
+async def main(lifecycle) -> None:
+    ThreadPoolExecutor(1, "commits").submit(commit)
+    {ending}
+
+configure_logging("main", json=True)
+run(main, stop_timeout=0.5)
+"""
+
+
+@pytest.mark.parametrize("ending", ["return", "raise RuntimeError('no port')"])
+def test_a_thread_that_never_returns_does_not_keep_its_process_and_is_named(ending: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDLESS_THREAD.format(ending=ending)], stderr=subprocess.PIPE, timeout=60, check=False
+    )
+    last = json.loads(ended.stderr.splitlines()[-1])
+    assert ended.returncode == EXIT_STUCK
+    assert last["event"] == "threads took too long, ending the process"
+    (waiting,) = last["waiting"]
+    assert waiting.startswith("commits_0: ")
+    assert "commit <string>:8" in waiting
