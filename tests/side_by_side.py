@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -27,7 +28,12 @@ from tests.fixtures.ports import PORTS
 HERE = Path(__file__).parent
 STOP_TIMEOUT_S = 60.0
 RUN_TIMEOUT_S = 2_700.0
-"""More than twice the longest run on a busy machine: each test has a time-out, but the end of a process has none."""
+"""More than twice the longest run on a busy machine: each test has a time-out."""
+ENDING_TIMEOUT_S = 120.0
+"""Between a run's report and the end of its process: client libraries have threads, which may wait for a broker that
+has stopped, and Python waits for such threads.
+"""
+POLL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,8 @@ class Suite:
     """Ports of lanes."""
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
     lengths: dict[str, float] = field(default_factory=dict)
+    lingering: list[str] = field(default_factory=list)
+    """Runs whose processes were stopped behind their reports."""
     telling: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, part: Part) -> int:
@@ -110,12 +118,21 @@ class Suite:
 
     def _ended(self, run: subprocess.Popen[bytes], part: Part) -> int:
         """The exit code, of a run that had to be stopped as well."""
-        try:
-            return run.wait(RUN_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            print(f"{part.name} has not ended after {RUN_TIMEOUT_S:.0f} s, and is stopped", flush=True)
-            run.send_signal(signal.SIGABRT)  # pytest's fault handler writes the place of each thread
-        return _stopped(run)
+        deadline = time.monotonic() + RUN_TIMEOUT_S
+        while time.monotonic() < deadline:
+            with suppress(subprocess.TimeoutExpired):
+                return run.wait(POLL_S)
+            if self._has_reported(part):
+                self.lingering.append(part.name)
+                _stopped(run, signal.SIGABRT)
+                return 1 if any(failures([self.report(part)])) else 0
+        print(f"{part.name} has not ended after {RUN_TIMEOUT_S:.0f} s, and is stopped", flush=True)
+        return _stopped(run, signal.SIGABRT)
+
+    def _has_reported(self, part: Part) -> bool:
+        """Whether the report is so old that the process should have ended."""
+        report = self.report(part)
+        return report.exists() and time.time() - report.stat().st_mtime > ENDING_TIMEOUT_S
 
     def report(self, part: Part) -> Path:
         return self.folder / f"{part.name}.xml"
@@ -126,8 +143,13 @@ class Suite:
             _stopped(run)
 
 
-def _stopped(run: subprocess.Popen[bytes]) -> int:
-    """The exit code of a run that has got a signal; the run is killed if it does not end by itself."""
+def _stopped(run: subprocess.Popen[bytes], by: signal.Signals | None = None) -> int:
+    """The exit code of a run that gets this signal, or has got one; a run that goes on all the same is killed.
+
+    At SIGABRT Python's fault handler writes the place of each thread.
+    """
+    if by is not None:
+        run.send_signal(by)
     try:
         return run.wait(STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -153,6 +175,11 @@ def main() -> int:
                 return 130
         for name, seconds in suite.lengths.items():
             print(f"{name}: {seconds:.0f} s", flush=True)
+        for name in suite.lingering:
+            print(
+                f"{name}: its tests ended, its process did not; its output ends with the places of its threads",
+                flush=True,
+            )
         for failure in failures([suite.report(part) for part in (*longest_first, AFTERWARDS)]):
             print(failure, flush=True)
     return worst
@@ -164,7 +191,7 @@ def _cancel(codes: Sequence[Future[int]]) -> None:
 
 
 def _command(part: Part, report: Path) -> list[str]:
-    command = [sys.executable, "-m", "pytest", "--durations=20", f"--junitxml={report}"]
+    command = [sys.executable, "-X", "faulthandler", "-m", "pytest", "--durations=20", f"--junitxml={report}"]
     folders = [HERE / folder for folder in part.folders]
     if part.only or part.without:
         files = [file for folder in folders for file in sorted(folder.rglob("test_*.py")) if part.has(file)]

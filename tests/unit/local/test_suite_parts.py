@@ -36,3 +36,24 @@ def test_a_run_that_does_not_end_is_stopped(
     suite.free.put(LANES[0])
     assert suite.run(Part(("unit",), 0)) != 0
     assert "unit has not ended after 1 s, and is stopped" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("outcome", ["", '<failure message="assert 1 == 2"/>'])
+def test_a_process_that_outlives_its_tests_is_stopped_and_its_report_says_whether_they_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    report = (
+        f'<testsuites><testsuite><testcase classname="tests.a" name="b">{outcome}</testcase></testsuite></testsuites>'
+    )
+    program = (
+        "import pathlib, sys, threading; pathlib.Path(sys.argv[1]).write_text(sys.argv[2]); threading.Event().wait()"
+    )
+    endless = [sys.executable, "-X", "faulthandler", "-c", program]
+    monkeypatch.setattr(side_by_side, "_command", lambda part, path: [*endless, str(path), report])
+    monkeypatch.setattr(side_by_side, "ENDING_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(side_by_side, "POLL_S", 0.2)
+    suite = Suite(tmp_path)
+    suite.free.put(LANES[0])
+    assert suite.run(Part(("unit",), 0)) == (1 if outcome else 0)
+    assert suite.lingering == ["unit"]
+    assert "most recent call first" in (tmp_path / "unit.log").read_text()
