@@ -7,7 +7,7 @@ group to one cluster. Offsets are changed only while the group has no members on
 ids beside the names are the mesh's.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -31,7 +31,6 @@ from services.gateway.requests.plan import (
     Request,
     Unreachable,
 )
-from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.verdicts import Verdict, refusal
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.apis import ApiKey
@@ -183,23 +182,38 @@ def _undescribed(
 
 
 def handle_alter(request: Request, mesh: MeshView) -> Plan:
-    message = request.decode(AlterShareGroupOffsetsRequest)
+    return _change(request, mesh, AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse, _not_altered)
+
+
+def handle_delete(request: Request, mesh: MeshView) -> Plan:
+    return _change(request, mesh, DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse, _not_deleted)
+
+
+def _change(
+    request: Request,
+    mesh: MeshView,
+    question: type[Any],
+    response: type[AlterShareGroupOffsetsResponse] | type[DeleteShareGroupOffsetsResponse],
+    refused: Callable[[Any, Verdict], Any],
+) -> Plan:
+    """Sends each cluster its topics. `refused` gives the result of a topic that no cluster has changed."""
+    message = request.decode(question)
     places = yield from _changeable(message.group_id, message.topics, mesh)
     if isinstance(places, Verdict):
-        return AlterShareGroupOffsetsResponse(error_code=places[0], error_message=places[1])
+        return response(error_code=places[0], error_message=places[1])
     parts, homeless = places
     messages = {cluster: replace(message, topics=topics) for cluster, topics in parts.items()}
-    answers = yield from _changed(messages, message.group_id, request.version, AlterShareGroupOffsetsResponse, mesh)
+    answers = yield from _changed(messages, message.group_id, request.version, response, mesh)
     if (sole := _sole_failure(answers, homeless)) is not None:
-        return AlterShareGroupOffsetsResponse(error_code=sole[0], error_message=sole[1])
-    results = [_not_altered(topic, NO_OWNER) for topic in homeless]
+        return response(error_code=sole[0], error_message=sole[1])
+    results = [refused(topic, NO_OWNER) for topic in homeless]
     for cluster, answer in answers.items():
         if isinstance(answer, Verdict):
-            results += [_not_altered(topic, answer) for topic in parts[cluster]]
+            results += [refused(topic, answer) for topic in parts[cluster]]
         else:
             results += answer.responses
     show_topic_ids(results, mesh)
-    return AlterShareGroupOffsetsResponse(responses=results)
+    return response(responses=results)
 
 
 def _not_altered(topic: AlterShareGroupOffsetsRequestTopic, failure: Verdict) -> AlterShareGroupOffsetsResponseTopic:
@@ -207,31 +221,9 @@ def _not_altered(topic: AlterShareGroupOffsetsRequestTopic, failure: Verdict) ->
     return AlterShareGroupOffsetsResponseTopic(topic.topic_name, partitions=partitions)
 
 
-def handle_delete(request: Request, mesh: MeshView) -> Plan:
-    message = request.decode(DeleteShareGroupOffsetsRequest)
-    places = yield from _changeable(message.group_id, message.topics, mesh)
-    if isinstance(places, Verdict):
-        return DeleteShareGroupOffsetsResponse(error_code=places[0], error_message=places[1])
-    parts, homeless = places
-    messages = {cluster: replace(message, topics=topics) for cluster, topics in parts.items()}
-    answers = yield from _changed(messages, message.group_id, request.version, DeleteShareGroupOffsetsResponse, mesh)
-    if (sole := _sole_failure(answers, homeless)) is not None:
-        return DeleteShareGroupOffsetsResponse(error_code=sole[0], error_message=sole[1])
-    results = [_not_deleted(topic, NO_OWNER, mesh) for topic in homeless]
-    for cluster, answer in answers.items():
-        if isinstance(answer, Verdict):
-            results += [_not_deleted(topic, answer, mesh) for topic in parts[cluster]]
-        else:
-            results += answer.responses
-    show_topic_ids(results, mesh)
-    return DeleteShareGroupOffsetsResponse(responses=results)
-
-
-def _not_deleted(
-    topic: DeleteShareGroupOffsetsRequestTopic, failure: Verdict, mesh: MeshView
-) -> DeleteShareGroupOffsetsResponseTopic:
-    topic_id = mesh_topic_id(mesh.mesh_id, topic.topic_name)
-    return DeleteShareGroupOffsetsResponseTopic(topic.topic_name, topic_id, *failure)
+def _not_deleted(topic: DeleteShareGroupOffsetsRequestTopic, failure: Verdict) -> DeleteShareGroupOffsetsResponseTopic:
+    code, text = failure
+    return DeleteShareGroupOffsetsResponseTopic(topic.topic_name, error_code=code, error_message=text)
 
 
 def _changeable(
