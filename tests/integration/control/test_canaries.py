@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import grpc
 import pytest
 
 from mesh.rpc import admin, events, routing
+from services.control import process
+from services.control.steady_clock import SteadyClock
+from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.world import CALL, Router, World, refused, until
 
 TRYING, APPLIED = admin.MEMBER_PHASE_TRYING, admin.MEMBER_PHASE_APPLIED
@@ -63,6 +68,25 @@ async def test_what_some_have_tried_without_trouble_is_for_everybody(mesh_of_two
     assert last.rollout_switched.revision == revision
     assert last.actor == "control"
     assert mesh_of_two.control.journal.view.state.effective.revision == revision
+
+
+@pytest.mark.parametrize("hours", [24, -24], ids=["forward", "back"])
+async def test_a_wall_clock_that_is_set_neither_ends_a_canary_early_nor_keeps_it(
+    database: str, kafka_c1: KafkaCluster, events_topic: str, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    set_by = timedelta()
+    monkeypatch.setattr(process, "SteadyClock", lambda: SteadyClock(lambda: datetime.now(UTC) + set_by))
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+        async with gateways(world, "g1") as router:
+            began = time.monotonic()
+            revision = await begin(world, router, "g1", try_ms=2000)
+            set_by = timedelta(hours=hours)
+
+            last = await outcome(world)
+
+    assert last.rollout_switched.revision == revision
+    assert time.monotonic() - began >= 2
 
 
 async def test_a_gateway_that_refuses_is_the_end_of_it_and_is_named(mesh_of_two: World) -> None:
