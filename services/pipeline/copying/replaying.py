@@ -147,7 +147,7 @@ class Replaying:
             except Exception as error:  # noqa: BLE001  # raised again below, in the waiting thread
                 failures.append(error)
 
-        thread = threading.Thread(target=work, name="replay")
+        thread = threading.Thread(target=work, name="replay", daemon=True)
         thread.start()
         while thread.is_alive() and not self._stopping.is_set():
             thread.join(PROGRESS_S)
