@@ -31,7 +31,7 @@ class RoutingState:
     effective: RoutingTable = field(default_factory=RoutingTable)
     pending: RoutingTable | None = None
     position: int = 0
-    trial: Canary | None = None
+    canary: Canary | None = None
     """The clients that try the pending table; None where data planes hold for that table."""
 
 
@@ -67,15 +67,15 @@ class Folding:
         self.position = state.position
         self._state: RoutingState | None = state
         self._effective = _Draft(state.effective)
-        self._rollout = None if state.pending is None else _Rollout.of(state.pending, state.trial)
+        self._rollout = None if state.pending is None else _Rollout.of(state.pending, state.canary)
 
     @property
     def state(self) -> RoutingState:
         """The state now. A part that no event has changed since the last call is the same object."""
         if self._state is None:
             pending = None if self._rollout is None else self._rollout.draft_on(self._effective).table
-            trial = None if self._rollout is None else self._rollout.trial
-            self._state = RoutingState(self._effective.table, pending, self.position, trial)
+            canary = None if self._rollout is None else self._rollout.canary
+            self._state = RoutingState(self._effective.table, pending, self.position, canary)
         elif self._state.position != self.position:
             self._state = replace(self._state, position=self.position)
         return self._state
@@ -117,8 +117,8 @@ class Folding:
 
     def _change_rules(self, change: events.RuleSetChanged) -> None:
         if is_pending(change):
-            trial = Canary.of(change.canary) if change.HasField("canary") else None
-            self._rollout = _Rollout(self.position, tuple(change.changes), trial)
+            canary = Canary.of(change.canary) if change.HasField("canary") else None
+            self._rollout = _Rollout(self.position, tuple(change.changes), canary)
         else:
             if self._rollout is not None:
                 self._rollout.draft_on(self._effective)  # as the rules were when it was decided
@@ -178,15 +178,15 @@ class _Rollout:
     """A change that does not count yet. It is applied to the rules as they were when it was decided, as late as can be:
     when somebody wants to see the table, when those rules change, or at the switch."""
 
-    def __init__(self, revision: int, changes: Sequence[events.RuleChange], trial: Canary | None) -> None:
+    def __init__(self, revision: int, changes: Sequence[events.RuleChange], canary: Canary | None) -> None:
         self.revision = revision
-        self.trial = trial
+        self.canary = canary
         self._changes = changes
         self._draft: _Draft | None = None
 
     @classmethod
-    def of(cls, table: RoutingTable, trial: Canary | None) -> _Rollout:
-        rollout = cls(table.revision, (), trial)
+    def of(cls, table: RoutingTable, canary: Canary | None) -> _Rollout:
+        rollout = cls(table.revision, (), canary)
         rollout._draft = _Draft(table)
         return rollout
 

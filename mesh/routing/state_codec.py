@@ -13,7 +13,7 @@ def state_to_proto(state: RoutingState) -> snapshots.RoutingState:
         effective=table_to_proto(state.effective),
         pending=None if state.pending is None else table_to_proto(state.pending),
         position=state.position,
-        trial=None if state.trial is None else _trial_to_proto(state.trial),
+        canary=None if state.canary is None else _canary_to_proto(state.canary),
     )
 
 
@@ -23,9 +23,9 @@ def state_from_proto(message: snapshots.RoutingState) -> RoutingState:
         table_from_proto(message.effective),
         table_from_proto(message.pending) if message.HasField("pending") else None,
         message.position,
-        Canary.of(message.trial) if message.HasField("trial") else None,
+        Canary.of(message.canary) if message.HasField("canary") else None,
     )
 
 
-def _trial_to_proto(trial: Canary) -> events.Canary:
-    return events.Canary(members=sorted(trial.members), permille=trial.permille)
+def _canary_to_proto(canary: Canary) -> events.Canary:
+    return events.Canary(members=sorted(canary.members), permille=canary.permille)

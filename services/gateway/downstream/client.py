@@ -348,7 +348,7 @@ class ClientConnection(FrameStream):
 
     def straight_answered(self, slot: StraightProduce | StraightFetch, frame: memoryview) -> None:
         slots, road = self._queue, slot.road
-        if self._fd == -1 or slots[0] is not slot or self._mesh.tables.trial is not None:
+        if self._fd == -1 or slots[0] is not slot or self._mesh.tables.canary is not None:
             answer = RawResponse(frame, 0, road.version)
             if isinstance(slot, StraightProduce):
                 self.straight_ended(slot, answer)
@@ -414,9 +414,9 @@ class ClientConnection(FrameStream):
 
     def _count(self, api_key: int, version: int, answer: Answer | Passed) -> None:
         count_request(api_key, version, answer, is_open=self.is_open)
-        trial = self._mesh.tables.trial
-        if trial is not None:
-            (trial.tried if self._follower.tries else trial.others).count(
+        canary = self._mesh.tables.canary
+        if canary is not None:
+            (canary.tried if self._follower.tries else canary.others).count(
                 not isinstance(answer, Passed) and is_failure(answer)
             )
 

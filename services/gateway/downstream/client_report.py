@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mesh.rpc import admin, discovery
-from services.gateway.downstream.tables import Ends, TrialRun
+from services.gateway.downstream.tables import Ends, RunningCanary
 from services.gateway.requests.memory import Session
 from services.gateway.requests.uses import GROUPS_REMEMBERED, IDS_REMEMBERED, TOPICS_REMEMBERED, shortened
 
@@ -31,7 +31,7 @@ class _Kind:
         self.transactional_ids.update(session.uses.transactional_ids)
 
 
-def client_report(sessions: Iterable[Session], trial: TrialRun | None = None) -> discovery.ClientReport:
+def client_report(sessions: Iterable[Session], canary: RunningCanary | None = None) -> discovery.ClientReport:
     """Equal for equal clients, in whatever order they came. While a table is tried it says how requests end."""
     kinds: dict[tuple[str, str, str, str], _Kind] = {}
     total = 0
@@ -41,9 +41,9 @@ def client_report(sessions: Iterable[Session], trial: TrialRun | None = None) ->
         total += 1
     room = MAX_NAMES
     report = discovery.ClientReport(total=total, kinds=len(kinds))
-    if trial is not None:
-        report.requests.CopyFrom(_counts(trial.others))
-        report.canary_requests.CopyFrom(_counts(trial.tried))
+    if canary is not None:
+        report.requests.CopyFrom(_counts(canary.others))
+        report.canary_requests.CopyFrom(_counts(canary.tried))
     for (client_id, software, host, principal), kind in sorted(kinds.items(), key=lambda each: each[0])[:MAX_CLIENTS]:
         client = report.clients.add(
             client_id=client_id, software=software, host=host, principal=principal, connections=kind.connections

@@ -50,7 +50,7 @@ from services.gateway.downstream.hold import Hold
 from services.gateway.downstream.last_table import TableKeeper
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.routers import NoRouterError, Routers
-from services.gateway.downstream.tables import TrialRun
+from services.gateway.downstream.tables import RunningCanary
 from services.gateway.upstream import security
 
 log = structlog.get_logger(__name__)
@@ -60,8 +60,8 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0
 FIRST_PATIENCE_S, MAX_PATIENCE_S = 3.0, 60.0
 """How long a router may send nothing if there are others. The time grows while no router sends anything."""
 CLIENTS_EVERY_S = 3.0
-TRIAL_EVERY_S = 1.0
-"""The interval of reports while a table is tried: the outcomes of requests decide whether the trial goes on."""
+CANARY_EVERY_S = 1.0
+"""The interval of reports while a table is tried: the outcomes of requests decide whether the canary goes on."""
 GOODBYE_S = 2.0
 """Time for the goodbye and for its note on disk; after that the gateway ends without an answer."""
 DRAIN_S = 5.0
@@ -184,7 +184,7 @@ class Discovery:
             log.exception("an order could not be carried out", router=address)
         finally:
             self._watching = False
-            self._mesh.tables.try_out(None)  # otherwise the trial would never end; the next router starts it again
+            self._mesh.tables.try_out(None)  # otherwise the canary would never end; the next router starts it again
             self._left.set()
             self.looked.set()
             metrics.discovery_connected.set(0)
@@ -220,8 +220,8 @@ class Discovery:
                 self._apply(order.apply)
             case "hold":
                 self._hold(order.hold.table, order.hold.hold_ms)
-            case "trial":
-                self._try_out(order.trial.table, order.trial.permille)
+            case "canary":
+                self._try_out(order.canary.table, order.canary.permille)
             case "switch":
                 self._switch(order.switch.revision)
             case "release":
@@ -325,8 +325,8 @@ class Discovery:
         self._holding = asyncio.get_running_loop().create_task(wait(), name="wait for old answers")
 
     def _switch(self, revision: int) -> None:
-        trial = self._mesh.tables.trial
-        table = self._pending if trial is None else trial.table
+        canary = self._mesh.tables.canary
+        table = self._pending if canary is None else canary.table
         if table is None or table.revision != revision:
             self._answers.nack(revision, f"revision {revision} is not held here")
         elif not self._is_older(revision):
@@ -337,13 +337,13 @@ class Discovery:
         if table is None:
             return
         log.info("a table is tried", revision=table.revision, permille=permille)
-        self._mesh.tables.try_out(TrialRun(table, permille))
+        self._mesh.tables.try_out(RunningCanary(table, permille))
         self._answers.ack(table.revision, admin.MEMBER_PHASE_TRYING)
 
     def _release(self, why: str) -> None:
-        trial = self._mesh.tables.trial
-        if trial is not None:
-            log.warning("a table is tried no more", revision=trial.table.revision, why=why)
+        canary = self._mesh.tables.canary
+        if canary is not None:
+            log.warning("a table is tried no more", revision=canary.table.revision, why=why)
             self._mesh.tables.try_out(None)
         if self._pending is not None:
             log.warning("hold released without a switch", revision=self._pending.revision, why=why)
@@ -379,9 +379,9 @@ class Discovery:
     async def _report_clients(self) -> None:
         reported: discovery.ClientReport | None = None
         while True:
-            trial = self._mesh.tables.trial
-            report = client_report((connection.session for connection in self._connections), trial)
+            canary = self._mesh.tables.canary
+            report = client_report((connection.session for connection in self._connections), canary)
             if report != reported:
                 self._answers.add(discovery.WatchRequest(clients=report))
                 reported = report
-            await asyncio.sleep(CLIENTS_EVERY_S if trial is None else TRIAL_EVERY_S)
+            await asyncio.sleep(CLIENTS_EVERY_S if canary is None else CANARY_EVERY_S)

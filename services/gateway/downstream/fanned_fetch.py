@@ -234,7 +234,7 @@ class FanWay:
         if (
             self._follower.view(fan.client_id).table is not fan.table
             or fan.version not in clusters.served.get(ApiKey.FETCH, ())
-            or tables.trial is not None  # while a table is tried, every answer is decoded
+            or tables.canary is not None  # while a table is tried, every answer is decoded
         ):
             return None
         ways: dict[Part, Way] = {}

@@ -333,7 +333,7 @@ class StraightWay:
     def _look_at(self, place: tuple[str, int], timeout_ms: int, topics: tuple[str, ...]) -> Look | None:
         """The seat and its limits for this cluster and broker id, for the client whose table was checked last."""
         clusters, tables = self._mesh.clusters, self._mesh.tables
-        if tables.trial is not None:  # while a table is tried, every answer is decoded
+        if tables.canary is not None:  # while a table is tried, every answer is decoded
             return None
         cluster, broker_id = place
         lanes, key = self._lanes, LaneKey(clusters.incarnation(cluster), broker_id, Lane.PRODUCE)

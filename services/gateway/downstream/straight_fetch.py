@@ -228,7 +228,7 @@ class FetchWay:
             or clusters.known.get(cluster) is not road.knowledge
             or road.version not in clusters.served.get(ApiKey.FETCH, ())
             or road.sent_version not in road.knowledge.versions.get(ApiKey.FETCH, ())
-            or tables.trial is not None  # while a table is tried, every answer is decoded
+            or tables.canary is not None  # while a table is tried, every answer is decoded
         ):
             return None
         connection = self._lanes.get(LaneKey(clusters.incarnation(cluster), broker_id, Lane.FETCH))

@@ -13,7 +13,7 @@ Theory of operation
    another client. No rule has moved the topic, so the topic has no seam for this change: records that the producer
    repeats just then may be stored twice.
 
-5. A canary: while a second table is tried (`Tables.trial`), so many clients in a thousand, chosen by their name,
+5. A canary: while a second table is tried (`Tables.canary`), so many clients in a thousand, chosen by their name,
    follow the second table. The same clients follow it on every gateway. The gateway counts how requests end on either
    side.
 """
@@ -84,7 +84,7 @@ class Ends:
 
 
 @dataclass(slots=True)
-class TrialRun:
+class RunningCanary:
     """A table that some clients try, and how requests have ended since it began."""
 
     table: RoutingTable
@@ -101,36 +101,36 @@ class Tables:
 
     def __init__(self) -> None:
         self.in_force = RoutingTable()
-        self.trial: TrialRun | None = None
+        self.canary: RunningCanary | None = None
         self.edition = 0
         """Changes whenever a client may have to follow another table."""
         self._views: WeakValueDictionary[int, View] = WeakValueDictionary()
         """The views by the table of clients, which lives as long as its view."""
 
     def run(self, table: RoutingTable) -> None:
-        """Put a table in force. A trial ends."""
+        """Put a table in force. A canary ends."""
         self.in_force = table
-        self.trial = None
+        self.canary = None
         self.edition += 1
 
-    def try_out(self, trial: TrialRun | None) -> None:
+    def try_out(self, canary: RunningCanary | None) -> None:
         """Let some clients follow another table, or (None) no more. The same table tried again goes on counting."""
-        if self.trial is None and trial is None:
+        if self.canary is None and canary is None:
             return
-        if self.trial is None or trial is None or self.trial.table.revision != trial.table.revision:
-            self.trial = trial
+        if self.canary is None or canary is None or self.canary.table.revision != canary.table.revision:
+            self.canary = canary
         else:
-            self.trial.table = trial.table
+            self.canary.table = canary.table
         self.edition += 1
 
     def tries(self, client: ClientIdentity) -> bool:
         """Whether this client follows the table that is tried."""
-        return self.trial is not None and self.trial.takes(client)
+        return self.canary is not None and self.canary.takes(client)
 
     def view(self, client: ClientIdentity) -> View:
         """The view that this client follows now."""
-        trial = self.trial
-        table = trial.table if trial is not None and trial.takes(client) else self.in_force
+        canary = self.canary
+        table = canary.table if canary is not None and canary.takes(client) else self.in_force
         return self.view_of(table.for_client(client))
 
     def view_of(self, table: RoutingTable) -> View:

@@ -1,4 +1,6 @@
-"""Which answers a client sees as a failure; counted while a routing table is on trial, on both sides of the trial."""
+"""The answers that a client sees as a failure. A gateway counts them while a canary runs: those of its connections, and
+those of all others.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields

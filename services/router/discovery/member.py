@@ -12,7 +12,7 @@ Theory of operation
    afterwards. If the member's table is newer than the pending table (a cluster changed meanwhile), it gets no Switch,
    but the table in force. The table in force shows whether a revision came into force: rule versions or pasts begin or
    end at that revision. So states may be skipped without harm. A pending table that is tried first
-   (`RoutingState.trial`) makes a Try on the members that take part, and nothing on the others. The trial takes minutes:
+   (`RoutingState.canary`) makes a Try on the members that take part, nothing on others. A canary takes minutes:
    if a cluster changes meanwhile, the router sends the new table at once, and then the Try again.
 4. After a refused Switch the router sends Apply: the member had ended the hold by itself, and must not stay on the
    table before. Any other refusal stands until there is another table: the member knows best which table it can't run.
@@ -215,14 +215,14 @@ class Member:
             return ()
         if news.state.effective is not self._told:
             orders.append(self._apply(news.state.effective, news.decided_at))
-        pending, trial = news.state.pending, news.state.trial
+        pending, canary = news.state.pending, news.state.canary
         if pending is not None and self._is_beyond(pending):
             return tuple(orders)
-        if pending is not None and trial is not None:
-            if trial.concerns(self._name):
+        if pending is not None and canary is not None:
+            if canary.concerns(self._name):
                 self.state, self._held = MemberState.ROLLOUT_END, pending
                 self._expect(pending.revision, Answer.TRYING, news.decided_at)
-                orders.append(Try(pending, trial.permille))
+                orders.append(Try(pending, canary.permille))
         elif pending is not None:
             self.state, self._held = MemberState.ROLLOUT_END, pending
             self._expect(pending.revision, Answer.HELD, news.decided_at)
@@ -247,7 +247,7 @@ class Member:
         assert held is not None  # the state says so
         if pending is not None and pending.revision == held.revision:
             is_newer = news.state.effective is not self._told
-            return self._follow(news) if news.state.trial is not None and is_newer else self._remember(news)
+            return self._follow(news) if news.state.canary is not None and is_newer else self._remember(news)
         self.state, self._held = MemberState.NEWS, None
         if not came_into_force(held.revision, news.state.effective):
             return (self._release(held), *self._follow(news))

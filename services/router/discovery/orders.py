@@ -33,8 +33,8 @@ class OrderEncoder:
             case Hold(table, hold_ms):
                 return discovery.WatchResponse(hold=discovery.HoldOrder(table=self._encoded(table), hold_ms=hold_ms))
             case Try(table, permille):
-                trial = discovery.TrialOrder(table=self._encoded(table), permille=permille)
-                return discovery.WatchResponse(trial=trial)
+                canary = discovery.CanaryOrder(table=self._encoded(table), permille=permille)
+                return discovery.WatchResponse(canary=canary)
             case Switch(revision):
                 return discovery.WatchResponse(switch=discovery.SwitchOrder(revision=revision))
             case Release(revision):

@@ -90,7 +90,7 @@ class Written(NamedTuple):
     target: Target
     record: StreamRecord
     encoded: Outgoing | None
-    """None in a trial."""
+    """None in a TopologyTestDriver."""
 
 
 class OnError(Enum):

@@ -56,7 +56,7 @@ class Entries(Protocol):
 
 @dataclass(slots=True)
 class EntriesInMemory:
-    """Entries without a disk, for trials of topologies."""
+    """Entries without a disk, for a TopologyTestDriver."""
 
     entries: dict[EntryKey, bytes] = field(default_factory=dict)
 

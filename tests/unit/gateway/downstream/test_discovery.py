@@ -484,9 +484,9 @@ async def test_connected_clients_are_reported(router: ScriptedRouter, stage: Sta
 async def test_a_table_is_tried_by_some_clients_and_how_their_requests_end_is_told(
     router: ScriptedRouter, stage: Stage
 ) -> None:
-    tried = discovery.TrialOrder(table=table_to_proto(stage.table(2)), permille=1000)  # apples live nowhere by it
+    tried = discovery.CanaryOrder(table=table_to_proto(stage.table(2)), permille=1000)  # apples live nowhere by it
     stage.gateway.mesh.run_table(stage.table(1, apples="c1"))
-    router.orders.put_nowait(discovery.WatchResponse(trial=tried))
+    router.orders.put_nowait(discovery.WatchResponse(canary=tried))
     await until(lambda: router.acks)
     assert router.acks == [(2, admin.MEMBER_PHASE_TRYING)]
     assert stage.gateway.mesh.table.revision == 1
@@ -500,22 +500,22 @@ async def test_a_table_is_tried_by_some_clients_and_how_their_requests_end_is_to
     router.orders.put_nowait(discovery.WatchResponse(switch=discovery.SwitchOrder(revision=2)))
     await until(lambda: router.acks[1:])
     assert router.acks[1:] == [(2, APPLIED)]
-    assert stage.gateway.mesh.tables.trial is None
+    assert stage.gateway.mesh.tables.canary is None
 
 
-async def test_a_trial_that_is_given_up_or_whose_router_is_lost_is_over(router: ScriptedRouter, stage: Stage) -> None:
+async def test_a_canary_that_is_given_up_or_whose_router_is_lost_is_over(router: ScriptedRouter, stage: Stage) -> None:
     tables = stage.gateway.mesh.tables
-    trial = discovery.WatchResponse(
-        trial=discovery.TrialOrder(table=table_to_proto(stage.table(2, apples="c2")), permille=500)
+    canary = discovery.WatchResponse(
+        canary=discovery.CanaryOrder(table=table_to_proto(stage.table(2, apples="c2")), permille=500)
     )
-    router.orders.put_nowait(trial)
-    await until(lambda: tables.trial is not None)
+    router.orders.put_nowait(canary)
+    await until(lambda: tables.canary is not None)
     router.orders.put_nowait(discovery.WatchResponse(release=discovery.ReleaseOrder(revision=2)))
-    await until(lambda: tables.trial is None)
-    router.orders.put_nowait(trial)
-    await until(lambda: tables.trial is not None)
+    await until(lambda: tables.canary is None)
+    router.orders.put_nowait(canary)
+    await until(lambda: tables.canary is not None)
     router.end()
-    await until(lambda: tables.trial is None)
+    await until(lambda: tables.canary is None)
     assert tables.in_force.revision == 1
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mesh.routing import ClientIdentity, ClientMatch, ExactName, ForwardingRule, Match, RoutingTable, RuleVersion
 from mesh.routing import UnmatchedTopics as Unmatched
-from services.gateway.downstream.tables import Follower, Tables, TrialRun
+from services.gateway.downstream.tables import Follower, RunningCanary, Tables
 from services.gateway.requests.memory import Session
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -155,7 +155,7 @@ def test_a_view_is_looked_up_again_only_when_something_has_changed() -> None:
 def two_tables() -> Tables:
     """Revision 1 is in force, some try revision 2."""
     tables = some_tables()
-    tables.try_out(TrialRun(RoutingTable(2), permille=300))
+    tables.try_out(RunningCanary(RoutingTable(2), permille=300))
     return tables
 
 
@@ -180,17 +180,17 @@ def test_who_tries_a_table_follows_it_until_it_is_given_up_or_in_force() -> None
     assert [f.tries for f in followers] == [True, False]
     tables.try_out(None)
     assert [f.view(c).table.revision for f, c in zip(followers, clients, strict=True)] == [1, 1]
-    tables.try_out(TrialRun(RoutingTable(3), permille=300))
+    tables.try_out(RunningCanary(RoutingTable(3), permille=300))
     tables.run(RoutingTable(3))
     assert [f.view(c).table.revision for f, c in zip(followers, clients, strict=True)] == [3, 3]
-    assert tables.trial is None
+    assert tables.canary is None
 
 
-def test_a_trial_that_is_told_again_goes_on_counting() -> None:
+def test_a_canary_that_is_sent_again_goes_on_counting() -> None:
     tables = two_tables()
-    assert tables.trial is not None
-    tables.trial.tried.count(failed=True)
+    assert tables.canary is not None
+    tables.canary.tried.count(failed=True)
     again = RoutingTable(2)
-    tables.try_out(TrialRun(again, permille=300))
-    assert tables.trial.table is again
-    assert (tables.trial.tried.answered, tables.trial.tried.failed) == (1, 1)
+    tables.try_out(RunningCanary(again, permille=300))
+    assert tables.canary.table is again
+    assert (tables.canary.tried.answered, tables.canary.tried.failed) == (1, 1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from services.sidecar.records import RawRecord
 from services.sidecar.streams import Format, Topology, TopologyError, Tumbling
 from services.sidecar.streams.records import OperatorError, StreamRecord
-from services.sidecar.streams.trial import Trial
+from services.sidecar.streams.topology_test_driver import TopologyTestDriver
 
 KEYS = st.sampled_from(["a", "b", "c"])
 NUMBERS = st.integers(-1000, 1000)
@@ -19,10 +19,10 @@ EVENTS = st.lists(st.tuples(KEYS, st.integers(0, 100)))
 
 
 def written(topology: Topology, records: list[tuple[str, int]], to: str = "out") -> list[tuple[object, object]]:
-    trial = Trial(topology)
+    driver = TopologyTestDriver(topology)
     for key, value in records:
-        trial.write("in", key, value)
-    return trial.read(to)
+        driver.write("in", key, value)
+    return driver.read(to)
 
 
 def test_filter_map_and_flat_map_do_as_python_does() -> None:
@@ -31,10 +31,10 @@ def test_filter_map_and_flat_map_do_as_python_does() -> None:
     words.flat_map(lambda key, line: [(word, 1) for word in line.split()]).map(
         lambda word, one: (word.upper(), one)
     ).to("out")
-    trial = Trial(topology)
-    trial.write("in", None, "to be or")
-    trial.write("in", None, "# not")
-    assert trial.read("out") == [("TO", 1), ("BE", 1), ("OR", 1)]
+    driver = TopologyTestDriver(topology)
+    driver.write("in", None, "to be or")
+    driver.write("in", None, "# not")
+    assert driver.read("out") == [("TO", 1), ("BE", 1), ("OR", 1)]
 
 
 def test_a_record_takes_the_first_branch_that_wants_it() -> None:
@@ -42,10 +42,10 @@ def test_a_record_takes_the_first_branch_that_wants_it() -> None:
     large, even = topology.stream("in").branch(lambda _, n: n > 100, lambda _, n: n % 2 == 0)
     large.to("large")
     even.to("even")
-    trial = Trial(topology)
+    driver = TopologyTestDriver(topology)
     for number in (1, 2, 102):
-        trial.write("in", "k", number)
-    assert (trial.read("large"), trial.read("even")) == ([("k", 102)], [("k", 2)])
+        driver.write("in", "k", number)
+    assert (driver.read("large"), driver.read("even")) == ([("k", 102)], [("k", 2)])
 
 
 @given(RECORDS)
@@ -70,11 +70,11 @@ def test_counting_by_another_key_goes_through_a_repartition(records: list[tuple[
 def test_an_aggregate_of_none_is_removed() -> None:
     topology = Topology("t")
     topology.stream("in").group().aggregate(lambda: None, lambda _, value, __: value, store="last")
-    trial = Trial(topology)
-    trial.write("in", "k", {"n": 1})
-    assert trial.stored("last", "k") == {"n": 1}
-    trial.write("in", "k", None)
-    assert trial.stored("last", "k") is None
+    driver = TopologyTestDriver(topology)
+    driver.write("in", "k", {"n": 1})
+    assert driver.stored("last", "k") == {"n": 1}
+    driver.write("in", "k", None)
+    assert driver.stored("last", "k") is None
 
 
 def test_a_stream_is_joined_with_what_the_table_has_by_then() -> None:
@@ -83,14 +83,14 @@ def test_a_stream_is_joined_with_what_the_table_has_by_then() -> None:
     orders = topology.stream("in")
     orders.join(cities, lambda order, city: f"{order} to {city}").to("sent")
     orders.join(cities, lambda order, city: city or "nowhere", left=True).to("known")
-    trial = Trial(topology)
-    trial.write("in", "alice", "apples")
-    trial.write("cities", "alice", "Rome")
-    trial.write("in", "alice", "pears")
-    trial.write("cities", "alice", None)
-    trial.write("in", "alice", "plums")
-    assert trial.read("sent") == [("alice", "pears to Rome")]
-    assert [value for _, value in trial.read("known")] == ["nowhere", "Rome", "nowhere"]
+    driver = TopologyTestDriver(topology)
+    driver.write("in", "alice", "apples")
+    driver.write("cities", "alice", "Rome")
+    driver.write("in", "alice", "pears")
+    driver.write("cities", "alice", None)
+    driver.write("in", "alice", "plums")
+    assert driver.read("sent") == [("alice", "pears to Rome")]
+    assert [value for _, value in driver.read("known")] == ["nowhere", "Rome", "nowhere"]
 
 
 SIZE, GRACE = 10, 5
@@ -106,39 +106,39 @@ def per_window() -> Topology:
 
 @given(EVENTS)
 def test_windows_count_what_comes_in_time_and_close_once(events: list[tuple[str, int]]) -> None:
-    trial = Trial(per_window())
+    driver = TopologyTestDriver(per_window())
     counted: Counter[tuple[int, str]] = Counter()
     now = -1
     for key, at in events:
-        trial.write("in", key, None, timestamp=at)
+        driver.write("in", key, None, timestamp=at)
         now = max(now, at)
         start = at - at % SIZE
         if start + SIZE + GRACE > now:
             counted[start, key] += 1
-    closed = [(value["start"], key, value["value"]) for key, value in trial.read("closed")]
+    closed = [(value["start"], key, value["value"]) for key, value in driver.read("closed")]
     assert closed == sorted(closed)
     assert closed == [
         (start, key, count) for (start, key), count in sorted(counted.items()) if start + SIZE + GRACE <= now
     ]
     still_open = {place: count for place, count in counted.items() if place[0] + SIZE + GRACE > now}
-    assert {place: trial.stored("counts", place[1], place[0]) for place in still_open} == still_open
+    assert {place: driver.stored("counts", place[1], place[0]) for place in still_open} == still_open
 
 
 def test_a_window_is_seen_with_its_bounds() -> None:
-    trial = Trial(per_window())
-    trial.write("in", "k", None, timestamp=12)
-    assert trial.read("updates") == [("k", {"start": 10, "end": 20, "value": 1})]
-    trial.write("in", "k", None, timestamp=25)
-    assert trial.read("closed") == [("k", {"start": 10, "end": 20, "value": 1})]
+    driver = TopologyTestDriver(per_window())
+    driver.write("in", "k", None, timestamp=12)
+    assert driver.read("updates") == [("k", {"start": 10, "end": 20, "value": 1})]
+    driver.write("in", "k", None, timestamp=25)
+    assert driver.read("closed") == [("k", {"start": 10, "end": 20, "value": 1})]
 
 
 def test_event_time_may_stand_in_the_value() -> None:
     topology = Topology("t")
     events = topology.stream("in", time=lambda value: value["at"])
     events.group().windows(Tumbling(SIZE)).count(store="counts").updates().to("out")
-    trial = Trial(topology)
-    trial.write("in", "k", {"at": 31}, timestamp=99)
-    assert trial.read("out")[0][1]["start"] == 30
+    driver = TopologyTestDriver(topology)
+    driver.write("in", "k", {"at": 31}, timestamp=99)
+    assert driver.read("out")[0][1]["start"] == 30
 
 
 @pytest.mark.parametrize(("at", "kind"), [("today", "str"), (1.5, "float"), (None, "NoneType"), (-1, "a negative")])
@@ -146,16 +146,16 @@ def test_event_time_that_is_none_is_the_records_failure(at: object, kind: str) -
     topology = Topology("t")
     topology.stream("in", time=lambda value: value["at"]).to("out")
     with pytest.raises(OperatorError, match=f"in raised ValueError for in-0 offset 1: `time` gives {kind}"):
-        Trial(topology).write("in", "k", {"at": at})
+        TopologyTestDriver(topology).write("in", "k", {"at": at})
 
 
 def test_the_backend_may_replace_split_and_drop() -> None:
     topology = Topology("t")
     topology.stream("in").backend("/check").map_values(lambda value: value * 10).to("out")
-    trial = Trial(topology, lambda key, value: [(key, one) for one in range(value)])
+    driver = TopologyTestDriver(topology, lambda key, value: [(key, one) for one in range(value)])
     for number in (0, 1, 3):
-        trial.write("in", "k", number)
-    assert [value for _, value in trial.read("out")] == [0, 0, 10, 20]
+        driver.write("in", "k", number)
+    assert [value for _, value in driver.read("out")] == [0, 0, 10, 20]
 
 
 @given(RECORDS, st.data())
@@ -165,10 +165,10 @@ def test_what_rounds_records_come_in_changes_nothing(records: list[tuple[str, in
         numbers = topology.stream("in")
         numbers.group().aggregate(int, lambda _, number, total: total + number, store="sums").updates().to("out")
         numbers.group().windows(Tumbling(50)).count(store="windows").closed().to("closed")
-        trial = Trial(topology)
+        driver = TopologyTestDriver(topology)
         for one in rounds:
-            trial.process("in", [record(key, number) for key, number in one])
-        return trial.read("out"), trial.read("closed")
+            driver.process("in", [record(key, number) for key, number in one])
+        return driver.read("out"), driver.read("closed")
 
     cuts = sorted(data.draw(st.lists(st.integers(0, len(records)), max_size=4)))
     edges = [0, *cuts, len(records)]
@@ -189,17 +189,17 @@ def test_a_record_that_raises_leaves_no_trace(records: list[tuple[str, int]]) ->
     numbers.to("before")
     last = numbers.group().aggregate(int, lambda _, number, __: number, store="last")
     last.updates().map_values(lambda number: {"value": number}).filter(refuse_zero).to("out")
-    trial = Trial(topology)
+    driver = TopologyTestDriver(topology)
     good: dict[str, int] = {}
     for key, number in records:
         if number:
-            trial.write("in", key, number)
+            driver.write("in", key, number)
             good[key] = number
         else:
             with pytest.raises(OperatorError, match=r"filter raised ZeroDivisionError for in-0 offset \d+"):
-                trial.write("in", key, number)
-    assert {key: trial.stored("last", key) for key in good} == good
-    assert len(trial.read("before")) == len(trial.read("out")) == sum(1 for _, number in records if number)
+                driver.write("in", key, number)
+    assert {key: driver.stored("last", key) for key in good} == good
+    assert len(driver.read("before")) == len(driver.read("out")) == sum(1 for _, number in records if number)
 
 
 def test_records_without_a_key_are_in_no_total() -> None:

@@ -1,8 +1,8 @@
 """A topology without Kafka, for its author's tests: one partition, records in, records out.
 
-trial = Trial(topology)
-trial.write("orders", "alice", {"amount": 5})
-assert trial.read("totals") == [("alice", {"total": 5})]
+driver = TopologyTestDriver(topology)
+driver.write("orders", "alice", {"amount": 5})
+assert driver.read("totals") == [("alice", {"total": 5})]
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Answer = Callable[[Any, Any], Iterable[tuple[Any, Any]]]
 """A backend's answer: the keys and values that go on in the place of a key and a value."""
 
 
-class Trial:
-    """A trial run, in which each record is a round of its own. An exception of a function becomes OperatorError."""
+class TopologyTestDriver:
+    """Runs a topology in memory; each record is a round of its own. A function that fails raises OperatorError."""
 
     def __init__(self, topology: Topology, backend: Answer = lambda key, value: [(key, value)]) -> None:
         """`backend` stands in for the real backend."""
         self._backend = backend
-        self._plan = topology.plan("trial")
+        self._plan = topology.plan("test")
         self._entries = {name: EntriesInMemory() for name in self._plan.stores}
         self._tasks: list[tuple[Part, Task]] = [
             (part, Task(part, {name: self._entries[name] for name in part.stores})) for part in self._plan.parts
