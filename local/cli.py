@@ -148,6 +148,39 @@ def _known_service(service: str, state_dir: Path | None) -> Path:
     return state
 
 
+@main.command("certificates")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    envvar="KAFKA_MESH_CERTIFICATES_FOLDER",
+    help="Where the authority and the folders of owners are.  [default: certificates in the state folder]",
+)
+@click.argument("owners", nargs=-1, required=True, metavar="OWNER...", envvar="KAFKA_MESH_CERTIFICATES_OWNERS")
+def certificates_command(folder: Path | None, owners: tuple[str, ...]) -> None:
+    """Sign certificates for members and people of the mesh on this machine.
+
+    OWNER is [FOLDER=]ROLE/NAME[@HOST,HOST...], for example sidecar/shop or viewer/ada.
+    """
+    from local.certificates import write_certificates
+    from local.owners import OwnerError, parse_owner
+
+    state = default_state_folder()
+    if folder is None and not state.is_dir():
+        raise click.UsageError(f"no mesh has its state in {state}: start one, or give the --folder of an authority")
+    place = folder or state / "certificates"
+    try:
+        known = [parse_owner(owner) for owner in owners]
+    except OwnerError as error:
+        raise click.UsageError(str(error)) from error
+    try:
+        signed = write_certificates(place, known)
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or place}: {error.strerror or error}") from error
+    for owner in known:
+        outcome = "signed" if owner in signed else "still good"
+        click.echo(f"{owner.role} {owner.name}: {outcome}, in {place / owner.folder}")
+
+
 @main.command("health")
 @click.argument("target")
 def health_command(target: str) -> None:
@@ -182,7 +215,7 @@ def pipeline_command(arguments: tuple[str, ...]) -> None:
     except EndpointsError as error:
         raise click.UsageError(str(error)) from error
     entry: Any = importlib.import_module("services.pipeline.__main__")
-    entry.main([*arguments], gateway=gateway.address, control=control.address)
+    entry.main([*arguments], gateway=gateway.address, control=control.address, tls_folder=control.tls_folder)
 
 
 def _add_service(name: str, module: str, help_text: str) -> None:

@@ -17,6 +17,7 @@ import argparse
 import sys
 import uuid
 from collections.abc import Mapping
+from pathlib import Path
 
 import grpc
 from confluent_kafka import KafkaError, KafkaException
@@ -25,6 +26,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from mesh.rpc import admin, admin_grpc, routing
 from mesh.rpc.channels import open_blocking_channel
+from mesh.rpc.tls import RpcTls, RpcTlsError
 from meshctl.connection import ACTOR_METADATA, actor
 from meshctl.failures import as_call
 
@@ -39,8 +41,9 @@ REASON = "example of kafka-mesh up"
 _WHO = ((ACTOR_METADATA, actor()),)  # the person who started the mesh decides
 
 
-def set_up(control: str, clusters: Mapping[str, str]) -> None:
-    with open_blocking_channel(control) as channel:
+def set_up(control: str, clusters: Mapping[str, str], tls: RpcTls | None = None) -> None:
+    """RpcTlsError if a file of `tls` can't be used."""
+    with open_blocking_channel(control, tls) as channel:
         grpc.channel_ready_future(channel).result(timeout=CHANNEL_TIMEOUT_S)
         _register(admin_grpc.ClusterServiceStub(channel), clusters)
         decided = _decided_before(admin_grpc.QueryServiceStub(channel))
@@ -122,11 +125,14 @@ def create_topics(bootstrap: str, names: tuple[str, ...], partitions: int = PART
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m local.example", description="Register clusters, rules and topics.")
     parser.add_argument("--control", required=True, help="HOST:PORT of control's gRPC")
+    parser.add_argument("--tls-folder", type=Path, help="ca.crt, tls.crt and tls.key of an admin; default: plaintext")
     parser.add_argument("clusters", help="NAME=HOST:PORT[,HOST:PORT...][;NAME=...]")
     options = parser.parse_args()
     clusters = dict(pair.split("=", 1) for pair in options.clusters.split(";"))
     try:
-        set_up(options.control, clusters)
+        set_up(options.control, clusters, options.tls_folder and RpcTls(options.tls_folder))
+    except RpcTlsError as error:
+        print(error, file=sys.stderr)
     except grpc.FutureTimeoutError:
         print(f"control at {options.control} does not answer", file=sys.stderr)
     except grpc.RpcError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
 import sys
@@ -10,13 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from local.owners import SERVERS, Owner, joined, owner_name
 from local.postgres import Postgres
 from local.readiness import Condition, HttpReady, KafkaReady, PostgresReady
-from local.services import HOST, PORTS, REPLICA_STEP, SERVICES, Service, replica_ports, with_replicas
+from local.services import HOST, PORTS, REPLICA_STEP, SERVICES, TLS_SETTING, Service, replica_ports, with_replicas
 
 STATE_FOLDER = ".kafka-mesh"
 CLUSTER_NAME = re.compile(r"[a-zA-Z0-9._-]{1,63}")
 ENDPOINTS_FILE = "endpoints.json"
+CERTIFICATES_FOLDER = "certificates"
+ADMIN = "admin"
+"""Role and folder of the person who started the mesh; `meshctl` looks there."""
 
 
 class LayoutError(Exception):
@@ -68,6 +73,9 @@ class Layout:
         facts |= {f"{name}.port": str(port) for name, port in self.ports.items()}
         facts["routers"] = ",".join(self._addresses()[name] for name in self.instances("router"))
         facts["state"] = str(self.state)
+        facts["certificates"] = str(self.certificates)
+        facts["admin"] = str(self.certificates / ADMIN)
+        facts["owners"] = joined(self.owners())
         facts["home"] = next(iter(clusters.values()))
         facts["clusters"] = ";".join(f"{name}={bootstrap}" for name, bootstrap in clusters.items())
         facts["database_url"] = self.database or self.embedded_postgres.url()
@@ -76,6 +84,16 @@ class Layout:
     @property
     def embedded_postgres(self) -> Postgres:
         return Postgres(folder=self.state / "postgres", port=self.ports["postgres"])
+
+    @property
+    def certificates(self) -> Path:
+        """A folder for each owner, and that of the authority."""
+        return self.state / CERTIFICATES_FOLDER
+
+    def owners(self) -> tuple[Owner, ...]:
+        """The owners of certificates: the members that this mesh runs, and the person who started it."""
+        members = [owner for row in self.services() if (owner := _owner(row))]
+        return (*members, Owner(ADMIN, ADMIN, owner_name(_user())))
 
     def log(self, service: Service) -> Path:
         return self.state / "log" / f"{service.name}.log"
@@ -121,6 +139,24 @@ class Layout:
         for name, value in self.facts().items():
             text = text.replace(f"{{{name}}}", value)
         return text
+
+
+def _owner(row: Service) -> Owner | None:
+    """None: the row has no certificate."""
+    role = row.arguments[0] if row.arguments else ""
+    prefix = f"KAFKA_MESH_{role.upper()}_"
+    folder = row.settings.get(prefix + TLS_SETTING)
+    if folder is None:
+        return None
+    name = row.settings.get(f"{prefix}NAME", f"{row.name}-1")
+    return Owner(Path(folder).name, role, name, (HOST, "localhost") if role in SERVERS else ())
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return ""
 
 
 def _is_kafka(port_name: str) -> bool:

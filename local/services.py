@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 HOST = "127.0.0.1"
 EMBEDDED_CLUSTERS = ("c1", "c2")
 HOME_CLUSTER = EMBEDDED_CLUSTERS[0]
+TLS_SETTING = "RPC_TLS_FOLDER"
+"""The setting of each service that speaks gRPC: the folder of its certificate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,12 @@ def _kafka(cluster: str) -> Service:
 
 def _mesh_service(name: str, what: str, *, settings: Mapping[str, str], needs: tuple[str, ...]) -> Service:
     prefix = f"KAFKA_MESH_{name.upper()}_"
-    own = {"LISTEN": f"{{{name}}}", "METRICS_LISTEN": f"{{{name}-metrics}}", **settings}
+    own = {
+        "LISTEN": f"{{{name}}}",
+        "METRICS_LISTEN": f"{{{name}-metrics}}",
+        TLS_SETTING: f"{{certificates}}/{name}",
+        **settings,
+    }
     return Service(
         name=name,
         what=what,
@@ -80,6 +87,13 @@ def _mesh_service(name: str, what: str, *, settings: Mapping[str, str], needs: t
 
 
 SERVICES: tuple[Service, ...] = (
+    Service(
+        name="certificates",
+        what="certificates",
+        module="local.cli",
+        arguments=("certificates",),
+        settings={"KAFKA_MESH_CERTIFICATES_FOLDER": "{certificates}", "KAFKA_MESH_CERTIFICATES_OWNERS": "{owners}"},
+    ),
     Service(name="jars", what="Kafka's jars", module="local.jars", start_timeout_s=600.0),
     Service(
         name="postgres",
@@ -104,7 +118,7 @@ SERVICES: tuple[Service, ...] = (
         "control",
         "control plane, gRPC",
         settings={"DATABASE_URL": "{database_url}", "HOME_BOOTSTRAP_SERVERS": "{home}"},
-        needs=("migrate", f"kafka-{HOME_CLUSTER}"),
+        needs=("certificates", "migrate", f"kafka-{HOME_CLUSTER}"),
     ),
     _mesh_service(
         "router",
@@ -132,7 +146,7 @@ SERVICES: tuple[Service, ...] = (
         name="example",
         what="clusters and rules",
         module="local.example",
-        arguments=("--control", "{control}", "{clusters}"),
+        arguments=("--control", "{control}", "--tls-folder", "{admin}", "{clusters}"),
         needs=("gateway", *(f"kafka-{cluster}" for cluster in EMBEDDED_CLUSTERS)),
     ),
     _mesh_service(
@@ -156,6 +170,7 @@ SERVICES: tuple[Service, ...] = (
         settings={
             "KAFKA_MESH_PIPELINE_NAME": "pipeline-1",
             "KAFKA_MESH_PIPELINE_METRICS_LISTEN": "{pipeline-metrics}",
+            f"KAFKA_MESH_PIPELINE_{TLS_SETTING}": "{certificates}/pipeline",
             "KAFKA_MESH_PIPELINE_BOOTSTRAP_SERVERS": "{gateway}",
             "KAFKA_MESH_PIPELINE_CONTROL_ADDRESSES": "{control}",
             "KAFKA_MESH_PIPELINE_DATABASE_URL": "{database_url}",

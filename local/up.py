@@ -18,7 +18,8 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
-from local.layout import STATE_FOLDER, Layout
+from local.certificates import write_certificates
+from local.layout import ADMIN, STATE_FOLDER, Layout
 from local.ports import taken
 from local.processes import log_tail
 from local.readiness import KafkaReady
@@ -33,6 +34,7 @@ MARKS = {
     State.STOPPED: "[dim]■[/dim]",
 }
 REFRESH_S = 0.5
+RENEWAL_CHECK_S = 3600.0
 EXIT_TAKEN = 3
 EXIT_NOT_STARTED = 1
 
@@ -144,8 +146,10 @@ async def _supervise(layout: Layout, console: Console) -> int:
         if not asked_to_stop.is_set():
             _welcome(layout, console, time.monotonic() - began)
             running = asyncio.create_task(supervisor.run())
+            renewing = asyncio.create_task(keep_certificates(layout, console))
             await asyncio.wait([running, stop], return_when=asyncio.FIRST_COMPLETED)
             running.cancel()
+            renewing.cancel()
             if running.done() and not running.cancelled():
                 running.result()
     except StartError as error:
@@ -155,6 +159,19 @@ async def _supervise(layout: Layout, console: Console) -> int:
         console.print("stopping ...")
         await supervisor.stop()
     return exit_code
+
+
+async def keep_certificates(layout: Layout, console: Console, check_s: float = RENEWAL_CHECK_S) -> None:
+    """Sign certificates again before they end; services read the new files while they run."""
+    while True:
+        await asyncio.sleep(check_s)
+        try:
+            signed = await asyncio.to_thread(write_certificates, layout.certificates, layout.owners())
+        except OSError as error:  # a full disk, for example; months are left to free it
+            console.print(f"certificates can't be renewed: {error}; next attempt in {check_s:g} s", markup=False)
+        else:
+            for owner in signed:
+                console.print(f"the certificate of {owner.role} {owner.name} is renewed", markup=False)
 
 
 def _signals() -> asyncio.Event:
@@ -181,6 +198,9 @@ def _welcome(layout: Layout, console: Console, took_s: float) -> None:
     for name, bootstrap in layout.clusters.items():
         table.add_row(f"Kafka cluster {name}", bootstrap, "yours")
     console.print(table)
+    console.print(
+        f"meshctl finds control, and calls it with the certificate in {layout.certificates / ADMIN}.", markup=False
+    )
     if not layout.example:
         return
     second = list(layout.all_clusters())[1 % len(layout.all_clusters())]

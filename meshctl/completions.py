@@ -7,6 +7,7 @@ import grpc
 from click.shell_completion import CompletionItem
 
 from mesh.rpc import admin, pipelines
+from mesh.rpc.tls import RpcTlsError
 from meshctl import instances, replays, wording
 from meshctl.connection import Connection
 from meshctl.endpoints import EndpointsError, Service, find
@@ -16,17 +17,19 @@ from meshctl.session import ADDRESS_VARIABLE, tls_files
 
 COMPLETION_SECONDS = 1.0  # a shell that waits longer feels stuck
 MOST_REPLAYS = 100
+NO_ANSWER = (grpc.RpcError, EndpointsError, RpcTlsError)
 
 
 def _connection() -> Connection:
-    return Connection(find(Service.CONTROL, option=None, variable=ADDRESS_VARIABLE), COMPLETION_SECONDS, tls_files())
+    control = find(Service.CONTROL, option=None, variable=ADDRESS_VARIABLE)
+    return Connection(control, COMPLETION_SECONDS, tls_files(control))
 
 
 def cluster_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Registered clusters."""
     try:
         clusters = _connection().all_clusters()
-    except (grpc.RpcError, EndpointsError):
+    except NO_ANSWER:
         return []
     names = ((each.spec.cluster_name, ",".join(each.spec.bootstrap_servers)) for each in clusters)
     return [CompletionItem(name, help=addresses) for name, addresses in names if name.startswith(incomplete)]
@@ -36,7 +39,7 @@ def member_names(_context: click.Context, _parameter: click.Parameter, incomplet
     """Gateways, those that are away first: it is them that an operator goes on without."""
     try:
         members = _connection().status().members
-    except (grpc.RpcError, EndpointsError):
+    except NO_ANSWER:
         return []
     gateways = sorted(
         (each for each in members if each.kind == admin.MEMBER_KIND_GATEWAY), key=lambda each: not each.left_behind
@@ -50,7 +53,7 @@ def schedule_ids(_context: click.Context, _parameter: click.Parameter, incomplet
     try:
         connection = _connection()
         found = connection.call(connection.changes.ListScheduledChanges, admin.ListScheduledChangesRequest())
-    except (grpc.RpcError, EndpointsError):
+    except NO_ANSWER:
         return []
     named = ((wording.short(each.name), wording.command(each.command)) for each in found.scheduled_changes)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
@@ -60,7 +63,7 @@ def record_rule_ids(_context: click.Context, _parameter: click.Parameter, incomp
     """Mirrors and content rules."""
     try:
         rules = _connection().all_record_rules()
-    except (grpc.RpcError, EndpointsError):
+    except NO_ANSWER:
         return []
     named = ((wording.short(each.name), sentence(each.spec)) for each in rules)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
@@ -70,7 +73,7 @@ def instance_names(_context: click.Context, _parameter: click.Parameter, incompl
     """Consumers that sidecars hold."""
     try:
         found = _connection().all_instances()
-    except (grpc.RpcError, EndpointsError):
+    except NO_ANSWER:
         return []
     named = ((wording.short(each.name), f"on {each.sidecar}, reads {instances.reads(each)}") for each, _ in found)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
@@ -80,7 +83,7 @@ def sidecar_names(_context: click.Context, _parameter: click.Parameter, incomple
     """Sidecars that control has heard of."""
     try:
         members = _connection().status().members
-    except (grpc.RpcError, EndpointsError):
+    except NO_ANSWER:
         return []
     named = ((wording.short(each.name), each.address) for each in members if each.kind == admin.MEMBER_KIND_SIDECAR)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
@@ -91,7 +94,7 @@ def pipeline_names(_context: click.Context, _parameter: click.Parameter, incompl
     try:
         connection = _connection()
         found = connection.call(connection.pipelines.ListJobs, pipelines.ListJobsRequest()).jobs
-    except (grpc.RpcError, EndpointsError):
+    except NO_ANSWER:
         return []
     named = {wording.short(each.pipeline): each.status.job for each in found}
     return [CompletionItem(name, help=f"runs {job}") for name, job in named.items() if name.startswith(incomplete)]
@@ -103,7 +106,7 @@ def replay_ids(
     """Replays, the newest first."""
     try:
         found = _connection().all_replays(MOST_REPLAYS, open_only=open_only)
-    except (grpc.RpcError, EndpointsError):
+    except NO_ANSWER:
         return []
     named = ((wording.short(each.name), f"{replays.state(each)}: {replays.what(each.spec)}") for each in found)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]

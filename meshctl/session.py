@@ -17,7 +17,7 @@ import grpc
 
 from mesh.rpc.tls import RpcTls, RpcTlsError
 from meshctl.connection import Connection
-from meshctl.endpoints import EndpointsError, Service, find, split_address
+from meshctl.endpoints import Endpoint, EndpointsError, Service, find, split_address
 from meshctl.failures import ExitCode, MeshctlError, from_rpc
 
 ADDRESS_VARIABLE = "MESHCTL_ADDRESS"
@@ -55,7 +55,7 @@ class Session:
             except EndpointsError as error:
                 raise MeshctlError(str(error), ExitCode.BAD_REQUEST) from error
             try:
-                self._connection = Connection(endpoint, self.timeout, tls_files(self.tls_folder))
+                self._connection = Connection(endpoint, self.timeout, tls_files(endpoint, self.tls_folder))
             except RpcTlsError as error:
                 raise MeshctlError(str(error), ExitCode.BAD_REQUEST) from error
             click.get_current_context().call_on_close(self.close)
@@ -71,9 +71,11 @@ class Session:
         return from_rpc(error, self.connect().endpoint)
 
 
-def tls_files(folder: str | None = None) -> RpcTls | None:
-    """The certificate of this person or program, from an option or the environment; None: gRPC in plaintext."""
-    named = folder or os.environ.get(TLS_VARIABLE)
+def tls_files(endpoint: Endpoint, folder: str | None = None) -> RpcTls | None:
+    """The certificate of this person or program: from an option, the environment, or the mesh on this machine if the
+    address is from there; None: gRPC in plaintext.
+    """
+    named = folder or os.environ.get(TLS_VARIABLE) or endpoint.tls_folder
     return RpcTls(Path(named)) if named else None
 
 
@@ -104,7 +106,8 @@ def _shared_options() -> list[click.Parameter]:
         ),
         click.Option(
             ["--tls-folder"], metavar="FOLDER", expose_value=False, callback=_store("tls_folder"),
-            help=f"ca.crt, tls.crt and tls.key for a control that asks for certificates. Default: ${TLS_VARIABLE}.",
+            help=f"ca.crt, tls.crt and tls.key for a control that asks for certificates. "
+            f"Default: ${TLS_VARIABLE}, or those of `kafka-mesh up` with its address.",
         ),
         click.Option(
             ["--timeout"], type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", expose_value=False,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from services.pipeline.commands.archive import archive_command
 from services.pipeline.commands.audit import audit_command
 from services.pipeline.commands.executor import executor_command
-from services.pipeline.commands.foreground import CONTROL_FOUND
+from services.pipeline.commands.foreground import CONTROL_FOUND, FoundControl
 from services.pipeline.commands.prepare import prepare_command
 from services.pipeline.commands.profile import profile_command
 from services.pipeline.commands.replay import replay_command
@@ -37,9 +39,17 @@ run_job.add_command(restore_command)
 run_job.add_command(traffic_command)
 
 
-def main(arguments: list[str] | None = None, *, gateway: str | None = None, control: str = "") -> None:
-    """`gateway` and `control` are the addresses that the caller found; jobs use them if no other address is set."""
-    CONTROL_FOUND.set(control)
+def main(
+    arguments: list[str] | None = None,
+    *,
+    gateway: str | None = None,
+    control: str = "",
+    tls_folder: Path | None = None,
+) -> None:
+    """`gateway` and `control` are the addresses that the caller found; jobs use them if no other address is set.
+    `tls_folder` has the certificate of the caller for this control.
+    """
+    CONTROL_FOUND.set(FoundControl(control, tls_folder) if control else None)
     pipeline.main(args=arguments, prog_name="kafka-mesh pipeline", obj=gateway)
 
 

@@ -121,7 +121,7 @@ class Holds:
 async def test_holds_under_load(kafka_jars: None, tmp_path: Path, sheet: Sheet) -> None:
     with ExitStack() as stack:
         mesh = stack.enter_context(running_mesh(tmp_path / STATE_FOLDER, "--gateways", "2"))
-        world = World.at(Addresses(mesh.gateway, mesh.control, mesh.cluster("c1"), mesh.cluster("c2")))
+        world = World.at(Addresses.of(mesh))
         assert world.operator is not None
         topic = await world.topic_on_both(PARTITIONS)
         await world.operator.move(topic, "c1")

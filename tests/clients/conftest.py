@@ -56,7 +56,7 @@ def where(request: pytest.FixtureRequest) -> Addresses:
     """Where the system under test is; its rules route the prefixes of the tests."""
     found = addresses(request)
     if found.control is not None:
-        operator = Operator(found.control)
+        operator = Operator(found.control, found.caller)
         for cluster in ("c1", "c2"):
             operator.route_prefix(f"{cluster}-", cluster)
         operator.close()

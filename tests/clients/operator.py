@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-import grpc
-
 from mesh.rpc import admin, admin_grpc, routing
+from mesh.rpc.channels import open_blocking_channel
+from mesh.rpc.tls import RpcTls
 
 # A change waits until every data plane has switched, or gives up after control's own bound, which is far below this.
 CHANGE_TIMEOUT_SECONDS = 30.0
@@ -15,8 +15,8 @@ MOVE_ANYHOW = admin.ChangeOptions(accept_skip=True)
 
 
 class Operator:
-    def __init__(self, control: str) -> None:
-        self._channel = grpc.insecure_channel(control)
+    def __init__(self, control: str, caller: RpcTls | None = None) -> None:
+        self._channel = open_blocking_channel(control, caller)
         self._rules = admin_grpc.RuleServiceStub(self._channel)
 
     def route_prefix(self, prefix: str, cluster: str) -> None:

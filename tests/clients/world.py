@@ -2,7 +2,8 @@
 
 `MESH_TEST_BOOTSTRAP` (with `MESH_TEST_C1` and `MESH_TEST_C2` for the clusters, if they are others) points the suite at
 something that runs already: a gateway, or a plain Kafka cluster, which every driver must get along with first. With
-`MESH_TEST_CONTROL`, the address of its admin API, the tests that change rules run too.
+`MESH_TEST_CONTROL`, the address of its admin API, the tests that change rules run too; `MESH_TEST_TLS_FOLDER` names
+the certificate of an operator, if control asks for one.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
+from mesh.rpc.tls import RpcTls
 from tests.clients.operator import Operator
 from tests.clients.upstream import Upstream
+from tests.fixtures.meshes import Mesh
 
 PARTITIONS = 3
 
@@ -29,6 +33,12 @@ class Addresses:
     control: str | None
     c1: str
     c2: str
+    caller: RpcTls | None = None
+    """The certificate for control."""
+
+    @classmethod
+    def of(cls, mesh: Mesh) -> Addresses:
+        return cls(mesh.gateway, mesh.control, mesh.cluster("c1"), mesh.cluster("c2"), mesh.admin)
 
 
 def addresses(request: pytest.FixtureRequest) -> Addresses:
@@ -36,9 +46,9 @@ def addresses(request: pytest.FixtureRequest) -> Addresses:
     given = os.environ.get("MESH_TEST_BOOTSTRAP")
     if given:
         c1, c2 = (os.environ.get(name, given) for name in ("MESH_TEST_C1", "MESH_TEST_C2"))
-        return Addresses(given, os.environ.get("MESH_TEST_CONTROL"), c1, c2)
-    mesh = request.getfixturevalue("mesh")
-    return Addresses(mesh.gateway, mesh.control, mesh.cluster("c1"), mesh.cluster("c2"))
+        folder = os.environ.get("MESH_TEST_TLS_FOLDER")
+        return Addresses(given, os.environ.get("MESH_TEST_CONTROL"), c1, c2, RpcTls(Path(folder)) if folder else None)
+    return Addresses.of(request.getfixturevalue("mesh"))
 
 
 @dataclass(slots=True)
@@ -55,7 +65,7 @@ class World:
 
     @classmethod
     def at(cls, where: Addresses) -> World:
-        operator = Operator(where.control) if where.control else None
+        operator = Operator(where.control, where.caller) if where.control else None
         return cls(where.bootstrap, Upstream("c1", where.c1), Upstream("c2", where.c2), operator)
 
     def name(self, prefix: str) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import httpx
@@ -16,12 +19,13 @@ from confluent_kafka import Consumer, Producer
 from local.jars import cache_folder
 from tests.compose.engine import EngineError, engine
 from tests.compose.images import build_missing
-from tests.compose.project import ComposeError, Project
+from tests.compose.project import COMMAND_TIMEOUT_S, ComposeError, Project
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
 SERVICES = {"control", "router", "gateway", "sidecar", "pipeline", "postgres", "kafka-c1", "kafka-c2"}
-STEPS = {"migrate", "example"}
+STEPS = {"certificates", "migrate", "example"}
+ADMIN_FOLDER = "/etc/kafka-mesh/certificates/admin"
 HEAL_TIMEOUT_S = 120.0
 RECORD_TIMEOUT_S = 60.0
 SPARK_TIMEOUT_S = 600.0  # on a machine that does much else; two sessions start beside it
@@ -100,6 +104,30 @@ def test_everything_is_healthy_and_the_migration_ran_first_and_once(project: Pro
         state = containers[step]["State"]
         assert (state["Status"], state["ExitCode"], containers[step]["RestartCount"]) == ("exited", 0, 0)
     assert containers["migrate"]["State"]["FinishedAt"] < containers["control"]["State"]["StartedAt"]
+
+
+def test_control_asks_for_a_certificate_and_the_one_of_the_admin_is_there_to_copy(
+    project: Project, tmp_path: Path
+) -> None:
+    address = f"127.0.0.1:{project.ports['CONTROL_PORT']}"
+
+    def meshctl(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "meshctl", "--address", address, *options]
+        return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False)
+
+    refused = meshctl("status")
+    assert refused.returncode != 0
+    assert "--tls-folder" in refused.stderr
+    project.run("cp", f"certificates:{ADMIN_FOLDER}", str(tmp_path))
+    answered = meshctl("history", "--tls-folder", str(tmp_path / "admin"))
+    assert answered.returncode == 0, answered.stderr
+    assert "admin compose" in answered.stdout
+
+
+def test_no_service_has_the_key_of_the_authority(project: Project) -> None:
+    for service in ("control", "router", "gateway", "sidecar", "pipeline"):
+        found = project.run("exec", "-T", service, "find", "/etc/kafka-mesh", "-name", "*.key")
+        assert found.split() == [f"/etc/kafka-mesh/certificates/{service}/tls.key"]
 
 
 def test_a_record_goes_through_the_gateway_to_the_cluster_that_the_rule_names(project: Project) -> None:

@@ -104,6 +104,7 @@ def shop(mesh: Mesh, c1: Side, apples: str, group: str, tmp_path: Path) -> Itera
             mesh.gateway,
             name=SIDECAR,
             control_addresses=mesh.control,
+            rpc_tls_folder=mesh.certificate("sidecar", SIDECAR),
             reactive_topics=apples,
             reactive_group=group,
             backend_url=backend.host_url,

@@ -38,8 +38,7 @@ def own_mesh(kafka_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 async def world(own_mesh: Mesh) -> AsyncIterator[World]:
-    where = Addresses(own_mesh.gateway, own_mesh.control, own_mesh.cluster("c1"), own_mesh.cluster("c2"))
-    world = World.at(where)
+    world = World.at(Addresses.of(own_mesh))
     yield world
     await world.clean_up()
 

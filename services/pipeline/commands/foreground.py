@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
@@ -25,11 +26,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXTRA = ("confluent_kafka", "pandas", "pyarrow", "pyspark")
-CONTROL_FOUND: ContextVar[str] = ContextVar("control that the caller has found", default="")
-"""The address of control that the caller found, beside the gateway of a mesh on this machine; used if none is set."""
 Command = TypeVar("Command", bound=Callable[..., object])
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundControl:
+    """The control that the caller found, beside the gateway of a mesh on this machine."""
+
+    address: str
+    tls_folder: Path | None
+    """The certificate of the person who calls."""
+
+
+CONTROL_FOUND: ContextVar[FoundControl | None] = ContextVar("control that the caller has found", default=None)
+"""Used if no address of control is set."""
 
 
 def config_option(command: Command) -> Command:
@@ -54,7 +66,8 @@ def settings_of(config: Path | None) -> PipelineSettings:
     """Loads the settings, and configures the log by them."""
     settings = load(PipelineSettings, ["--config", str(config)] if config else [])
     if "control_addresses" not in settings.model_fields_set and (found := CONTROL_FOUND.get()):
-        settings = settings.model_copy(update={"control_addresses": (found,)})
+        folder = settings.rpc_tls_folder or found.tls_folder
+        settings = settings.model_copy(update={"control_addresses": (found.address,), "rpc_tls_folder": folder})
     configure_logging("pipeline", level=settings.log_level)
     return settings
 

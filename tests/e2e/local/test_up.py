@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import grpc
 import psutil
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from local.layout import STATE_FOLDER
+from local.layout import CERTIFICATES_FOLDER, STATE_FOLDER
+from local.owners import owner_name
 from local.services import PORTS, SERVICES
+from mesh.rpc.channels import open_blocking_channel
+from mesh.rpc.tls import RpcTls
+from meshctl.failures import as_call
 from tests.fixtures.meshes import BIN, Mesh, running_mesh
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 
 LINE_TIMEOUT_S = 60.0
 PRINTED_S = 10.0
+CALL_S = 10.0
 
 
 @pytest.mark.timeout(400)
@@ -45,8 +55,42 @@ def test_from_nothing_to_the_pasted_lines_and_again(kafka_jars: None, tmp_path: 
         assert mesh.end(signal.SIGINT) == 0
         assert not [pid for pid in pids if psutil.pid_exists(pid)]
 
+    shutil.rmtree(state / CERTIFICATES_FOLDER)  # as an earlier version leaves its state
     with running_mesh(state) as mesh:
         assert "c2" in mesh.meshctl("explain", "apples").stdout
+
+
+@pytest.mark.timeout(400)
+def test_who_shows_no_certificate_is_refused_and_each_certificate_has_the_rights_of_its_role(mesh: Mesh) -> None:
+    for server in (mesh.control, mesh.router):
+        assert answer_of(server, None) is grpc.StatusCode.UNAVAILABLE
+        assert answer_of(server, mesh.admin) is grpc.StatusCode.OK
+
+    assert str(mesh.admin.folder) in output(mesh)
+    assert mesh.meshctl("cluster", "list").returncode == 0  # without an option
+    unknown = mesh.meshctl("--address", mesh.control, "status", check=False)  # an address of its own has no certificate
+    assert unknown.returncode != 0
+    assert "--tls-folder" in unknown.stderr
+
+    viewer = mesh.certificate("viewer", "vera")
+    assert mesh.meshctl("status", "--tls-folder", viewer).returncode == 0
+    freeze = mesh.meshctl("freeze", "--reason", "a test", "--tls-folder", viewer, check=False)
+    assert freeze.returncode != 0
+    assert "the certificate is of viewer vera" in freeze.stderr
+
+    history = json.loads(mesh.meshctl("history", "-o", "json").stdout)
+    actors = {entry["actor"] for entry in history["entries"]}
+    assert actors == {f"admin {owner_name(getpass.getuser())}"}
+
+
+def answer_of(address: str, caller: RpcTls | None) -> grpc.StatusCode:
+    with open_blocking_channel(address, caller) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        try:
+            stub.Check(health_pb2.HealthCheckRequest(), timeout=CALL_S)
+        except grpc.RpcError as error:
+            return as_call(error).code()
+        return grpc.StatusCode.OK
 
 
 def output(mesh: Mesh) -> str:

@@ -10,6 +10,7 @@ from tests.fixtures.meshes import Mesh
 from tests.integration.pipeline.toolchain import QUICK_JVM
 from tests.soak.pipeline.serves import Serve
 
+NAME = "archivist"
 HOUR_S = 3600
 """The archive looks once by itself."""
 
@@ -19,8 +20,9 @@ def archiving(mesh: Mesh, folder: Path, topic: str, every_s: float = HOUR_S) -> 
     """A pipeline that archives one topic through the gateway; stopped in order at the end."""
     serve = Serve(
         folder.with_name("serve.log"),
-        NAME="archivist",
+        NAME=NAME,
         CONTROL_ADDRESSES=mesh.control,
+        RPC_TLS_FOLDER=mesh.certificate("pipeline", NAME),
         BOOTSTRAP_SERVERS=mesh.gateway,
         JOBS="archive",
         ARCHIVE_FOLDER=str(folder),

@@ -96,6 +96,7 @@ def shop(spark_mesh: Mesh, apples: str, group: str, tmp_path: Path) -> Iterator[
             spark_mesh.gateway,
             name=SIDECAR,
             control_addresses=spark_mesh.control,
+            rpc_tls_folder=spark_mesh.certificate("sidecar", SIDECAR),
             reactive_topics=apples,
             reactive_group=group,
             backend_url=backend.host_url,

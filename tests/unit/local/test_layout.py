@@ -42,6 +42,7 @@ def test_more_gateways_and_routers(tmp_path: Path) -> None:
     assert layout.settings(third) == {
         "KAFKA_MESH_GATEWAY_LISTEN": "127.0.0.1:19112",
         "KAFKA_MESH_GATEWAY_METRICS_LISTEN": "127.0.0.1:7192",
+        "KAFKA_MESH_GATEWAY_RPC_TLS_FOLDER": f"{tmp_path}/certificates/gateway-3",
         "KAFKA_MESH_GATEWAY_NAME": "gateway-3",
         "KAFKA_MESH_GATEWAY_ADVERTISED": "127.0.0.1:19112",
         "KAFKA_MESH_GATEWAY_ROUTER_ADDRESSES": "127.0.0.1:7071,127.0.0.1:7081",

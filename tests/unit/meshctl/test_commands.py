@@ -456,6 +456,8 @@ def test_the_shell_is_offered_clusters_and_rules(control: ScriptedControl, monke
     complete = ShellComplete(cli, {}, "meshctl", "_MESHCTL_COMPLETE")
     assert [each.value for each in complete.get_completions(["cluster", "test"], "")] == ["c1"]
     assert [each.value for each in complete.get_completions(["rule", "move"], "fr")] == ["fruit"]
+    monkeypatch.setenv("MESHCTL_TLS_FOLDER", "/nowhere")
+    assert not complete.get_completions(["cluster", "test"], "")
 
 
 def test_a_canary_is_begun_by_a_rule_command_and_ended_by_its_own(control: ScriptedControl, meshctl: Meshctl) -> None:

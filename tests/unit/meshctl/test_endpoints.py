@@ -59,6 +59,15 @@ def test_a_state_folder_of_the_environment_is_looked_into(tmp_path: Path) -> Non
     assert look(tmp_path, environment={"KAFKA_MESH_STATE_DIR": str(tmp_path / "state")}).address == "s:9"
 
 
+def test_a_mesh_with_certificates_comes_with_that_of_its_admin(tmp_path: Path) -> None:
+    path = write(tmp_path / "elsewhere", control="a:1")
+    assert look(tmp_path).tls_folder is None  # an earlier version started it
+    (path.parent / "certificates").mkdir()
+    assert look(tmp_path).tls_folder == path.parent / "certificates" / "admin"
+    assert look(tmp_path, option="b:2").tls_folder is None
+    assert look(tmp_path, environment={"MESHCTL_ADDRESS": "c:3"}).tls_folder is None
+
+
 def test_without_anything_it_is_the_default_port(tmp_path: Path) -> None:
     assert look(tmp_path) == Endpoint("127.0.0.1:7070", "the default")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from services.pipeline.commands.foreground import CONTROL_FOUND, settings_of, stop_signal
+from mesh.rpc.tls import RpcTls
+from services.pipeline.commands.foreground import CONTROL_FOUND, FoundControl, settings_of, stop_signal
 
 COMES_S = 30.0
 
@@ -37,10 +39,13 @@ def test_a_signal_that_comes_while_the_job_looks_at_the_event_stops_it_too() -> 
 
 
 def test_control_is_where_the_mesh_was_found_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = CONTROL_FOUND.set("127.0.0.1:18002")
+    folder = Path("/state/certificates/admin")
+    found = CONTROL_FOUND.set(FoundControl("127.0.0.1:18002", folder))
     try:
-        assert settings_of(None).control_addresses == ("127.0.0.1:18002",)
+        settings = settings_of(None)
+        assert (settings.control_addresses, settings.rpc_tls) == (("127.0.0.1:18002",), RpcTls(folder))
         monkeypatch.setenv("KAFKA_MESH_PIPELINE_CONTROL_ADDRESSES", "control:7070")
-        assert settings_of(None).control_addresses == ("control:7070",)
+        settings = settings_of(None)
+        assert (settings.control_addresses, settings.rpc_tls) == (("control:7070",), None)
     finally:
         CONTROL_FOUND.reset(found)

@@ -11,6 +11,9 @@ import click
 import pytest
 import yaml
 
+from local.certificates import write_certificates
+from local.owners import ROLES, SERVERS, parse_owner
+from mesh.rpc.principals import SPIFFE_ID
 from services.pipeline.__main__ import pipeline
 from services.pipeline.commands.executor import executor_line
 from services.pipeline.session import options_of
@@ -20,6 +23,7 @@ SPEC = Path(__file__).parents[3] / "deploy" / "kubernetes" / "pipeline.yaml"
 COMPOSE = SPEC.parents[2] / "docker-compose.yml"
 DOCKERFILE = SPEC.parents[1] / "Dockerfile"
 PREFIX = "KAFKA_MESH_PIPELINE_"
+TLS_MOUNT = "/etc/kafka-mesh/tls"
 DOWNWARD = {"POD_IP": "10.1.2.3", "POD_NAME": "kafka-mesh-pipeline-5f7c", "POD_NAMESPACE": "mesh"}
 BY_THE_DRIVER = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.1.2.3:7078",
@@ -60,10 +64,12 @@ def executor(objects: dict[str, Spec]) -> Spec:
 
 
 @pytest.fixture
-def settings(pod: Spec, monkeypatch: pytest.MonkeyPatch) -> PipelineSettings:
-    """What the container's environment says, as the service reads it."""
+def settings(pod: Spec, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PipelineSettings:
+    """What the container's environment says, as the service reads it; a folder stands for the mounted certificate."""
+    write_certificates(tmp_path, [parse_owner("tls=pipeline/pipeline-1")])
     for variable in pod["containers"][0]["env"]:
         value = variable.get("value", "postgresql://u:p@h:5432/d" if "URL" in variable["name"] else "")
+        value = value.replace(TLS_MOUNT, str(tmp_path / "tls"))
         for name, known in DOWNWARD.items():
             value = value.replace(f"$({name})", known)
         if variable["name"].startswith(PREFIX):
@@ -102,6 +108,34 @@ def test_image_template_and_python_are_those_that_are_there(
     assert spark["spark.kubernetes.executor.podTemplateContainerName"] == executor["containers"][0]["name"]
     python = next(each["value"] for each in container["env"] if each["name"] == "PYSPARK_PYTHON")
     assert str(Path(python).parents[1]) in DOCKERFILE.read_text(encoding="utf-8")
+
+
+def test_the_certificate_of_the_member_is_mounted_from_its_secret(pod: Spec, settings: PipelineSettings) -> None:
+    assert settings.rpc_tls is not None
+    mounts = {each["name"]: (each["mountPath"], each.get("readOnly")) for each in pod["containers"][0]["volumeMounts"]}
+    assert mounts["tls"] == (TLS_MOUNT, True)
+    secret = next(each["secret"]["secretName"] for each in pod["volumes"] if each["name"] == "tls")
+    (made,) = [each for each in certificates() if each["spec"]["secretName"] == secret]
+    assert callers(made) == [("pipeline", settings.name)]
+
+
+def test_each_certificate_names_a_caller_that_servers_know_and_only_servers_may_serve() -> None:
+    members = [each for each in certificates() if not each["spec"].get("isCA")]
+    assert {role for each in members for role, _ in callers(each)} == {*ROLES} - {"viewer", "operator"}
+    for each in members:
+        ((role, _),) = callers(each)
+        assert ("server auth" in each["spec"]["usages"]) == (role in SERVERS) == ("dnsNames" in each["spec"])
+        assert "client auth" in each["spec"]["usages"]
+
+
+def certificates() -> list[Spec]:
+    found = yaml.safe_load_all(SPEC.with_name("certificates.yaml").read_text(encoding="utf-8"))
+    return [each for each in found if each["kind"] == "Certificate"]
+
+
+def callers(certificate: Spec) -> list[tuple[str, str]]:
+    found = [SPIFFE_ID.fullmatch(uri) for uri in certificate["spec"]["uris"]]
+    return [(each["role"], each["name"]) for each in found if each]
 
 
 def test_executors_share_the_folder_of_the_data(pod: Spec, executor: Spec, settings: PipelineSettings) -> None:
