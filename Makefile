@@ -6,12 +6,12 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 UV_VERSION := 0.13.9
 # what an image, or a person who runs a single part, installs; all agree with dev.txt
-EXTRA_LOCKS := control router gateway gssapi sidecar meshctl local judge pipeline bench build
+EXTRA_LOCKS := control router gateway gssapi sidecar meshctl local judge pipeline bench audit build
 COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help env stubs contract lock lock-kafka run test check soak bench clean clients
+.PHONY: help env stubs contract lock lock-kafka run test check audit soak bench clean clients
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,10 @@ $(VENV)/.pipeline: $(VENV)/.ready locks/pipeline.txt
 
 $(VENV)/.flames: $(VENV)/.ready locks/bench.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r locks/bench.txt
+	@touch $@
+
+$(VENV)/.audit: $(VENV)/.ready locks/audit.txt
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r locks/audit.txt
 	@touch $@
 
 stubs: $(VENV)/.ready ## the gRPC stubs, from proto/ into mesh/rpc/v1; the compiled copy of the gateway's walks
@@ -76,6 +80,10 @@ check: env ## style, types, plain English, and who may import whom
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.plain_english
+
+audit: env $(VENV)/.audit ## weaknesses that are known: in patterns of code (bandit's rules), in locked packages
+	@$(BIN)/ruff check .
+	@$(BIN)/python -m tests.advisories
 
 soak: env ## what takes longer: repeats, random kills, volumes
 	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest -o faulthandler_timeout=0 -rP $(if $(ARGS),$(ARGS),tests/soak tests/fuzz tests/e2e/test_rule_change_under_load.py)
