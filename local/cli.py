@@ -215,7 +215,8 @@ def pipeline_command(arguments: tuple[str, ...]) -> None:
     except EndpointsError as error:
         raise click.UsageError(str(error)) from error
     entry: Any = importlib.import_module("services.pipeline.__main__")
-    entry.main([*arguments], gateway=gateway.address, control=control.address, tls_folder=control.tls_folder)
+    tls_folder = control.certificates and control.certificates / "pipeline"
+    entry.main([*arguments], gateway=gateway.address, control=control.address, tls_folder=tls_folder)
 
 
 def _add_service(name: str, module: str, help_text: str) -> None:

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -91,8 +91,8 @@ class Layout:
         return self.state / CERTIFICATES_FOLDER
 
     def owners(self) -> tuple[Owner, ...]:
-        """The owners of certificates: the members that this mesh runs, and the person who started it."""
-        members = [owner for row in self.services() if (owner := _owner(row))]
+        """Members of this mesh, a pipeline for jobs by hand at least, and the person who starts the mesh."""
+        members = [owner for row in replace(self, pipeline=True).services() if (owner := _owner(row))]
         return (*members, Owner(ADMIN, ADMIN, owner_name(_user())))
 
     def log(self, service: Service) -> Path:

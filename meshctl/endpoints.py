@@ -18,7 +18,7 @@ from pathlib import Path
 STATE_FOLDER = ".kafka-mesh"
 STATE_VARIABLE = "KAFKA_MESH_STATE_DIR"  # the state folder that `kafka-mesh up` uses
 FILE_NAME = "endpoints.json"
-CERTIFICATES_FOLDER, ADMIN = "certificates", "admin"  # beside that file
+CERTIFICATES_FOLDER = "certificates"  # beside that file
 HIGHEST_PORT = 65535
 
 
@@ -49,8 +49,8 @@ class Endpoint:
 
     address: str
     source: str
-    tls_folder: Path | None = None
-    """The certificate of the person who started the mesh on this machine."""
+    certificates: Path | None = None
+    """The folder with a folder for each certificate of the mesh on this machine; None: plaintext."""
 
 
 def find(
@@ -72,7 +72,8 @@ def find(
         if path.is_file():
             address = _read(path).get(service.value)
             if address is not None:
-                return Endpoint(address, f"from {path}", _admin_of(folder))
+                certificates = folder / CERTIFICATES_FOLDER  # a mesh of an earlier version has none
+                return Endpoint(address, f"from {path}", certificates if certificates.is_dir() else None)
     return Endpoint(DEFAULT_ADDRESSES[service], "the default")
 
 
@@ -92,12 +93,6 @@ def _state_folders(environment: Mapping[str, str], start: Path, prefix: Path) ->
     resolved = start.resolve()
     for folder in (resolved, *resolved.parents, prefix.parent):
         yield folder / STATE_FOLDER
-
-
-def _admin_of(state: Path) -> Path | None:
-    """None: the mesh was started by an earlier version, which speaks plaintext."""
-    certificates = state / CERTIFICATES_FOLDER
-    return certificates / ADMIN if certificates.is_dir() else None
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -22,6 +22,8 @@ from meshctl.failures import ExitCode, MeshctlError, from_rpc
 
 ADDRESS_VARIABLE = "MESHCTL_ADDRESS"
 TLS_VARIABLE = "MESHCTL_TLS_FOLDER"
+ADMIN = "admin"
+"""The folder with the certificate of the person who started the mesh on this machine."""
 DEFAULT_TIMEOUT_SECONDS = 30.0  # a rule change may wait for another one and for the gateways' holds
 
 
@@ -75,8 +77,9 @@ def tls_files(endpoint: Endpoint, folder: str | None = None) -> RpcTls | None:
     """The certificate of this person or program: from an option, the environment, or the mesh on this machine if the
     address is from there; None: gRPC in plaintext.
     """
-    named = folder or os.environ.get(TLS_VARIABLE) or endpoint.tls_folder
-    return RpcTls(Path(named)) if named else None
+    if named := folder or os.environ.get(TLS_VARIABLE):
+        return RpcTls(Path(named))
+    return RpcTls(endpoint.certificates / ADMIN) if endpoint.certificates else None
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)

@@ -47,7 +47,7 @@ def main(
     tls_folder: Path | None = None,
 ) -> None:
     """`gateway` and `control` are the addresses that the caller found; jobs use them if no other address is set.
-    `tls_folder` has the certificate of the caller for this control.
+    `tls_folder` has the pipeline's certificate for this control.
     """
     CONTROL_FOUND.set(FoundControl(control, tls_folder) if control else None)
     pipeline.main(args=arguments, prog_name="kafka-mesh pipeline", obj=gateway)

@@ -37,7 +37,7 @@ class FoundControl:
 
     address: str
     tls_folder: Path | None
-    """The certificate of the person who calls."""
+    """The certificate of the pipeline there."""
 
 
 CONTROL_FOUND: ContextVar[FoundControl | None] = ContextVar("control that the caller has found", default=None)

@@ -92,6 +92,14 @@ def test_a_refusal_is_one_sentence(
     assert capsys.readouterr().err == f"control at {control.address} refused the example: the log can't be written\n"
 
 
+def test_a_certificate_that_can_not_be_read_is_named(
+    control: ScriptedControl, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["example", "--control", control.address, "--tls-folder", "/nowhere", "c1=a:1"])
+    assert example.main() == 1
+    assert capsys.readouterr().err == "/nowhere/tls.crt: No such file or directory\n"
+
+
 def test_a_mesh_that_has_other_names_for_the_clusters_is_left_alone(
     control: ScriptedControl, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

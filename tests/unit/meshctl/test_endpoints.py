@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mesh.rpc.tls import RpcTls
 from meshctl.endpoints import Endpoint, EndpointsError, Service, find, split_address
+from meshctl.session import tls_files
 
 
 def write(folder: Path, **addresses: str) -> Path:
@@ -59,13 +61,16 @@ def test_a_state_folder_of_the_environment_is_looked_into(tmp_path: Path) -> Non
     assert look(tmp_path, environment={"KAFKA_MESH_STATE_DIR": str(tmp_path / "state")}).address == "s:9"
 
 
-def test_a_mesh_with_certificates_comes_with_that_of_its_admin(tmp_path: Path) -> None:
+def test_a_mesh_comes_with_its_certificates_where_its_file_has_the_address(tmp_path: Path) -> None:
     path = write(tmp_path / "elsewhere", control="a:1")
-    assert look(tmp_path).tls_folder is None  # an earlier version started it
+    assert look(tmp_path).certificates is None  # an earlier version started it
     (path.parent / "certificates").mkdir()
-    assert look(tmp_path).tls_folder == path.parent / "certificates" / "admin"
-    assert look(tmp_path, option="b:2").tls_folder is None
-    assert look(tmp_path, environment={"MESHCTL_ADDRESS": "c:3"}).tls_folder is None
+    found = look(tmp_path)
+    assert found.certificates == path.parent / "certificates"
+    assert tls_files(found) == RpcTls(path.parent / "certificates" / "admin")
+    assert tls_files(found, "/mine") == RpcTls(Path("/mine"))
+    for elsewhere in (look(tmp_path, option="b:2"), look(tmp_path, environment={"MESHCTL_ADDRESS": "c:3"})):
+        assert tls_files(elsewhere) is None
 
 
 def test_without_anything_it_is_the_default_port(tmp_path: Path) -> None:

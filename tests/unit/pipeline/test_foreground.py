@@ -39,7 +39,7 @@ def test_a_signal_that_comes_while_the_job_looks_at_the_event_stops_it_too() -> 
 
 
 def test_control_is_where_the_mesh_was_found_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Path("/state/certificates/admin")
+    folder = Path("/state/certificates/pipeline")
     found = CONTROL_FOUND.set(FoundControl("127.0.0.1:18002", folder))
     try:
         settings = settings_of(None)
