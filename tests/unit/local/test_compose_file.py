@@ -45,6 +45,11 @@ def test_the_same_command_and_settings(row: Service, composed: dict[str, Any]) -
     assert set(composed[row.name]["environment"]) - ONLY_IN_CONTAINERS == set(row.settings)
 
 
+def test_only_this_machine_reaches_the_ports(composed: dict[str, Any]) -> None:
+    ports = [port for service in composed.values() for port in service.get("ports", ())]
+    assert ports and all(port.startswith("127.0.0.1:") for port in ports)
+
+
 @pytest.fixture(scope="module")
 def owners(composed: dict[str, Any]) -> dict[str, Owner]:
     """By the names of their folders."""
