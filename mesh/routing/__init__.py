@@ -18,11 +18,12 @@ from mesh.routing.rules import (
     UnmatchedTopics,
     field_of,
 )
-from mesh.routing.table import Route, RoutingTable, UpstreamCluster
+from mesh.routing.table import FIRST_CLUSTER_NODE_ID, Route, RoutingTable, UpstreamCluster
 from mesh.routing.visits import Past, Place, Stay
 
 __all__ = [
     "ANONYMOUS",
+    "FIRST_CLUSTER_NODE_ID",
     "MAX_NAME",
     "Canary",
     "ClientIdentity",

@@ -42,6 +42,8 @@ ROUTE_CACHE_LIMIT = 500_000
 """Answers that one table and all that clients see of it remember; then they start afresh (about 100 MB)."""
 CLIENT_TABLES_KEPT = 100
 """Tables of clients that are kept for the next one of their kind; those in use are there anyway."""
+FIRST_CLUSTER_NODE_ID = 100
+"""A gateway shows a cluster as the node of this id plus the cluster's ordinal."""
 EVERYONE: frozenset[ClientMatch] = frozenset()
 """The conditions that hold for a client of whom nothing is known."""
 

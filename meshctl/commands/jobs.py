@@ -76,7 +76,7 @@ def list_jobs(session: Session) -> None:
 @order_options(USUAL_WAIT, USUAL_EXPIRY, "pipeline")
 @pass_session
 def accept_loss(session: Session, job: str, topic: str, pipeline: str | None, ordering: Ordering) -> None:
-    """Let JOB go on in TOPIC, of which retention took records before the job had read them.
+    """Let JOB go on in TOPIC, of which retention or a deletion took records before the job had read them.
 
     The loss that there is now is accepted, and no later one. The order is an event in the log, with who gave it and
     why; its outcome tells which offsets are given up. TOPIC is named as `meshctl jobs list` names it.

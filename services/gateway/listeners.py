@@ -13,8 +13,9 @@ from typing import Annotated, Final
 from pydantic import AfterValidator
 from pydantic_settings import NoDecode
 
+from mesh.routing import FIRST_CLUSTER_NODE_ID
 from mesh.settings import Split, host_port
-from services.gateway.requests.nodes import FIRST_CLUSTER_NODE_ID, NODE_PLACEHOLDER, Advertised, NodePorts
+from services.gateway.requests.nodes import NODE_PLACEHOLDER, Advertised, NodePorts
 
 TLS_SCHEME: Final = "tls://"
 NO_PORTS: Final = "-"

@@ -9,11 +9,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import structlog
@@ -21,6 +20,7 @@ from google.protobuf import json_format
 
 from mesh.cluster_properties import allowed
 from mesh.connection_security import connection_properties
+from mesh.routing import FIRST_CLUSTER_NODE_ID
 from mesh.rpc import admin, admin_grpc
 from mesh.rpc.channels import open_blocking_channel
 from mesh.rpc.tls import RpcTls
@@ -31,6 +31,8 @@ from mesh.whole_files import replace_file
 BOOTSTRAP = "bootstrap.servers"
 PAGE_SIZE = 1000  # the most clusters of one page
 KEPT_FILE = "clusters.json"
+ABORTED = "aborted"  # the beginning of `HistoryEntry.outcome` of a move that did not happen
+Answer = TypeVar("Answer")
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +50,8 @@ class Cluster:
     """librdkafka's properties, including `bootstrap.servers`; secrets may be references."""
     home: bool = False
     """Whether this cluster has the mesh's own topics."""
+    node: str = ""
+    """The node id that a gateway shows for this cluster; empty if it is not known."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -83,37 +87,68 @@ def read_clusters(
     return {each.spec.cluster_name: _registered(each) for each in found}
 
 
+def read_places(
+    control_addresses: tuple[str, ...], topic: str, timeout_s: float, tls: RpcTls | None = None
+) -> list[str]:
+    """The places that a topic has had, the newest first, as `HistoryEntry.place` has them. ClustersError."""
+
+    def ask(channel: grpc.Channel) -> list[str]:
+        stub = admin_grpc.QueryServiceStub(channel)
+        asked = admin.ListHistoryRequest(topic=topic, page_size=PAGE_SIZE)
+        found: list[str] = []
+        while True:
+            page = stub.ListHistory(asked, timeout=timeout_s)
+            found += [each.place for each in page.entries if each.place and not each.outcome.startswith(ABORTED)]
+            if not page.next_page_token:
+                return found
+            asked.page_token = page.next_page_token
+
+    return _answered(control_addresses, tls, f"the places of topic {topic}", ask)
+
+
 def _asked(control_addresses: tuple[str, ...], timeout_s: float, tls: RpcTls | None) -> list[admin.Cluster]:
-    """The answer of the first replica of control that responds; any replica knows the clusters."""
-    *others, last = control_addresses
-    for address in others:
-        with suppress(ClustersError):
-            return _told_by(address, timeout_s, tls)
-    return _told_by(last, timeout_s, tls)
-
-
-def _told_by(address: str, timeout_s: float, tls: RpcTls | None) -> list[admin.Cluster]:
-    with open_blocking_channel(address, tls) as channel:
+    def ask(channel: grpc.Channel) -> list[admin.Cluster]:
         stub = admin_grpc.ClusterServiceStub(channel)
         asked = admin.ListClustersRequest(page_size=PAGE_SIZE)
         found: list[admin.Cluster] = []
         while True:
-            try:
-                page = stub.ListClusters(asked, timeout=timeout_s)
-            except grpc.RpcError as error:
-                raise ClustersError(
-                    f"control at {address} does not tell the clusters: {_reason(error)}; "
-                    "start it, set KAFKA_MESH_PIPELINE_CONTROL_ADDRESSES, or name them: --cluster NAME=HOST:PORT"
-                ) from error
+            page = stub.ListClusters(asked, timeout=timeout_s)
             found += page.clusters
             if not page.next_page_token:
                 return found
             asked.page_token = page.next_page_token
 
+    way_out = ", or name them: --cluster NAME=HOST:PORT"
+    return _answered(control_addresses, tls, "the clusters", ask, way_out)
+
+
+def _answered(
+    control_addresses: tuple[str, ...],
+    tls: RpcTls | None,
+    what: str,
+    ask: Callable[[grpc.Channel], Answer],
+    way_out: str = "",
+) -> Answer:
+    """The answer of the first replica of control that responds; any replica knows the clusters and the past."""
+    failure: ClustersError | None = None
+    for address in control_addresses:
+        with open_blocking_channel(address, tls) as channel:
+            try:
+                return ask(channel)
+            except grpc.RpcError as error:
+                failure = ClustersError(
+                    f"control at {address} does not tell {what}: {_reason(error)}; "
+                    f"start it, set KAFKA_MESH_PIPELINE_CONTROL_ADDRESSES{way_out}"
+                )
+                failure.__cause__ = error
+    raise failure or ClustersError("no address of control is set: set KAFKA_MESH_PIPELINE_CONTROL_ADDRESSES")
+
 
 def _keep(folder: Path, clusters: Iterable[admin.Cluster]) -> None:
     """Writes the fields that a job needs."""
-    needed = admin.ListClustersResponse(clusters=[admin.Cluster(spec=each.spec, home=each.home) for each in clusters])
+    needed = admin.ListClustersResponse(
+        clusters=[admin.Cluster(spec=each.spec, home=each.home, ordinal=each.ordinal) for each in clusters]
+    )
     content = f"{json_format.MessageToJson(needed, preserving_proto_field_name=True)}\n".encode()
     file = folder / KEPT_FILE
     try:
@@ -141,7 +176,8 @@ def _registered(cluster: admin.Cluster) -> Cluster:
     spec = cluster.spec
     security = connection_properties(allowed(spec.producer_config), allowed(spec.consumer_config))
     bootstrap = {BOOTSTRAP: ",".join(spec.bootstrap_servers)}
-    return Cluster(spec.cluster_name, security | bootstrap, cluster.home)
+    node = str(FIRST_CLUSTER_NODE_ID + cluster.ordinal) if cluster.ordinal else ""
+    return Cluster(spec.cluster_name, security | bootstrap, cluster.home, node)
 
 
 def told_clusters(words: Iterable[str], properties: Mapping[str, str]) -> dict[str, Cluster]:

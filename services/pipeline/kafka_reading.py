@@ -115,6 +115,16 @@ def _leaders_of(described: Mapping[str, Any]) -> dict[str, str]:
     return {topic: str(*nodes) for topic, nodes in led.items() if len(nodes) == 1}
 
 
+def read_ends(
+    properties: Mapping[str, str], logs: Mapping[str, TopicLog], timeout_s: float
+) -> dict[str, dict[int, int]]:
+    """The ends of the logs, behind the records of open transactions too."""
+    ends = Questions(properties, timeout_s).ends(
+        [(topic, each) for topic in logs for each in logs[topic].partitions], ALL
+    )
+    return {topic: {each: ends[topic, each] for each in log.partitions} for topic, log in logs.items()}
+
+
 def read_since(properties: Mapping[str, str], times: Mapping[Place, int], timeout_s: float) -> dict[Place, int]:
     """The first offset of these times or later, committed or not; -1 if there is none."""
     return Questions(properties, timeout_s).since(times, ALL) if times else {}

@@ -22,12 +22,16 @@ ARROW_SCHEMA = pyarrow.schema(
         ("headers", pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))),
     ]
 )
+GENERATION = "generation"
+"""A column of the archive's records: see positions.py."""
 MICROSECONDS_OF_A_MILLISECOND = 1_000
 LAST_TIME_MS = (2**63 - 1) // MICROSECONDS_OF_A_MILLISECOND
 
 
-def to_arrow(messages: list[Message], topic: str, partition: int, cluster: str = "") -> pyarrow.RecordBatch:
-    """Rows of SCHEMA, all of one partition; with the column `cluster` if it is named."""
+def to_arrow(
+    messages: list[Message], topic: str, partition: int, cluster: str = "", generation: int | None = None
+) -> pyarrow.RecordBatch:
+    """Rows of SCHEMA, all of one partition; with the columns `cluster` and `generation` if these are given."""
     rows = pyarrow.RecordBatch.from_arrays(
         [
             pyarrow.repeat(topic, len(messages)),
@@ -40,9 +44,11 @@ def to_arrow(messages: list[Message], topic: str, partition: int, cluster: str =
         ],
         schema=ARROW_SCHEMA,
     )
-    if not cluster:
+    if cluster:
+        rows = rows.add_column(0, "cluster", pyarrow.repeat(cluster, len(messages)))
+    if generation is None:
         return rows
-    return rows.add_column(0, "cluster", pyarrow.repeat(cluster, len(messages)))
+    return rows.append_column(GENERATION, pyarrow.repeat(pyarrow.scalar(generation, pyarrow.int32()), len(messages)))
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]]:

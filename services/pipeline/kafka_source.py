@@ -1,68 +1,49 @@
-"""Kafka as a source of Spark, batch and stream: a Python Data Source over `kafka_reading`.
-
-For a stream, Spark starts one Python process that plans: `StreamReader` chooses the end of the next batch. Each batch
-has at most as many tasks as there are slots. Each task has one consumer for its share of the spans. For a batch query,
-the driver finds the offsets of its ranges, and tasks read pieces of them. Each process makes its own clients; no client
-is pickled.
-
-After its share, a task checks that the topics still have the planned ids. Kafka never reuses a topic id, so all records
-that were read before this check came from the right topic. Spark may run a batch again after a crash. The batch then
-leaves out topics that were replaced since, and offsets that retention took since: no later attempt could read them.
+"""Kafka as the pipeline reads it: topics of one or several clusters, their logs, the records of spans. No Spark.
 
 Several clusters are one source. Their records have a column `cluster`, and a position names topics like `c1/apples`. So
-a new cluster is read from the start of its logs, and a removed cluster keeps its place in the checkpoint. A stream that
-follows its topics continues without a cluster that does not answer, and reads the cluster when it is back. Planned
-offsets of that cluster are waited for.
+a new cluster is read from the start of its logs, and a removed cluster keeps its place in the checkpoint.
+
+Behind a gateway, a source also reads what topics left at former clusters (left_records.py). It reads these records from
+the clusters themselves: a gateway shows a topic only where the topic is now.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow
 from confluent_kafka import Message
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from services.pipeline.kafka_asking import UnknownTopicError
-from services.pipeline.kafka_reading import Batch, read_bounds, read_logs, read_since, read_spans
-from services.pipeline.kafka_rows import SCHEMA, to_arrow
+from services.pipeline.kafka_reading import Batch, read_bounds, read_ends, read_logs, read_since, read_spans
+from services.pipeline.kafka_rows import GENERATION, SCHEMA, to_arrow
 from services.pipeline.latest_times import later_times, replaced_by_times
+from services.pipeline.left_records import LeftLog, Look
 from services.pipeline.positions import (
     Position,
     Span,
+    Stay,
     StreamError,
     TopicLog,
+    TopicPosition,
     TopicReplacedError,
     UnreachableError,
-    advance,
-    as_of,
-    parse,
     problems,
-    render,
     replaced_topics,
-    spans,
 )
-from services.pipeline.ranges import Range, cut, shares
+from services.pipeline.ranges import Range
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
     from services.pipeline.settings import PipelineSettings  # not imported by workers: pydantic takes time to import
 
-FORMAT = "mesh-kafka"
 GATEWAY = ""
 """The cluster without a name: the gateway. Its records have no column `cluster`."""
 PROPERTY_PREFIX = "kafka."
-CLUSTERS_AT_ONCE = 8  # clusters that are asked in parallel while a batch is planned
-WORTH_A_TASK = 50_000
-"""Records of a stream's batch for each task: with fewer, another task would only write another small file."""
+CLUSTERS_AT_ONCE = 8  # clusters that are asked in parallel
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +66,13 @@ class KafkaSource:
     """A topic with a problem is left out while the others are read; otherwise its problem ends the stream."""
     accept_loss_of: tuple[str, ...] = ()
     """Topics (as positions name them) whose loss is accepted, if `accept_loss` is false."""
+    former: Mapping[str, str] = field(default_factory=dict)
+    """The stays of topics behind a gateway whose left records are read: their names, with the places of the topics.
+
+    A place is {cluster}/{topic's name there}, or empty if the cluster was removed.
+    """
+    numbers_generations: bool = False
+    """Whether the rows of a stream have the column `generation`."""
     slots: int = 1
     """The number of tasks that Spark runs at once: a batch of a stream has at most as many shares."""
 
@@ -111,28 +99,22 @@ class KafkaSource:
 
     @property
     def schema(self) -> str:
-        return SCHEMA if GATEWAY in self.clusters else f"cluster string, {SCHEMA}"
+        named = SCHEMA if GATEWAY in self.clusters else f"cluster string, {SCHEMA}"
+        return f"{named}, {GENERATION} int" if self.numbers_generations else named
 
-    def stream(self, session: SparkSession) -> DataFrame:
-        """The records as an unbounded DataFrame."""
-        session.dataSource.register(KafkaDataSource)
-        slotted = replace(self, slots=session.sparkContext.defaultParallelism)
-        return session.readStream.format(FORMAT).options(**slotted.to_options()).load()
+    @property
+    def followed(self) -> list[str]:
+        """The clusters whose topics are read; the others have only left records."""
+        return [GATEWAY] if GATEWAY in self.clusters else list(self.clusters)
 
-    def batch(self, session: SparkSession, ranges: Sequence[Range] = ()) -> DataFrame:
-        """The records of `ranges` as a DataFrame; without ranges, all of `topics`.
-
-        The DataFrame has the same records each time that it is read. A range that can't be read is an error now, if
-        this is already known.
-        """
-        session.dataSource.register(KafkaDataSource)
-        pieces = cut(self.spans(ranges), session.sparkContext.defaultParallelism)
-        listed = json.dumps([[span.topic, span.partition, span.start, span.end] for span in pieces])
-        return session.read.format(FORMAT).options(**self.to_options(), spans=listed).load()
+    def place_of(self, name: str) -> tuple[str, str]:
+        """The cluster of a topic of spans, and the topic's name there."""
+        cluster, _, topic = (self.former.get(name) or name).rpartition("/")
+        return cluster, topic
 
     def logs(self) -> dict[str, TopicLog]:
         """The current topics of all clusters, by the names in positions."""
-        return {name: log for cluster in self.clusters for name, log in self.logs_of(cluster).items()}
+        return {name: log for cluster in self.followed for name, log in self.logs_of(cluster).items()}
 
     def logs_of(self, cluster: str) -> dict[str, TopicLog]:
         """The current topics of one cluster."""
@@ -143,32 +125,83 @@ class KafkaSource:
             skip_absent=self.skip_absent,
             with_last=cluster == GATEWAY,
         )
-        return {_in_cluster(cluster, topic): log for topic, log in found.items()}
+        return {in_cluster(cluster, topic): log for topic, log in found.items()}
 
     def problems(self, position: Position, logs: Mapping[str, TopicLog]) -> dict[str, StreamError]:
         """The topics that a stream sets apart at `position`, with the reason."""
         accepted = logs.keys() if self.accept_loss else self.accept_loss_of
         absent = {
             name: UnknownTopicError(f"topic {topic} is unknown: no rule routes it, or its cluster does not have it")
-            for cluster in self.clusters
+            for cluster in self.followed
             for topic in self.topics
-            if (name := _in_cluster(cluster, topic)) not in logs
+            if (name := in_cluster(cluster, topic)) not in logs
         }
         return absent | problems(position, logs, accept_loss=accepted, accept_replaced=self.accept_replaced)
 
+    def logs_at(self, names: Collection[str]) -> dict[str, TopicLog]:
+        """The current logs of topics of spans; a missing topic, or one of an unknown cluster, is left out."""
+        found: dict[str, TopicLog] = {}
+        for cluster, there in self._by_cluster(names).items():
+            logs = read_logs(
+                self.clusters[cluster],
+                set(there.values()),
+                self.request_timeout_s,
+                skip_absent=True,
+                with_last=cluster == GATEWAY,
+            )
+            found |= {name: logs[topic] for name, topic in there.items() if topic in logs}
+        return found
+
+    def _by_cluster(self, names: Collection[str]) -> dict[str, dict[str, str]]:
+        """The names of the topics there, by name, for each cluster of this source."""
+        places = {name: self.place_of(name) for name in names}
+        there = {
+            cluster: {name: topic for name, (at, topic) in places.items() if at == cluster} for cluster in self.clusters
+        }
+        return {cluster: each for cluster, each in there.items() if each}
+
+    def left_logs(self, stays: Mapping[str, Stay]) -> dict[str, Look | StreamError]:
+        """The topics of these stays as their clusters describe them now, or why a cluster does not describe them.
+
+        Stays without an entry in `former` are left out.
+        """
+        known = {name: stay for name, stay in stays.items() if name in self.former}
+        found: dict[str, Look | StreamError] = {name: None for name in known if not self.former[name]}
+        by_cluster = self._by_cluster([name for name in known if self.former[name]])
+        with ThreadPoolExecutor(CLUSTERS_AT_ONCE) as threads:
+            asked = {
+                cluster: threads.submit(
+                    self._left_at, cluster, {name: (topic, known[name]) for name, topic in there.items()}
+                )
+                for cluster, there in by_cluster.items()
+            }
+        for cluster, answer in asked.items():
+            try:
+                found |= answer.result()
+            except StreamError as error:
+                found |= dict.fromkeys(by_cluster[cluster], error)
+        return found
+
+    def _left_at(self, cluster: str, stays: Mapping[str, tuple[str, Stay]]) -> dict[str, Look]:
+        names = {topic for topic, _ in stays.values()}
+        properties, timeout_s = self.clusters[cluster], self.request_timeout_s
+        logs = read_logs(properties, names, timeout_s, skip_absent=True)
+        ends = read_ends(properties, logs, timeout_s)
+        found: dict[str, Look] = dict.fromkeys(stays)
+        for name, (topic, stay) in stays.items():
+            if topic not in logs:
+                continue
+            entry = {topic: TopicPosition(last={each: at for each, at in stay.last.items() if each in ends[topic]})}
+            since = read_since(properties, later_times(entry, entry), timeout_s)
+            found[name] = LeftLog(logs[topic], ends[topic], topic in replaced_by_times(entry, since))
+        return found
+
     def replaced(self, position: Position) -> dict[str, TopicReplacedError]:
         """The topics in `position` whose names other topics have now; only of the clusters that this source reads."""
-        found: dict[str, TopicReplacedError] = {}
-        for cluster in self.clusters:
-            there = {topic: each for topic, each in position.items() if topic.rpartition("/")[0] == cluster}
-            if not there:
-                continue
-            plain = tuple(topic.rpartition("/")[2] for topic in there)
-            logs = replace(self, topics=plain, skip_absent=True).logs_of(cluster)
-            found |= replaced_topics(there, logs)
-            if cluster == GATEWAY:
-                found |= self.replaced_by_times({topic: there[topic] for topic in logs})
-        return found
+        there = {name: position[name] for each in self._by_cluster(position).values() for name in each}
+        logs = self.logs_at(there)
+        at_gateway = {name: there[name] for name in logs if self.place_of(name)[0] == GATEWAY}
+        return replaced_topics(there, logs) | self.replaced_by_times(at_gateway)
 
     def replaced_by_times(self, position: Position) -> dict[str, TopicReplacedError]:
         """The replaced topics of a gateway, whose topic ids don't show a replacement."""
@@ -181,7 +214,7 @@ class KafkaSource:
         """The current offsets of ranges; topics have the names in positions."""
         asked = ranges or [Range(topic) for topic in self.topics]
         return [
-            replace(span, topic=_in_cluster(cluster, span.topic))
+            replace(span, topic=in_cluster(cluster, span.topic))
             for cluster, properties in self.clusters.items()
             for span in read_bounds(
                 properties,
@@ -191,20 +224,29 @@ class KafkaSource:
             )
         ]
 
-    def read(self, some: Sequence[Span]) -> Iterator[pyarrow.RecordBatch]:
-        """The committed records of spans, as rows of `schema`."""
-        for cluster, batch in self.batches(some):
-            yield to_arrow(cast("list[Message]", batch.records), batch.topic, batch.partition, cluster)
+    def read(self, some: Sequence[Span], expected: Position | None = None) -> Iterator[pyarrow.RecordBatch]:
+        """The committed records of spans, as rows of `schema`. `expected`: the topics' entries, for generations."""
+        for name, batch in self.batches(some):
+            cluster, _, topic = name.rpartition("/")
+            generation = expected[name].generation if self.numbers_generations and expected is not None else None
+            records = cast("list[Message]", batch.records)
+            yield to_arrow(records, topic, batch.partition, "" if name in self.former else cluster, generation)
 
     def batches(self, some: Sequence[Span]) -> Iterator[tuple[str, Batch]]:
-        """The committed records of spans with their cluster, each span in order; one consumer for each cluster."""
-        by_cluster: dict[str, list[Span]] = {}
+        """The committed records of spans with the topic's name in spans, each span in order.
+
+        One consumer for each cluster, and one for each topic with left records.
+        """
+        groups: dict[tuple[str, str], list[Span]] = {}
         for span in some:
-            cluster, _, topic = span.topic.rpartition("/")
-            by_cluster.setdefault(cluster, []).append(replace(span, topic=topic))
-        for cluster, there in by_cluster.items():
+            cluster, topic = self.place_of(span.topic)
+            if cluster not in self.clusters:
+                raise UnreachableError(f"{span} is planned, and cluster {cluster} is not known now")
+            group = cluster, span.topic if span.topic in self.former else ""
+            groups.setdefault(group, []).append(replace(span, topic=topic))
+        for (cluster, left), there in groups.items():
             for batch in read_spans(self.clusters[cluster], there, self.stall_timeout_s, accept_loss=self.accept_loss):
-                yield cluster, batch
+                yield left or in_cluster(cluster, batch.topic), batch
 
     def to_options(self) -> dict[str, str]:
         """Options for Spark; each property is one option, so that Spark redacts secrets by their names."""
@@ -232,169 +274,6 @@ def _plain_fields() -> list[str]:
     return [each.name for each in fields(KafkaSource) if each.name != "clusters"]
 
 
-def _in_cluster(cluster: str, topic: str) -> str:
+def in_cluster(cluster: str, topic: str) -> str:
+    """The topic's name in positions and spans."""
     return topic if cluster == GATEWAY else f"{cluster}/{topic}"
-
-
-class KafkaDataSource(DataSource):
-    """The data source that is registered at Spark."""
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def schema(self) -> str | StructType:
-        return KafkaSource.from_options(dict(self.options)).schema
-
-    def reader(self, schema: object) -> BatchReader:
-        return BatchReader(
-            KafkaSource.from_options(dict(self.options)), [Span(*each) for each in json.loads(self.options["spans"])]
-        )
-
-    def streamReader(self, schema: object) -> StreamReader:  # noqa: N802  # Spark's names, here and below
-        return StreamReader(KafkaSource.from_options(dict(self.options)))
-
-
-@dataclass(frozen=True, slots=True)
-class SpanPartition(InputPartition):
-    """The spans of one task."""
-
-    spans: Sequence[Span]
-    expected: Position = field(default_factory=dict)
-    """The planned topics, for the check at the end; empty if there is no check."""
-
-
-class BatchReader(DataSourceReader):
-    """Reads spans that were determined before."""
-
-    def __init__(self, source: KafkaSource, spans: Sequence[Span]) -> None:
-        self._source = source
-        self._spans = spans
-
-    def partitions(self) -> list[InputPartition]:
-        return [SpanPartition([span]) for span in self._spans]
-
-    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        # Spark reads a DataFrame without partitions as one partition, which is None
-        return self._source.read(partition.spans) if isinstance(partition, SpanPartition) else iter(())
-
-
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches, and reads the spans of one."""
-
-    def __init__(self, source: KafkaSource) -> None:
-        self.source = source
-        self._logs_at_start: dict[str, TopicLog] | None = None
-        self._planned: dict[str, Any] | None = None
-        """The end of the last planned batch."""
-        self._told: set[str] = set()
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return render({})
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadMaxRows(self.source.max_batch_rows)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._logs_at_start = self.source.logs()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        logs = self._logs_at_start or self._logs_of_reachable()
-        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        position = parse(start)
-        known = {topic: each for topic, each in as_of(position, logs).items() if topic in logs}
-        is_asked = self._logs_at_start is not None and self._planned is not None  # once in a run that ends
-        replaced = {} if is_asked else self.source.replaced_by_times(known)
-        if replaced and not self.source.accept_replaced:
-            raise next(iter(replaced.values()))
-        accept_loss = self.source.accept_loss
-        if self.source.sets_apart:
-            apart = {
-                topic: each for topic, each in self.source.problems(position, logs).items() if topic not in replaced
-            }
-            self._tell(f"topic {topic} is set apart: {each}" for topic, each in apart.items() if topic in known)
-            logs = {topic: log for topic, log in logs.items() if topic not in apart}
-            accept_loss = True  # for the remaining topics: loss is accepted for them, or they have none
-        end = advance(
-            position,
-            logs,
-            max_rows=max_rows,
-            accept_loss=accept_loss,
-            accept_loss_of=self.source.accept_loss_of,
-            accept_replaced=self.source.accept_replaced,
-            replaced=replaced,
-        )
-        self._planned = render(end)
-        return self._planned
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        planned = list(spans(parse(start), parse(end)))
-        position = parse(end)
-        if end != self._planned:
-            planned = self._still_there(planned, position)
-        return [
-            SpanPartition(share, {span.topic: position[span.topic] for span in share}) for share in self.share(planned)
-        ]
-
-    def share(self, planned: Sequence[Span]) -> list[list[Span]]:
-        """The spans of a batch by task: few records are one task, and so one file."""
-        tasks = 1 + sum(each.end - each.start for each in planned) // WORTH_A_TASK
-        return shares(planned, min(self.source.slots, tasks))
-
-    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        planned = cast("SpanPartition", partition)
-        yield from self.source.read(planned.spans)
-        self.check_topics(planned)
-
-    def check_topics(self, planned: SpanPartition) -> None:
-        """TopicReplacedError if the records may have come from another topic than the planned one."""
-        for error in self.source.replaced(planned.expected).values():
-            raise error
-
-    def _still_there(self, planned: Sequence[Span], position: Position) -> list[Span]:
-        """The spans of a batch, planned by an earlier process, that can still be read."""
-        topics = {span.topic for span in planned}
-        replaced = self.source.replaced({topic: each for topic, each in position.items() if topic in topics})
-        logs = [self.source.logs_of(cluster) for cluster in {topic.rpartition("/")[0] for topic in topics}]
-        starts = {
-            (topic, number): each.start
-            for of_cluster in logs
-            for topic, log in of_cluster.items()
-            for number, each in log.partitions.items()
-        }
-        found = []
-        for span in planned:
-            if (problem := replaced.get(span.topic)) is not None:
-                self._tell([f"{span}: offsets {span.start} to {span.end} are left out: {problem}"])
-                continue
-            begin = starts.get((span.topic, span.partition), span.start)
-            if begin > span.start and self.source.sets_apart:
-                self._tell([f"{span}: retention took offsets {span.start} to {begin} after they were planned"])
-                span = replace(span, start=begin)  # noqa: PLW2901
-            if span.start < span.end:
-                found.append(span)
-        return found
-
-    def _tell(self, lines: Iterable[str]) -> None:
-        """Writes each line once to stderr, which is the driver's log: this process is a child of the driver."""
-        for line in lines:
-            if line not in self._told:
-                self._told.add(line)
-                sys.stderr.write(line + "\n")
-
-    def _logs_of_reachable(self) -> dict[str, TopicLog]:
-        """The topics of the clusters that answer; at least one must."""
-        with ThreadPoolExecutor(CLUSTERS_AT_ONCE) as threads:
-            asked = {cluster: threads.submit(self.source.logs_of, cluster) for cluster in self.source.clusters}
-        logs: dict[str, TopicLog] = {}
-        away: dict[str, UnreachableError] = {}
-        for cluster, future in asked.items():
-            try:
-                logs |= future.result()
-            except UnreachableError as error:
-                away[cluster] = error
-        for cluster, absence in away.items():
-            if len(away) == len(asked):
-                raise absence
-            sys.stderr.write(f"cluster {cluster} is not read now: {absence}\n")  # stderr is the driver's log
-        return logs

@@ -1,8 +1,6 @@
 """The position of a stream of topics, and the end of its next batch. No I/O, no Spark.
 
-Spark keeps a position in the checkpoint as JSON, one entry for each topic:
-
-    {"apples": {"id": "WfM1...", "next": {"0": 120, "1": 98}, "from": {"1": 0}, "last": {"0": [119, 1790000000000]}}}
+A position has one entry for each topic. `position_json` shows the form in which Spark keeps it in the checkpoint.
 
 1. `next` is the next offset to read, for each known partition.
 2. A batch is the span between two positions. If the earlier position lacks a partition, the batch begins at the offset
@@ -23,6 +21,7 @@ Spark keeps a position in the checkpoint as JSON, one entry for each topic:
 9. A rule may move a topic to another cluster, and back. Behind a gateway, `at` names the topic's cluster. The entry
    keeps the topic's `former` positions by cluster: a topic that is back continues there, in its generation of that
    cluster. Without `accept_replaced`, a move is an error like any replacement.
+10. A topic may leave a cluster before all its records there are read. `left_records` reads the rest there.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 NEW_FOLDER = "read it into a new folder"
 Place = tuple[str, int]
@@ -87,6 +86,18 @@ class Stay:
     next: Mapping[int, int]
     last: Mapping[int, Stamp]
     generation: int
+    starts: Mapping[int, int] = field(default_factory=dict)
+    until: Mapping[int, int] | None = None
+    """The ends of the topic's logs there, when they were first seen after the move; None until then."""
+    topic_id: str = ""
+    """The topic's id there, as the cluster itself reported it then."""
+    place: str = ""
+    """The place that `left_records` reads, as {cluster}/{topic's name there}; empty if it is not known yet."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all records are read that the topic left there."""
+        return self.until is not None and all(self.next.get(each, 0) >= end for each, end in self.until.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +113,11 @@ class TopicPosition:
     former: Mapping[str, Stay] = field(default_factory=dict)
     planned_ms: int = 0
     """Unix time (ms) at which the topic's last batch was planned, if its source notes this (`event_source`); else 0."""
+
+    def without_starts(self) -> TopicPosition:
+        """The entry for a batch that does not read the topic."""
+        former = {cluster: dataclasses.replace(stay, starts={}) for cluster, stay in self.former.items()}
+        return dataclasses.replace(self, starts={}, former=former)
 
     def has_moved(self, log: TopicLog) -> bool:
         """Whether the log is that of another cluster."""
@@ -142,67 +158,21 @@ class Span:
         return f"{self.topic}/{self.partition}"
 
 
-def parse(document: Mapping[str, Any]) -> Position:
-    """A position from its JSON form."""
-    return {
-        topic: TopicPosition(
-            entry["id"],
-            _by_number(entry["next"]),
-            _by_number(entry["from"]),
-            _stamps(entry),
-            entry.get("generation", 0),
-            entry.get("at", ""),
-            {
-                cluster: Stay(_by_number(stay["next"]), _stamps(stay), stay.get("generation", 0))
-                for cluster, stay in entry.get("former", {}).items()
-            },
-            planned_ms=entry.get("planned", 0),
-        )
-        for topic, entry in document.items()
-    }
-
-
-def _stamps(entry: Mapping[str, Any]) -> dict[int, Stamp]:
-    return {int(partition): Stamp(*stamp) for partition, stamp in entry.get("last", {}).items()}
-
-
-def _by_number(offsets: Mapping[str, int]) -> dict[int, int]:
-    return {int(partition): offset for partition, offset in offsets.items()}
-
-
-def render(position: Position) -> dict[str, Any]:
-    """The JSON form. Spark compares positions as text, so equal positions have equal text."""
-    return {
-        topic: {"id": entry.topic_id, "from": _by_text(entry.starts)}
-        | _rendered(entry)
-        | ({"at": entry.at} if entry.at else {})
-        | ({"former": {name: _rendered(stay) for name, stay in sorted(entry.former.items())}} if entry.former else {})
-        | ({"planned": entry.planned_ms} if entry.planned_ms else {})
-        for topic, entry in sorted(position.items())
-    }
-
-
-def _rendered(entry: TopicPosition | Stay) -> dict[str, Any]:
-    last = {str(partition): list(stamp) for partition, stamp in sorted(entry.last.items())}
-    return (
-        {"next": _by_text(entry.next)}
-        | ({"last": last} if last else {})
-        | ({"generation": entry.generation} if entry.generation else {})
-    )
-
-
-def _by_text(offsets: Mapping[int, int]) -> dict[str, int]:
-    return {str(partition): offset for partition, offset in sorted(offsets.items())}
-
-
 def spans(start: Position, end: Position) -> Iterator[Span]:
-    """The spans between two positions."""
+    """The spans between two positions; a span at a former cluster names its topic {cluster}/{topic}."""
     for topic, entry in end.items():
-        before = start.get(topic, TopicPosition()).next
-        for partition, until in entry.next.items():
-            begin = entry.starts[partition] if partition in entry.starts else before[partition]
-            if begin < until:
-                yield Span(topic, partition, begin, until)
+        before = start.get(topic, TopicPosition())
+        yield from _between(topic, before, entry)
+        for cluster, stay in entry.former.items():
+            if cluster in before.former:
+                yield from _between(f"{cluster}/{topic}", before.former[cluster], stay)
+
+
+def _between(name: str, before: TopicPosition | Stay, after: TopicPosition | Stay) -> Iterator[Span]:
+    for partition, until in after.next.items():
+        begin = after.starts[partition] if partition in after.starts else before.next[partition]
+        if begin < until:
+            yield Span(name, partition, begin, until)
 
 
 def advance(
@@ -220,8 +190,10 @@ def advance(
     Returns `start` itself if there is nothing to read. Loss is accepted for all topics, or for some. `replaced` names
     topics whose name another topic has now, as the caller knows. Raises RecordsLostError and TopicReplacedError.
     """
+    # a topic that is left out now must not keep the `from` of its last batch
+    before = {topic: entry.without_starts() for topic, entry in start.items()}
     entries = {
-        topic: _entry(topic, start.get(topic), log, accept_loss or topic in accept_loss_of, accept_replaced, replaced)
+        topic: _entry(topic, before.get(topic), log, accept_loss or topic in accept_loss_of, accept_replaced, replaced)
         for topic, log in logs.items()
     }
     lags = {
@@ -230,8 +202,7 @@ def advance(
         for partition, begin in entries[topic].next.items()
     }
     steps = lags if max_rows is None else fair_shares(lags, max_rows)
-    # a topic that is left out now must not keep the `from` of its last batch
-    position = {topic: dataclasses.replace(entry, starts={}) for topic, entry in start.items()}
+    position = dict(before)
     for topic, entry in entries.items():
         ends = {partition: begin + steps[topic, partition] for partition, begin in entry.next.items()}
         position[topic] = dataclasses.replace(entry, next=ends)
@@ -262,43 +233,6 @@ def as_of(position: Position, logs: Mapping[str, TopicLog]) -> Position:
     return found
 
 
-def lost_spans(position: Position, logs: Mapping[str, TopicLog]) -> list[Span]:
-    """The spans that retention took before they were read."""
-    return [
-        Span(topic, partition, position[topic].next.get(partition, 0), each.start)
-        for topic, log in logs.items()
-        if topic in position
-        for partition, each in log.partitions.items()
-        if position[topic].next.get(partition, 0) < each.start
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """The lag of a position behind the logs."""
-
-    behind: int
-    """Number of existing offsets that are not read yet."""
-    spare: int | None
-    """The least number of offsets, over partitions, that retention can delete before an unread offset.
-
-    Below 0 if retention has deleted unread offsets. None if nothing waits to be read.
-    """
-
-
-def lag_of(position: Position, logs: Mapping[str, TopicLog]) -> Lag:
-    """The lag; for a topic that nobody has read yet, all its offsets count."""
-    behind, spare = 0, []
-    for topic, log_ in logs.items():
-        reached = position[topic].next if topic in position else {}
-        for partition, each in log_.partitions.items():
-            at = reached.get(partition, each.start)
-            behind += max(each.end - at, 0)
-            if at < each.end:
-                spare.append(at - each.start)
-    return Lag(behind, min(spare, default=None))
-
-
 def replaced_topics(expected: Position, logs: Mapping[str, TopicLog]) -> dict[str, TopicReplacedError]:
     """The topics of `expected` that were replaced or deleted, with the reason."""
     found = {}
@@ -307,7 +241,7 @@ def replaced_topics(expected: Position, logs: Mapping[str, TopicLog]) -> dict[st
             found[topic] = TopicReplacedError(f"topic {topic} is gone: it was deleted, or a rule moved it")
             continue
         try:
-            _behind(topic, entry, logs[topic], accept_loss=True)
+            offsets_in(topic, entry, logs[topic], accept_loss=True)
         except TopicReplacedError as error:
             found[topic] = error
     return found
@@ -347,7 +281,7 @@ def _entry(
     elif topic in replaced:
         return anew
     try:
-        begins = _behind(topic, before, log, accept_loss)
+        begins = offsets_in(topic, before, log, accept_loss)
     except TopicReplacedError:
         if accept_replaced:
             return anew
@@ -358,8 +292,8 @@ def _entry(
     )
 
 
-def _behind(topic: str, before: TopicPosition, log: TopicLog, accept_loss: bool) -> dict[int, int]:
-    """The offsets at which reading continues in a known topic."""
+def offsets_in(topic: str, before: TopicPosition, log: TopicLog, accept_loss: bool) -> dict[int, int]:
+    """The offsets at which reading continues in a known topic. TopicReplacedError, RecordsLostError."""
     if before.has_moved(log):
         raise TopicReplacedError(f"a rule moved topic {topic} from cluster {before.at} to {log.at}; {NEW_FOLDER}")
     if before.topic_id and log.topic_id and before.topic_id != log.topic_id:

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from mesh.routing import NodeView, RoutingTable
+from mesh.routing import FIRST_CLUSTER_NODE_ID, NodeView, RoutingTable
 
-FIRST_CLUSTER_NODE_ID = 100
 NODE_OF_AN_EMPTY_MESH = 101
 """The single node while no cluster is registered: the node of the cluster that is registered first."""
 NODE_PLACEHOLDER: Final = "{node}"

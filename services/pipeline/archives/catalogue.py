@@ -33,12 +33,11 @@ from services.pipeline.archives.layout import (
     records_of,
 )
 from services.pipeline.archives.stores import OpenStore, Store, in_parallel
+from services.pipeline.kafka_rows import GENERATION
 from services.pipeline.positions import Position, StreamError, UnreachableError
 
 SCANS = 20  # listings of a folder that is compacted or written faster than it can be listed
 WHAT = ["topic", "partition", "offset", "timestamp"]
-GENERATION = "generation"
-"""A column of the files; files from before this column existed hold generation 0."""
 MICROSECONDS_OF_A_MILLISECOND = 1_000
 
 
@@ -174,7 +173,10 @@ def _holdings_of(parquet: Any, number: int) -> Sequence[Holding]:
 
 
 def with_generation(records: Any) -> Any:
-    """A table or batch of any archive file, with the column `generation` added if the file lacks it."""
+    """A table or batch of any archive file.
+
+    Files from before the column `generation` existed hold generation 0.
+    """
     if GENERATION in records.schema.names:
         return records
     return records.append_column(GENERATION, pyarrow.array([0] * records.num_rows, pyarrow.int32()))

@@ -17,7 +17,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.pipeline.positions import Position, parse
+from services.pipeline.position_json import parse
+from services.pipeline.positions import Position
 
 CHECKPOINT = "_checkpoint"
 STAGE = "_staged"

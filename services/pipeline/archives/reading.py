@@ -24,7 +24,6 @@ import pyarrow.compute
 import pyarrow.parquet
 
 from services.pipeline.archives.catalogue import (
-    GENERATION,
     MICROSECONDS_OF_A_MILLISECOND,
     WHAT,
     ArchiveReadError,
@@ -36,6 +35,7 @@ from services.pipeline.archives.catalogue import (
 from services.pipeline.archives.layout import ArchivedFile
 from services.pipeline.archives.stores import Store
 from services.pipeline.copying.reading import Batch, Headers
+from services.pipeline.kafka_rows import GENERATION
 from services.pipeline.positions import RecordsLostError, Span, UnreachableError
 
 ROWS = 1_000  # yielded at once; fewer if they are large

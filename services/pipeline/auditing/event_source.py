@@ -17,9 +17,11 @@ from pyspark.sql.types import StructType
 from services.pipeline.auditing.events import Records, events_of
 from services.pipeline.auditing.pieces import PIECES, piece_of
 from services.pipeline.kafka_rows import milliseconds_of
-from services.pipeline.kafka_source import KafkaDataSource, KafkaSource, SpanPartition, StreamReader
-from services.pipeline.positions import Position, parse, render, spans
+from services.pipeline.kafka_source import KafkaSource
+from services.pipeline.position_json import parse, render
+from services.pipeline.positions import Position, spans
 from services.pipeline.ranges import SMALLEST_PIECE, shares
+from services.pipeline.spark_source import KafkaDataSource, SpanPartition, StreamReader
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -80,7 +82,7 @@ class EventReader(StreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         planned = cast("SpanPartition", partition)
-        for cluster, batch in self.source.batches(planned.spans):
+        for name, batch in self.source.batches(planned.spans):
             messages = cast("list[Message]", batch.records)
             records = Records(
                 topic=batch.topic,
@@ -90,8 +92,8 @@ class EventReader(StreamReader):
                 values=[message.value() for message in messages],
                 messages=messages,
             )
-            planned_ms = planned.expected[f"{cluster}/{batch.topic}"].planned_ms
-            events = events_of(records, cluster, calls_topic=self._calls_topic, planned_ms=planned_ms)
+            planned_ms = planned.expected[name].planned_ms
+            events = events_of(records, name.rpartition("/")[0], calls_topic=self._calls_topic, planned_ms=planned_ms)
             yield piece_of(events, batch.topic, batch.partition)
         self.check_topics(planned)
 

@@ -29,7 +29,8 @@ from services.pipeline.acceptances import Acceptances, given_up
 from services.pipeline.archives.ownership import FencedError
 from services.pipeline.auditing.progress import PartitionState, Place, ProgressTable, partition_states
 from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.positions import Lag, Position, RecordsLostError, StreamError, TopicLog, lag_of, lost_spans
+from services.pipeline.lags import Lag, lag_of, lost_spans
+from services.pipeline.positions import Position, RecordsLostError, StreamError, TopicLog
 from services.pipeline.session import first_line, our_sentence
 
 if TYPE_CHECKING:

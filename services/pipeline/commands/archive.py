@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import click
 
 from services.pipeline.commands.foreground import (
+    clusters_at_control,
     config_option,
     explaining,
+    places_of_topic,
     require_spark,
     session_of,
     settings_of,
@@ -43,6 +46,7 @@ def archive_command(
     require_spark()
     from services.pipeline.acceptances import Acceptances
     from services.pipeline.archives.compaction import CompactionRules
+    from services.pipeline.archives.former_clusters import FormerClusters
     from services.pipeline.jobs import archive
     from services.pipeline.kafka_source import GATEWAY, KafkaSource
 
@@ -56,6 +60,7 @@ def archive_command(
     )
     every = timedelta(seconds=settings.archive_interval_s) if continuous else None
     rules = CompactionRules(timedelta(seconds=settings.compact_after_s), settings.archive_file_mb << 20)
+    former_clusters = FormerClusters(partial(clusters_at_control, settings), partial(places_of_topic, settings))
     with explaining():
         settings.check_folder(folder)
         source.logs()  # an unreadable topic is reported before Spark starts
@@ -68,6 +73,7 @@ def archive_command(
                 stopping=stop_signal(),
                 rules=rules if compact or continuous else None,
                 acceptances=Acceptances.of_serve() if continuous else None,
+                former_clusters=former_clusters,
             )
     click.echo(
         f"{written.records} records of {', '.join(source.topics)} to {folder} "

@@ -18,7 +18,7 @@ import structlog
 
 from mesh.settings import load
 from mesh.telemetry import configure_logging
-from services.pipeline.clusters import Cluster, read_clusters, set_clusters, told_clusters
+from services.pipeline.clusters import Cluster, read_clusters, read_places, set_clusters, told_clusters
 from services.pipeline.session import SessionError, check_java, first_line, our_sentence, start_session
 from services.pipeline.settings import PipelineSettings
 
@@ -86,12 +86,22 @@ def clusters_of(settings: PipelineSettings, told: Sequence[str] = (), *, kept: b
                 for cluster, properties in settings.clusters.items()
             }
         )
+    return clusters_at_control(settings, kept=kept)
+
+
+def clusters_at_control(settings: PipelineSettings, *, kept: bool = True) -> dict[str, Cluster]:
+    """The clusters that control knows, by name; with `kept`, its last answer while control is away. ClustersError."""
     return read_clusters(
         settings.control_addresses,
         settings.request_timeout_s,
         settings.state_dir if kept else None,
         settings.rpc_tls,
     )
+
+
+def places_of_topic(settings: PipelineSettings, topic: str) -> list[str]:
+    """The places that a topic has had, the newest first, as control's history has them. ClustersError."""
+    return read_places(settings.control_addresses, topic, settings.request_timeout_s, settings.rpc_tls)
 
 
 def require_spark() -> None:

@@ -17,9 +17,10 @@
    is a query of its own that ends by itself.
 4. A topic with a problem is set apart: the other topics are archived, and each check reports the problem. Another topic
    may take the name (a topic was created again, or a rule moved it). Then the archive reads the new topic from its
-   start as the next `generation`. If a rule moves the topic back, the archive goes on in the former generation. Only a
-   loss by retention needs an operator's decision: `accept_loss`, or an order through control (`acceptances.py`), which
-   starts a check at once.
+   start as the next `generation`. If a rule moves the topic back, the archive goes on in the former generation. A rule
+   may move a topic before all its records are archived. Then the archive reads the rest from the former cluster
+   (left_records.py). Only a loss needs an operator's decision: `accept_loss`, or an order through control
+   (`acceptances.py`), which starts a check at once.
 5. Finished days are compacted, which keeps these promises: see archives/compaction.py.
 6. A topic may move or be replaced after a batch was planned. Such a batch fails, because its records may come from
    another topic. If it has written nothing, the next check forgets its plan, and plans what is there then.
@@ -44,19 +45,25 @@ from services.pipeline import job_reports
 from services.pipeline.acceptances import Acceptances, given_up
 from services.pipeline.archives.background import BackgroundCompaction
 from services.pipeline.archives.compaction import ROW_GROUP_BYTES, CompactionRules, compact, settle
+from services.pipeline.archives.former_clusters import FormerClusters
 from services.pipeline.archives.hadoop import HadoopFolder
-from services.pipeline.archives.layout import CHECKPOINT, STAGE, position_of
+from services.pipeline.archives.layout import CHECKPOINT, STAGE
+from services.pipeline.archives.leaving import LeftBehind, both, left_behind
 from services.pipeline.archives.ownership import OwnedFolder
 from services.pipeline.hang_watch import HangWatch
+from services.pipeline.kafka_rows import GENERATION
 from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.positions import Position, RecordsLostError, Span, StreamError, as_of, lag_of, lost_spans
+from services.pipeline.lags import lag_of, lost_spans
+from services.pipeline.left_records import stays_of
+from services.pipeline.positions import Position, RecordsLostError, StreamError, as_of
+from services.pipeline.spark_source import open_stream
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 STOP_POLL_S = 0.5  # delay until an order to stop is noticed
 DAY_FOLDERS = "day=*"
-PLACE = ("cluster", "topic", "partition", "offset")
+PLACE = ("cluster", "topic", "partition", "offset", GENERATION)
 """Columns that identify a record; the archive of a single source has no column `cluster`."""
 JOB = "archive"
 COMPACT_EVERY = timedelta(hours=1)  # interval at which a continuous job checks for days that have ended
@@ -82,13 +89,10 @@ class Written:
     """Topics that are set apart, with the reason."""
 
 
-def by_day(records: DataFrame, batch: int, generations: Mapping[str, int]) -> DataFrame:
+def by_day(records: DataFrame, batch: int) -> DataFrame:
     """Records with the columns of their folders, sorted by offset in each folder."""
-    generation = f.lit(0)
-    for topic, number in generations.items():
-        generation = f.when(f.col("topic") == topic, f.lit(number)).otherwise(generation)
-    placed = records.withColumns({"generation": generation, "day": f.to_date("timestamp"), "batch": f.lit(batch)})
-    return placed.sortWithinPartitions("day", "batch", "topic", "partition", "offset")
+    placed = records.withColumns({"day": f.to_date("timestamp"), "batch": f.lit(batch)})
+    return placed.sortWithinPartitions("day", "batch", "topic", GENERATION, "partition", "offset")
 
 
 def run(
@@ -101,13 +105,21 @@ def run(
     rules: CompactionRules | None = None,
     compact_every: timedelta = COMPACT_EVERY,
     acceptances: Acceptances | None = None,
+    former_clusters: FormerClusters | None = None,
 ) -> Written:
     """Archives the existing records, and returns; with `every`, repeats this until `stopping`.
 
     An acceptance starts the next check at once. With `rules`, finished days are compacted: at the end, or in the
-    background.
+    background. `former_clusters` is needed behind a gateway: it finds the clusters from which topics were moved.
     """
-    archiving = _Run(session, source, folder.rstrip("/"), stopping or threading.Event(), acceptances or Acceptances())
+    archiving = _Run(
+        session,
+        source,
+        folder.rstrip("/"),
+        stopping or threading.Event(),
+        acceptances or Acceptances(),
+        former_clusters,
+    )
     beside = BackgroundCompaction(session, archiving.files, rules, compact_every) if rules and every else None
     with beside or nullcontext():
         archiving.until_told(every, beside.turn if beside else lambda: None)
@@ -129,11 +141,15 @@ class _Run:
         folder: str,
         stopping: threading.Event,
         acceptances: Acceptances,
+        former_clusters: FormerClusters | None,
     ) -> None:
         self.folder = folder
         self.written = Written()
         self._session = session
-        self._source = replace(source, skip_absent=True, accept_replaced=True, sets_apart=True)
+        self._source = replace(
+            source, skip_absent=True, accept_replaced=True, sets_apart=True, numbers_generations=True
+        )
+        self._former_clusters = former_clusters
         self.files = OwnedFolder(session, folder)
         self._stopping = stopping
         self._acceptances = acceptances
@@ -174,10 +190,24 @@ class _Run:
         self.files.check()
         self._forget_unwritten_plan()
         accepted = self._acceptances.open_for(self._source.topics)
-        gone = self._gone_of(accepted)
+        left = self._left_behind()
+        given_up_of = self._given_up_of(accepted, left)
+        accept_loss_of = (*self._source.accept_loss_of, *accepted)
+        ended = self._archive(left.added_to(self._source, accept_loss_of), beside)
+        now_left = stays_of(self.files.committed_position(), self._source.topics)
+        if now_left.keys() - left.stays.keys():  # the query has found that topics have moved
+            left = self._left_behind()
+            ended = ended and self._archive(left.added_to(self._source, accept_loss_of), beside)
+        self.written.is_cut_short = not ended
+        apart = self._judge(left)
+        for topic, problem in ((topic, apart.get(topic)) for topic in accepted):
+            for each in accepted[topic] if not isinstance(problem, RecordsLostError) else ():
+                self._acceptances.answer(each, str(problem or given_up_of[topic]), is_done=problem is None)
+
+    def _archive(self, source: KafkaSource, beside: Callable[[], None]) -> bool:
+        """Archives all records of the source that exist now; returns whether it was done before an order to stop."""
         query = (
-            replace(self._source, accept_loss_of=(*self._source.accept_loss_of, *accepted))
-            .stream(self._session)
+            open_stream(source, self._session)
             .writeStream.foreachBatch(self._write)
             .option("checkpointLocation", f"{self.folder}/{CHECKPOINT}")
             .trigger(availableNow=True)
@@ -192,12 +222,7 @@ class _Run:
             raise
         finally:
             query.stop()
-        self.written.is_cut_short = not ended
-        apart = self._judge()
-        for topic, problem in ((topic, apart.get(topic)) for topic in accepted):
-            for each in accepted[topic] if not isinstance(problem, RecordsLostError) else ():
-                text = str(problem) if problem else given_up(gone[topic])
-                self._acceptances.answer(each, text, is_done=problem is None)
+        return bool(ended)
 
     def _forget_unwritten_plan(self) -> None:
         """Drops the plan of a batch that was cut off before it wrote anything."""
@@ -205,33 +230,44 @@ class _Run:
         if planned is not None and not self._standing(planned):
             self.files.delete(f"{CHECKPOINT}/offsets/{planned}")
 
-    def _gone_of(self, topics: Collection[str]) -> dict[str, list[Span]]:
-        """The offsets of these topics that retention took before they were archived."""
+    def _left_behind(self) -> LeftBehind:
+        return left_behind(self._source, self.files.committed_position(), self._former_clusters)
+
+    def _given_up_of(self, topics: Collection[str], left: LeftBehind) -> dict[str, str]:
+        """Sentences by topic that name the records that the acceptance of its losses gives up."""
         if not topics:
             return {}
         logs = self._source.logs()
-        lost = lost_spans(as_of(self.files.committed_position(), logs), logs)
-        return {topic: [span for span in lost if span.topic == topic] for topic in topics}
+        position = self.files.committed_position()
+        lost, left = lost_spans(as_of(position, logs), logs), left.at(position, self._source)
+        found: dict[str, str] = {}
+        for topic in topics:
+            gone, at_former = [span for span in lost if span.topic == topic], left.given_up(topic)
+            found[topic] = "; ".join([given_up(gone)] * bool(gone or not at_former) + at_former)
+        return found
 
-    def _judge(self) -> Mapping[str, StreamError]:
-        """Reports how far the archive is behind; returns the topics that are set apart."""
+    def _judge(self, left: LeftBehind) -> Mapping[str, StreamError]:
+        """Reports how far the archive is behind; returns the topics with a problem."""
         looked = time.time()
         logs = self._source.logs()
         position = self.files.committed_position()
         apart = self._source.problems(position, logs)
+        left = left.at(position, self._source)
+        for topic, problem in left.problems().items():
+            apart[topic] = both(apart[topic], problem) if topic in apart else problem
         self._tell_moves(position)
         for topic, problem in apart.items():
             if str(problem) != str(self.written.apart.get(topic)):
                 log.warning("a topic is set apart; the others are archived", topic=topic, problem=str(problem))
         self.written.apart = {topic: str(problem) for topic, problem in apart.items()}
-        lag = lag_of(as_of(position, logs), logs)
+        lag = lag_of(as_of(position, logs), logs) + left.lag
         job_reports.tell(
             job_reports.JobReport(
                 JOB,
                 records=self._untold(),
                 behind=lag.behind,
                 spare=lag.spare,
-                complete_until=None if apart or lag.behind else looked,
+                complete_until=None if apart or lag.behind or left.stays else looked,
                 apart=self.written.apart,
                 lost=[topic for topic, problem in apart.items() if isinstance(problem, RecordsLostError)],
             )
@@ -244,7 +280,7 @@ class _Run:
         for topic, home in homes.items():
             if (before := position[topic].former.get(self._homes.get(topic, ""))) is not None:
                 log.warning(
-                    "a rule has moved a topic; what was not archived before waits until the topic is back",
+                    "a rule has moved a topic; what was not archived before is read from the former cluster",
                     topic=topic,
                     from_node=self._homes[topic],
                     to_node=home,
@@ -266,12 +302,11 @@ class _Run:
         self.files.check()
         if standing := self._standing(batch):
             records = _without(records, self._session.read.parquet(*(f"{self.folder}/{each}" for each in standing)))
-        position = position_of(self.files.read(f"{CHECKPOINT}/offsets/{batch}"))
         observation = Observation()
         counted = records.observe(observation, f.count(f.lit(1)).alias("records"))
         staged = f"{STAGE}/{uuid.uuid4()}"
         (
-            by_day(counted, batch, {topic: each.generation for topic, each in position.items() if each.generation})
+            by_day(counted, batch)
             .write.partitionBy("day", "batch")
             .option("parquet.block.size", str(ROW_GROUP_BYTES))
             .parquet(f"{self.folder}/{staged}")

@@ -39,16 +39,14 @@ from services.pipeline.acceptances import Acceptance, Acceptances, given_up
 from services.pipeline.hang_watch import HangWatch
 from services.pipeline.kafka_rows import milliseconds_of
 from services.pipeline.kafka_source import KafkaSource
+from services.pipeline.lags import Lag, lag_of, lost_spans
 from services.pipeline.positions import (
-    Lag,
     Position,
     RecordsLostError,
     Span,
     TopicLog,
     TopicReplacedError,
     advance,
-    lag_of,
-    lost_spans,
     spans,
 )
 from services.pipeline.ranges import shares

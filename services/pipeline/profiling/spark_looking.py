@@ -17,6 +17,7 @@ from services.pipeline.profiling.ordered import Asked, RefusedOrderError, read_o
 from services.pipeline.profiling.registry import RegistryAccess
 from services.pipeline.session import our_sentence
 from services.pipeline.settings import PipelineSettings
+from services.pipeline.spark_source import open_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +52,7 @@ class SparkLooking:
         if self._is_cancelled:
             raise StreamError("cancelled before Spark had started")
         try:
-            return profile.run(self._source(asked).batch(session, ranges), self._registry)
+            return profile.run(open_batch(self._source(asked), session, ranges), self._registry)
         except (Py4JError, PySparkException) as error:
             if sentence := our_sentence(error):
                 raise StreamError(sentence) from error

@@ -23,7 +23,8 @@ import structlog
 from psycopg import sql
 
 from services.pipeline.day_partitions import DayPartitions
-from services.pipeline.positions import Position, parse, render
+from services.pipeline.position_json import parse, render
+from services.pipeline.positions import Position
 from services.pipeline.tables import Database
 from services.pipeline.traffic.sums import Step
 from services.pipeline.traffic.writing import DAILY, TABLES

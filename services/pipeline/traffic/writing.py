@@ -29,7 +29,8 @@ import pyarrow
 from psycopg import sql
 
 from services.pipeline.day_partitions import DayPartitions
-from services.pipeline.positions import Position, render
+from services.pipeline.position_json import render
+from services.pipeline.positions import Position
 from services.pipeline.tables import Database
 from services.pipeline.traffic.reports import NUMBERS
 from services.pipeline.traffic.rows import Kind, by_kind, in_parts, to_reports, to_series, to_sums

@@ -29,10 +29,12 @@ def source(records: Records) -> KafkaSource:
 
 @pytest.mark.timeout(NOT_BY_THE_CLOCK)
 def test_batch(bench_session: SparkSession, records: Records, source: KafkaSource, rates: Rates, rounds: int) -> None:
-    assert source.batch(bench_session).count() == records.count  # also warms up the workers; not counted
+    from services.pipeline.spark_source import open_batch
+
+    assert open_batch(source, bench_session).count() == records.count  # also warms up the workers; not counted
 
     def read() -> None:
-        source.batch(bench_session).write.format("noop").mode("overwrite").save()
+        open_batch(source, bench_session).write.format("noop").mode("overwrite").save()
 
     for _ in range(rounds):
         rates.measure(RAW, records.count, read)
@@ -42,8 +44,10 @@ def test_batch(bench_session: SparkSession, records: Records, source: KafkaSourc
 def test_stream(
     bench_session: SparkSession, records: Records, source: KafkaSource, rates: Rates, rounds: int, tmp_path: Path
 ) -> None:
+    from services.pipeline.spark_source import open_stream
+
     def stream(checkpoint: str) -> None:
-        writer = source.stream(bench_session).writeStream.format("noop").trigger(availableNow=True)
+        writer = open_stream(source, bench_session).writeStream.format("noop").trigger(availableNow=True)
         writer.option("checkpointLocation", checkpoint).start().awaitTermination()
 
     for number in range(rounds):

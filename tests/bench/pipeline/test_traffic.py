@@ -80,6 +80,7 @@ def test_counters(
     from services.pipeline.jobs import traffic
     from services.pipeline.kafka_source import GATEWAY, KafkaSource
     from services.pipeline.settings import PipelineSettings
+    from services.pipeline.spark_source import open_batch
     from services.pipeline.tables import Database
     from services.pipeline.traffic.ledger import Keeping
 
@@ -92,7 +93,7 @@ def test_counters(
         assert done.counters == some.count * OF_A_REPORT
 
     def read(some: Reports) -> None:
-        source_of(some).batch(bench_session).write.format("noop").mode("overwrite").save()
+        open_batch(source_of(some), bench_session).write.format("noop").mode("overwrite").save()
 
     first, all_ = reports["first"], reports["all"]
     counters = all_.count * OF_A_REPORT

@@ -1,4 +1,4 @@
-"""A pipeline that archives one topic through a mesh, as its supervisor runs it."""
+"""A pipeline that archives one topic through a mesh, as its supervisor runs it, and what the archive has."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.fixtures.meshes import Mesh
+from tests.fixtures.record_rules import Side
 from tests.integration.pipeline.toolchain import QUICK_JVM
 from tests.soak.pipeline.serves import Serve
 
 NAME = "archivist"
 HOUR_S = 3600
 """The archive looks once by itself."""
+PARTITIONS = 3
+
+Log = dict[tuple[int, int], bytes | None]
+"""Value by partition and offset."""
 
 
 @contextmanager
@@ -36,3 +41,14 @@ def archiving(mesh: Mesh, folder: Path, topic: str, every_s: float = HOUR_S) -> 
         serve.stop()
     finally:
         serve.end()
+
+
+def log_of(side: Side, topic: str) -> Log:
+    return {(each.partition, each.offset): each.value for each in side.read(topic)}
+
+
+def archived(folder: Path, generation: int) -> Log:
+    """The archived records of one generation; each offset once."""
+    from tests.integration.pipeline.archives import read_back
+
+    return {(place.partition, place.offset): each.value for place, each in read_back(folder, generation).items()}

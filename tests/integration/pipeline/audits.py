@@ -23,6 +23,7 @@ from services.pipeline.auditing.settings import AuditSettings
 from services.pipeline.clusters import Cluster
 from services.pipeline.jobs import audit
 from services.pipeline.kafka_source import KafkaSource
+from services.pipeline.spark_source import open_stream
 from services.pipeline.tables import Database
 from tests.fixtures.waiting import wait_until
 
@@ -167,7 +168,7 @@ class AuditRuns:
         properties = {"bootstrap.servers": self.bootstraps[cluster]}
         reading = replace(SOURCE, topics=topics, clusters={cluster: properties}, skip_absent=True, accept_replaced=True)
         query = (
-            reading.stream(self._session)
+            open_stream(reading, self._session)
             .writeStream.foreachBatch(lambda records, _batch: records.count())
             .option("checkpointLocation", str(self.folder / f"cluster={cluster}" / "_checkpoint"))
             .trigger(availableNow=True)

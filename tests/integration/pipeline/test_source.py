@@ -68,6 +68,7 @@ def test_a_batch_has_all_of_every_record_with_its_cluster(
     spark: SparkSession, orchards: tuple[Orchard, Orchard], kafka_c1: KafkaCluster, kafka_c2: KafkaCluster
 ) -> None:
     from services.pipeline.ranges import Range
+    from services.pipeline.spark_source import open_batch
 
     first, second = orchards
     first.create()
@@ -75,15 +76,15 @@ def test_a_batch_has_all_of_every_record_with_its_cluster(
     first.grow(60)
     second.grow(20, partitions=(0,))
     both = source((first.topic,), c1=kafka_c1.bootstrap, c2=kafka_c2.bootstrap)
-    rows = rows_of(both.batch(spark))
+    rows = rows_of(open_batch(both, spark))
     assert contents(rows, "c1") == first.records
     assert contents(rows, "c2") == second.records
 
     some = [Range(first.topic, start=3, end=9, partitions=frozenset({1}), cluster="c1")]
-    assert {(row.cluster, row.partition, row.offset) for row in rows_of(both.batch(spark, some))} == {
+    assert {(row.cluster, row.partition, row.offset) for row in rows_of(open_batch(both, spark, some))} == {
         ("c1", 1, offset) for offset in range(3, 9)
     }
-    assert rows_of(both.batch(spark, [Range(first.topic, start=MIDNIGHT + timedelta(days=1))])) == []
+    assert rows_of(open_batch(both, spark, [Range(first.topic, start=MIDNIGHT + timedelta(days=1))])) == []
 
 
 @pytest.mark.goes_on
@@ -91,6 +92,8 @@ def test_a_stream_follows_partitions_and_clusters_that_are_added_and_does_not_wa
     spark: SparkSession, orchards: tuple[Orchard, Orchard], kafka_c1: KafkaCluster, kafka_c2: KafkaCluster,
     tmp_path: Path, unique_name: Callable[[str], str],
 ) -> None:  # fmt: skip
+    from services.pipeline.spark_source import open_stream
+
     first, second = orchards
     first.create(partitions=1)
     second.create(partitions=1)
@@ -108,7 +111,7 @@ def test_a_stream_follows_partitions_and_clusters_that_are_added_and_does_not_wa
         """Streams until it is so, on one checkpoint."""
         reading = source((first.topic, later), **clusters)
         query = (
-            reading.stream(spark)
+            open_stream(reading, spark)
             .writeStream.foreachBatch(take)
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .start()
@@ -147,6 +150,7 @@ def test_a_stream_follows_partitions_and_clusters_that_are_added_and_does_not_wa
 
 def test_secrets_of_clients_stand_in_no_plan(spark: SparkSession, kafka_c1: KafkaCluster, orchard: Orchard) -> None:
     from services.pipeline.kafka_source import KafkaSource
+    from services.pipeline.spark_source import open_batch
 
     orchard.create(partitions=1)
     secrets = {"sasl.password": "my own password", "ssl.key.pem": "my own key"}
@@ -157,6 +161,6 @@ def test_secrets_of_clients_stand_in_no_plan(spark: SparkSession, kafka_c1: Kafk
         stall_timeout_s=WAIT_S,
         request_timeout_s=WAIT_S,
     )
-    plan = spark._jvm.PythonSQLUtils.explainString(reading.batch(spark)._jdf.queryExecution(), "extended")
+    plan = spark._jvm.PythonSQLUtils.explainString(open_batch(reading, spark)._jdf.queryExecution(), "extended")
     assert "mesh-kafka" in plan
     assert not [secret for secret in secrets.values() if secret in plan], plan

@@ -9,6 +9,7 @@ import pytest
 
 from services.pipeline import job_reports
 from services.pipeline.acceptances import Acceptance, Acceptances, Answer, answer_of_line, given_up, of_line
+from services.pipeline.lags import lost_spans
 from services.pipeline.positions import (
     PartitionLog,
     RecordsLostError,
@@ -16,7 +17,6 @@ from services.pipeline.positions import (
     TopicLog,
     TopicPosition,
     advance,
-    lost_spans,
 )
 
 ORDER = Acceptance("orders/1", "apples", math.inf)

@@ -17,6 +17,7 @@ from services.pipeline.clusters import (
     home_of,
     properties_of,
     read_clusters,
+    read_places,
     set_clusters,
     told_clusters,
 )
@@ -35,15 +36,31 @@ class Control(admin_grpc.ClusterServiceServicer):
                 bootstrap_servers=["kafka-1:9092", "kafka-2:9092"],
                 producer_config={"security.protocol": "SASL_SSL", "sasl.password": "${env:OF_C1}", "linger.ms": "5"},
             )
-            return admin.ListClustersResponse(clusters=[admin.Cluster(spec=c1)], next_page_token="2")
+            return admin.ListClustersResponse(clusters=[admin.Cluster(spec=c1, ordinal=1)], next_page_token="2")
         c2 = routing.ClusterSpec(cluster_name="c2", bootstrap_servers=["kafka-3:9092"])
-        return admin.ListClustersResponse(clusters=[admin.Cluster(spec=c2, home=True)])
+        return admin.ListClustersResponse(clusters=[admin.Cluster(spec=c2, home=True, ordinal=7)])
+
+
+class Past(admin_grpc.QueryServiceServicer):
+    """Tells the places of a topic, one decision on each page."""
+
+    def ListHistory(self, request: admin.ListHistoryRequest, context: Any) -> admin.ListHistoryResponse:
+        entries = [
+            admin.HistoryEntry(place="c3", outcome="aborted: a gateway did not answer"),
+            admin.HistoryEntry(place="c2", outcome="switched"),
+            admin.HistoryEntry(place=""),
+            admin.HistoryEntry(place=f"c1/old.{request.topic}"),
+        ]
+        page = int(request.page_token or 0)
+        token = str(page + 1) if page + 1 < len(entries) else ""
+        return admin.ListHistoryResponse(entries=entries[page : page + 1], next_page_token=token)
 
 
 @pytest.fixture
 def control() -> Iterator[str]:
     server = grpc.server(ThreadPoolExecutor(1))
     admin_grpc.add_ClusterServiceServicer_to_server(Control(), server)  # type: ignore[abstract]  # the rest is not asked
+    admin_grpc.add_QueryServiceServicer_to_server(Past(), server)  # type: ignore[abstract]  # the rest is not asked
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield f"127.0.0.1:{port}"
@@ -85,6 +102,7 @@ def test_while_control_is_away_its_clusters_are_those_that_it_told_last(
     kept = read_clusters((NOBODY,), TIMEOUT_S, tmp_path / "state")
     assert kept == told
     assert [each.properties for each in kept.values()] == [each.properties for each in told.values()]
+    assert [each.node for each in kept.values()] == ["101", "107"], "gateways show these nodes"
 
     [file] = (tmp_path / "state").iterdir()
     assert "${env:OF_C1}" in file.read_text()
@@ -106,6 +124,12 @@ def test_a_disk_that_keeps_nothing_is_no_reason_not_to_go_on(control: str, tmp_p
 
 def test_any_replica_of_control_may_tell_the_clusters(control: str) -> None:
     assert list(read_clusters((NOBODY, control), TIMEOUT_S)) == ["c1", "c2"]
+
+
+def test_the_places_of_a_topic_are_those_that_it_really_had_the_newest_first(control: str) -> None:
+    assert read_places((NOBODY, control), "apples", TIMEOUT_S) == ["c2", "c1/old.apples"]
+    with pytest.raises(ClustersError, match=r"control at 127.0.0.1:1 does not tell the places of topic apples"):
+        read_places((NOBODY,), "apples", TIMEOUT_S)
 
 
 def test_without_control_it_is_said_what_to_do() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from services.pipeline.auditing.event_source import planned_at
 from services.pipeline.latest_times import later_times, replaced_by_times
+from services.pipeline.position_json import parse, render
 from services.pipeline.positions import (
     PartitionLog,
     Position,
@@ -17,9 +18,7 @@ from services.pipeline.positions import (
     advance,
     as_of,
     fair_shares,
-    parse,
     problems,
-    render,
     replaced_topics,
     spans,
 )

@@ -7,8 +7,9 @@ virtual node; the gateway never sends them to a cluster. A client whose node is 
 REBOOTSTRAP_REQUIRED: it forgets all nodes, and begins again at its bootstrap address.
 """
 
+from mesh.routing import FIRST_CLUSTER_NODE_ID
 from services.gateway.requests.clusters.features import features_epoch, finalized_features, supported_features
-from services.gateway.requests.nodes import FIRST_CLUSTER_NODE_ID, NODE_OF_AN_EMPTY_MESH
+from services.gateway.requests.nodes import NODE_OF_AN_EMPTY_MESH
 from services.gateway.requests.plan import MeshView, Plan, Request, Versioned
 from services.gateway.requests.uses import shortened
 from services.gateway.wire.apis import ApiKey

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from services.gateway.requests.nodes import FIRST_CLUSTER_NODE_ID
+from mesh.routing import FIRST_CLUSTER_NODE_ID
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.compression import Codec
 from services.gateway.wire.errors import ErrorCode
