@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import compress, count, takewhile
+from operator import ne
 from typing import Any
 
 from mesh.routing.ordered import Ordered
@@ -87,9 +89,7 @@ class LivingRules:
         """
         found: dict[str, RuleVersion] = {}
         for head in heads:
-            for length in range(len(head)):
-                found.update(self._beginning(head[:length], exactly=True))
-            found.update(self._beginning(head, exactly=False))
+            found.update((version.rule.rule_id, version) for version in self._around(head))
         least = [_order(version) for version in self.ordered.between(start, start + 1)]
         return [version.rule for version in sorted(found.values(), key=_order) if [_order(version)] >= least > []]
 
@@ -120,13 +120,23 @@ class LivingRules:
             self._made[some] = Ordered(filter(some.has, self.ordered), some.key)
         return self._made[some]
 
-    def _beginning(self, head: str, *, exactly: bool) -> Iterator[tuple[str, RuleVersion]]:
-        """The rules whose names begin with exactly this text, or with this text and more, by their ids."""
-        for version in self._some(_BY_HEAD).since((head,)):
-            other = version.rule.match.head
-            if not other.startswith(head) or (exactly and other != head):
-                return
-            yield version.rule.rule_id, version
+    def _around(self, head: str) -> Iterator[RuleVersion]:
+        """The versions whose heads begin like this one, and those with which this one begins."""
+        by_head = self._some(_BY_HEAD)
+        for version in by_head.since((head,)):
+            if not version.rule.match.head.startswith(head):
+                break
+            yield version
+        below = by_head.last_below((head,))
+        while below is not None:
+            # no head between the last one below and this one: so all shorter beginnings are beginnings of both
+            shorter = below.rule.match.head
+            head = head[: next(compress(count(), map(ne, shorter, head)), len(shorter))]
+            yield from self._with_head(head)
+            below = by_head.last_below((head,))
+
+    def _with_head(self, head: str) -> Iterator[RuleVersion]:
+        return takewhile(lambda version: version.rule.match.head == head, self._some(_BY_HEAD).since((head,)))
 
 
 def versions_of(living: LivingRules, ended: tuple[RuleVersion, ...]) -> tuple[RuleVersion, ...]:
@@ -158,7 +168,7 @@ def _names(version: RuleVersion) -> tuple[str, str, str]:
     return rule.target_cluster, names_there(rule), rule.rule_id
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Some:
     """Some of the versions, in an order of their own."""
 

@@ -7,8 +7,9 @@ items the change costs as much as with a hundred.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import accumulate, chain, islice, takewhile
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import accumulate, chain, compress, count, islice
+from operator import is_, is_not
 from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -32,11 +33,13 @@ class Ordered(Generic[Item]):
 
     def changed(self, gone: Collection[Item], come: Collection[Item]) -> Ordered[Item]:
         """The sequence without the items that go, which are in it, and with those that come."""
+        if not gone and not come:
+            return self
         if len(gone) + len(come) > MOST_PLACED:
             going = set(map(id, gone))
             return Ordered(chain((item for item in self if id(item) not in going), come), self._key)
-        after = Ordered[Item]((), self._key)
-        after._parts, after._firsts = [*self._parts], [*self._firsts]
+        after: Ordered[Item] = Ordered.__new__(Ordered)
+        after._key, after._parts, after._firsts = self._key, [*self._parts], [*self._firsts]
         for item in gone:
             number, place = after._locate(self._key(item))
             part = after._parts[number]
@@ -48,10 +51,16 @@ class Ordered(Generic[Item]):
             after._put(number, [grown] if len(grown) <= 2 * PART else [grown[:PART], grown[PART:]])
         return after
 
+    @property
+    def parts(self) -> Sequence[Sequence[Item]]:
+        """The items in their order, in parts. A part never changes: where no item does, the next one has the same."""
+        return self._parts
+
     def find(self, key: Any) -> Item | None:
         """The item with this key."""
-        found = next(self.since(key), None)
-        return found if found is not None and self._key(found) == key else None
+        number, place = self._locate(key)
+        found = self._parts[number][place : place + 1] if self._parts else []
+        return found[0] if found and self._key(found[0]) == key else None
 
     def since(self, key: Any) -> Iterator[Item]:
         """The items from this key on."""
@@ -60,6 +69,13 @@ class Ordered(Generic[Item]):
             yield from islice(part, place, None)
             place = 0
 
+    def last_below(self, key: Any) -> Item | None:
+        """The last item whose key is below this one."""
+        number, place = self._locate(key)
+        if place:
+            return self._parts[number][place - 1]
+        return self._parts[number - 1][-1] if number else None
+
     def place_of(self, item: Item) -> int:
         """The place of an item that is in the sequence, from 0."""
         number, place = self._locate(self._key(item))
@@ -67,7 +83,8 @@ class Ordered(Generic[Item]):
 
     def between(self, start: int, stop: int) -> list[Item]:
         """The items from the place `start` to before the place `stop`."""
-        return list(islice(self.behind(start), max(0, stop - max(0, start))))
+        number = stop - max(0, start)
+        return list(islice(self.behind(start), number)) if number > 0 else []
 
     def behind(self, start: int) -> Iterator[Item]:
         """The items from the place `start` on."""
@@ -102,12 +119,9 @@ class Ordered(Generic[Item]):
 
 def _alike(ours: list[list[Item]], theirs: list[list[Item]], most: int, way: Callable[[list[Item]], Any]) -> int:
     """How many items, read this way, are the same objects, `most` at most; shared parts are not looked into."""
-    shared = list(takewhile(_are_one, zip(ours, theirs, strict=False)))
-    rest = (chain.from_iterable(map(way, parts[len(shared) :])) for parts in (ours, theirs))
-    return min(
-        most, sum(len(part) for part, _ in shared) + sum(1 for _ in takewhile(_are_one, zip(*rest, strict=False)))
-    )
-
-
-def _are_one(pair: tuple[object, object]) -> bool:
-    return pair[0] is pair[1]
+    shared = [*map(is_, ours, theirs), False].index(False)
+    known = sum(map(len, ours[:shared]))
+    if known >= most:
+        return most
+    rest = (chain.from_iterable(map(way, parts[shared:])) for parts in (ours, theirs))
+    return min(most, known + next(compress(count(), map(is_not, *rest)), most))

@@ -62,15 +62,15 @@ class DecisionRecord:
         self._method, self._request, self._who = method, request, _caller.get()
         self._began = time.monotonic()
         self._stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._is_given = self._is_over = False
+        self._given: admin.AuditEvent | None = None
+        self._is_over = False
 
     def event_of(self, position: int) -> admin.AuditEvent | None:
         """The event, if the decision is at this position; None when the call has ended without the decision."""
         if self._is_over:
             return None
-        self._is_given = True
-        response = admin.RuleChangeResponse(revision=position)
-        return self.event(response, grpc.StatusCode.OK, "")
+        self._given = self.event(admin.RuleChangeResponse(revision=position), grpc.StatusCode.OK, "")
+        return self._given
 
     def event(self, response: Message | None, code: grpc.StatusCode, problem: str) -> admin.AuditEvent:
         """The event of the call, if the call ends now like this."""
@@ -87,13 +87,14 @@ class DecisionRecord:
         if not self._stored.done():
             self._stored.set_result(stored)
 
-    async def is_stored(self) -> bool:
-        """Whether the event is stored with a decision; if not, no decision stores the event any more."""
+    async def stored_event(self) -> admin.AuditEvent | None:
+        """The event that is stored with a decision; None: no decision stores the event any more."""
         self._is_over = True
-        if not self._is_given:
-            return False
-        await asyncio.wait([self._stored], timeout=LONGEST_ENDING)
-        return self._stored.done() and self._stored.result()
+        if self._given is None:
+            return None
+        if not self._stored.done():
+            await asyncio.wait([self._stored], timeout=LONGEST_ENDING)
+        return self._given if self._stored.done() and self._stored.result() else None
 
 
 def present_record() -> DecisionRecord | None:
@@ -111,9 +112,12 @@ def caller(request: Message, request_id: str = "", reason: str = "") -> Caller:
                 "request_id", f"{request_id!r} is not a UUID; leave it out, or make one per request"
             ) from None
     who = _caller.get()
+    return Caller(who.actor, reason, who.trace_id, request_id, _digest(request) if request_id else b"")
+
+
+def _digest(request: Message) -> bytes:
     kind = request.DESCRIPTOR.full_name.encode()
-    digest = hashlib.sha256(kind + request.SerializeToString(deterministic=True)).digest()
-    return Caller(who.actor, reason, who.trace_id, request_id, digest)
+    return hashlib.sha256(kind + request.SerializeToString(deterministic=True)).digest()
 
 
 def time_left() -> float:
@@ -191,16 +195,16 @@ class Calls(grpc.aio.ServerInterceptor):
         command = decides(method)
         if not command and code is grpc.StatusCode.OK:
             return
-        event = record.event(response, code, problem)
+        stored = await record.stored_event() if command else None
+        ended_well = code is grpc.StatusCode.OK
+        event = stored if stored is not None and ended_well else record.event(response, code, problem)
         log.info(
             "call", method=method, actor=event.actor, trace_id=event.trace_id, resource=event.resource,
             code=event.code, problem=problem, milliseconds=event.milliseconds,
         )  # fmt: skip
-        if not command:
-            return
-        if await record.is_stored():
+        if stored is not None:
             await self._trail.were_kept(1)
-        else:
+        elif command:
             await self._trail.keep(event)
 
 

@@ -42,7 +42,7 @@ def changing(edits: Sequence[Edit], *, is_small: bool, allow_shadowed: bool) -> 
     """The command that carries edits out."""
 
     async def change(rules: RuleSet) -> RuleSetDecision:
-        if is_small and len(rules.table.rules) <= FEW_RULES:
+        if is_small and len(rules.table.living_rules) <= FEW_RULES:
             return rules.change(*edits, allow_shadowed=allow_shadowed)
         # with thousands of rules a decision takes as long as a heartbeat may
         return await asyncio.to_thread(rules.change, *edits, allow_shadowed=allow_shadowed)

@@ -66,11 +66,11 @@ def _changes(
         for rule in coming
         if rule.rule_id in old and old[rule.rule_id].rule != rule
     ]
+    before_them, behind_them = before.ordered.between(start - 1, start), before.ordered.between(stop, stop + 1)
     ranks: dict[str, float] = {}
     for is_default in (False, True):
         lowest = DEFAULTS_ABOVE if is_default else None
-        below = _rank_beside(before.ordered.between(start - 1, start), is_default)
-        above = _rank_beside(before.ordered.between(stop, stop + 1), is_default)
+        below, above = _rank_beside(before_them, is_default), _rank_beside(behind_them, is_default)
         order = [rule.rule_id for rule in coming if _is_default(rule) is is_default]
         known = {each: old[each].rank for each in order if each in old}
         if is_default:

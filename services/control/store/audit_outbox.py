@@ -17,7 +17,7 @@ from sqlalchemy import select
 from mesh.event_log.pieces import Record
 from services.control.domain.errors import Refusal
 from services.control.store import schema
-from services.control.store.audit import AuditTrail
+from services.control.store.audit import AT_ONCE, AuditTrail
 from services.control.store.database import Database, StoreUnavailableError
 from services.control.store.home_topic import (
     Home,
@@ -33,7 +33,9 @@ FIRST_BACKOFF, LONGEST_BACKOFF = 0.5, 10.0
 LOOK_EVERY = 5.0
 """Seconds between two checks for events that other replicas stored."""
 LINGER_S = 0.5
-"""Seconds in which more audit events may join a batch: commands that come one by one share its transactions."""
+"""Seconds in which more audit events may join a batch: commands that come one by one share its transactions. No batch
+that has room left is followed sooner by the next one.
+"""
 DAY_MS = 86_400_000
 
 log = structlog.get_logger(__name__)
@@ -92,6 +94,8 @@ class AuditPublisher:
                 await self._store_position(batch[-1].sequence)
                 self._sequence = batch[-1].sequence
                 published_total.inc(len(batch))
+                if len(batch) < AT_ONCE:
+                    await asyncio.sleep(LINGER_S)
         finally:
             producer.purge()
 

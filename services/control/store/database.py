@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, Oper
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
+from services.control.store.kept_connections import KeptConnections
 from services.control.store.statements import Statement
 
 CONNECT_TIMEOUT = 3
@@ -83,8 +84,8 @@ class Database:
             },
         )
         _check_idle_connections(self._engine.sync_engine)
-        self._for_single_statements = self._engine.execution_options(isolation_level="AUTOCOMMIT")
-        """The same pool: a statement that is a transaction by itself needs no BEGIN and no COMMIT."""
+        self._kept = KeptConnections(self._engine.execution_options(isolation_level="AUTOCOMMIT"), IDLE_S)
+        """Of the same pool: a statement that is a transaction by itself needs no BEGIN and no COMMIT."""
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
@@ -100,21 +101,24 @@ class Database:
         breaks a constraint: then no statement counts. StoreUnavailableError as in `transaction`.
         """
         with self._errors():
-            alone = len(statements) == 1
-            engine = self._for_single_statements if alone else self._engine
-            async with asyncio.timeout(TRANSACTION_TIMEOUT), engine.connect() as pooled:
-                connection: Any = (await pooled.get_raw_connection()).driver_connection
-                try:
-                    if alone:
+            async with asyncio.timeout(TRANSACTION_TIMEOUT):
+                if len(statements) == 1:
+                    async with self._kept.one() as connection:
                         cursors = [await connection.execute(statements[0].sql, statements[0].values)]
-                    else:
-                        cursors = await _in_pipeline(connection, statements)
-                except (psycopg.IntegrityError, psycopg.ProgrammingError):
-                    raise
-                except BaseException:
-                    await pooled.invalidate()  # the connection may be in the middle of an answer
-                    raise
+                else:
+                    cursors = await self._together(statements)
                 return [await each.fetchall() if each.description else [] for each in cursors]
+
+    async def _together(self, statements: Sequence[Statement]) -> list[psycopg.AsyncCursor[Any]]:
+        async with self._engine.connect() as pooled:
+            connection: Any = (await pooled.get_raw_connection()).driver_connection
+            try:
+                return await _in_pipeline(connection, statements)
+            except (psycopg.IntegrityError, psycopg.ProgrammingError):
+                raise
+            except BaseException:
+                await pooled.invalidate()  # the connection may be in the middle of an answer
+                raise
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -131,16 +135,21 @@ class Database:
                     raise
             raise SchemaMissingError(f"the database {self.place} {what}: run `kafka-mesh migrate`") from error
         except GONE as error:
-            failures.inc()
+            self._lost()
             raise StoreUnavailableError(f"PostgreSQL at {self.place} does not answer: {_reason(error)}") from error
         except DBAPIError as error:
             if error.connection_invalidated:
-                failures.inc()
+                self._lost()
                 raise StoreUnavailableError(f"PostgreSQL at {self.place} went away: {_reason(error)}") from error
             raise
 
+    def _lost(self) -> None:
+        failures.inc()
+        self._kept.doubt()
+
     async def dedicated(self) -> psycopg.AsyncConnection[tuple[object, ...]]:
         """A connection outside of the pool, in autocommit, for LISTEN and for the leader's lock."""
+        self._kept.doubt()  # the connection before this one may have broken, and they with it
         url = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
         try:
             async with asyncio.timeout(TRANSACTION_TIMEOUT):
@@ -156,6 +165,7 @@ class Database:
             raise StoreUnavailableError(f"PostgreSQL at {self.place} does not answer: {_reason(error)}") from error
 
     async def close(self) -> None:
+        await self._kept.close()
         await self._engine.dispose()
 
 

@@ -245,7 +245,7 @@ class Journal(FollowedLog):
         # taken here, not in the thread that folds: that thread may outlive a call that is cancelled
         folding = self._take_folding(tip.view)
         work = partial(self._growth_of, decision, tip, folding, versions)
-        few = len(tip.view.state.effective.rules) <= FEW_RULES
+        few = len(tip.view.state.effective.living_rules) <= FEW_RULES
         if few and sum(draft.payload.ByteSize() for draft in drafts) <= FEW_BYTES:
             growth, statements = work()
         else:

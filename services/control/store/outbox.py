@@ -48,8 +48,10 @@ TOPIC_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.b
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.2, 5.0
 PORTION_BYTES = 2 * 1024 * 1024
 """Bytes of records that are sent before the first record is acknowledged."""
-GATHER_S = 0.01
-"""Seconds between two batches, so that events which come one by one share a batch. The first event does not wait."""
+GATHER_S, LONGEST_GATHER_S = 0.01, 0.1
+"""Seconds between two batches, for each event of the first one, so that events which come one by one share a batch. The
+first event does not wait, and the end of a move that comes alone waits no longer than 10 ms.
+"""
 
 log = structlog.get_logger(__name__)
 published_total = Counter("control_outbox_published_total", "Events carried to mesh.events.")
@@ -148,7 +150,7 @@ class Publisher:
                     continue
                 await self._publish(producer, batch)
                 if len(batch) < PAGE:
-                    await asyncio.sleep(GATHER_S)
+                    await asyncio.sleep(pause_behind(len(batch)))
         finally:
             producer.purge()
 
@@ -187,3 +189,8 @@ class Publisher:
                 "cluster or events_topic, or the database that belongs to the log. If the other mesh exists no more, "
                 "delete the topic"
             )
+
+
+def pause_behind(number: int) -> float:
+    """Seconds before the next batch, behind a batch of so many events."""
+    return min(number * GATHER_S, LONGEST_GATHER_S)

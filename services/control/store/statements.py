@@ -142,10 +142,6 @@ def _amendment(table: Table, columns: tuple[str, ...]) -> bytes:
     return f'update {table.name} set {changed} from {new} where {table.name}."{key_of(table).name}" = %s'.encode()
 
 
-def _as_json(rows: Sequence[Row]) -> str:
-    return json.dumps(rows, default=_plain)
-
-
 def _plain(value: object) -> str:
     match value:
         case datetime():
@@ -154,3 +150,7 @@ def _plain(value: object) -> str:
             return f"\\x{value.hex()}"
         case _:
             raise TypeError(f"a row can't hold {type(value).__name__}")
+
+
+_as_json = json.JSONEncoder(default=_plain).encode
+"""Made once: `json.dumps` makes an encoder for each call."""

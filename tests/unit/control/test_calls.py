@@ -11,8 +11,9 @@ import grpc
 import pytest
 
 from mesh.rpc import admin
-from services.control.api.auditing import Introduction
-from services.control.api.calls import Calls, caller
+from services.control.api import calls as calls_module
+from services.control.api.auditing import Introduction, audit_event
+from services.control.api.calls import Calls, caller, present_record
 
 
 class Trail:
@@ -20,9 +21,13 @@ class Trail:
 
     def __init__(self) -> None:
         self.events: list[admin.AuditEvent] = []
+        self.kept = 0
 
     async def keep(self, event: admin.AuditEvent) -> None:
         self.events.append(event)
+
+    async def were_kept(self, number: int) -> None:
+        self.kept += number
 
 
 class OpenGate:
@@ -88,3 +93,24 @@ async def test_a_call_without_a_trace_gets_one_for_its_events_and_its_record() -
     assert [event.trace_id for event in trail.events] == seen
     assert len(set(seen)) == 2
     assert all(re.fullmatch("[0-9a-f]{32}", each) for each in seen)
+
+
+async def test_the_event_that_is_stored_with_a_decision_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def counted(*arguments: Any) -> admin.AuditEvent:
+        made.append(arguments[0])
+        return audit_event(*arguments)
+
+    async def decide(_request: admin.SetRuleRequest, _context: object) -> admin.RuleChangeResponse:
+        record = present_record()
+        assert record is not None
+        assert record.event_of(7) is not None
+        record.ended(stored=True)
+        return admin.RuleChangeResponse(revision=7)
+
+    monkeypatch.setattr(calls_module, "audit_event", counted)
+    trail = Trail()
+    calls = Calls(trail, OpenGate())  # type: ignore[arg-type]
+    await calls.make("/mesh.v1.RuleService/SetRule", decide, admin.SetRuleRequest(), Introduction("anna@desk"))
+    assert (len(made), trail.kept, trail.events) == (1, 1, [])
