@@ -44,6 +44,7 @@ def fold(state: RoutingState, event: events.Event) -> RoutingState:
 
 def with_changes(table: RoutingTable, revision: int, changes: Iterable[events.RuleChange]) -> RoutingTable:
     """The table of `revision`: `changes` applied to `table` in their order, all at once."""
+    table.topics.sort()  # at the first time; tables that follow carry it on
     draft = _Draft(table)
     draft.change_rules(revision, changes)
     return draft.table
@@ -161,7 +162,7 @@ class _Draft:
     @property
     def table(self) -> RoutingTable:
         if self._table is None:
-            self._table = RoutingTable.resting_on(self.revision, self.clusters, self._rules)
+            self._table = self._rules = RoutingTable.resting_on(self.revision, self.clusters, self._rules)
         return self._table
 
     def change_clusters(self, revision: int, clusters: dict[str, UpstreamCluster]) -> None:

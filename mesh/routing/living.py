@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import compress, count, takewhile
-from operator import ne
+from itertools import chain
 from typing import Any
 
+from mesh.routing.heads import beginning_with, beginnings_of
 from mesh.routing.ordered import Ordered
 from mesh.routing.rules import ExactName, ForwardingRule, Match, NameRegex, RuleVersion, UnmatchedTopics
 
@@ -35,7 +35,7 @@ class LivingRules:
     def of(cls, versions: Iterable[RuleVersion]) -> LivingRules:
         """The living ones of these versions."""
         living = [version for version in versions if version.until_revision is None]
-        rules = cls(Ordered(living, _order), Counter(map(_kind, living)))
+        rules = cls(Ordered(living, order_of), Counter(map(_kind, living)))
         for some in (_RENAMING, _EXPRESSIONS, _ABOUT_SOME):  # few, and asked for after a change
             rules._some(some)
         return rules
@@ -87,11 +87,12 @@ class LivingRules:
 
         `start`: the place of the first rule that counts.
         """
-        found: dict[str, RuleVersion] = {}
+        by_head, found = self._some(_BY_HEAD), dict[str, RuleVersion]()
         for head in heads:
-            found.update((version.rule.rule_id, version) for version in self._around(head))
-        least = [_order(version) for version in self.ordered.between(start, start + 1)]
-        return [version.rule for version in sorted(found.values(), key=_order) if [_order(version)] >= least > []]
+            versions = chain(beginning_with(head, by_head), beginnings_of(head, by_head))
+            found.update((version.rule.rule_id, version) for version in versions)
+        least = [order_of(version) for version in self.ordered.between(start, start + 1)]
+        return [version.rule for version in sorted(found.values(), key=order_of) if [order_of(version)] >= least > []]
 
     def with_text(self, match: Match) -> Iterator[RuleVersion]:
         """The versions whose match has this text, and begins like this match."""
@@ -120,28 +121,10 @@ class LivingRules:
             self._made[some] = Ordered(filter(some.has, self.ordered), some.key)
         return self._made[some]
 
-    def _around(self, head: str) -> Iterator[RuleVersion]:
-        """The versions whose heads begin like this one, and those with which this one begins."""
-        by_head = self._some(_BY_HEAD)
-        for version in by_head.since((head,)):
-            if not version.rule.match.head.startswith(head):
-                break
-            yield version
-        below = by_head.last_below((head,))
-        while below is not None:
-            # no head between the last one below and this one: so all shorter beginnings are beginnings of both
-            shorter = below.rule.match.head
-            head = head[: next(compress(count(), map(ne, shorter, head)), len(shorter))]
-            yield from self._with_head(head)
-            below = by_head.last_below((head,))
-
-    def _with_head(self, head: str) -> Iterator[RuleVersion]:
-        return takewhile(lambda version: version.rule.match.head == head, self._some(_BY_HEAD).since((head,)))
-
 
 def versions_of(living: LivingRules, ended: tuple[RuleVersion, ...]) -> tuple[RuleVersion, ...]:
     """Living and past versions in the order in which they are tried: default clusters are last."""
-    return tuple(sorted((*living.versions, *ended), key=_order)) if ended else living.versions
+    return tuple(sorted((*living.versions, *ended), key=order_of)) if ended else living.versions
 
 
 def names_there(rule: ForwardingRule) -> str:
@@ -149,7 +132,7 @@ def names_there(rule: ForwardingRule) -> str:
     return rule.upstream_name(rule.match.text) if isinstance(rule.match, ExactName) else rule.upstream_topic
 
 
-def _order(version: RuleVersion) -> tuple[Any, ...]:
+def order_of(version: RuleVersion) -> tuple[Any, ...]:
     rule = version.rule
     return isinstance(rule.match, UnmatchedTopics), version.rank, version.from_revision, rule.rule_id
 
@@ -179,5 +162,5 @@ class _Some:
 _BY_ID = _Some(lambda version: True, lambda version: version.rule.rule_id)
 _BY_HEAD = _Some(lambda version: True, _head)
 _RENAMING = _Some(lambda version: version.rule.template is not None, _names)
-_EXPRESSIONS = _Some(lambda version: isinstance(version.rule.match, NameRegex), _order)
-_ABOUT_SOME = _Some(lambda version: version.rule.match.client is not None, _order)
+_EXPRESSIONS = _Some(lambda version: isinstance(version.rule.match, NameRegex), order_of)
+_ABOUT_SOME = _Some(lambda version: version.rule.match.client is not None, order_of)

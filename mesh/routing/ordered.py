@@ -23,11 +23,11 @@ MOST_PLACED = 1_000
 class Ordered(Generic[Item]):
     """Items by a key that no two of them share."""
 
-    __slots__ = ("_firsts", "_key", "_parts")
+    __slots__ = ("_firsts", "_parts", "key")
 
     def __init__(self, items: Iterable[Item], key: Callable[[Item], Any]) -> None:
         ordered = sorted(items, key=key)
-        self._key = key
+        self.key = key
         self._parts = [ordered[start : start + PART] for start in range(0, len(ordered), PART)]
         self._firsts = [key(part[0]) for part in self._parts]
 
@@ -37,15 +37,15 @@ class Ordered(Generic[Item]):
             return self
         if len(gone) + len(come) > MOST_PLACED:
             going = set(map(id, gone))
-            return Ordered(chain((item for item in self if id(item) not in going), come), self._key)
+            return Ordered(chain((item for item in self if id(item) not in going), come), self.key)
         after: Ordered[Item] = Ordered.__new__(Ordered)
-        after._key, after._parts, after._firsts = self._key, [*self._parts], [*self._firsts]
+        after.key, after._parts, after._firsts = self.key, [*self._parts], [*self._firsts]
         for item in gone:
-            number, place = after._locate(self._key(item))
+            number, place = after._locate(self.key(item))
             part = after._parts[number]
             after._put(number, [[*part[:place], *part[place + 1 :]]])
         for item in come:
-            number, place = after._locate(self._key(item))
+            number, place = after._locate(self.key(item))
             part = after._parts[number] if after._parts else []
             grown = [*part[:place], item, *part[place:]]
             after._put(number, [grown] if len(grown) <= 2 * PART else [grown[:PART], grown[PART:]])
@@ -60,7 +60,7 @@ class Ordered(Generic[Item]):
         """The item with this key."""
         number, place = self._locate(key)
         found = self._parts[number][place : place + 1] if self._parts else []
-        return found[0] if found and self._key(found[0]) == key else None
+        return found[0] if found and self.key(found[0]) == key else None
 
     def since(self, key: Any) -> Iterator[Item]:
         """The items from this key on."""
@@ -78,7 +78,7 @@ class Ordered(Generic[Item]):
 
     def place_of(self, item: Item) -> int:
         """The place of an item that is in the sequence, from 0."""
-        number, place = self._locate(self._key(item))
+        number, place = self._locate(self.key(item))
         return sum(map(len, self._parts[:number])) + place
 
     def between(self, start: int, stop: int) -> list[Item]:
@@ -108,13 +108,13 @@ class Ordered(Generic[Item]):
     def _locate(self, key: Any) -> tuple[int, int]:
         """The number of the part, and the place in the part, of the first item whose key is not below this one."""
         number = max(0, bisect_right(self._firsts, key) - 1)
-        return number, bisect_left(self._parts[number], key, key=self._key) if self._parts else 0
+        return number, bisect_left(self._parts[number], key, key=self.key) if self._parts else 0
 
     def _put(self, number: int, parts: list[list[Item]]) -> None:
         """Puts parts in the place of a part."""
         parts = [part for part in parts if part]
         self._parts[number : number + 1] = parts
-        self._firsts[number : number + 1] = [self._key(part[0]) for part in parts]
+        self._firsts[number : number + 1] = [self.key(part[0]) for part in parts]
 
 
 def _alike(ours: list[list[Item]], theirs: list[list[Item]], most: int, way: Callable[[list[Item]], Any]) -> int:

@@ -6,23 +6,29 @@ from operator import attrgetter
 
 from mesh.routing.clients import ClientMatch, Conditions
 from mesh.routing.index import Index, match_of
-from mesh.routing.living import LivingRules, versions_of
+from mesh.routing.living import LivingRules, order_of, versions_of
 from mesh.routing.rules import RuleVersion, Subject
-from mesh.routing.visits import Past, latest
+from mesh.routing.topic_versions import TopicVersions
+from mesh.routing.visits import Past, latest, pasts_in_order
+
+MOST_ASKED_IN_PARTS = 200
+"""Look-ups of one table: control asks a table that it decides about little, and a gateway asks its table always."""
 
 
 class RuleIndexes:
     """Living rules, past versions of rules, and the counted pasts of topics."""
 
     __slots__ = (
-        "_about_some", "_conditions", "_indexes", "_past_index", "_renaming", "_transaction_homes", "_versions",
-        "ended", "living", "pasts",
+        "_about_some", "_asked", "_conditions", "_ended", "_indexes", "_past_index", "_pasts", "_renaming",
+        "_transaction_homes", "_versions", "living", "topics",
     )  # fmt: skip
 
-    def __init__(self, living: LivingRules, ended: tuple[RuleVersion, ...], pasts: tuple[Past, ...]) -> None:
+    def __init__(self, living: LivingRules, topics: TopicVersions) -> None:
         self.living = living
-        self.ended = ended
-        self.pasts = pasts
+        self.topics = topics
+        self._asked = 0
+        self._ended: tuple[RuleVersion, ...] | None = None
+        self._pasts: tuple[Past, ...] | None = None
         self._versions: tuple[RuleVersion, ...] | None = None
         self._conditions: Conditions | None = None
         self._about_some: dict[ClientMatch, list[RuleVersion]] = {}
@@ -30,6 +36,20 @@ class RuleIndexes:
         self._past_index: Index[Past] | None = None
         self._renaming: tuple[RuleVersion, ...] | None = None
         self._transaction_homes: frozenset[str] | None = None
+
+    @property
+    def ended(self) -> tuple[RuleVersion, ...]:
+        """The past versions."""
+        if self._ended is None:
+            self._ended = tuple(self.topics.ended)
+        return self._ended
+
+    @property
+    def pasts(self) -> tuple[Past, ...]:
+        """The counted pasts of topics, in their order."""
+        if self._pasts is None:
+            self._pasts = pasts_in_order(self.topics.pasts)
+        return self._pasts
 
     @property
     def versions(self) -> tuple[RuleVersion, ...]:
@@ -42,7 +62,8 @@ class RuleIndexes:
     def conditions(self) -> Conditions:
         """Those of all rule versions, past ones too: they count visits."""
         if self._conditions is None:
-            for version in self.versions:
+            ended = (version for version in self.ended if version.rule.match.client is not None)
+            for version in sorted((*self.living.about_some, *ended), key=order_of):
                 client = version.rule.match.client
                 if client is not None:
                     self._about_some.setdefault(client, []).append(version)
@@ -53,7 +74,7 @@ class RuleIndexes:
     def renaming(self) -> tuple[RuleVersion, ...]:
         """Living versions that give topics another name."""
         if self._renaming is None:
-            self._renaming = tuple(v for v in self.living.ordered if v.rule.template is not None)
+            self._renaming = tuple(sorted(self.living.renaming, key=order_of))
         return self._renaming
 
     @property
@@ -66,8 +87,21 @@ class RuleIndexes:
     def past(self, topic: str) -> Past | None:
         """The counted past of the topic, for every client."""
         if self._past_index is None:
+            if self._is_asked_little():
+                return latest(self.topics.pasts_matching(topic))
             self._past_index = Index(self.pasts, attrgetter("match"))
         return latest(self._past_index.matching(topic))
+
+    def matching(self, subject: Subject, name: str) -> list[RuleVersion]:
+        """The versions of rules about every client that match a name."""
+        if subject is Subject.TOPIC and subject not in self._indexes and self._is_asked_little():
+            return [version for version in self.topics.matching(name) if version.rule.match.client is None]
+        return self.index(subject).matching(name)
+
+    def _is_asked_little(self) -> bool:
+        """Whether a look-up into the parts of the versions costs less than the index of all would, so far."""
+        self._asked += 1
+        return self.topics.in_parts and self._asked <= MOST_ASKED_IN_PARTS
 
     def index(self, subject: Subject) -> Index[RuleVersion]:
         """The index of the rules about every client."""

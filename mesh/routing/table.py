@@ -35,7 +35,8 @@ from mesh.routing.index import Index, Renames
 from mesh.routing.living import LivingRules, versions_of
 from mesh.routing.rule_indexes import RuleIndexes
 from mesh.routing.rules import ForwardingRule, RuleVersion, Subject
-from mesh.routing.visits import Past, Place, Stay, pasts_in_order, visits_of
+from mesh.routing.topic_versions import TopicVersions
+from mesh.routing.visits import Past, Place, Stay, visits_of
 from mesh.topics import is_own_topic, is_topic_name
 
 ROUTE_CACHE_LIMIT = 500_000
@@ -54,9 +55,7 @@ class Rules(Protocol):
     @property
     def living_rules(self) -> LivingRules: ...
     @property
-    def ended(self) -> tuple[RuleVersion, ...]: ...
-    @property
-    def pasts(self) -> tuple[Past, ...]: ...
+    def topics(self) -> TopicVersions: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +100,9 @@ class _Common(RuleIndexes):
         revision: int,
         clusters: dict[str, UpstreamCluster],
         living: LivingRules,
-        ended: tuple[RuleVersion, ...],
-        pasts: tuple[Past, ...],
+        topics: TopicVersions,
     ) -> None:
-        super().__init__(living, ended, pasts)
+        super().__init__(living, topics)
         self.revision = revision
         self.clusters = clusters
         self._tables: WeakValueDictionary[frozenset[ClientMatch], RoutingTable] = WeakValueDictionary()
@@ -135,8 +133,8 @@ class RoutingTable:
     """Clusters and rules at one revision. Build a new one to change anything."""
 
     __slots__ = (
-        "__weakref__", "_cache", "_common", "_ended", "_holding", "_indexes", "_living", "_renames", "_versions",
-        "_virtual", "clusters", "revision",
+        "__weakref__", "_cache", "_common", "_ended", "_holding", "_indexes", "_is_whole", "_living", "_renames",
+        "_versions", "_virtual", "clusters", "revision",
     )  # fmt: skip
 
     revision: int
@@ -153,21 +151,21 @@ class RoutingTable:
     ) -> None:
         by_ordinal = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
         given = tuple(versions)
-        ended = tuple([version for version in given if not version.alive])
-        self._begin_whole(_Common(revision, by_ordinal, LivingRules.of(given), ended, pasts_in_order(pasts)))
+        living, ended = LivingRules.of(given), (version for version in given if not version.alive)
+        self._begin_whole(_Common(revision, by_ordinal, living, TopicVersions.of(living, ended, pasts)))
 
     @classmethod
     def resting_on(cls, revision: int, clusters: dict[str, UpstreamCluster], rules: Rules) -> RoutingTable:
         """The table of these clusters and rules, which are in their order."""
         by_ordinal = {c.name: c for c in sorted(clusters.values(), key=attrgetter("ordinal"))}
         table = cls.__new__(cls)
-        table._begin_whole(_Common(revision, by_ordinal, rules.living_rules, rules.ended, rules.pasts))
+        table._begin_whole(_Common(revision, by_ordinal, rules.living_rules, rules.topics))
         return table
 
     def _begin_whole(self, common: _Common) -> None:
         """Its rules are those of all clients, although it answers as for a client of whom nothing is known."""
         self._begin(common, EVERYONE)
-        self._living, self._ended = common.living, common.ended
+        self._living, self._is_whole = common.living, True
 
     def _begin(self, common: _Common, holding: frozenset[ClientMatch]) -> None:
         self.revision = common.revision
@@ -177,6 +175,7 @@ class RoutingTable:
         self._versions: tuple[RuleVersion, ...] | None = None
         self._living = None
         self._ended = None
+        self._is_whole = False
         self._indexes: dict[Subject, Index[RuleVersion]] = {}
         """The indexes of the rules about some clients only."""
         self._renames: dict[str, Renames] | None = None
@@ -196,13 +195,18 @@ class RoutingTable:
     def ended(self) -> tuple[RuleVersion, ...]:
         """The past rule versions that are not counted up, in no order."""
         if self._ended is None:
-            self._ended = tuple(filter(self._sees, self._common.ended))
+            self._ended = tuple(version for version in self._common.ended if self._is_whole or self._sees(version))
         return self._ended
 
     @property
     def pasts(self) -> tuple[Past, ...]:
-        """The counted pasts of topics."""
+        """The counted pasts of topics, in their order."""
         return self._common.pasts
+
+    @property
+    def topics(self) -> TopicVersions:
+        """The rule versions about topics and the counted pasts, for all clients."""
+        return self._common.topics
 
     def for_client(self, client: ClientIdentity) -> RoutingTable:
         """The table that this client sees."""
@@ -319,7 +323,7 @@ class RoutingTable:
         return _winner(self._matching(subject, name))
 
     def _matching(self, subject: Subject, name: str) -> list[RuleVersion]:
-        found = self._common.index(subject).matching(name)
+        found = self._common.matching(subject, name)
         if self._holding:
             own = self._indexes.get(subject)
             if own is None:
