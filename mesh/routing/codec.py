@@ -192,16 +192,17 @@ def table_to_proto(table: RoutingTable) -> routing.RoutingTable:
     return routing.RoutingTable(
         revision=table.revision,
         clusters=map(cluster_to_proto, table.clusters.values()),
-        rule_versions=(
-            routing.RuleVersion(
-                rule=rule_to_proto(v.rule),
-                rank=v.rank,
-                from_revision=v.from_revision,
-                until_revision=v.until_revision or 0,
-            )
-            for v in table.versions
-        ),
-        pasts=map(_past_to_proto, table.pasts),
+        rule_versions=map(version_to_proto, table.versions),
+        pasts=map(past_to_proto, table.pasts),
+    )
+
+
+def version_to_proto(version: RuleVersion) -> routing.RuleVersion:
+    return routing.RuleVersion(
+        rule=rule_to_proto(version.rule),
+        rank=version.rank,
+        from_revision=version.from_revision,
+        until_revision=version.until_revision or 0,
     )
 
 
@@ -215,7 +216,7 @@ def _stay_from_proto(message: routing.PastStay) -> Stay:
     return Stay(message.cluster, message.visits, message.upstream_topic)
 
 
-def _past_to_proto(past: Past) -> routing.TopicPast:
+def past_to_proto(past: Past) -> routing.TopicPast:
     return routing.TopicPast(
         match=match_to_proto(past.match),
         until_revision=past.until_revision,

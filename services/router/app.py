@@ -11,7 +11,7 @@ import grpc
 from mesh import VERSION
 from mesh.lifecycle import Lifecycle
 from mesh.routing.codec import TABLE_FORMAT
-from mesh.rpc import admin, discovery, discovery_grpc
+from mesh.rpc import admin, discovery
 from mesh.rpc.admission import Admission
 from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
@@ -23,7 +23,7 @@ from services.router.agents.rule_book import RuleBook
 from services.router.change import Readiness
 from services.router.discovery.reports import Reporter
 from services.router.discovery.roster import HoldBound, Roster
-from services.router.discovery.service import DiscoveryService
+from services.router.discovery.service import NAME, DiscoveryService
 from services.router.discovery.session import Ending
 from services.router.settings import RouterSettings
 
@@ -43,10 +43,9 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
     rule_book = RuleBook()
     follower = Follower(settings, bulletin, rule_book, readiness)
     service = DiscoveryService(roster, follower.read_to_end)
-    name = discovery.DESCRIPTOR.services_by_name["DiscoveryService"].full_name
     server = RpcServer(
         settings.listen,
-        {name: lambda grpc_server: discovery_grpc.add_DiscoveryServiceServicer_to_server(service, grpc_server)},
+        {NAME: service.add_to},
         [Admission(lambda method: metrics.refused_calls.labels(method).inc())],
         settings.rpc_tls,
     )

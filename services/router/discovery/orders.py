@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from mesh.routing import RoutingTable, codec
-from mesh.rpc import admin, discovery, routing
+from mesh.routing import RoutingTable
+from mesh.rpc import admin, discovery
 from services.router.discovery.member import Answer, Answered, Apply, Hold, Order, ProtocolError, Release, Switch, Try
+from services.router.discovery.table_bytes import TableBytes, field
 
 REMEMBERED_TABLES = 4
 """Encoded tables kept for the next member: those in force and pending, now and just before."""
@@ -21,32 +22,36 @@ _ANSWERS = {phase: answer for answer, phase in PHASES.items() if answer is not A
 
 
 class OrderEncoder:
-    """Orders to protobuf. All members get the same few tables: each is encoded once."""
+    """Orders to the bytes of a WatchResponse. All members get the same few tables: each is encoded once."""
 
     def __init__(self) -> None:
-        self._tables: deque[tuple[RoutingTable, routing.RoutingTable]] = deque(maxlen=REMEMBERED_TABLES)
+        self._encode = TableBytes()
+        self._tables: deque[tuple[RoutingTable, bytes]] = deque(maxlen=REMEMBERED_TABLES)
 
-    def response(self, order: Order) -> discovery.WatchResponse:
+    def response(self, order: Order) -> bytes:
         match order:
             case Apply(table):
-                return discovery.WatchResponse(apply=self._encoded(table))
+                return field(discovery.WatchResponse, "apply", self._encoded(table))
             case Hold(table, hold_ms):
-                return discovery.WatchResponse(hold=discovery.HoldOrder(table=self._encoded(table), hold_ms=hold_ms))
+                hold = discovery.HoldOrder(hold_ms=hold_ms).SerializeToString()
+                hold += field(discovery.HoldOrder, "table", self._encoded(table))
+                return field(discovery.WatchResponse, "hold", hold)
             case Try(table, permille):
-                canary = discovery.CanaryOrder(table=self._encoded(table), permille=permille)
-                return discovery.WatchResponse(canary=canary)
+                canary = discovery.CanaryOrder(permille=permille).SerializeToString()
+                canary += field(discovery.CanaryOrder, "table", self._encoded(table))
+                return field(discovery.WatchResponse, "canary", canary)
             case Switch(revision):
-                return discovery.WatchResponse(switch=discovery.SwitchOrder(revision=revision))
+                return discovery.WatchResponse(switch=discovery.SwitchOrder(revision=revision)).SerializeToString()
             case Release(revision):
-                return discovery.WatchResponse(release=discovery.ReleaseOrder(revision=revision))
+                return discovery.WatchResponse(release=discovery.ReleaseOrder(revision=revision)).SerializeToString()
 
-    def _encoded(self, table: RoutingTable) -> routing.RoutingTable:
-        for known, message in self._tables:
+    def _encoded(self, table: RoutingTable) -> bytes:
+        for known, encoded in self._tables:
             if known is table:
-                return message
-        message = codec.table_to_proto(table)
-        self._tables.append((table, message))
-        return message
+                return encoded
+        encoded = self._encode.of(table)
+        self._tables.append((table, encoded))
+        return encoded
 
 
 def answered(request: discovery.WatchRequest, at: float) -> Answered:

@@ -1,0 +1,88 @@
+"""Orders as data planes read them, and what it costs to write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesh.routing import ExactName, ForwardingRule, RoutingState, RoutingTable, RuleVersion, codec
+from mesh.routing.codec import table_from_proto
+from mesh.rpc import discovery
+from services.router.discovery.member import Apply, Hold, Order, Release, Switch, Try
+from services.router.discovery.orders import OrderEncoder
+from tests.unit.router.decisions import DecisionLog
+
+MANY = 1_000
+
+
+def read(encoder: OrderEncoder, order: Order) -> discovery.WatchResponse:
+    return discovery.WatchResponse.FromString(encoder.response(order))
+
+
+def states() -> list[RoutingState]:
+    """Some of everything that tables hold: clusters, rules of some clients, ended versions, pasts, pending tables."""
+    log = DecisionLog()
+    log.cluster("c1")
+    return [
+        log.state,
+        log.cluster("c2"),
+        log.rule("apples", to="c1"),
+        log.rule("pears", to="c2", client_id="shop"),
+        log.move("apples", to="c2"),
+        log.switch(),
+        log.move("pears", to="c1"),
+        log.switch(),
+        log.remove("apples"),
+        log.rule("plums", to="c1", hold=True),
+    ]
+
+
+TABLES = [table for state in states() for table in (state.effective, state.pending) if table is not None]
+
+
+def test_the_tables_here_have_pasts_and_ended_versions() -> None:
+    assert any(table.pasts for table in TABLES)
+    assert any(table.ended for table in TABLES)
+
+
+@given(st.lists(st.sampled_from(TABLES), max_size=12))
+def test_a_table_reaches_data_planes_as_it_is_whatever_was_sent_before(tables: list[RoutingTable]) -> None:
+    encoder = OrderEncoder()
+    for table in tables:
+        apply, hold = read(encoder, Apply(table)), read(encoder, Hold(table, 7_000))
+        canary = read(encoder, Try(table, 50))
+        assert table_from_proto(apply.apply) == table
+        assert (table_from_proto(hold.hold.table), hold.hold.hold_ms) == (table, 7_000)
+        assert (table_from_proto(canary.canary.table), canary.canary.permille) == (table, 50)
+
+
+def test_orders_without_a_table_name_their_revision() -> None:
+    encoder = OrderEncoder()
+    assert read(encoder, Switch(300)).switch.revision == 300
+    assert read(encoder, Release(301)).release.revision == 301
+
+
+def test_a_change_encodes_the_rules_that_change_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[str] = []
+    encode = codec.version_to_proto
+
+    def counted(version: RuleVersion) -> Any:
+        encoded.append(version.rule.rule_id)
+        return encode(version)
+
+    monkeypatch.setattr(codec, "version_to_proto", counted)
+    log, encoder = DecisionLog(), OrderEncoder()
+    log.cluster("c1")
+    rules = [ForwardingRule(f"r{number}", ExactName(f"topic-{number}"), "c1") for number in range(MANY)]
+    versions = [RuleVersion(rule, float(place), 1) for place, rule in enumerate(rules)]
+    log.state = RoutingState(RoutingTable(1, log.state.effective.clusters.values(), versions), None, 1)
+    encoder.response(Apply(log.state.effective))
+    assert len(encoded) == MANY
+    encoded.clear()
+    encoder.response(Apply(log.rule("apples", to="c1").effective))
+    assert encoded == ["apples"]
+    encoder.response(Apply(log.remove("apples").effective))
+    assert encoded == ["apples"]
