@@ -123,5 +123,5 @@ def _alike(ours: list[list[Item]], theirs: list[list[Item]], most: int, way: Cal
     known = sum(map(len, ours[:shared]))
     if known >= most:
         return most
-    rest = (chain.from_iterable(map(way, parts[shared:])) for parts in (ours, theirs))
-    return min(most, known + next(compress(count(), map(is_not, *rest)), most))
+    mine, others = (chain.from_iterable(map(way, parts[shared:])) for parts in (ours, theirs))
+    return min(most, known + next(compress(count(), map(is_not, mine, others)), most))

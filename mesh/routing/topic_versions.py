@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from operator import attrgetter
 
 from mesh.routing.heads import beginning_with, beginnings_of, with_head
+from mesh.routing.index import match_of
 from mesh.routing.living import LivingRules
 from mesh.routing.ordered import Ordered
 from mesh.routing.rules import ExactName, Match, NamePrefix, NameRegex, RuleVersion, Subject, UnmatchedTopics
@@ -20,10 +20,14 @@ EVERY_NAME = frozenset({".*", ".+"})
 """Expressions that surely match every name of a topic; of others this is not asked."""
 
 
+MOST_WAITING = 100
+"""Versions that come one by one, and that no look-up has needed."""
+
+
 class TopicVersions:
     """A value that never changes."""
 
-    __slots__ = ("_living", "_versions", "ended", "pasts")
+    __slots__ = ("_living", "_sorted", "ended", "pasts")
 
     def __init__(
         self,
@@ -31,13 +35,16 @@ class TopicVersions:
         ended: Ordered[RuleVersion],
         pasts: Ordered[Past],
         versions: Ordered[RuleVersion] | None = None,
+        come: tuple[RuleVersion, ...] = (),
     ) -> None:
+        """`come`: further versions, which the first look-up puts in their places."""
         self._living = living
         self.ended = ended
         """The past versions that a table needs."""
         self.pasts = pasts
         """The counted pasts of topics."""
-        self._versions = versions
+        self._sorted = None if versions is None else (versions, come)
+        """One value, which is replaced at once: several threads may look up names."""
 
     @classmethod
     def of(cls, living: LivingRules, ended: Iterable[RuleVersion], pasts: Iterable[Past]) -> TopicVersions:
@@ -46,7 +53,7 @@ class TopicVersions:
     @property
     def in_parts(self) -> bool:
         """Whether names are looked up at once; if not, the first look-up sorts all versions."""
-        return self._versions is not None
+        return self._sorted is not None
 
     def sort(self) -> None:
         """Sorts all versions, unless that is done: so look-ups in tables that follow need no index of all versions."""
@@ -55,9 +62,24 @@ class TopicVersions:
     @property
     def versions(self) -> Ordered[RuleVersion]:
         """Living and past versions about topics, by their heads."""
-        if self._versions is None:
-            self._versions = Ordered(filter(is_about_topics, chain(self._living.ordered, self.ended)), version_key)
-        return self._versions
+        if self._sorted is None:
+            versions = Ordered(filter(is_about_topics, chain(self._living.ordered, self.ended)), version_key)
+        else:
+            versions, come = self._sorted
+            if not come:
+                return versions
+            versions = versions.changed((), come)
+        self._sorted = versions, ()
+        return versions
+
+    def beside(self, living: LivingRules, come: tuple[RuleVersion, ...] = ()) -> TopicVersions:
+        """The same with further living versions, beside the living rules that have them."""
+        if self._sorted is None:
+            return TopicVersions(living, self.ended, self.pasts)
+        versions, waiting = self._sorted
+        if len(waiting) > MOST_WAITING:
+            versions, waiting = self.versions, ()
+        return TopicVersions(living, self.ended, self.pasts, versions, (*waiting, *come))
 
     def matching(self, name: str) -> list[RuleVersion]:
         """The versions that match a name."""
@@ -91,10 +113,13 @@ class TopicVersions:
 
     def _sharing(self, head: str) -> Iterator[Match]:
         """Those that may have a name in common with a pattern that begins so."""
-        for items, match_of in ((self.versions, attrgetter("rule.match")), (self.pasts, attrgetter("match"))):
-            matches = map(match_of, beginnings_of(head, items))  # type: ignore[arg-type]  # either kind, one way
-            yield from (match for match in matches if not isinstance(match, ExactName))
-            yield from map(match_of, beginning_with(head, items))  # type: ignore[arg-type]
+        shorter = chain(
+            map(match_of, beginnings_of(head, self.versions)),
+            (past.match for past in beginnings_of(head, self.pasts)),
+        )
+        yield from (match for match in shorter if not isinstance(match, ExactName))
+        yield from map(match_of, beginning_with(head, self.versions))
+        yield from (past.match for past in beginning_with(head, self.pasts))
 
 
 class FewTopicChanges:
@@ -109,16 +134,14 @@ class FewTopicChanges:
     def now(self) -> TopicVersions:
         """All as they are now, for look-ups."""
         if self._come:
-            base = self._base
-            self._base = TopicVersions(base._living, base.ended, base.pasts, base.versions.changed((), self._come))
+            versions = self._base.versions.changed((), self._come)
+            self._base = TopicVersions(self._base._living, self._base.ended, self._base.pasts, versions)
             self._come = []
         return self._base
 
     def on(self, living: LivingRules) -> TopicVersions:
-        """The same, beside these living rules."""
-        if self._base.in_parts:
-            return TopicVersions(living, self.now.ended, self.now.pasts, self.now.versions)
-        return TopicVersions(living, self._base.ended, self._base.pasts)
+        """The same as a value, beside these living rules."""
+        return self._base.beside(living, tuple(self._come))
 
     def put(self, version: RuleVersion) -> None:
         """A version that begins."""

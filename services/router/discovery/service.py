@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
+import grpc.aio
 import structlog
 
 from mesh.rpc import admin, discovery
@@ -36,9 +37,9 @@ class DiscoveryService:
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serves the calls that come to this server, as the generated code would, without a serializer of orders."""
-        watch = grpc.stream_stream_rpc_method_handler(
-            self._watch, request_deserializer=discovery.WatchRequest.FromString
-        )
+        orders: Any = self._watch
+        read = discovery.WatchRequest.FromString
+        watch = grpc.stream_stream_rpc_method_handler(orders, request_deserializer=read)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAME, {"Watch": watch}),))
 
     async def _watch(self, request_iterator: Any, context: Any) -> AsyncIterator[bytes]:

@@ -15,7 +15,8 @@ from typing import Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from mesh.routing import RoutingTable, codec
+from mesh.routing import RoutingTable, RuleVersion, codec
+from mesh.routing.visits import Past
 from mesh.rpc import routing
 
 Item = TypeVar("Item")
@@ -27,10 +28,12 @@ class TableBytes:
     """Encodes one table after another."""
 
     def __init__(self) -> None:
-        self._versions = _Joined(
+        self._versions: _Joined[RuleVersion] = _Joined(
             lambda version: routing.RoutingTable(rule_versions=[codec.version_to_proto(version)]).SerializeToString()
         )
-        self._pasts = _Joined(lambda past: routing.RoutingTable(pasts=[codec.past_to_proto(past)]).SerializeToString())
+        self._pasts: _Joined[Past] = _Joined(
+            lambda past: routing.RoutingTable(pasts=[codec.past_to_proto(past)]).SerializeToString()
+        )
 
     def of(self, table: RoutingTable) -> bytes:
         """A routing.RoutingTable, as `codec.table_to_proto` would make it; past versions are behind the living ones."""
