@@ -1,7 +1,7 @@
 """The versions of rules about topics, past ones too, and the counted pasts: found by the names that match.
 
-A change of a few makes the next `TopicVersions` from the last, and reads no other (`ordered`). Whoever changes or asks
-very many makes an index of all (`topic_index`, `rule_indexes`).
+A change of a few makes the next `TopicVersions` from the last, and reads no other (`ordered`). Many changes or many
+look-ups make an index of all (`topic_index`, `rule_indexes`).
 """
 
 from __future__ import annotations

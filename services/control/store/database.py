@@ -85,7 +85,7 @@ class Database:
         )
         _check_idle_connections(self._engine.sync_engine)
         self._kept = KeptConnections(self._engine.execution_options(isolation_level="AUTOCOMMIT"), IDLE_S)
-        """Of the same pool: a statement that is a transaction by itself needs no BEGIN and no COMMIT."""
+        """From the same pool: a statement that is a transaction by itself needs no BEGIN and no COMMIT."""
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:

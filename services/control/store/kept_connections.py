@@ -1,4 +1,4 @@
-"""Connections that stay out of the pool between single statements: the way out of the pool and back costs more than a
+"""Connections that stay out of the pool between single statements: taking one and giving it back costs more than a
 statement.
 """
 
