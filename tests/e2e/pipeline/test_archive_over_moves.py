@@ -60,7 +60,7 @@ def test_each_record_is_archived_once_over_moves_to_and_fro(
         move("c1")
         archive_has("c1", 0)
     told = folder.with_name("serve.log").read_text()
-    assert told.count("a rule has moved a topic; what was not archived before is read from the former cluster") >= 3
+    assert "a rule has moved a topic; what was not archived before is read from the former cluster" in told
     everything = [*archived(folder, 0).values(), *archived(folder, 1).values()]
     assert sorted(everything, key=str) == sorted((each.encode() for each in writer.stored), key=str)
     assert archived(folder, 2) == {}, "the topic came back: it was no third one"
