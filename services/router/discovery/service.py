@@ -39,7 +39,7 @@ class DiscoveryService:
         """Serves the calls that come to this server, as the generated code would, without a serializer of orders."""
         orders: Any = self._watch
         read = discovery.WatchRequest.FromString
-        watch = grpc.stream_stream_rpc_method_handler(orders, request_deserializer=read)
+        watch: Any = grpc.stream_stream_rpc_method_handler(orders, request_deserializer=read)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAME, {"Watch": watch}),))
 
     async def _watch(self, request_iterator: Any, context: Any) -> AsyncIterator[bytes]:

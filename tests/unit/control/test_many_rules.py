@@ -183,8 +183,8 @@ def rules_of(number: int, others: str) -> RuleSet:
     ],
 )  # fmt: skip
 def test_no_part_of_an_edit_looks_at_the_rules_that_stay(edit: Edit, others: str) -> None:
-    few, many = (rules_of(number, others) for number in (1_800, 18_000))
-    among_few, among_many = (steps(lambda rules=rules: decided(rules, edit)) for rules in (few, many))
+    few, many = rules_of(1_800, others), rules_of(18_000, others)
+    among_few, among_many = steps(lambda: decided(few, edit)), steps(lambda: decided(many, edit))
 
     assert among_many < 1.3 * among_few
 
