@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from mesh.routing import ForwardingRule, NamePrefix
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.clients.streams.driver import WordCount
@@ -19,6 +21,7 @@ from tests.integration.gateway.running import Rules
 REFUSED_WITHIN_S = 60.0
 
 
+@pytest.mark.timeout(240)
 def test_an_application_counts_on_one_cluster_and_is_refused_on_two(
     rules: Rules,
     start_gateway: StartGateway,
