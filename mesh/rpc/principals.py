@@ -25,6 +25,8 @@ PEOPLE = (access.ROLE_VIEWER, access.ROLE_OPERATOR, access.ROLE_ADMIN)
 SPIFFE_ID = re.compile(r"spiffe://[^/]+/(?P<role>[a-z]+)/(?P<name>[^/]+)")
 WORKER = re.compile(r"-\d+$")
 """A worker of a gateway is called by the gateway's name and a number."""
+PIPELINE_AS_RECEIVER = (access.ROLE_PIPELINE, "sidecar")
+"""Orders name their receivers: a sidecar by its name, a pipeline as pipelines/{pipeline}."""
 ROLES = {name.removeprefix("ROLE_").lower(): number for name, number in access.Role.items() if number}
 
 
@@ -52,7 +54,8 @@ class Principal:
             return
         for field in _fields_of_callers(message.DESCRIPTOR):
             named = _named(getattr(message, field))
-            if named and named != self.name and WORKER.sub("", named) != self.name:
+            own = f"pipelines/{self.name}" if (self.role, field) == PIPELINE_AS_RECEIVER else self.name
+            if named and named != own and WORKER.sub("", named) != own:
                 raise denied(f"{field} names {named}; the certificate is of {self}, which speaks for itself alone")
 
 

@@ -39,6 +39,8 @@ NEVER_HEARD = (
     grpc.StatusCode.UNIMPLEMENTED,
 )
 """Errors for which another attempt to report an outcome is in vain."""
+REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+"""Errors of a wrong certificate, which do not pass by themselves."""
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +72,8 @@ class JobOrders:
                     failures = 0
                     self.take(order)
             except grpc.aio.AioRpcError as error:
-                log.debug("orders cannot be followed now", reason=f"{error.code().name}: {error.details()}")
+                tell = log.warning if error.code() in REFUSED else log.debug
+                tell("orders cannot be followed now", reason=f"{error.code().name}: {error.details()}")
             heed_cancellation()
             failures += 1
             await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))

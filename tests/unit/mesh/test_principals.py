@@ -83,7 +83,12 @@ CLAIMS: dict[str, list[Message]] = {
         instances.FollowOrdersRequest(sidecar="{}"),
         replays.FollowReplaysRequest(member="{}"),
     ],
-    "pipeline": [pipelines.ReportJobsRequest(pipeline="{}")],
+    "pipeline": [
+        pipelines.ReportJobsRequest(pipeline="{}"),
+        instances.FollowOrdersRequest(sidecar="pipelines/{}"),
+        instances.ReportOrderRequest(sidecar="pipelines/{}"),
+        replays.FollowReplaysRequest(member="{}"),
+    ],
     "gateway": [discovery.WatchRequest(hello=discovery.Hello(member=admin.Member(name="{}")))],
     "router": [discovery.RouterReport(router=admin.Member(name="members/{}"))],
 }
@@ -96,13 +101,19 @@ def test_a_member_speaks_for_itself_alone(role: str, message: Message) -> None:
     principal = principal_of(context(f"spiffe://mesh/{role}/one"))
     assert principal is not None
     principal.admit_message(named(message, "one"))
-    with pytest.raises(RpcError, match="names two; the certificate is of"):
+    with pytest.raises(RpcError, match=r"names (pipelines/)?two; the certificate is of"):
         principal.admit_message(named(message, "two"))
 
 
 def named(message: Message, name: str) -> Message:
     """The message with this name in the place of `{}`."""
     return json_format.Parse(json_format.MessageToJson(message).replace("{}", name), type(message)())
+
+
+@pytest.mark.parametrize(("role", "other"), [(access.ROLE_PIPELINE, "one"), (access.ROLE_SIDECAR, "pipelines/one")])
+def test_a_pipeline_and_a_sidecar_of_one_name_do_not_follow_the_orders_of_one_another(role: int, other: str) -> None:
+    with pytest.raises(RpcError, match=f"names {other}; the certificate is of"):
+        Principal(access.Role.ValueType(role), "one").admit_message(instances.FollowOrdersRequest(sidecar=other))
 
 
 def test_a_worker_speaks_in_the_name_of_its_gateway_and_a_number() -> None:
