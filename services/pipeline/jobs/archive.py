@@ -161,8 +161,8 @@ class _Run:
         for left in self.files.matching(f"{STAGE}/*"):  # by runs that were cut off; before the days are read
             self.files.delete(left)
         settle(self.files)
-        self._homes = _homes_of(self.files.committed_position())
-        """As of the last check."""
+        self._checked = self.files.committed_position()
+        """The position at the last check."""
 
     def until_told(self, every: timedelta | None, beside: Callable[[], None]) -> None:
         """Runs checks until the run is stopped; calls `beside` often."""
@@ -275,18 +275,19 @@ class _Run:
         return apart
 
     def _tell_moves(self, position: Position) -> None:
-        """Warns of topics that rules have moved since the last check."""
-        homes = _homes_of(position)
-        for topic, home in homes.items():
-            if (before := position[topic].former.get(self._homes.get(topic, ""))) is not None:
-                log.warning(
-                    "a rule has moved a topic; what was not archived before is read from the former cluster",
-                    topic=topic,
-                    from_node=self._homes[topic],
-                    to_node=home,
-                    archived_up_to=before.next,
-                )
-        self._homes |= homes
+        """Warns of topics that rules have moved since the last check, also of moves to a cluster and back."""
+        for topic, entry in position.items():
+            before = self._checked.get(topic)
+            for node, stay in entry.former.items():
+                if before is None or before.at == node or node not in before.former:
+                    log.warning(
+                        "a rule has moved a topic; what was not archived before is read from the former cluster",
+                        topic=topic,
+                        from_node=node,
+                        to_node=entry.at,
+                        archived_up_to=stay.next,
+                    )
+        self._checked = position
 
     def _tell_when_due(self, query: StreamingQuery | None = None) -> None:
         """Reports that the job is alive; during a query, also how long the query has made no progress."""
@@ -336,11 +337,6 @@ def _without(records: DataFrame, archived: DataFrame) -> DataFrame:
     """The records that are not in the archive yet."""
     place = [name for name in PLACE if name in records.columns]
     return records.join(archived.select(place), place, "left_anti").select(records.columns)
-
-
-def _homes_of(position: Position) -> dict[str, str]:
-    """The cluster of each topic behind a gateway."""
-    return {topic: entry.at for topic, entry in position.items() if entry.at}
 
 
 def _check_folder(files: HadoopFolder) -> None:
