@@ -11,7 +11,7 @@ from operator import attrgetter
 from mesh.routing.index import Index, match_of
 from mesh.routing.living import LivingRules
 from mesh.routing.rules import ExactName, Match, RuleVersion
-from mesh.routing.topic_versions import TopicVersions, encloses
+from mesh.routing.topic_versions import TopicVersions, all_enclosing
 from mesh.routing.visits import Past
 
 
@@ -117,13 +117,7 @@ class _Matches:
 
     def around(self, match: Match) -> list[Match] | None:
         """The other matches that have all names of this one; None when one may have some of them, but not all."""
-        others = []
-        for each in self._sharing(match.head):
-            if each != match:
-                if not encloses(each, match):
-                    return None
-                others.append(each)
-        return others
+        return all_enclosing(match, self._sharing(match.head))
 
     def _sharing(self, head: str) -> Iterator[Match]:
         """Those that may have a name in common with a pattern that begins so."""

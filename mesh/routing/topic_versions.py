@@ -18,8 +18,6 @@ from mesh.routing.visits import Past
 
 EVERY_NAME = frozenset({".*", ".+"})
 """Expressions that surely match every name of a topic; of others this is not asked."""
-
-
 MOST_WAITING = 100
 """Versions that come one by one, and that no look-up has needed."""
 
@@ -103,13 +101,7 @@ class TopicVersions:
         """The matches that have all names of this pattern, without itself; None when one may have some of them, but
         not all.
         """
-        others: dict[Match, None] = {}
-        for each in self._sharing(match.head):
-            if each != match:
-                if not encloses(each, match):
-                    return None
-                others[each] = None
-        return [*others]
+        return all_enclosing(match, self._sharing(match.head))
 
     def _sharing(self, head: str) -> Iterator[Match]:
         """Those that may have a name in common with a pattern that begins so."""
@@ -170,7 +162,18 @@ def is_about_topics(version: RuleVersion) -> bool:
     return version.rule.match.subject is Subject.TOPIC
 
 
-def encloses(wide: Match, narrow: Match) -> bool:
+def all_enclosing(match: Match, others: Iterable[Match]) -> list[Match] | None:
+    """The others, once each, if all of them surely have all names of this match; None if one may lack some."""
+    found: dict[Match, None] = {}
+    for other in others:
+        if other != match:
+            if not _encloses(other, match):
+                return None
+            found[other] = None
+    return [*found]
+
+
+def _encloses(wide: Match, narrow: Match) -> bool:
     """Whether all names of the narrow one surely match the wide one."""
     match wide:
         case NamePrefix(text):
