@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, Oper
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from services.control.store.kept_connections import KeptConnections
+from services.control.store.kept_connections import REFUSED, KeptConnections
 from services.control.store.statements import Statement
 
 CONNECT_TIMEOUT = 3
@@ -114,7 +114,7 @@ class Database:
             connection: Any = (await pooled.get_raw_connection()).driver_connection
             try:
                 return await _in_pipeline(connection, statements)
-            except (psycopg.IntegrityError, psycopg.ProgrammingError):
+            except REFUSED:
                 raise
             except BaseException:
                 await pooled.invalidate()  # the connection may be in the middle of an answer

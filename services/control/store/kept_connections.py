@@ -17,6 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 MOST_KEPT = 2
 """Connections of the pool that nobody else can have: one for the log's writer, one for whoever comes meanwhile."""
 
+REFUSED = (psycopg.IntegrityError, psycopg.ProgrammingError)
+"""PostgreSQL has answered: the connection goes on after these errors, and after no other one."""
+
 
 @dataclass(slots=True)
 class _Kept:
@@ -43,7 +46,7 @@ class KeptConnections:
         kept = await self._taken()
         try:
             yield kept.driver
-        except (psycopg.IntegrityError, psycopg.ProgrammingError):
+        except REFUSED:
             await self._give_back(kept)
             raise
         except BaseException:
