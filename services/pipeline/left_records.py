@@ -65,6 +65,11 @@ def stays_of(position: Position, topics: Collection[str]) -> dict[str, Stay]:
     }
 
 
+def topic_of(name: str) -> str:
+    """The topic of a stay with this name."""
+    return name.rpartition("/")[2]
+
+
 def entry_of(position: Position, name: str) -> TopicPosition:
     """The entry of a topic of spans; a stay has the form of an entry."""
     if name in position:
@@ -81,7 +86,7 @@ def loss_of(name: str, stay: Stay, look: Look, place: str) -> RecordsLostError |
         except RecordsLostError as error:
             return error
         return None
-    topic, cluster = name.rpartition("/")[2], place.rpartition("/")[0]
+    topic, cluster = topic_of(name), place.rpartition("/")[0]
     why = f"was {'deleted' if look is None else 'created again'} at {cluster}" if cluster else f"was at {NO_CLUSTER}"
     return RecordsLostError(
         f"topic {topic} {why} before it was read to its end there: {_rest(stay)} are lost; go on without them with "

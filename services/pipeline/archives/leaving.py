@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from services.pipeline.archives.former_clusters import FormerClusters, FormerPlace
 from services.pipeline.kafka_source import KafkaSource
 from services.pipeline.lags import Lag
-from services.pipeline.left_records import Look, given_up_at, lag_of_left, loss_of, stays_of
+from services.pipeline.left_records import Look, given_up_at, lag_of_left, loss_of, stays_of, topic_of
 from services.pipeline.positions import Position, RecordsLostError, Stay, StreamError, UnreachableError
 
 
@@ -38,7 +38,7 @@ class LeftBehind:
         """The topics of which left records are lost, or can't be read now, with the reason."""
         found: dict[str, StreamError] = {}
         for name in self.stays:
-            topic, problem = name.rpartition("/")[2], self._problem(name)
+            topic, problem = topic_of(name), self._problem(name)
             if problem is not None:
                 found[topic] = both(found[topic], problem) if topic in found else problem
         return found
@@ -48,7 +48,7 @@ class LeftBehind:
         if isinstance(place, StreamError):
             return place
         if isinstance(look, StreamError):
-            topic = name.rpartition("/")[2]
+            topic = topic_of(name)
             return UnreachableError(f"what topic {topic} left at {place.cluster} can't be read now: {look}")
         return loss_of(name, self.stays[name], look, place.text)
 
@@ -57,7 +57,7 @@ class LeftBehind:
         return [
             given_up_at(name, stay, "" if isinstance(place := self.places[name], StreamError) else place.text)
             for name, stay in self.stays.items()
-            if name.rpartition("/")[2] == topic and isinstance(self._problem(name), RecordsLostError)
+            if topic_of(name) == topic and isinstance(self._problem(name), RecordsLostError)
         ]
 
     def added_to(self, source: KafkaSource, accept_loss_of: Collection[str]) -> KafkaSource:
@@ -67,7 +67,7 @@ class LeftBehind:
         unknown = {
             name: ""
             for name, place in self.places.items()
-            if isinstance(place, RecordsLostError) and name.rpartition("/")[2] in accepted
+            if isinstance(place, RecordsLostError) and topic_of(name) in accepted
         }
         return replace(
             source,

@@ -21,6 +21,15 @@ OPEN_MS = 600_000
 """A transaction stays open as long as the test needs, however busy the machine is."""
 
 
+@pytest.fixture
+def folder(spark_mesh: Mesh, sides: dict[str, Side], apples: str, tmp_path: Path) -> Path:
+    """An archive of all records that c1 has."""
+    made = tmp_path / "archive"
+    grow(sides["c1"], apples, 30, "archived")
+    archive(spark_mesh, made, apples)
+    return made
+
+
 def grow(side: Side, topic: str, records: int, name: str) -> None:
     side.write(topic, [(number % PARTITIONS, f"{name}-{number}".encode()) for number in range(records)])
 
@@ -37,11 +46,8 @@ def status(mesh: Mesh) -> dict[str, Any]:
 
 
 def test_records_that_a_topic_left_at_its_former_cluster_are_archived_once_and_its_end_there_is_no_loss(
-    spark_mesh: Mesh, sides: dict[str, Side], apples: str, tmp_path: Path
+    spark_mesh: Mesh, sides: dict[str, Side], apples: str, folder: Path
 ) -> None:
-    folder = tmp_path / "archive"
-    grow(sides["c1"], apples, 30, "archived")
-    archive(spark_mesh, folder, apples)
     grow(sides["c1"], apples, 30, "left")
     move(spark_mesh, apples, "c2")
     grow(sides["c2"], apples, 20, "new")
@@ -80,11 +86,8 @@ def test_left_records_are_found_under_the_name_that_the_topic_had_there_and_the_
 
 
 def test_left_records_count_as_missing_until_their_transaction_has_ended_and_they_are_archived(
-    spark_mesh: Mesh, sides: dict[str, Side], apples: str, tmp_path: Path
+    spark_mesh: Mesh, sides: dict[str, Side], apples: str, folder: Path
 ) -> None:
-    folder = tmp_path / "archive"
-    grow(sides["c1"], apples, 30, "archived")
-    archive(spark_mesh, folder, apples)
     producer = sides["c1"].producer(**{"transactional.id": apples, "transaction.timeout.ms": OPEN_MS})
     producer.init_transactions(WITHIN_S)
     producer.begin_transaction()
@@ -103,11 +106,8 @@ def test_left_records_count_as_missing_until_their_transaction_has_ended_and_the
 
 
 def test_what_was_deleted_before_the_archive_read_it_is_named_as_lost_until_an_operator_accepts_that(
-    spark_mesh: Mesh, sides: dict[str, Side], apples: str, tmp_path: Path
+    spark_mesh: Mesh, sides: dict[str, Side], apples: str, folder: Path
 ) -> None:
-    folder = tmp_path / "archive"
-    grow(sides["c1"], apples, 30, "archived")
-    archive(spark_mesh, folder, apples)
     before = archived(folder, 0)
     grow(sides["c1"], apples, 30, "lost")
     move(spark_mesh, apples, "c2")
