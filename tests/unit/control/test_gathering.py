@@ -1,4 +1,4 @@
-"""What comes one by one is carried to Kafka many at a time: each batch costs statements and a turn of a thread."""
+"""Events that come one by one reach Kafka many at a time: each batch costs statements and a turn of a thread."""
 
 from __future__ import annotations
 

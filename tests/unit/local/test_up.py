@@ -38,7 +38,7 @@ def test_a_given_cluster_that_does_not_answer_is_named(tmp_path: Path, capsys: p
 
 @asynccontextmanager
 async def kept(layout: Layout) -> AsyncIterator[io.StringIO]:
-    """What is printed while certificates are kept."""
+    """The lines that `up` prints while it keeps the certificates."""
     printed = io.StringIO()
     keeping = asyncio.create_task(keep_certificates(layout, Console(file=printed, width=200), CHECK_S))
     try:

@@ -65,7 +65,7 @@ def executor(objects: dict[str, Spec]) -> Spec:
 
 @pytest.fixture
 def settings(pod: Spec, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PipelineSettings:
-    """What the container's environment says, as the service reads it; a folder stands for the mounted certificate."""
+    """The container's environment as the service reads it; a folder stands for the mounted certificate."""
     write_certificates(tmp_path, [parse_owner("tls=pipeline/pipeline-1")])
     for variable in pod["containers"][0]["env"]:
         value = variable.get("value", "postgresql://u:p@h:5432/d" if "URL" in variable["name"] else "")

@@ -1,4 +1,4 @@
-"""What a topic leaves at a cluster when a rule moves it: up to where it is read, and when it counts as lost."""
+"""Records that a topic leaves at a cluster when a rule moves it: how far they are read, and when they count as lost."""
 
 from __future__ import annotations
 
