@@ -1,8 +1,9 @@
 """A TCP connection that carries Kafka frames: what client connections and upstream connections have in common.
 
 Theory of operation
-1. All connections of the process receive into one buffer of 1 MiB. The loop asks for the buffer, reads and calls
-   `buffer_updated` without interruption. So one buffer is enough, and memory does not grow with connections.
+1. All connections of an event loop receive into one buffer of 1 MiB. The loop asks for the buffer, reads and calls
+   `buffer_updated` without interruption. So one buffer is enough, and memory does not grow with connections. Another
+   loop may read at the same time, in its own thread: it has a buffer of its own (`LoopShare`).
 2. Complete frames are handed to `frame_received` where they lie; they are good during that call alone, unless `owned`.
    An unfinished frame at the end is copied aside. If it has more than `GATHER_FROM_BYTES`, it gets a buffer of its own
    (`memory`). This buffer grows with the bytes that have arrived, never with the claim of a client's size prefix. If
@@ -16,7 +17,9 @@ Theory of operation
 import asyncio
 import os
 import socket
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
 from services.gateway.wire.frames import SIZE_BYTES, FrameSplitter
@@ -37,9 +40,27 @@ KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6, "
 """A peer whose machine vanishes is noticed within two minutes: of silence (seconds, seconds, probes), or with bytes on
 their way to the peer (milliseconds)."""
 
-_receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
-_unflushed: "list[FrameStream]" = []
-_reading = False
+
+@dataclass(slots=True)
+class LoopShare:
+    """What the connections of one event loop share. A loop stays in its thread, so each thread has one."""
+
+    buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(RECEIVE_BUFFER_BYTES)))
+    unflushed: "list[FrameStream]" = field(default_factory=list)
+    """Connections with pieces that were given to `send` since the last flush."""
+    is_reading: bool = False
+
+    def flush(self) -> None:
+        while self.unflushed:
+            self.unflushed.pop()._flush()
+
+
+class _ThreadsShare(threading.local):
+    def __init__(self) -> None:
+        self.share = LoopShare()
+
+
+_of_this_thread = _ThreadsShare()
 
 
 class Passage(Protocol):
@@ -68,11 +89,14 @@ class FrameStream(asyncio.BufferedProtocol):
         "_pieces",
         "_queued",
         "_rest",
+        "_share",
         "_splitter",
         "_transport",
     )
 
     def __init__(self, max_frame_bytes: int) -> None:
+        """In the thread of the event loop that serves the connection."""
+        self._share = _of_this_thread.share
         self._splitter = FrameSplitter(max_frame_bytes)
         self._transport: asyncio.Transport | None = None
         self._fd = -1
@@ -94,15 +118,15 @@ class FrameStream(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._gathered is not None:
             return memoryview(self._gathered)[self._filled :]
-        kept = len(self._rest)
+        buffer, kept = self._share.buffer, len(self._rest)
         if not kept:
-            return _receive_buffer
-        _receive_buffer[:kept] = self._rest
-        return _receive_buffer[kept:]
+            return buffer
+        buffer[:kept] = self._rest
+        return buffer[kept:]
 
     def buffer_updated(self, nbytes: int) -> None:
-        global _reading
-        _reading = True
+        share = self._share
+        share.is_reading = True
         try:
             if self._gathered is not None:
                 self._gather(nbytes)
@@ -111,12 +135,12 @@ class FrameStream(asyncio.BufferedProtocol):
             else:
                 end = len(self._rest) + nbytes
                 self._rest = b""
-                self._walk(_receive_buffer, 0, end)
+                self._walk(share.buffer, 0, end)
         except WireError as error:
             self.bad_frame(error)
         finally:
-            _reading = False
-            flush_all()
+            share.is_reading = False
+            share.flush()
 
     def _walk(self, buffer: memoryview, start: int, end: int) -> None:
         splitter, size = self._splitter, end - start - SIZE_BYTES
@@ -148,11 +172,11 @@ class FrameStream(asyncio.BufferedProtocol):
         self._missing -= stop
         if not self._missing:
             self._passage = None
-        passage.take(_receive_buffer[:stop], self._missing)
+        passage.take(self._share.buffer[:stop], self._missing)
         if not self._missing:
             self.frame_passed()
         if stop < nbytes and self._fd != -1:
-            self._walk(_receive_buffer, stop, nbytes)
+            self._walk(self._share.buffer, stop, nbytes)
 
     @property
     def still_missing(self) -> int:
@@ -194,9 +218,9 @@ class FrameStream(asyncio.BufferedProtocol):
         self._pieces += pieces
         if not self._queued:
             self._queued = True
-            _unflushed.append(self)
-        if not _reading:
-            flush_all()
+            self._share.unflushed.append(self)
+        if not self._share.is_reading:
+            self._share.flush()
 
     def _flush(self) -> None:
         self._queued = False
@@ -351,9 +375,3 @@ def _keep_alive(connection: socket.socket) -> None:
     for option, value in KEEPALIVE.items():
         if hasattr(socket, option):  # else the system's own times hold
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-
-
-def flush_all() -> None:
-    """Send all pieces that were given to `send` since the last time."""
-    while _unflushed:
-        _unflushed.pop()._flush()

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import uvloop
@@ -106,3 +107,29 @@ def test_what_the_socket_has_not_taken_is_kept_when_its_buffer_is_used_again(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         assert runner.run(asyncio.wait_for(heard(send, sum(sizes)), 30)).count(b"a") == sum(sizes)
+
+
+class Kept(FrameStream):
+    def __init__(self) -> None:
+        super().__init__(1000)
+        self.frames: list[bytes] = []
+
+    def frame_received(self, frame: memoryview, owned: bool) -> None:
+        self.frames.append(bytes(frame))
+
+    def read(self, sent: bytes) -> None:
+        """The first half of what an event loop does for a readable socket; `buffer_updated` is the other one."""
+        self.get_buffer(-1)[: len(sent)] = sent
+
+
+def test_a_loop_in_another_thread_may_read_between_the_two_halves_of_a_read() -> None:
+    def frame(letter: bytes) -> bytes:
+        return (83).to_bytes(4) + letter * 83
+
+    with ThreadPoolExecutor(1) as elsewhere:
+        here, there = Kept(), elsewhere.submit(Kept).result()
+        here.read(frame(b"a"))
+        elsewhere.submit(there.read, frame(b"b")).result()
+        here.buffer_updated(87)
+        elsewhere.submit(there.buffer_updated, 87).result()
+    assert (here.frames, there.frames) == ([frame(b"a")], [frame(b"b")])
