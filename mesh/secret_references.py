@@ -23,19 +23,28 @@ def resolve(value: str) -> str:
     if reference is None:
         return value
     kind, _, name = reference[1].partition(":")
-    if kind == "env":
-        if name not in os.environ:
-            raise UnresolvedReferenceError(f"{value} refers to an environment variable that this service does not have")
-        return os.environ[name]
+    secret = _of_environment(value, name) if kind == "env" else _of_file(value, Path(name))
+    if not secret:  # a file that is being written is empty for a moment, and no secret is empty
+        raise UnresolvedReferenceError(f"{value} is empty")
+    return secret
+
+
+def _of_environment(reference: str, name: str) -> str:
+    if name not in os.environ:
+        raise UnresolvedReferenceError(f"{reference} refers to an environment variable that this service does not have")
+    return os.environ[name]
+
+
+def _of_file(reference: str, path: Path) -> str:
     try:
-        with Path(name).open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8") as file:
             content = file.read(LARGEST_FILE + 1)
     except UnicodeDecodeError:
-        raise UnresolvedReferenceError(f"{value} is not text in UTF-8") from None
+        raise UnresolvedReferenceError(f"{reference} is not text in UTF-8") from None
     except OSError as error:
-        raise UnresolvedReferenceError(f"{value} can't be read: {error.strerror or type(error).__name__}") from None
+        raise UnresolvedReferenceError(f"{reference} can't be read: {error.strerror or type(error).__name__}") from None
     if len(content) > LARGEST_FILE:
-        raise UnresolvedReferenceError(f"{value} is larger than {LARGEST_FILE} bytes")
+        raise UnresolvedReferenceError(f"{reference} is larger than {LARGEST_FILE} bytes")
     return content.rstrip("\r\n")
 
 

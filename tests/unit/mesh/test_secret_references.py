@@ -24,11 +24,15 @@ def test_what_is_no_reference_stays(value: str) -> None:
     assert resolve(value) == value
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMPTY", "")
+    (tmp_path / "empty").write_text("\n")
     (tmp_path / "large").write_text("hunter2" * LARGEST_FILE)
     (tmp_path / "binary").write_bytes(b"hunter2\xff\xfe")
     for reference, said in (
         ("${env:NOT_THERE_AT_ALL}", "environment variable"),
+        ("${env:EMPTY}", "is empty"),
+        (f"${{file:{tmp_path}/empty}}", "is empty"),
         ("${file:/not/there}", "No such file"),
         (f"${{file:{tmp_path}}}", "directory"),
         (f"${{file:{tmp_path}/large}}", "larger than"),
