@@ -76,7 +76,7 @@ def main() -> None:
 @click.option("--port", "ports", multiple=True, metavar="NAME=PORT", help="One port, for example gateway=29092.")
 @click.option("--gateways", type=click.IntRange(1, 8), default=1, help="How many gateways.")
 @click.option("--routers", type=click.IntRange(1, 8), default=1, help="How many routers.")
-@click.option("--example/--no-example", default=True, help="Register clusters, rules and topics of the example.")
+@click.option("--example/--no-example", default=True, help="Beside the clusters: rules and topics.")
 @click.option("--pipeline/--no-pipeline", default=None, help="Run the Spark jobs.  [default: where Spark can run]")
 def up_command(
     clusters: tuple[str, ...],

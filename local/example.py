@@ -5,10 +5,10 @@ The first cluster also gets the topic in which sidecars report the outcome of re
 topic.
 
 A step of `kafka-mesh up`, over the admin API like any operator. Clusters are registered when they are missing, and
-their addresses kept current. The example sets each of its rules once in the life of a mesh. If the log shows that the
-example has set a rule before, the rule is the operator's since then, also when it was removed. If a first start was
-interrupted, the next start sets the remaining rules. Topics are created on all clusters with equal partitions, so that
-a rule may move them at once.
+their addresses kept current. With `--no-example` the step does nothing else. The example sets each of its rules once
+in the life of a mesh. If the log shows that the example has set a rule before, the rule is the operator's since then,
+also when it was removed. If a first start was interrupted, the next start sets the remaining rules. Topics are
+created on all clusters with equal partitions, so that a rule may move them at once.
 """
 
 from __future__ import annotations
@@ -41,11 +41,15 @@ REASON = "example of kafka-mesh up"
 _WHO = ((ACTOR_METADATA, actor()),)  # the person who started the mesh decides
 
 
-def set_up(control: str, clusters: Mapping[str, str], tls: RpcTls | None = None) -> None:
-    """RpcTlsError if a file of `tls` can't be used."""
+def set_up(
+    control: str, clusters: Mapping[str, str], tls: RpcTls | None = None, *, clusters_alone: bool = False
+) -> None:
+    """`clusters_alone`: without rules and topics. RpcTlsError if a file of `tls` can't be used."""
     with open_blocking_channel(control, tls) as channel:
         grpc.channel_ready_future(channel).result(timeout=CHANNEL_TIMEOUT_S)
         _register(admin_grpc.ClusterServiceStub(channel), clusters)
+        if clusters_alone:
+            return
         decided = _decided_before(admin_grpc.QueryServiceStub(channel))
         missing = {topic: target for topic, target in _targets(list(clusters)).items() if topic not in decided}
         if not missing:
@@ -126,11 +130,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m local.example", description="Register clusters, rules and topics.")
     parser.add_argument("--control", required=True, help="HOST:PORT of control's gRPC")
     parser.add_argument("--tls-folder", type=Path, help="ca.crt, tls.crt and tls.key of an admin; default: plaintext")
+    parser.add_argument("--parts", choices=("all", "clusters"), default="all", help="all: rules and topics too")
     parser.add_argument("clusters", help="NAME=HOST:PORT[,HOST:PORT...][;NAME=...]")
     options = parser.parse_args()
     clusters = dict(pair.split("=", 1) for pair in options.clusters.split(";"))
     try:
-        set_up(options.control, clusters, options.tls_folder and RpcTls(options.tls_folder))
+        tls = options.tls_folder and RpcTls(options.tls_folder)
+        set_up(options.control, clusters, tls, clusters_alone=options.parts == "clusters")
     except RpcTlsError as error:
         print(error, file=sys.stderr)
     except grpc.FutureTimeoutError:

@@ -39,6 +39,7 @@ class Layout:
     database: str = ""
     """Given database; empty: the embedded one."""
     example: bool = True
+    """Whether a new mesh gets rules and topics of the example, beside its clusters."""
     pipeline: bool = False
     replicas: Mapping[str, int] = field(default_factory=dict)
     """How many instances of a service, where it is not one; their ports must be among `ports`."""
@@ -50,8 +51,6 @@ class Layout:
             left_out |= {"jars", *(row.name for row in SERVICES if row.name.startswith("kafka-"))}
         if self.database:
             left_out.add("postgres")
-        if not self.example:
-            left_out.add("example")
         if not self.pipeline:
             left_out.add("pipeline")
         return with_replicas(tuple(row for row in SERVICES if row.name not in left_out), self.replicas)
@@ -72,6 +71,7 @@ class Layout:
         facts = self._addresses()
         facts |= {f"{name}.port": str(port) for name, port in self.ports.items()}
         facts["routers"] = ",".join(self._addresses()[name] for name in self.instances("router"))
+        facts["parts"] = "all" if self.example else "clusters"
         facts["state"] = str(self.state)
         facts["certificates"] = str(self.certificates)
         facts["admin"] = str(self.certificates / ADMIN)

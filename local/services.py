@@ -146,7 +146,7 @@ SERVICES: tuple[Service, ...] = (
         name="example",
         what="clusters and rules",
         module="local.example",
-        arguments=("--control", "{control}", "--tls-folder", "{admin}", "{clusters}"),
+        arguments=("--control", "{control}", "--tls-folder", "{admin}", "--parts", "{parts}", "{clusters}"),
         needs=("gateway", *(f"kafka-{cluster}" for cluster in EMBEDDED_CLUSTERS)),
     ),
     _mesh_service(

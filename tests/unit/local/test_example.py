@@ -62,6 +62,17 @@ def test_a_new_mesh_gets_clusters_topics_and_rules(
     assert rules_set(control) == [("apples", "c1"), ("bananas", "c2"), ("sidecar-audit", "c1")]
 
 
+def test_a_mesh_without_the_example_knows_its_clusters_alone(
+    control: ScriptedControl, made: list[tuple[str, tuple[str, ...]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control.answers["ListClusters"] = admin.ListClustersResponse()
+    monkeypatch.setattr("sys.argv", ["example", "--control", control.address, "--parts", "clusters", "c1=a:1;c2=b:2"])
+    assert example.main() == 0
+    assert [each.spec.cluster_name for each in control.requests("RegisterCluster")] == ["c1", "c2"]
+    assert not rules_set(control)
+    assert not made
+
+
 def test_an_interrupted_first_start_is_finished(control: ScriptedControl) -> None:
     control.answers["ListEvents"] = decided(added("apples"), added("sidecar-audit"))
     example.set_up(control.address, CLUSTERS)
