@@ -11,7 +11,7 @@ MOST_WORDS = 600
 """A README of a room has one page."""
 ROOMS = ("services/", "meshctl/", "judge/", "local/", "deploy/")
 INDEX = ROOT / "docs" / "README.md"
-KINDS = ("concepts", "how-to", "reference", "explanation")
+KINDS = ("tutorials", "concepts", "how-to", "reference", "explanation")
 BELOW = re.compile(r"Paths of code on this page are below `([^`]+)/`")
 SPAN = re.compile(r"(?<!`)`([\w-][\w/-]*\.(?:py|md|proto|yaml|toml))`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")

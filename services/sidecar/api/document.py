@@ -5,7 +5,7 @@ from pathlib import Path
 import swagger_ui_bundle
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from services.sidecar.api.contract import CONTRACT, DOCUMENT, parameters
@@ -41,7 +41,10 @@ class DocumentEndpoints:
     """The files with which a browser shows the contract and tries its calls."""
 
     def routes(self) -> list[Route]:
-        return CONTRACT.routes(self.get_document, self.get_reader, self.get_reader_asset, self.get_icon)
+        return CONTRACT.routes(self.get_home, self.get_document, self.get_reader, self.get_reader_asset, self.get_icon)
+
+    async def get_home(self, request: Request) -> Response:
+        return RedirectResponse("specui.html")
 
     async def get_document(self, request: Request) -> Response:
         return FileResponse(DOCUMENT, media_type="text/yaml")

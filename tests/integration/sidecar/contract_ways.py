@@ -319,6 +319,7 @@ PROVOKED: dict[Answer, Way] = {
     (ANY, 400, "ERR12217"): on("closed"),
     ("set_assault", 400, "ERR10065"): on("closed"),
     ("get_reader_asset", 404, "ERR10048"): on("wide", path={"asset": "other.js"}),
+    ("get_home", 307, None): on("wide"),
     ("describe_topic", 404, "ERR12960"): unknown_topic,
     (ANY, 503, "ERR12961"): topics_without_kafka,
     (ANY, 404, "ERR12980"): on("wide"),

@@ -31,6 +31,12 @@ async def test_the_document_is_the_one_that_requests_are_checked_by(http: httpx.
     assert all("security" in operation and operation["summary"] for operation in operations)
 
 
+async def test_the_address_alone_leads_to_the_page(http: httpx.AsyncClient) -> None:
+    answer = await http.get("/", follow_redirects=True)
+    assert (answer.status_code, answer.url.path) == (200, "/specui.html")
+    assert "Kafka Mesh sidecar" in answer.text
+
+
 async def test_the_page_and_its_parts_come_from_here(http: httpx.AsyncClient) -> None:
     page = (await http.get("/specui.html")).text
     assert "//" not in page
