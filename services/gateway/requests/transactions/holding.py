@@ -46,10 +46,10 @@ def place_of(topic: str, partition: int, mesh: MeshView) -> LogPlace | None:
 
 def known_holds(mesh: MeshView) -> Holds:
     """As of the last reading. The same value as before while no log has changed."""
-    sight = mesh.memory.sight
-    kept = {home: mesh.memory.transaction_logs.get(home, mesh.now) for home in mesh.table.clusters}
+    sight, now = mesh.memory.sight, mesh.clock()
+    kept = {home: mesh.memory.transaction_logs.get(home, now) for home in mesh.table.clusters}
     logs = {home: found for home, found in kept.items() if found is not None}
-    seen = {home: (blind_s := sight.blind_for(home, mesh.now)) is None or blind_s < BLIND_S for home in logs}
+    seen = {home: (blind_s := sight.blind_for(home, now)) is None or blind_s < BLIND_S for home in logs}
     return sight.holds(
         tuple((home, found.state, seen[home]) for home, found in logs.items()),
         lambda: _holds(logs, seen),
@@ -74,7 +74,7 @@ def _add(home: str, decision: Decision, by_place: dict[LogPlace, tuple[int, Know
 
 def holds_now(mesh: MeshView) -> Generator[Command, Any, Holds]:
     """For all answers that are in hand when this begins."""
-    sight, now = mesh.memory.sight, mesh.now
+    sight, now = mesh.memory.sight, mesh.clock()  # a reader may have asked long ago, and waited for records since
     homes = _homes(mesh)
     asked = [home for home in homes if sight.asks(home, now)]
     logs = yield from read_logs(asked, mesh, READ_TIMEOUT_S)
@@ -109,9 +109,9 @@ def note_held(place: LogPlace, holds: Holds, mesh: MeshView) -> float:
     if found is None:
         return LATEST_S
     offset, decision = found
-    sight = mesh.memory.sight
-    seconds = sight.held(decision, mesh.now)
-    if sight.must_tell(decision, mesh.now):
+    sight, now = mesh.memory.sight, mesh.clock()
+    seconds = sight.held(decision, now)
+    if sight.must_tell(decision, now):
         log.warning(
             "readers wait for a transaction that is committed on one cluster and not yet on all",
             decision=decision.key.decode(errors="replace"),

@@ -48,6 +48,8 @@ class Reader:
     """The last stable offsets in the last answer."""
     asked: list[Call] = field(default_factory=list)
     """The calls of the last poll."""
+    waits_s: float = 0.0
+    """How long each broker keeps a poll until records come."""
 
     def poll(self) -> None:
         topics = [
@@ -70,11 +72,15 @@ class Reader:
         world, before = mesh.world, (mesh.world.memory, mesh.world.session, mesh.calls, mesh.dies_after, mesh.on_call)
         world.memory, world.session, mesh.dies_after = self.memory, self.session, 1 << 30
         self.asked = []
-        mesh.on_call = self.asked.append
+        mesh.on_call = self._called
         try:
             return mesh.ask(handle, message, version)
         finally:
             world.memory, world.session, mesh.calls, mesh.dies_after, mesh.on_call = before
+
+    def _called(self, call: Call) -> None:
+        self.asked.append(call)
+        self.mesh.world.now += self.waits_s if call.raw else 0.0
 
     def _take(self, topic: str, part: PartitionData) -> None:
         assert part.error_code in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # its cluster is away
@@ -228,6 +234,22 @@ def test_while_home_is_away_others_see_no_transactions_for_a_while_and_then_all_
     reader.poll()
     assert reader.seen["cherries"] == ["other"]
     assert reader.seen["apples"] == ["before"]
+
+
+@BOTH
+def test_a_home_is_away_since_its_log_was_asked_for_and_not_since_a_long_poll_began(protocol: int) -> None:
+    mesh, _client, reader = half_committed(protocol, "apples", "bananas")
+    mesh.clusters["c1"].away = True
+    other = Client(mesh, protocol, "other")
+    mesh.world.add_rule(ForwardingRule("t", ExactName("other", Subject.TRANSACTIONAL_ID), "c3"))
+    assert other.begin() == 0
+    assert other.transact(cherries=b"other") == 0
+    reader.waits_s = BLIND_S
+    reader.poll()
+    reader.waits_s = 0.0
+    mesh.world.now += RETRY_S
+    reader.poll()
+    assert "cherries" not in reader.seen, "a decision that nobody knows of may be about it"
 
 
 def test_a_part_that_is_known_to_be_decided_is_finished_while_home_is_away() -> None:
