@@ -5,7 +5,8 @@ Theory of operation
    other cluster has a part, the gateway sends the request to home unchanged.
 2. Home decides a commit over several clusters: the gateway writes a record with all parts into the transaction there
    (`decisions`), home commits, then all other clusters commit. Before that the gateway checks each part. A part must be
-   open under the registered identity, and have time left before its broker aborts it (home's own commit decides).
+   open under the registered identity. When the record is written, it must still have time left before its broker aborts
+   it (home's own commit decides).
    The record also has the last stable offsets that readers are shown until all clusters have committed (`holding`).
 3. A transaction with one part, on another cluster than home, needs no decision: that cluster commits first, home last,
    so home must have time left, too. Every abort has the same order: home stays open until all others are done.
@@ -42,7 +43,7 @@ from services.gateway.requests.transactions.parts import INIT_VERSION, init_prod
 from services.gateway.requests.transactions.registry import registered_parts, writes_at_home
 from services.gateway.requests.transactions.stable_offsets import stable_offsets
 from services.gateway.requests.transactions.state import Ended, Producer
-from services.gateway.requests.transactions.survey import identity_of, survey
+from services.gateway.requests.transactions.survey import identity_of, short_of_time, survey
 from services.gateway.wire.errors import ErrorCode, error_name
 from services.gateway.wire.messages.describe_transactions import TransactionState
 from services.gateway.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -50,9 +51,6 @@ from services.gateway.wire.messages.init_producer_id import InitProducerIdReques
 
 ABORTABLE_SINCE: Final = 4
 """The first version in which a commit can be refused so that every client aborts and goes on."""
-MARGIN_MS: Final = 5_000
-"""The time that each part must have left when a commit is decided, or half of its time-out if that is less. This time
-covers the commit itself, and the difference between the clocks of gateway and broker."""
 NOT_MINE: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
@@ -241,7 +239,7 @@ def _commit_sole(
     state = there.get(cluster)
     ended: Ends = {}
     if state is None or not _is_committed(state, registered[cluster], version):
-        fault = _missing(registered, there) or _late({home: at_home, **there}, mesh)
+        fault = _missing(registered, there) or short_of_time({home: at_home, **there}, mesh)
         if fault is not None:
             return _refuse(message, version, home, fault, there)
         ended = yield from _end(message, version, there, mesh)
@@ -283,7 +281,7 @@ def _commit_all(
     there: Mapping[str, TransactionState],
     mesh: MeshView,
 ) -> Generator[Command, Any, Ends]:
-    fault = _missing(registered, there) or _late(there, mesh)
+    fault = _missing(registered, there)
     if fault is not None:
         return _refuse(message, version, home, fault, there)
     parts = {cluster: Part(identity_of(state), state.transaction_start_time_ms) for cluster, state in there.items()}
@@ -298,6 +296,9 @@ def _commit_all(
     error = yield from write_decision(home, decision, sequence, mesh)
     if error:
         return _undecided(home, error)
+    fault = short_of_time(there, mesh)
+    if fault is not None:
+        return _refuse(message, version, home, fault, there)
     answer = yield from _end_on(home, message, version, mesh)
     if answer.error_code:
         return {home: answer}
@@ -322,15 +323,6 @@ def _missing(registered: Mapping[str, set[int]], there: Mapping[str, Transaction
             return f"{cluster or 'a cluster that has left the mesh'} knows nothing of its part"
         if state.transaction_state != ONGOING or epochs != {state.producer_epoch % EPOCHS}:
             return f"the part on {cluster} was aborted by its time-out"
-    return None
-
-
-def _late(states: Mapping[str, TransactionState], mesh: MeshView) -> str | None:
-    """Why a cluster may abort the transaction before its commit arrives; None if each has time left."""
-    for cluster, state in states.items():
-        left_ms = state.transaction_start_time_ms + state.transaction_timeout_ms - mesh.time_ms
-        if left_ms < min(MARGIN_MS, state.transaction_timeout_ms // 2):
-            return f"the transaction has no time left on {cluster}: {left_ms} of {state.transaction_timeout_ms} ms"
     return None
 
 

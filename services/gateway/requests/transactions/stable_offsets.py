@@ -30,7 +30,7 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 ATTEMPTS: Final = 2
 TIMEOUT_S: Final = 1.0
-"""Short, because the parts of the transaction run out of time meanwhile (`end.MARGIN_MS`)."""
+"""Short, because the parts of the transaction run out of time meanwhile (`survey.MARGIN_MS`)."""
 MOST_PLACES: Final = 20_000
 """Most partitions that one decision names: a record of about 400 KB. Brokers take 1 MB."""
 

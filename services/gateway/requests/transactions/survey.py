@@ -21,10 +21,23 @@ from services.gateway.wire.messages.describe_transactions import (
 
 LOOK_UP_TIMEOUT_S: Final = 3.0
 VERSION: Final = 0
+MARGIN_MS: Final = 5_000
+"""The time that each part must have left when a commit is decided, or half of its time-out if that is less. This time
+covers the commit itself, and the difference between the clocks of gateway and broker."""
 
 
 def identity_of(state: TransactionState) -> Identity:
     return Identity(state.producer_id, state.producer_epoch)
+
+
+def short_of_time(states: Mapping[str, TransactionState], mesh: MeshView) -> str | None:
+    """Why a cluster may abort the transaction before a commit that is sent now arrives; None if each has time left."""
+    now_ms = mesh.time_ms + int(1000 * (mesh.clock() - mesh.now))
+    for cluster, state in states.items():
+        left_ms = state.transaction_start_time_ms + state.transaction_timeout_ms - now_ms
+        if left_ms < min(MARGIN_MS, state.transaction_timeout_ms // 2):
+            return f"the transaction has no time left on {cluster}: {left_ms} of {state.transaction_timeout_ms} ms"
+    return None
 
 
 def survey(

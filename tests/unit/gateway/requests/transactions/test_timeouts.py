@@ -6,6 +6,7 @@ from mesh.transactions import PART_TIMEOUT_MS
 from services.gateway.requests.plan import Call
 from services.gateway.requests.transactions.abandoned import Looked, abort_abandoned
 from services.gateway.requests.transactions.sweep import UNDONE_S, Undone, sweep
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import InitProducerIdRequest
 from tests.unit.gateway.requests.transactions.client import FIRST, SECOND, Client
@@ -63,6 +64,29 @@ def test_the_only_part_is_not_committed_when_home_has_no_time_left(protocol: int
     written(client, ("bananas",), "late")
     mesh.world.time_ms += CLIENTS_MS - 4_000
     assert client.end() == ErrorCode.TRANSACTION_ABORTABLE
+    assert client.end(commit=False) == 0
+    assert read(mesh) == {}
+
+
+@BOTH
+def test_nothing_is_decided_when_a_part_has_run_short_of_time_while_the_decision_was_written(protocol: int) -> None:
+    mesh = Simulation()
+    mesh.clusters["c2"].most_timeout_ms = 300_000
+    client = Client(mesh, protocol)
+    assert client.begin() == 0
+    written(client, ("apples", "bananas"), "value")
+    mesh.world.time_ms += CLIENTS_MS - 8_000
+
+    def slow(call: Call) -> None:
+        """Writing takes home 6 s and committing 3 s; its coordinator has not looked for late transactions since."""
+        seconds = {ApiKey.PRODUCE: 6, ApiKey.END_TXN: 3}.get(ApiKey(call.key), 0) if call.cluster == "c1" else 0
+        mesh.world.time_ms += 1000 * seconds
+        mesh.world.now += seconds
+        mesh.clusters["c2"].expire()
+
+    mesh.on_call = slow
+    assert client.end() == ErrorCode.TRANSACTION_ABORTABLE
+    mesh.on_call = None
     assert client.end(commit=False) == 0
     assert read(mesh) == {}
 
