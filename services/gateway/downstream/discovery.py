@@ -7,8 +7,11 @@ Theory of operation
    sends nothing for long (it still reads the log, it is behind) for the next one.
 2. `apply` puts a table in force and keeps it on disk, then ACKs APPLIED. If the gateway can't serve the table (it does
    not understand a rule, or lacks the security of a cluster), it NACKs with the reason and keeps its present table.
-3. `hold` holds the topics that move, waits until what was on its way is answered, keeps the table to come on disk, then
-   ACKs HELD. `switch` runs the table of the hold and releases; `release` releases under the table before.
+3. `hold` holds the topics that move, and waits until what was on its way is answered. If a batch got no answer, its
+   broker may store it late, and its producer may repeat it through another gateway, which asks the old cluster right
+   after the switch. So the gateway also waits until brokers have had time (`SETTLED_SECONDS`). Then it keeps the table
+   to come on disk, and ACKs HELD. `switch` runs the table of the hold and releases; `release` releases under the table
+   before.
    The barrier: a gateway that has said HELD writes the moving topics to neither cluster until the log says how the move
    has ended. Control may have decided to switch on the strength of that HELD. So when `hold_ms` are over, records for
    these topics are refused with an error that clients retry, and wait no longer (`Hold.refuse`). Neither a lost router
@@ -301,8 +304,9 @@ class Discovery:
         self._holding = asyncio.get_running_loop().create_task(self._promise(hold, message), name="hold")
 
     async def _promise(self, hold: Hold, message: routing.RoutingTable) -> None:
-        """Say HELD when the old clusters have answered, and the promise outlives this process."""
+        """Say HELD when the old clusters have worked off what was sent, and the promise outlives this process."""
         await hold.complete.wait()
+        await self._mesh.settled(hold)
         try:
             await self._keeper.hold(message)
         except OSError as error:

@@ -103,6 +103,11 @@ class Hold:
         before, after = self.before.for_client(client), self.after.for_client(client)
         return lambda topic: _moves(topic, before, after)
 
+    def moves_for_some(self, topic: str) -> bool:
+        """Whether a topic moves for any client."""
+        kinds = (None, *self.before.conditions, *self.after.conditions)
+        return any(_moves(topic, self.before.for_clients(kind), self.after.for_clients(kind)) for kind in kinds)
+
     def refuse(self) -> None:
         """From now on no request waits for the end of this move."""
         self.refuses = True

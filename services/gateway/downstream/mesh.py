@@ -18,6 +18,7 @@ from services.gateway.downstream.tables import Tables, View
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import MeshView
+from services.gateway.requests.records.producer_memory import settled_at
 from services.gateway.requests.topic_ids import known_name
 from services.gateway.upstream.clusters import Clusters
 
@@ -107,6 +108,12 @@ class Mesh:
         if earlier is not None:
             earlier.release()
         return self.hold
+
+    async def settled(self, hold: Hold) -> None:
+        """Returns when the old clusters have worked off the batches of moving topics that got no answer."""
+        clock, doubts = asyncio.get_running_loop().time, self.memory.doubts
+        while (now := clock()) < (end := settled_at(doubts.entries(), hold.moves_for_some, now)):
+            await asyncio.sleep(end - now)
 
     def _topic_name(self, topic_id: bytes, seen: RoutingTable) -> str | None:
         now = asyncio.get_running_loop().time()

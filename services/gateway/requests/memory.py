@@ -6,7 +6,7 @@ No I/O, all bounded.
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -99,6 +99,10 @@ class BoundedCache(Generic[K, V]):
                 return True
             del self._entries[key]
         return False
+
+    def entries(self) -> Iterator[tuple[K, V]]:
+        """All entries, also those that no longer count."""
+        return ((key, value) for key, (_, value) in self._entries.items())
 
     def drop(self, key: K) -> None:
         self._entries.pop(key, None)

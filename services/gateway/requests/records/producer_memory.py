@@ -6,6 +6,7 @@ crossing a seam now. `Refusals`: batches that were refused and have not come aga
 
 import math
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,6 +44,12 @@ class Doubt(NamedTuple):
     the gateway asks `stay` again: only one of the batches may have come back until then."""
     stored: "LastWrite | None" = None
     """The producer's last write at `stay`, if the topic has had another stay since."""
+
+
+def settled_at(doubts: Iterable[tuple[BatchKey, Doubt]], moves: Callable[[str], bool], now: float) -> float:
+    """The time at which brokers have worked off all batches without an answer of topics that move."""
+    ends = ((topic, doubt.since + SETTLED_SECONDS) for (_, _, topic, _), doubt in doubts)
+    return max((end for topic, end in ends if end > now and moves(topic)), default=now)
 
 
 class LastWrite(NamedTuple):

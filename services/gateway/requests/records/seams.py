@@ -10,10 +10,11 @@ Theory of operation
    DUPLICATE_SEQUENCE_NUMBER and does not send it: idempotent producers take this code as success (protocol-ideas 8).
    Transactional batches bear the id that a coordinator gave, which other clusters do not know. If such a batch may be a
    repeat, its producer has to abort (`produce_order`).
-3. A batch without an answer may reach its broker late, after other gateways have asked. So the gateway that sent the
-   batch asks again when the producer comes back. Until some seconds have passed (`SETTLED_SECONDS`), the gateway
-   refuses the producer's batches. The gateway asks the cluster to which it sent the batch: the topic may have moved on
-   from its next cluster, or come back as another visit.
+3. A batch without an answer may reach its broker late. A gateway says HELD only when brokers have had time to store
+   such batches, so other gateways ask after that (`downstream.discovery`). A topic may also move without HELD. So the
+   gateway that sent the batch asks again when the producer comes back. Until some seconds have passed
+   (`SETTLED_SECONDS`), the gateway refuses the producer's batches. The gateway asks the cluster to which it sent the
+   batch: the topic may have moved on from its next cluster, or come back as another visit.
 4. A producer's next batch ends its seam. A later batch that comes first, on another connection or to another gateway,
    is refused. The new cluster would take it for the producer's beginning, and refuse the next batch for ever. If the
    next batch never comes, the later one may pass after `GAP_SECONDS`. A producer that has begun on the new cluster, by

@@ -15,14 +15,19 @@ from mesh.rpc import admin, discovery, discovery_grpc, routing
 from services.gateway.downstream import last_table
 from services.gateway.downstream.awaited import Awaited
 from services.gateway.downstream.discovery import Discovery
+from services.gateway.requests.records import producer_memory
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.batches import mint_producer_id
 from services.gateway.wire.errors import ErrorCode
-from services.gateway.wire.messages import MetadataRequest, MetadataResponse, ProduceResponse
+from services.gateway.wire.frames import RequestHeader
+from services.gateway.wire.messages import MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse
 from services.gateway.wire.messages.metadata import MetadataRequestTopic
+from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
 from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.test_order import gated, produce, written
 from tests.unit.gateway.scripted_broker import ScriptedBroker
+from tests.unit.gateway.wire.records import batch
 
 HELD, APPLIED = admin.MEMBER_PHASE_HELD, admin.MEMBER_PHASE_APPLIED
 
@@ -199,6 +204,44 @@ async def test_hold_then_switch(router: ScriptedRouter, stage: Stage) -> None:
     assert router.acks[1] == (2, APPLIED)
     assert stage.gateway.mesh.table == table
     assert stage.gateway.mesh.hold is None
+
+
+async def left_unanswered(stage: Stage, topic: str) -> float:
+    """A batch is sent to c1, whose connection ends before an answer. Returns when its producer has heard."""
+
+    def cut(_header: RequestHeader, _message: ProduceRequest) -> None:
+        for connection in stage.c1.connections:
+            connection.transport.abort()
+
+    stage.c1.scripts[ApiKey.PRODUCE] = cut
+    client = await stage.connect()
+    records = batch(producer_id=mint_producer_id(7), epoch=0, sequence=0)
+    data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, records)])]
+    client.send(ProduceRequest(None, -1, 1000, data), 9)
+    assert error_of(await client.answer(ProduceResponse)) == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    return asyncio.get_running_loop().time()
+
+
+async def test_held_is_said_when_the_old_cluster_has_had_time_to_store_what_has_no_answer(
+    router: ScriptedRouter, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its producer may repeat the batch by another gateway, which asks the old cluster right after the switch."""
+    monkeypatch.setattr(producer_memory, "SETTLED_SECONDS", 1.0)
+    since = await left_unanswered(stage, "apples")
+    router.hold(stage.table(2, apples="c2", bananas="c2"))
+    await until(lambda: router.acks)
+    assert router.acks == [(2, HELD)]
+    assert asyncio.get_running_loop().time() > since + 0.9
+
+
+async def test_held_does_not_wait_for_batches_of_topics_that_stay(
+    router: ScriptedRouter, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_memory, "SETTLED_SECONDS", 3600.0)
+    await left_unanswered(stage, "apples")
+    router.hold(stage.table(2, apples="c1", bananas="c1"), hold_ms=60_000)
+    await until(lambda: router.acks, within_s=15)
+    assert router.acks == [(2, HELD)]
 
 
 async def test_after_held_a_moving_topic_is_refused_until_the_log_says_how_the_move_ended(
