@@ -57,13 +57,13 @@ from services.gateway.requests.records.produce_order import (
     Producing,
     Slot,
     admitted,
-    come_back,
     enter_seams,
+    look_for_stored,
     not_overtaking,
     note_batch,
 )
 from services.gateway.requests.records.roads import FLEXIBLE
-from services.gateway.requests.records.seams import is_open, look_behind, look_further_back
+from services.gateway.requests.records.seams import is_open
 from services.gateway.requests.records.straight_road import road_of
 from services.gateway.requests.topic_ids import topic_names
 from services.gateway.requests.traffic.calls import begun
@@ -168,11 +168,7 @@ def _in_parts(produce: Producing) -> Plan:
     """Sends the request partition by partition."""
     scan, mesh = produce.scan, produce.mesh
     if scan.acks != 0:
-        back = come_back(produce)
-        slots = [(wanted.topic, wanted.partition) for wanted in produce.wanted]
-        settled = [slot for slot in slots if slot not in produce.unsettled]
-        produce.unsettled |= yield from look_behind(mesh, settled, back.last, produce.batches)
-        produce.unsettled |= yield from look_further_back(back.further, mesh)
+        yield from look_for_stored(produce)
     located = yield from locate(mesh, admitted(produce))
     for wanted, error in located.homeless:
         produce.refuse((wanted.topic, wanted.partition), error)

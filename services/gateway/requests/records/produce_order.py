@@ -5,15 +5,24 @@ The batch before this one is then refused for ever. So a batch waits until the b
 to the same broker behind them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from services.gateway.requests.memory import OnItsWay
 from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted
-from services.gateway.requests.plan import MeshView, Request
+from services.gateway.requests.plan import Command, MeshView, Request
 from services.gateway.requests.records.producer_memory import SETTLED_SECONDS, BatchKey, Doubt, Refusals, batch_key
-from services.gateway.requests.records.seams import Verdict, has_gap, is_open, judged, seam_of
-from services.gateway.requests.transactions.records import MOVED, Closed
+from services.gateway.requests.records.seams import (
+    Verdict,
+    has_gap,
+    is_open,
+    judged,
+    look_behind,
+    look_further_back,
+    seam_of,
+)
+from services.gateway.requests.transactions.records import MOVED, Closed, in_parts_left
 from services.gateway.wire.batches import BatchHeader, comes_after
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.produce import PartitionProduceResponse
@@ -46,6 +55,8 @@ class Producing:
     it has."""
     unsent: set[Slot] = field(default_factory=set)
     """Partitions whose batch was refused before it was sent."""
+    in_parts_left: set[Slot] = field(default_factory=set)
+    """Partitions whose batch the request's transaction has already, on the cluster that their topic has left."""
     closed: Closed = field(default_factory=dict)
     """Topics that the request's transaction may not write to."""
     throttle_ms: int = 0
@@ -167,11 +178,12 @@ def _may_be_in_another_part(produce: Producing, slot: Slot, batch: BatchHeader) 
     id, so the gateway can't look for the batch as for others (`seams`). The producer has to abort.
     """
     doubts, key = produce.mesh.memory.doubts, batch_key(*slot, batch)
-    doubt, route = doubts.get(key, produce.mesh.now), produce.mesh.table.route(slot[0])
-    if produce.scan.transactional_id is None or doubt is None or route is None or doubt.stay == route.stay:
-        return False
-    if comes_after(batch.base_sequence, doubt.sequence):
-        return False
+    if slot not in produce.in_parts_left:
+        doubt, route = doubts.get(key, produce.mesh.now), produce.mesh.table.route(slot[0])
+        if produce.scan.transactional_id is None or doubt is None or route is None or doubt.stay == route.stay:
+            return False
+        if comes_after(batch.base_sequence, doubt.sequence):
+            return False
     doubts.drop(key)  # by the first protocol the next transaction may use the same sequence
     return True
 
@@ -201,6 +213,18 @@ def not_overtaking(produce: Producing, located: Mapping[Place, list[Wanted[Item]
 def _admits(produce: Producing, slot: Slot, batch: BatchHeader) -> bool:
     records = batch.last_offset_delta + 1
     return produce.refusals.admits(batch_key(*slot, batch), batch.base_sequence, records, produce.mesh.now)
+
+
+def look_for_stored(produce: Producing) -> Generator[Command, Any, None]:
+    """Asks the clusters that the request's topics have left which of its batches they have."""
+    scan, mesh = produce.scan, produce.mesh
+    back = come_back(produce)
+    slots = [(wanted.topic, wanted.partition) for wanted in produce.wanted]
+    settled = [slot for slot in slots if slot not in produce.unsettled]
+    produce.unsettled |= yield from look_behind(mesh, settled, back.last, produce.batches)
+    produce.unsettled |= yield from look_further_back(back.further, mesh)
+    if scan.transactional_id is not None:
+        produce.in_parts_left = yield from in_parts_left(produce.batches, scan.transactional_id, mesh)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ Theory of operation
 2. A batch that is not newer than the last stored one is a repeat. The gateway answers a repeat with
    DUPLICATE_SEQUENCE_NUMBER and does not send it: idempotent producers take this code as success (protocol-ideas 8).
    Transactional batches bear the id that a coordinator gave, which other clusters do not know. If such a batch may be a
-   repeat, its producer has to abort (`produce_order`).
+   repeat, its producer has to abort (`produce_order`, `transactions.records`).
 3. A batch without an answer may reach its broker late. A gateway says HELD only when brokers have had time to store
    such batches, so other gateways ask after that (`downstream.discovery`). A topic may also move without HELD. So the
    gateway that sent the batch asks again when the producer comes back. Until some seconds have passed
@@ -134,6 +134,15 @@ def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Ve
             return Verdict.TOO_EARLY
     mesh.memory.seams.goes_on(key, producer_id)
     return Verdict.PASSES
+
+
+def is_stored(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> bool:
+    """Whether the topic's last cluster has a batch that bears the id and epoch of its producer there."""
+    route = mesh.table.route(topic)
+    if route is None or route.before is None:
+        return False
+    last = mesh.memory.seams.last_write(seam_of(topic, partition, route, route.before), batch.producer_id)
+    return last is not None and _is_not_newer(batch, last)
 
 
 def _is_not_newer(batch: BatchHeader, last: LastWrite) -> bool:

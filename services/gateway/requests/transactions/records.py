@@ -3,8 +3,9 @@
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from mesh.transactions import Identity
-from services.gateway.requests.plan import Command, MeshView
+from mesh.transactions import OPEN, Identity
+from services.gateway.requests.plan import Command, MeshView, Unreachable
+from services.gateway.requests.records.seams import is_open, is_stored
 from services.gateway.requests.transactions.home import (
     FOREIGN_TOPIC,
     closed_topics,
@@ -13,7 +14,8 @@ from services.gateway.requests.transactions.home import (
     transaction_home,
 )
 from services.gateway.requests.transactions.parts import FENCED, forget_part, part_on
-from services.gateway.wire.batches import patch_producer
+from services.gateway.requests.transactions.survey import survey
+from services.gateway.wire.batches import BatchHeader, patch_producer
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.scanner import ProduceScan, ProduceTopic
@@ -69,6 +71,35 @@ def _patch(
         for start in starts:
             patch_producer(frame, start, *found)
     return None
+
+
+def in_parts_left(
+    batches: Mapping[tuple[str, int], BatchHeader], transactional_id: str, mesh: MeshView
+) -> Generator[Command, Any, set[tuple[str, int]]]:
+    """The partitions whose batch the open transaction has already, on the cluster that their topic has left.
+
+    `batches` by topic and partition, as their producer sent them. The answer to such a batch was lost, maybe with the
+    gateway that sent it.
+    """
+    left: dict[str, list[tuple[str, int, str]]] = {}
+    for topic, partition in batches:
+        route = mesh.table.route(topic)
+        if route is not None and route.before is not None and is_open(topic, partition, route, mesh):
+            left.setdefault(route.before.cluster, []).append((topic, partition, route.before.upstream_topic))
+    asked = [cluster for cluster in left if cluster in mesh.clusters]
+    states = yield from survey(transactional_id, asked, mesh, own_names=True)
+    found: set[tuple[str, int]] = set()
+    for cluster, state in states.items():
+        if isinstance(state, Unreachable) or state.transaction_state not in OPEN:
+            continue
+        parts = {(told.topic, partition) for told in state.topics for partition in told.partitions}
+        for topic, partition, name in left[cluster]:
+            batch = batches[topic, partition]._replace(
+                producer_id=state.producer_id, producer_epoch=state.producer_epoch
+            )
+            if (name, partition) in parts and is_stored(topic, partition, batch, mesh):
+                found.add((topic, partition))
+    return found
 
 
 def bearable(error: int, cluster: str, transactional_id: str, mesh: MeshView) -> int:

@@ -128,6 +128,8 @@ class SimulatedCluster:
     aborted: dict[str, list[tuple[AbortedTransaction, int]]] = field(default_factory=dict)
     """By topic, transactions with the offsets of their markers."""
     sequences: dict[Identity, int] = field(default_factory=dict)
+    last_sequences: dict[str, dict[Identity, int]] = field(default_factory=dict)
+    """By topic of clients and producer."""
     partitions: int = 0
     """Of the topic for transactions; 0: there is none."""
     away: bool = False
@@ -305,6 +307,7 @@ class SimulatedCluster:
             if place[0] != TRANSACTIONS_TOPIC:
                 known.written.append((place[0], records[-8:]))
                 known.firsts.setdefault(place[0], self._keep(place[0], records))
+                self.last_sequences.setdefault(place[0], {})[identity] = header.base_sequence
             elif header.base_sequence <= self.sequences.get(identity, -1):
                 return 0  # a repetition
             else:
@@ -354,7 +357,7 @@ class SimulatedCluster:
         return ListOffsetsResponse(topics=topics)
 
     def _producers(self, topic: str) -> DescribeProducersResponse:
-        sequences = self.sequences if topic == TRANSACTIONS_TOPIC else {}
+        sequences = self.sequences if topic == TRANSACTIONS_TOPIC else self.last_sequences.get(topic, {})
         active = [ProducerState(i.producer_id, i.epoch, last) for i, last in sequences.items()]
         return DescribeProducersResponse(0, [TopicResponse(topic, [PartitionResponse(0, 0, None, active)])])
 

@@ -27,8 +27,9 @@ def loses_the_next_answer_to_produce(mesh: Simulation) -> None:
 
 @pytest.mark.parametrize("protocol", [FIRST, SECOND])
 @pytest.mark.parametrize(("topic", "cluster"), [("apples", "c2"), ("bananas", "c1"), ("bananas", "c3")])
+@pytest.mark.parametrize("same_gateway", [True, False])
 def test_a_record_that_may_be_in_the_transaction_already_is_not_written_to_a_second_cluster(
-    protocol: int, topic: str, cluster: str
+    protocol: int, topic: str, cluster: str, same_gateway: bool
 ) -> None:
     mesh, client = begun(protocol)
     assert client.transact(**{topic: b"before"}) == 0
@@ -38,6 +39,8 @@ def test_a_record_that_may_be_in_the_transaction_already_is_not_written_to_a_sec
     assert first == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "the client sends the record again"
     mesh.on_call = None
     mesh.world.now += SETTLED_SECONDS
+    if not same_gateway:
+        mesh.restart()
     assert client.write(topic, b"value") == ErrorCode.TRANSACTION_ABORTABLE
     assert client.end(commit=False) == 0
     assert client.transact(**{topic: b"after"}) == 0
