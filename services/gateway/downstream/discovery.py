@@ -22,11 +22,12 @@ Theory of operation
    late). It then holds these topics by itself before it puts the table in force, for `DRAIN_S` at most or until the
    next order.
 5. The gateway reports its clients every few seconds while they change.
-6. At an orderly stop the gateway sends a goodbye when it serves no client any more. Without the goodbye, control could
-   not tell this gateway from a gateway that is cut off and serves on. Changes that move topics would then wait for it.
-   After a goodbye topics move without the gateway. So before the goodbye the gateway notes on disk that its table may
-   become old (`awaited.py`). The next start then serves no client until a router has sent a table. If the gateway has
-   no router at its stop, it sends no goodbye and notes nothing: control waits for this gateway.
+6. At an orderly stop the gateway sends a goodbye when it serves no client any more and clusters have answered all
+   records. Without the goodbye, control could not tell this gateway from a gateway that is cut off and serves on.
+   Changes that move topics would then wait for it. After a goodbye topics move without the gateway. So before the
+   goodbye the gateway notes on disk that its table may become old (`awaited.py`). The next start then serves no client
+   until a router has sent a table. If the gateway has no router at its stop, it sends no goodbye and notes nothing:
+   control waits for this gateway.
 """
 
 import asyncio

@@ -169,7 +169,10 @@ class Gateway:
         return ClientConnection(self.mesh, self.connections, advertised, introduction=introduction)
 
     async def stop(self) -> None:
-        """Take no new clients, answer the requests that have begun, within the bound, then close everything."""
+        """Take no new clients, answer the requests that have begun, within the bound, then close everything.
+
+        Without an answer a cluster may still store records. Then there is no goodbye, so no topic moves meanwhile.
+        """
         with suppress(KeyError):  # the start may have failed before
             REGISTRY.unregister(self._exposed)
         for listening in self._listening:
@@ -180,19 +183,23 @@ class Gateway:
             connection.drain("the gateway stops")
         try:
             async with asyncio.timeout(self._settings.drain_timeout_s):
-                while self.connections:
+                while self.connections or self.mesh.producing:
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            log.warning("clients were cut off at the stop", connections=len(self.connections))
+            unanswered = len(self.mesh.producing)
+            log.warning("clients were cut off at the stop", connections=len(self.connections), produces=unanswered)
         for connection in list(self.connections):
             connection.abort("the gateway stops")
         if self._discovery is not None:
             self._discovery.follow_no_more()
+        may_store_more = bool(self.mesh.producing)
         if self._audit is not None:
             await self._audit.stop()
         await self._conversions.stop()
         await self._clusters.stop()
-        if self._discovery is not None:
+        if may_store_more:
+            log.warning("no goodbye, records have no answer yet: changes that move topics wait for this gateway")
+        elif self._discovery is not None:
             await self._discovery.say_goodbye()
         await self._traffic.stop()
         for task in self._tasks:

@@ -9,33 +9,40 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
 
 from mesh.lifecycle import Lifecycle
-from mesh.routing import RoutingTable
+from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.downstream import gateway as starting
 from services.gateway.downstream import last_table
 from services.gateway.downstream.awaited import Awaited
 from services.gateway.downstream.gateway import Gateway
 from services.gateway.settings import GatewaySettings
+from services.gateway.wire.apis import ApiKey
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import until
+from tests.unit.gateway.downstream.raw_client import RawClient
 from tests.unit.gateway.downstream.test_discovery import ScriptedRouter, serving
+from tests.unit.gateway.downstream.test_order import gated, produce
+from tests.unit.gateway.scripted_broker import broker
 
 START_S = 15.0
 
 
 @asynccontextmanager
-async def started(folder: Path, *routers: str, awaited: bool = True) -> AsyncIterator[tuple[Gateway, Lifecycle]]:
+async def started(
+    folder: Path, *routers: str, awaited: bool = True, **more: Any
+) -> AsyncIterator[tuple[Gateway, Lifecycle]]:
     """A gateway that begins to start; the first table on disk is revision 1."""
     if last_table.load(folder) is None:
         last_table.save(folder, RoutingTable(1))
     if awaited:
         Awaited(folder, "g1").write()
     listen = (f"127.0.0.1:{free_block(1)}",)
-    settings = GatewaySettings(name="g1", listen=listen, router_addresses=routers, state_dir=folder)
+    settings = GatewaySettings(name="g1", listen=listen, router_addresses=routers, state_dir=folder, **more)
     lifecycle = Lifecycle()
     gateway = Gateway(settings, lifecycle)
     start = asyncio.create_task(gateway.start())
@@ -134,3 +141,24 @@ async def test_without_addresses_of_routers_the_table_on_disk_is_the_only_one(tm
 
 def outdated() -> float | None:
     return REGISTRY.get_sample_value("kafka_mesh_gateway_table_outdated")
+
+
+@pytest.mark.parametrize("client_stays", [True, False])
+async def test_no_goodbye_is_said_while_records_are_on_their_way(tmp_path: Path, client_stays: bool) -> None:
+    """Topics would move without this gateway, and its records would arrive at their last cluster after that."""
+    router, gate = ScriptedRouter(), asyncio.Event()
+    async with broker({"apples": 1}, {ApiKey.PRODUCE: gated(gate)}) as c1, serving(router) as address:
+        rule = RuleVersion(ForwardingRule("apples", ExactName("apples"), "c1"), 0.0, 1)
+        table = RoutingTable(1, [UpstreamCluster("c1", (c1.address,), 1)], [rule])
+        last_table.save(tmp_path, table)
+        router.apply(table)
+        async with started(tmp_path, address, drain_timeout_s=0.1) as (gateway, lifecycle):
+            await until(lambda: lifecycle.is_ready and router.acks, within_s=START_S)
+            client = await RawClient.connect(gateway.port)
+            client.send(produce("apples"), 9)
+            await until(lambda: c1.requests(ApiKey.PRODUCE), within_s=START_S)
+            if not client_stays:
+                client.close()
+                await until(lambda: not gateway.connections)
+        client.close()
+    assert not any(said.HasField("goodbye") for said in router.said)
