@@ -64,10 +64,10 @@ class AnswerRoom:
         self.held_bytes += size
 
     def give_back(self, size: int) -> None:
-        """May be called anywhere; answers that wait for room go on from the event loop."""
+        """May be called in any thread, which may collect garbage: answers that wait go on from the event loop."""
         self.held_bytes -= size
         if self._waiting:
-            next(iter(self._waiting)).loop.call_soon(self._let_on)
+            next(iter(self._waiting)).loop.call_soon_threadsafe(self._let_on)
 
     def finds_none(self, size: int) -> bool:
         """Whether `size` bytes have to wait for room."""

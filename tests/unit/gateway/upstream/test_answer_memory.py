@@ -1,6 +1,7 @@
 """Large answers that can't go on while they come: what they need is counted, and bounded."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from services.gateway import metrics
 from services.gateway.requests.plan import Call, RawResponse, Sent, Unreachable
-from services.gateway.upstream.answer_memory import LEAST_POLL_BYTES, AnswerRoom
+from services.gateway.upstream.answer_memory import LEAST_POLL_BYTES, AnswerMemory, AnswerRoom
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LeftBehind
 from services.gateway.upstream.lookup import Lookup
@@ -217,3 +218,23 @@ async def test_who_leaves_while_it_waits_is_forgotten(by: str, scripted: Scripte
     assert isinstance(second.outcome, Unreachable)
     first.connection.shut("the test is over")
     assert (room.held_bytes, room._waiting) == (0, {})
+
+
+async def test_room_that_is_given_back_in_another_thread_is_found_at_once(scripted: ScriptedBroker) -> None:
+    """Python may collect garbage in any thread, as in the thread of the metrics, while the event loop sleeps."""
+    room, found = AnswerRoom(SIZE), asyncio.Event()
+    room.take(SIZE)
+
+    class Waiting:
+        """The source of an answer that finds no room."""
+
+        def hold_back(self, held_back: bool) -> None:
+            if not held_back:
+                found.set()
+
+    AnswerMemory(Waiting(), room).of(SIZE, 1, may_wait=True)
+    giver = threading.Timer(0.1, room.give_back, (SIZE,))
+    giver.start()
+    async with asyncio.timeout(20):
+        await found.wait()
+    giver.join()
