@@ -60,7 +60,6 @@ class BrokerConnection(FrameStream):
 
     __slots__ = (
         "_admission",
-        "_heard",
         "_held_back_at",
         "_loop",
         "_max_in_flight",
@@ -82,6 +81,7 @@ class BrokerConnection(FrameStream):
         "cluster",
         "ended",
         "fault",
+        "heard",
         "on_broken",
         "on_congestion",
         "superseded",
@@ -130,7 +130,8 @@ class BrokerConnection(FrameStream):
         self._severed = False
         """Whether the rest of the request that is midway will never come."""
         self._ready = False
-        self._heard = False
+        self.heard = False
+        """Whether the broker has answered anything."""
         self._retired: str | None = None
         self._next_id = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -382,7 +383,7 @@ class BrokerConnection(FrameStream):
             self.admitted()
 
     def frame_received(self, frame: memoryview, owned: bool) -> None:
-        self._heard = True
+        self.heard = True
         self._received_bytes.total += len(frame)
         (correlation_id,) = unpack_int32(frame, SIZE_BYTES)
         in_order = self._pending
@@ -406,7 +407,7 @@ class BrokerConnection(FrameStream):
             self._maybe_retire()
 
     def frame_begun(self, beginning: memoryview, missing: int) -> Passage | None:
-        self._heard = True
+        self.heard = True
         (correlation_id,) = unpack_int32(beginning, SIZE_BYTES)
         if self._severed or self._retired is not None or not self._pending:
             return None
@@ -467,6 +468,8 @@ class BrokerConnection(FrameStream):
             self._timer.cancel()
             self._timer = None
         self._admission.end()
+        if self.on_congestion is not None:
+            self.on_congestion(False)
 
     def _fail(self, reason: str, kind: str | None) -> None:
         """End the connection; without a `kind` the gateway itself closes it."""
@@ -475,7 +478,7 @@ class BrokerConnection(FrameStream):
         self._ended_by(reason)
         if kind is not None:
             self.fault = reason
-            if not self._heard:
+            if not self.heard:
                 self._admission.never_heard()
         self.abort(reason)
         pending, self._pending = self._pending, deque()
@@ -490,8 +493,6 @@ class BrokerConnection(FrameStream):
         for unsent in waiting:
             if unsent.sent is not None:
                 unsent.sent(Unreachable(self.cluster, reason, never_sent=True), True)
-        if self.on_congestion is not None:
-            self.on_congestion(False)
         if self.on_broken is not None and kind is not None:
             self.on_broken()
 

@@ -163,6 +163,19 @@ async def test_a_retired_connection_still_brings_its_answers(scripted: ScriptedB
     assert caller.connection.ended == "the client is gone"
 
 
+async def test_a_congested_connection_that_retires_slows_its_client_no_more(scripted: ScriptedBroker) -> None:
+    """Its client goes on elsewhere: the cluster has left the mesh."""
+    caller = Caller(scripted)
+    told: list[bool] = []
+    caller.connection.on_congestion = told.append
+    await caller.open()
+    caller.connection.pause_writing()
+    assert told == [True]
+    caller.connection.retire("the cluster has left")
+    assert caller.connection.ended == "the cluster has left"
+    assert told[-1] is False
+
+
 async def test_a_request_without_acks_counts_as_sent_when_it_leaves(scripted: ScriptedBroker) -> None:
     """Until then it is in memory: a client whose requests are sent is read on."""
     caller = Caller(scripted)
