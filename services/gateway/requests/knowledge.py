@@ -155,7 +155,6 @@ class ClusterKnowledge:
         Brokers that have left no longer count.
         """
         said = {v.api_key: VersionRange(v.min_version, v.max_version) for v in response.api_keys}
-        self.learn_features(response)
         self._spoken = {each: spoken for each, spoken in self._spoken.items() if each in self.brokers}
         self._spoken[broker_id] = said
         first, *others = self._spoken.values()

@@ -102,9 +102,16 @@ class Brokers:
                 del self._pools[broker_id]
 
     def any(self) -> int | None:
-        """A broker to which a connection can be had, as far as is known."""
+        """A broker that answers; if none has answered yet, one to which a connection can be had, as far as is known."""
         now = self._loop.time()
-        return next((each for each in self._knowledge.brokers if self._rest_of(each)[0] <= now), None)
+        free = [each for each in self._knowledge.brokers if self._rest_of(each)[0] <= now]
+        return next(filter(self._answers, free), next(iter(free), None))
+
+    def _answers(self, broker_id: int) -> bool:
+        """Whether the broker has answered on the connection for short requests: a machine that hangs takes connections,
+        and says nothing."""
+        shared = self._shared.get(broker_id)
+        return shared is not None and shared.ended is None and shared.heard
 
     def connection(self, broker_id: int, lane: Lane, lanes: Lanes) -> BrokerConnection | Unreachable:
         """The connection of this lane, opened if there is none."""

@@ -5,13 +5,15 @@ Theory of operation
    and soon after a connection has broken.
 2. While the cluster is down only the visits go on trying, with growing pauses: first the brokers that were known, then
    the bootstrap servers, by names that are looked up anew.
-3. A broker is asked for its versions once for each connection: one that comes back may be of another version. Features
-   are asked for at each visit: somebody switches them on for the whole cluster while brokers run.
+3. Each broker is asked for its versions once for each connection. A broker that comes back may be of another version,
+   and while a cluster is upgraded its brokers speak different versions. Features are asked for at each visit: somebody
+   switches them on for the whole cluster while brokers run.
 """
 
 import asyncio
 import random
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import structlog
 
@@ -19,10 +21,10 @@ from mesh import VERSION
 from mesh.settings import host_port
 from services.gateway import metrics
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, VersionRange
-from services.gateway.requests.plan import Call
+from services.gateway.requests.plan import Call, RawResponse, Sent, Unreachable
 from services.gateway.upstream.brokers import Brokers
 from services.gateway.upstream.connection import OUR_CLIENT_ID, BrokerConnection
-from services.gateway.upstream.questions import METADATA_VERSIONS, CallFailedError, ask, metadata_call
+from services.gateway.upstream.questions import METADATA_VERSIONS, CallFailedError, ask, decoded, metadata_call
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, MetadataResponse
 
@@ -59,6 +61,7 @@ class Visits:
         self._on_versions = on_versions
         self._asked_versions: dict[int, BrokerConnection] = {}
         """Broker id -> the connection on which the broker was asked."""
+        self._all_asked_at = float("-inf")
 
     async def go_on(self) -> None:
         """Visit the cluster until cancelled."""
@@ -101,6 +104,7 @@ class Visits:
         for address in [*self._knowledge.brokers.values(), *self._bootstrap]:
             fault = await self._visit_broker(address)
             if fault is None:
+                self._ask_all_for_versions()
                 return None
             faults.append(fault)
         return "; ".join(dict.fromkeys(faults))
@@ -126,6 +130,7 @@ class Visits:
                 said = await self._features(connection, version)
             if said.error_code:
                 return f"{connection.address} answered ApiVersions with error {said.error_code}"
+            knowledge.learn_features(said)
             knowledge.learn_versions(broker_id, said)
             self._asked_versions[broker_id] = connection
             self._on_versions()
@@ -136,14 +141,39 @@ class Visits:
         self._brokers.learn(await ask(connection, metadata_call(knowledge, (), self._timeout_s), MetadataResponse))
         return None
 
+    def _ask_all_for_versions(self) -> None:
+        """Ask each broker that was not asked on its present connection; nobody waits for the answers.
+
+        A broker that can't be reached ends its connection, which soon leads to a visit: the next attempt is later.
+        """
+        now = asyncio.get_running_loop().time()
+        if now < self._all_asked_at + VISIT_EVERY_S:
+            return
+        self._all_asked_at = now
+        for broker_id, address in self._knowledge.brokers.items():
+            connection = self._brokers.shared(address)
+            if self._asked_versions.get(broker_id) is not connection:
+                self._asked_versions[broker_id] = connection
+                settle = partial(self._told_versions, broker_id)
+                connection.submit(self._call(ApiVersionsRequest(), 0), ApiKey.API_VERSIONS, OUR_CLIENT_ID, settle)
+
+    def _told_versions(self, broker_id: int, outcome: RawResponse | Unreachable | Sent, _: bool) -> None:
+        if isinstance(outcome, RawResponse):
+            said = decoded(outcome, ApiVersionsResponse, self._knowledge.name)
+            if isinstance(said, ApiVersionsResponse) and not said.error_code:
+                self._knowledge.learn_versions(broker_id, said)
+                self._on_versions()
+
     async def _features(self, connection: BrokerConnection, version: int) -> ApiVersionsResponse:
         return await self._versions(connection, ApiVersionsRequest(OUR_CLIENT_ID, OUR_VERSION), version)
 
     async def _versions(
         self, connection: BrokerConnection, question: ApiVersionsRequest, version: int
     ) -> ApiVersionsResponse:
-        call = Call(self._knowledge.name, question, version, timeout_s=self._timeout_s)
-        return await ask(connection, call, ApiVersionsResponse)
+        return await ask(connection, self._call(question, version), ApiVersionsResponse)
+
+    def _call(self, question: ApiVersionsRequest, version: int) -> Call:
+        return Call(self._knowledge.name, question, version, timeout_s=self._timeout_s)
 
 
 def _features_version(said: ApiVersionsResponse) -> int | None:

@@ -3,12 +3,14 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from mesh.routing import ExactName, ForwardingRule, NameRegex, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
 from services.gateway.requests.plan import (
+    AnyBroker,
     Broker,
     Call,
     Coordinator,
@@ -19,6 +21,7 @@ from services.gateway.requests.plan import (
     Unreachable,
     Verbatim,
 )
+from services.gateway.requests.table import HANDLERS
 from services.gateway.requests.topic_names import RenamedKnowledge, TopicNames
 from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.brokers import UpstreamLimits
@@ -38,12 +41,14 @@ from services.gateway.wire.messages import (
     MetadataResponse,
 )
 from services.gateway.wire.messages.api_versions import ApiVersion, FinalizedFeatureKey, SupportedFeatureKey
-from services.gateway.wire.messages.metadata import MetadataRequestTopic
+from services.gateway.wire.messages.metadata import MetadataRequestTopic, MetadataResponseBroker
 from services.gateway.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from tests.fixtures.waiting import until
 from tests.unit.gateway.scripted_broker import BROKER_ID, ScriptedBroker, broker
 
 LIMITS = UpstreamLimits(connect_timeout_s=1.0, request_timeout_s=1.0)
+WITHIN_S = 30.0
+"""Time for a start on a machine that is busy."""
 
 
 @pytest.fixture
@@ -193,12 +198,13 @@ async def test_a_request_that_cannot_be_written_fails_alone(cluster: Cluster, sc
 
 
 async def test_each_client_has_connections_of_its_own_for_each_lane(cluster: Cluster, scripted: ScriptedBroker) -> None:
-    before = len(scripted.connections)
+    await call(cluster, Broker(BROKER_ID))
+    await until(lambda: len(scripted.connections) == 1, "only the connection for short requests is open")
     clients = Lanes(), Lanes()
     for lanes in clients:
         for lane in (Lane.PRODUCE, Lane.FETCH, Lane.PRODUCE):
             await call(cluster, Broker(BROKER_ID), lanes, lane)
-    assert len(scripted.connections) - before == 4
+    assert len(scripted.connections) == 1 + 4
     for lanes in clients:
         lanes.close("test ends")
 
@@ -233,6 +239,68 @@ async def test_a_broker_that_comes_back_newer_is_asked_again_what_it_speaks(
     await scripted.start()
     await up(cluster, True)
     assert cluster.knowledge.versions[ApiKey.HEARTBEAT] == VersionRange(0, 5)
+
+
+@asynccontextmanager
+async def pair(first: ScriptedBroker, second: ScriptedBroker) -> AsyncIterator[Cluster]:
+    """A cluster of two brokers, which has been visited. The bootstrap address is the second one's."""
+
+    def told(_: RequestHeader, request: MetadataRequest) -> MetadataResponse:
+        answer = second.metadata(request)
+        answer.brokers = [
+            MetadataResponseBroker(broker_id, "127.0.0.1", each.port)
+            for broker_id, each in ((BROKER_ID, first), (BROKER_ID + 1, second))
+        ]
+        return answer
+
+    for each in (first, second):
+        each.scripts.setdefault(ApiKey.METADATA, told)
+        each.scripts.setdefault(ApiKey.HEARTBEAT, lambda header, message: HeartbeatResponse())
+    cluster = Cluster(UpstreamCluster("c1", (second.address,), 1), LIMITS, AnswerRoom(1 << 30), lambda: None)
+    cluster.start()
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            await cluster.attempted.wait()
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+@pytest.mark.parametrize("older", [0, 1], ids=["the first is older", "the second is older"])
+async def test_a_cluster_speaks_what_all_of_its_brokers_speak(older: int) -> None:
+    """While brokers are upgraded one by one, a gateway that starts must offer nothing that one of them lacks."""
+    async with broker({}) as first, broker({}) as second:
+        (first, second)[older].versions |= {ApiKey.HEARTBEAT: VersionRange(0, 3)}
+        async with pair(first, second) as cluster:
+            await until(lambda: spoken_now(cluster) == VersionRange(0, 3), "the cluster speaks what both speak")
+
+
+def spoken_now(cluster: Cluster) -> VersionRange:
+    return cluster.knowledge.versions[ApiKey.HEARTBEAT]
+
+
+async def test_an_upgrade_counts_when_the_last_broker_has_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.gateway.upstream.visits.VISIT_EVERY_S", 0.01)
+    async with broker({}) as first, broker({}) as second:
+        for each in (first, second):
+            each.versions |= {ApiKey.HEARTBEAT: VersionRange(0, 3)}
+        async with pair(first, second) as cluster:
+            for each in (first, second):
+                assert spoken_now(cluster) == VersionRange(0, 3)
+                await each.stop()
+                each.versions |= {ApiKey.HEARTBEAT: VersionRange(0, 4)}
+                await each.start()
+                await until(lambda: each.requests(ApiKey.API_VERSIONS), "the broker is asked again")  # noqa: B023
+            await until(lambda: spoken_now(cluster) == VersionRange(0, 4), "both brokers speak the newer version")
+
+
+async def test_any_broker_means_one_that_answers() -> None:
+    """A broker that takes connections and says nothing, as on a machine that hangs, takes the cluster not along."""
+    silent = dict.fromkeys([*HANDLERS, ApiKey.METADATA, ApiKey.API_VERSIONS], lambda header, message: None)
+    async with broker({}, dict(silent)) as first, broker({}) as second, pair(first, second) as cluster:
+        assert isinstance(await call(cluster, Broker(BROKER_ID + 1)), RawResponse)
+        outcomes = [await call(cluster, AnyBroker()) for _ in range(3)]
+        assert [type(outcome) for outcome in outcomes] == [RawResponse] * 3
 
 
 async def test_a_fault_of_ours_in_a_visit_is_told_and_the_next_visit_comes(
