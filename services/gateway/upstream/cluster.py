@@ -67,7 +67,7 @@ class Cluster:
         self._brokers = Brokers(spec, self.knowledge, limits, answer_room)
         self._visits = Visits(self.knowledge, spec.bootstrap_servers, self._brokers, self._timeout_s, on_versions)
         self._coordinators = Coordinators(
-            self.knowledge, lambda call, done: self._own(call, FindCoordinatorResponse, done)
+            self.knowledge, lambda call, done: self._own(call, FindCoordinatorResponse, done), self._brokers.any
         )
         self._call_counters: dict[int, Count] = {}
         self._visiting: asyncio.Task[None] | None = None

@@ -1,4 +1,8 @@
-"""Finds the coordinators of one cluster's groups: on demand, once for all callers that wait, and remembered."""
+"""Finds the coordinators of one cluster's groups: on demand, once for all callers that wait, and remembered.
+
+If the cluster may not tell the gateway the coordinator, the call goes to any broker, which refuses it in its own words:
+brokers look at access rights first. Without a refusal the client would look for the coordinator for ever.
+"""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -7,6 +11,7 @@ from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge,
 from services.gateway.requests.memory import BoundedCache
 from services.gateway.requests.plan import Call, Coordinator, KeyType, Unreachable
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
 COORDINATORS_REMEMBERED = 100_000
@@ -14,6 +19,8 @@ LONGEST_KEY = 1000
 """Letters of a group or transactional id that is remembered; the coordinator of a longer id is found each time."""
 FIND_VERSION = 3
 """The last version whose answer names one coordinator; version 0 knows groups alone."""
+NO_RIGHT = frozenset({ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED})
+"""The gateway lacks the right to see the group or the transactional id."""
 
 Resolved = Callable[[int | Unreachable], None]
 
@@ -27,9 +34,10 @@ class Ask(Protocol):
 class Coordinators:
     """See above."""
 
-    def __init__(self, knowledge: ClusterKnowledge, ask: Ask) -> None:
+    def __init__(self, knowledge: ClusterKnowledge, ask: Ask, any_broker: Callable[[], int | None]) -> None:
         self._knowledge = knowledge
         self._ask = ask
+        self._any_broker = any_broker
         self._known: BoundedCache[Coordinator, int] = BoundedCache(COORDINATORS_REMEMBERED, float("inf"))
         self._finding: dict[Coordinator, list[Resolved]] = {}
 
@@ -58,6 +66,8 @@ class Coordinators:
         result: int | Unreachable
         if isinstance(outcome, Unreachable):
             result = outcome
+        elif outcome.error_code in NO_RIGHT and (any_broker := self._any_broker()) is not None:
+            result = any_broker
         elif outcome.error_code:
             reason = f"no coordinator for {coordinator.key!r}: error {outcome.error_code}"
             result = Unreachable(knowledge.name, reason, never_sent=True)

@@ -31,6 +31,7 @@ from services.gateway.upstream.connection import OUR_CLIENT_ID
 from services.gateway.upstream.coordinators import LONGEST_KEY
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import RequestHeader, encode_request
 from services.gateway.wire.messages import (
     ApiVersionsResponse,
@@ -177,6 +178,22 @@ async def test_a_client_s_name_stands_in_no_request_on_the_connection_that_all_c
 async def test_a_group_without_coordinator_is_unreachable(cluster: Cluster, scripted: ScriptedBroker) -> None:
     scripted.scripts[ApiKey.FIND_COORDINATOR] = lambda header, message: FindCoordinatorResponse(error_code=15)
     assert isinstance(await call(cluster, Coordinator("g")), Unreachable)
+
+
+@pytest.mark.parametrize(
+    "refusal", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+)
+async def test_who_may_not_ask_for_a_coordinator_hears_it_from_a_broker(
+    cluster: Cluster, scripted: ScriptedBroker, refusal: ErrorCode
+) -> None:
+    """Else a client would wait for a coordinator for ever, where a broker refuses at once."""
+    scripted.scripts[ApiKey.FIND_COORDINATOR] = lambda header, message: FindCoordinatorResponse(error_code=refusal)
+    scripted.scripts[ApiKey.HEARTBEAT] = lambda header, message: HeartbeatResponse(error_code=refusal)
+    for _ in range(2):
+        outcome = await call(cluster, Coordinator("g"))
+        assert isinstance(outcome, RawResponse)
+        assert outcome.decode(HeartbeatResponse).error_code == refusal
+    assert len(scripted.requests(ApiKey.FIND_COORDINATOR)) == 2, "the right may be granted at any time"
 
 
 async def test_a_request_that_cannot_be_written_fails_alone(cluster: Cluster, scripted: ScriptedBroker) -> None:
