@@ -149,6 +149,13 @@ class ClusterKnowledge:
                 if topic_id != NO_UUID:
                     self.topic_names[topic_id] = topic.name
 
+    def forget_all_but(self, everything: MetadataResponse) -> None:
+        """The answer lists all topics of the cluster: those that it does not name are gone."""
+        gone = self.topics.keys() - {topic.name for topic in everything.topics}
+        self.leaders_edition += bool(gone)
+        for topic in gone:
+            self._drop(topic)
+
     def learn_versions(self, broker_id: int, response: ApiVersionsResponse) -> None:
         """Takes over the versions that this broker speaks, in the place of those that it spoke before.
 

@@ -44,7 +44,7 @@ from services.gateway.upstream.security import security_of
 from services.gateway.upstream.shared import Pool
 from services.gateway.upstream.visits import Visits
 from services.gateway.wire.apis import ApiKey, api_name
-from services.gateway.wire.messages import FindCoordinatorResponse, MetadataResponse
+from services.gateway.wire.messages import FindCoordinatorResponse, MetadataRequest, MetadataResponse
 from services.gateway.wire.schema import Struct
 
 M = TypeVar("M", bound=Struct)
@@ -119,7 +119,8 @@ class Cluster:
         if refused is not None:
             settle(refused, True)
             return
-        learns = api_key == ApiKey.METADATA and not call.raw
+        message = call.message
+        asks_all = isinstance(message, MetadataRequest) and message.topics is None
         if names is not None and not call.own_names:
             crossed = crossing(call, names)
             if isinstance(crossed, Unreachable):
@@ -127,8 +128,8 @@ class Cluster:
                 return
             call, inward = crossed
             settle = _translating(inward, settle)
-        if learns:
-            settle = self._learning(settle)
+        if api_key == ApiKey.METADATA and not call.raw:
+            settle = self._learning(settle, of_all_topics=asks_all)
         target = call.target
         if isinstance(target, Coordinator) and self._coordinators.known(target) is None:
             self._coordinators.find(
@@ -164,12 +165,14 @@ class Cluster:
         # a broker that throttles a client reads no more from the connection, which would be everybody's
         connection.submit(call, api_key, OUR_CLIENT_ID if call.lane is Lane.SHARED else client_id, settle)
 
-    def _learning(self, settle: Settle) -> Settle:
+    def _learning(self, settle: Settle, *, of_all_topics: bool) -> Settle:
         def learn(outcome: RawResponse | Unreachable | Sent, owned: bool) -> None:
             if isinstance(outcome, RawResponse):
                 response = decoded(outcome, MetadataResponse, self.name)
                 if isinstance(response, MetadataResponse):
                     self._brokers.learn(response)
+                    if of_all_topics:
+                        self.knowledge.forget_all_but(response)
             settle(outcome, owned)
 
         return learn

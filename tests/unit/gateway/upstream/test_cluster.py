@@ -141,6 +141,30 @@ async def test_metadata_that_passes_by_is_learnt_from(cluster: Cluster) -> None:
     assert cluster.knowledge.partition_count("apples") == 3
 
 
+async def test_a_list_of_all_topics_ends_the_knowledge_of_those_that_are_gone(
+    cluster: Cluster, scripted: ScriptedBroker
+) -> None:
+    """Else a gateway would remember every topic that there ever was, and show it while the cluster is away."""
+    scripted.topics = {"apples": 3, "pears": 1}
+    await listed(cluster)
+    assert set(cluster.knowledge.topics) == {"apples", "pears"}
+    edition = cluster.knowledge.leaders_edition
+    scripted.topics = {"apples": 3}
+    cluster.refresh(("apples",), lambda _: None)
+    await listed(cluster)
+    assert set(cluster.knowledge.topics) == {"apples"}
+    assert set(cluster.knowledge.topic_names.values()) == {"apples"}
+    assert cluster.knowledge.leaders_edition != edition
+
+
+async def listed(cluster: Cluster) -> None:
+    outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    everything = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    cluster.submit(Call("c1", everything, 12), Lanes(), None, lambda o, _: outcome.set_result(o))
+    async with asyncio.timeout(WITHIN_S):
+        assert isinstance(await outcome, RawResponse)
+
+
 async def test_a_coordinator_is_found_once_and_again_when_forgotten(cluster: Cluster, scripted: ScriptedBroker) -> None:
     scripted.scripts[ApiKey.FIND_COORDINATOR] = lambda header, message: FindCoordinatorResponse(
         node_id=BROKER_ID, host="127.0.0.1", port=scripted.port
