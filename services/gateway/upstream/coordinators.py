@@ -1,7 +1,7 @@
 """Finds the coordinators of one cluster's groups: on demand, once for all callers that wait, and remembered.
 
 If the cluster may not tell the gateway the coordinator, the call goes to any broker, which refuses it in its own words:
-brokers look at access rights first. Without a refusal the client would look for the coordinator for ever.
+brokers check access rights first. Without a refusal the client would look for the coordinator for ever.
 """
 
 from collections.abc import Callable

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own documented way, which it does not export
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
@@ -19,6 +29,7 @@ from tests.integration.gateway.records import produce, read_all
 
 VALUES = [f"value {n}" for n in range(200)]
 BETWEEN_RECORDS_S = 0.02
+WITHIN_S = 60.0
 
 
 def one_cluster(way: Way, topic: str) -> RoutingTable:
@@ -121,3 +132,44 @@ def test_a_password_that_is_not_there_is_named_by_its_reference(
         start_gateway(one_cluster(way, apples))
     (down,) = [entry for entry in logs if entry["event"] == "cluster is down"]
     assert "sasl.password: ${env:NO_SUCH_PASSWORD} refers to" in down["reason"]
+
+
+def test_who_asks_for_what_the_cluster_keeps_from_the_gateway_is_refused_as_by_a_broker(
+    secured: SecuredKafka, start_gateway: StartGateway, create_topic: CreateTopic, apples: str
+) -> None:
+    """Nobody waits for a coordinator that the gateway may not ask for."""
+    create_topic(secured, apples)
+    admin = AdminClient({"bootstrap.servers": secured.bootstrap})
+    kinds = (ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
+    for right in (_others_right(kind, apples) for kind in kinds):
+        admin.create_acls([right])[right].result(WITHIN_S)
+    for kind in kinds:
+        anything: Any = None  # the stubs know no filter without a name
+        anybody = (anything, anything, AclOperation.ANY, AclPermissionType.ANY)
+        wanted = AclBindingFilter(kind, apples, ResourcePatternType.LITERAL, *anybody)
+        wait_until(lambda: admin.describe_acls(wanted).result(WITHIN_S), "the broker knows the right")  # noqa: B023
+    gateway = start_gateway(one_cluster(secured.way("OAUTHBEARER", user="guest"), apples))
+
+    consumer = Consumer({"bootstrap.servers": gateway.address, "group.id": apples})
+    consumer.subscribe([apples])
+    refused: list[object] = []
+
+    def is_refused() -> bool:
+        message = consumer.poll(0.1)
+        error = None if message is None else message.error()
+        if error is not None:
+            refused.append(error.code())
+        return KafkaError.GROUP_AUTHORIZATION_FAILED in refused
+
+    wait_until(is_refused, "the member is told that it may not join", WITHIN_S)
+    consumer.close()
+    producer = Producer({"bootstrap.servers": gateway.address, "transactional.id": apples})
+    with pytest.raises(KafkaException) as raised:
+        producer.init_transactions(WITHIN_S)
+    assert raised.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def _others_right(kind: ResourceType, name: str) -> AclBinding:
+    """A right of another user: everybody else has none then."""
+    literal, everything = ResourcePatternType.LITERAL, AclOperation.ALL
+    return AclBinding(kind, name, literal, "User:owner", "*", everything, AclPermissionType.ALLOW)
