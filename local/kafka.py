@@ -88,8 +88,9 @@ class KafkaNode:
             "share.coordinator.state.topic.replication.factor": 1,
             "share.coordinator.state.topic.min.isr": 1,
             "group.initial.rebalance.delay.ms": 0,
-            # A killed broker may register again only when its last session is over.
-            "broker.session.timeout.ms": 4000,
+            # A killed broker may register again only when its last session is over. A busy machine starves a broker for
+            # some seconds, and then its own controller takes its partitions away.
+            "broker.session.timeout.ms": 10_000,
             "broker.heartbeat.interval.ms": 500,
             # By default Kafka writes an empty metadata record every 500 ms, which costs an idle machine time.
             "metadata.max.idle.interval.ms": 5000,
