@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import threading
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +18,9 @@ from services.gateway.downstream import last_table
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 
-START_S = STOP_S = 20.0
+START_S = STOP_S = 90.0
+
+ANSWER_S = 5.0
 
 
 @contextmanager
@@ -57,7 +58,7 @@ def gateways_side_by_side(
 
 def _is_ready(port: int) -> bool:
     address = f"http://127.0.0.1:{port}/ready"
-    with suppress(urllib.error.URLError, ConnectionError), urllib.request.urlopen(address, timeout=1) as answer:
+    with suppress(OSError), urllib.request.urlopen(address, timeout=ANSWER_S) as answer:
         return bool(answer.status == 200)
     return False
 

@@ -26,7 +26,7 @@ from services.gateway.settings import GatewaySettings
 from tests.fixtures.ports import free_block
 
 T = TypeVar("T")
-START_S = STOP_S = 20.0
+START_S = STOP_S = MOVE_S = 60.0
 
 
 class Rules:
@@ -111,6 +111,7 @@ class RunningGateway:
             self.gateway = Gateway(self._settings, self.lifecycle)
             try:
                 await self.gateway.start()
+                await self.gateway.mesh.clusters.attempted(START_S)  # a busy broker answers after the gateway is ready
                 self._started.set()
                 await self.lifecycle.stopping.wait()
             finally:
@@ -122,7 +123,7 @@ class RunningGateway:
             self._fault = error
             self._started.set()
 
-    def call(self, work: Callable[[], Awaitable[T]], timeout_s: float = 30.0) -> T:
+    def call(self, work: Callable[[], Awaitable[T]], timeout_s: float = MOVE_S) -> T:
         """Run a coroutine on the gateway's loop."""
 
         async def run() -> T:
@@ -137,7 +138,7 @@ class RunningGateway:
         async def work() -> None:
             mesh = self.gateway.mesh
             hold = mesh.begin_hold(table)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(MOVE_S):
                 await hold.complete.wait()
             mesh.end_hold(table)
 

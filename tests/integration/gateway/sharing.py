@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
     ShareAcknowledgeRequest,
@@ -20,13 +28,38 @@ from services.gateway.wire.messages.share_acknowledge import (
 )
 from services.gateway.wire.messages.share_fetch import AcquiredRecords, FetchPartition, FetchTopic
 from services.gateway.wire.messages.share_group_heartbeat import TopicPartitions
+from tests.fixtures.waiting import wait_unless
 from tests.integration.gateway.talking import comes_true
 from tests.unit.gateway.downstream.raw_client import RawClient
 
+ANSWER_S = 30.0
 ACCEPTED = 1
 """A type of acknowledgement."""
 Acquired = tuple[int, AcquiredRecords]
 """Partition, and which records of it."""
+
+
+def set_up(bootstrap: str, group: str, **further: str) -> None:
+    """The group, which does not exist yet, begins at the first record: a broker may find out only after a member's
+    first answer where the end is. A cluster that has never had a group makes its coordinators only now.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    settings = {"share.auto.offset.reset": "earliest", **further}
+
+    def obstacle() -> str | None:
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=entries)
+        try:
+            admin.incremental_alter_configs([resource])[resource].result(ANSWER_S)
+            told = admin.describe_configs([resource])[resource].result(ANSWER_S)
+        except KafkaException as error:
+            return str(error)
+        seen = {name: told[name].value for name in settings}
+        return None if seen == settings else f"the group has {seen}"
+
+    wait_unless(obstacle, f"group {group} has {settings}")
 
 
 class ShareMember:

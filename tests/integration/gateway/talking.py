@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from tests.fixtures.waiting import WITHIN_S
 from tests.unit.gateway.downstream.raw_client import RawClient
 
 T = TypeVar("T")
@@ -22,7 +23,7 @@ async def talking_to(address: str) -> AsyncIterator[RawClient]:
 
 
 async def comes_true(
-    look: Callable[[], Awaitable[T]], wanted: T | Callable[[T], bool], what: str, within_s: float = 20.0
+    look: Callable[[], Awaitable[T]], wanted: T | Callable[[T], bool], what: str, within_s: float = WITHIN_S
 ) -> T:
     """What `look` finds when it is what is wanted: brokers show later what a controller has decided."""
     found: list[T] = []

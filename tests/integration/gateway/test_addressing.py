@@ -35,7 +35,7 @@ from tests.integration.gateway.talking import talking_to
 
 VALUES = [f"value {n}" for n in range(20)]
 DOMAIN = "kafka.example.com"
-JAVA_S = 60
+ANSWER_S = 60.0
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def topics(
 
 def places(bootstrap: str, **config: Any) -> dict[int, str]:
     """The nodes that librdkafka is shown."""
-    metadata = Producer({"bootstrap.servers": bootstrap, **config}).list_topics(timeout=10)
+    metadata = Producer({"bootstrap.servers": bootstrap, **config}).list_topics(timeout=ANSWER_S)
     return {node.id: f"{node.host}:{node.port}" for node in metadata.brokers.values()}
 
 
@@ -186,7 +186,7 @@ def test_java_finds_the_host_of_each_node(
     tool = ["-cp", maven.class_path(PROJECT, KAFKA_VERSION), Tool.PRODUCER_PERF_TEST, "--command-config", str(config)]
     what = ["--topic", topics[1], "--num-records", "20", "--record-size", "10", "--throughput", "-1"]
     command = [*jvm, *tool, "--bootstrap-server", f"bootstrap.{DOMAIN}:{port}", *what]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=JAVA_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(read_all(kafka_c2.bootstrap, topics[1])) == 20
 

@@ -14,8 +14,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
     ResourceType,
 )
 
+from services.gateway.downstream import audit_trail
 from tests.fixtures.clusters import KafkaCluster
-from tests.fixtures.traffic import ToldTraffic, read_whole_topic
+from tests.fixtures.traffic import LAST_REPORT_S, ToldTraffic, read_whole_topic
+from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, DeleteTopic, StartGateway
 from tests.integration.gateway.records import produce
 from tests.integration.gateway.running import Rules
@@ -25,7 +27,14 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
 @pytest.fixture
-def audit_topic(unique_name: Callable[[str], str], delete_topic: DeleteTopic, kafka_c1: KafkaCluster) -> Iterator[str]:
+def audit_topic(
+    unique_name: Callable[[str], str],
+    delete_topic: DeleteTopic,
+    kafka_c1: KafkaCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[str]:
+    """A gateway that stops has as much time for its last audit records as for its last report."""
+    monkeypatch.setattr(audit_trail, "END_S", LAST_REPORT_S)
     name = unique_name("mesh.audit-records")
     yield name
     delete_topic(kafka_c1, name)
@@ -91,6 +100,11 @@ def test_a_record_that_its_broker_refuses_is_told_with_the_reason(
     entry = ConfigEntry("max.message.bytes", "500", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, bananas, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(30)
+    described = ConfigResource(ResourceType.TOPIC, bananas)
+    wait_until(
+        lambda: admin.describe_configs([described])[described].result(30)["max.message.bytes"].value == "500",
+        "the broker has heard of the setting",
+    )
     settings = {"audit_topics": (bananas,), "audit_records_topic": audit_topic}
     gateway = start_gateway(rules.to("c2", [bananas]), **settings, **told_traffic.settings)
     producer = Producer({"bootstrap.servers": gateway.address})

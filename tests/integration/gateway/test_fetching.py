@@ -48,7 +48,7 @@ class Reader:
     async def begin(self) -> dict[Slot, bytes]:
         """The first answer. Polls on until brokers lead what was just created and all marks have been told."""
         first = await self.poll()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while min(self.marks.values()) < 0:
                 await self.poll()
         return first
@@ -132,7 +132,7 @@ def write(gateway: RunningGateway, topic: str, number: int, size: int = 0) -> No
 async def read_records(reader: Reader, wanted: int) -> dict[Slot, int]:
     """Poll until so many records have come; how many of each partition."""
     found: dict[Slot, int] = {}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while sum(found.values()) < wanted:
             for slot, records in (await reader.poll(1000)).items():
                 found[slot] = found.get(slot, 0) + count(records)

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, Producer
 from prometheus_client import REGISTRY
 
 from services.gateway.requests.plan import Lane
+from services.gateway.upstream import admission
 from services.gateway.wire.frames import encode_request
 from services.gateway.wire.messages import ProduceRequest, ProduceResponse
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
@@ -190,8 +191,15 @@ def test_half_a_request_is_stored_nowhere(
 
 @pytest.mark.parametrize("name", ["PLAIN over tls"])
 def test_large_records_pass_by_tls_and_across_renewed_logins(
-    name: str, secured: SecuredKafka, start_gateway: StartGateway, create_topic: CreateTopic, apples: str
+    name: str,
+    secured: SecuredKafka,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    apples: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(admission, "RENEW_FROM", 0.05)
+    monkeypatch.setattr(admission, "RENEW_TO", 0.1)
     create_topic(secured, apples, 1)
     gateway = start_gateway(one_cluster(secured.way(name), apples))
     producer = LargeProducer(gateway.address, apples, "p", **{"enable.idempotence": True})

@@ -101,7 +101,7 @@ def test_a_topic_moves_back_and_forth_under_load(
 async def break_produce(gateway: RunningGateway) -> int:
     """The connections on which answers of Produce are waited for, as soon as there is one; how many those are."""
     broken = 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not broken:
             for client in gateway.gateway.connections:
                 for key, connection in list(client._lanes.connections.items()):

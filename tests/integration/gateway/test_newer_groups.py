@@ -19,15 +19,16 @@ from mesh.routing import ClientMatch, ExactName, ForwardingRule, Subject
 from services.gateway.requests.groups.shadow_topics import MARK
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
-from tests.fixtures.waiting import wait_unless
+from tests.fixtures.waiting import wait_unless, wait_until
 from tests.integration.gateway.conftest import CreateTopic, DeleteTopic, StartGateway
 from tests.integration.gateway.member import run_member
 from tests.integration.gateway.records import produce, read
 from tests.integration.gateway.running import Rules
-from tests.integration.gateway.sharing import ShareMember
+from tests.integration.gateway.sharing import ShareMember, set_up
 from tests.integration.gateway.talking import comes_true, talking_to
 
 COUNT = 100
+ANSWER_S = 60.0
 
 
 def librdkafka(bootstrap: str, group: str) -> Consumer:
@@ -103,7 +104,7 @@ def test_a_consumer_group_whose_rule_forbids_shadow_topics_is_told_why_not(
     sentence = f"group {group} lives on cluster c1, but subscribes to topics of other clusters (cluster c2: {bananas})"
     with closing(librdkafka(gateway.address, group)) as consumer:
         consumer.subscribe([apples, bananas])
-        message = consumer.poll(20)
+        message = consumer.poll(ANSWER_S)
         assert message is not None
         error = message.error()
         assert error is not None
@@ -216,10 +217,11 @@ async def test_a_share_consumer_acknowledges_on_another_connection_than_it_fetch
     """franz-go does so: it has a connection for what waits, and others for what does not."""
     create_topic(kafka_c1, apples)
     gateway = start_gateway(rules.to("c1", [apples]))
+    await asyncio.to_thread(set_up, gateway.address, group)
     member = ShareMember(group, apples)
     async with talking_to(gateway.address) as fetching, talking_to(gateway.address) as acknowledging:
         await member.join(acknowledging)
-        assert await member.acquire(fetching) == []  # the group begins at the end, from here on
+        assert await member.acquire(fetching) == []
         produce(gateway.address, apples, ["one"])
         [acquired] = await comes_true(lambda: member.acquire(fetching), bool, "the record comes")
         await member.accept(acknowledging, acquired)
@@ -249,7 +251,11 @@ def test_settings_from_before_a_groups_first_member_hold_on_the_cluster_of_its_t
         change = ("--alter", "--entity-type", "groups", "--entity-name", name)
         asyncio.run(tools.run(Tool.CONFIGS, *change, "--add-config", "share.auto.offset.reset=earliest"))
         described = ("--describe", "--entity-type", "groups", "--entity-name", name)
-        assert "share.auto.offset.reset=earliest" in asyncio.run(tools.run(Tool.CONFIGS, *described))
+
+        def is_told(described: tuple[str, ...] = described) -> bool:
+            return "share.auto.offset.reset=earliest" in asyncio.run(tools.run(Tool.CONFIGS, *described))
+
+        wait_until(is_told, "the broker has heard of the setting")
         wanted = ("--topic", topic, "--group", name, "--max-messages", str(COUNT), "--timeout-ms", "60000")
         printed = asyncio.run(tools.run(Tool.CONSOLE_SHARE_CONSUMER, *wanted))
         assert set(printed.split("\n")) - {""} == expected

@@ -47,12 +47,13 @@ from services.gateway.wire.schema import Struct, api_key_of
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.running import Rules
+from tests.integration.gateway.transacting import await_markers
 from tests.unit.gateway.wire.old_client_bytes import MAGIC_0, MAGIC_1
 
 R = TypeVar("R", bound=Struct)
 Row = tuple[int, bytes | None, bytes | None]
 
-ANSWER_S = 20.0
+ANSWER_S = 60.0
 PLENTY = 1 << 20
 T = 1_600_000_000_000
 THREE: list[tuple[bytes | None, bytes | None]] = [(b"k", b"apple"), (None, b"pear"), (b"gone", None)]
@@ -201,6 +202,7 @@ def test_what_clients_of_today_write_is_read_by_old_ones(
         transactional.produce(apples, f"committed: {commit}", partition=0)
         transactional.flush(ANSWER_S)
         transactional.commit_transaction(ANSWER_S) if commit else transactional.abort_transaction(ANSWER_S)
+    await_markers(kafka_c1.bootstrap, apples)
     end = 50 + 3 + 3
     for version in (1, 3):
         rows = old_client.read(version, apples, 53)

@@ -13,13 +13,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import KafkaException, ShareConsumer
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
+from confluent_kafka import ShareConsumer
 
 from services.gateway.downstream import last_table
 from services.gateway.wire.errors import RETRIABLE, ErrorCode
@@ -33,14 +27,14 @@ from tests.integration.gateway.gateways import gateways_side_by_side
 from tests.integration.gateway.member import run_member
 from tests.integration.gateway.records import produce
 from tests.integration.gateway.running import Rules, RunningGateway
+from tests.integration.gateway.sharing import set_up
 from tests.integration.gateway.talking import comes_true, talking_to
 from tests.integration.gateway.workers import RunningWorkers
 from tests.unit.gateway.downstream.raw_client import RawClient
 
 COUNT = 60
-LOCK_S = 15
-SETTINGS = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(LOCK_S * 1000)}
-"""The settings of each group. Locks are as short as brokers allow."""
+SHORT_LOCKS = {"share.record.lock.duration.ms": "15000"}
+"""As short as brokers allow, for groups that get the records of a member that is gone."""
 
 
 @pytest.fixture
@@ -57,24 +51,6 @@ def table(
 @pytest.fixture
 def gateway(table: Rules, start_gateway: StartGateway) -> RunningGateway:
     return start_gateway(table.table, listen=f"127.0.0.1:{free_block(1)}")
-
-
-def set_up(bootstrap: str, group: str) -> None:
-    """The group does not exist yet; a cluster that has never had a group makes its coordinators only now."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-
-    def obstacle() -> str | None:
-        entries = [
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in SETTINGS.items()
-        ]
-        resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=entries)
-        try:
-            admin.incremental_alter_configs([resource])[resource].result(20)
-        except KafkaException as error:
-            return str(error)
-        return None
-
-    wait_unless(obstacle, "the group has its setting", 60)
 
 
 def batch(number: int, *topics: str) -> set[str]:
@@ -224,7 +200,7 @@ def test_a_group_goes_on_with_all_its_topics_when_a_gateway_is_killed(
         ThreadPoolExecutor(1) as background,
     ):
         for name in (group, javas):
-            set_up(address, name)
+            set_up(address, name, **SHORT_LOCKS)
         two = [Member(address, group, topics) for _ in range(2)]
         java = background.submit(run_member, "share", address, javas, topics, 4 * COUNT)
         with closing(two[0]), closing(two[1]):

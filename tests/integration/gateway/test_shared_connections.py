@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from services.gateway import metrics
-from services.gateway.upstream import seats
+from services.gateway.upstream import seats, shared
 from services.gateway.upstream.shared import Pool
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
@@ -37,8 +37,10 @@ LARGE_EACH = 100
 
 @pytest.fixture(autouse=True)
 def soon_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has sent something large comes back while the test looks on."""
+    """Who has sent something large comes back while the test looks on. A pause of the machine makes nobody slow."""
     monkeypatch.setattr(seats, "REST_S", 0.05)
+    for module in (seats, shared):
+        monkeypatch.setattr(module, "SLOW_S", DELIVERY_S)
 
 
 @pytest.fixture

@@ -134,7 +134,9 @@ def test_a_report_that_is_too_large_for_the_topic_holds_up_no_other(
     try:
         wait_until(lambda: len(told_traffic.reports()) == 1, "the small one arrives", 60)
         assert len(told_traffic.reports()[0].counters) == 1
-        assert [sample.value for sample in next(iter(own.lost.collect())).samples][:1] == [1]
+        wait_until(
+            lambda: [sample.value for sample in next(iter(own.lost.collect())).samples][:1] == [1], "the other is lost"
+        )
     finally:
         writer.stop(5)
 

@@ -27,12 +27,20 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.running import Rules
 from tests.integration.gateway.talking import comes_true, talking_to
-from tests.integration.gateway.transacting import ANSWER_S, LibrdkafkaTransacting, TransactionError, read_committed
+from tests.integration.gateway.transacting import (
+    ANSWER_S,
+    LibrdkafkaTransacting,
+    TransactionError,
+    await_markers,
+    read_committed,
+)
 
 VERIFIED = "transaction.partition.verification.enable"
 PRODUCER, EPOCH = 4_711, 3
 OLD_S = 20 * 60
 """Older than the longest time-out of a transaction, which is 15 minutes."""
+LONGEST_MS = "900000"
+"""The longest time-out of a transaction: a dozen runs of a tool take a minute on a busy machine."""
 HOME_NODE, OTHER_NODE = "101", "102"
 
 
@@ -51,7 +59,7 @@ class Orchard:
 
     def open(self, transactional_id: str) -> LibrdkafkaTransacting:
         """A producer whose transaction is open on both clusters."""
-        producer = LibrdkafkaTransacting(self.address, transactional_id)
+        producer = LibrdkafkaTransacting(self.address, transactional_id, transaction_timeout_ms=LONGEST_MS)
         producer.init()
         producer.begin()
         producer.send(self.apples, "half")
@@ -126,6 +134,7 @@ def test_a_transaction_over_two_clusters_is_listed_described_and_terminated_as_o
 
     orchard.run("forceTerminateTransaction", "--transactionalId", transactional_id)
     for topic in (orchard.apples, orchard.bananas):
+        await_markers(orchard.address, topic)
         told = orchard.run("describe-producers", "--topic", topic, "--partition", "0")
         assert re.findall(r"^\d+\s.*\s(\S+)\s*$", told, re.MULTILINE) == ["None"], "nothing is open"
     with pytest.raises(TransactionError):

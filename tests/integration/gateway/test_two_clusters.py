@@ -19,6 +19,8 @@ from tests.integration.gateway.running import Rules
 from tests.integration.gateway.stored import assert_stored_once
 
 COUNT = 500
+PROMPTLY_S = 45.0
+"""Less than one request to a cluster that does not answer may take, and enough for a busy machine."""
 
 
 @pytest.mark.parametrize(
@@ -128,12 +130,12 @@ def test_a_dead_cluster_leaves_the_other_as_it_was(
     create_topic(kafka_c1, apples)
     rules = Rules({"c1": kafka_c1.bootstrap, "dead": "127.0.0.1:1"})
     rules.to("c1", [apples])
-    gateway = start_gateway(rules.to("dead", [bananas]))
+    gateway = start_gateway(rules.to("dead", [bananas]), request_timeout_s=2 * PROMPTLY_S)
     began = time.monotonic()
     produce(gateway.address, apples, [str(n) for n in range(COUNT)])
     assert len(read_all(gateway.address, apples)) == COUNT
-    assert set(AdminClient({"bootstrap.servers": gateway.address}).list_topics(timeout=5).topics) == {apples}
-    assert time.monotonic() - began < 10
+    assert set(AdminClient({"bootstrap.servers": gateway.address}).list_topics(timeout=PROMPTLY_S).topics) == {apples}
+    assert time.monotonic() - began < PROMPTLY_S
     config = {"bootstrap.servers": gateway.address, "group.id": group, "auto.offset.reset": "earliest"}
     with closing(Consumer(config)) as consumer:
         consumer.subscribe([apples, bananas])

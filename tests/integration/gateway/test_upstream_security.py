@@ -21,6 +21,7 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from services.gateway.upstream import admission
 from tests.fixtures.certificates import Authority
 from tests.fixtures.secured_kafka import PASSWORD, SHORT_LIFE_MS, WAYS, SecuredKafka, Way
 from tests.fixtures.waiting import wait_until
@@ -61,21 +62,28 @@ def test_records_pass_through_every_served_way_to_connect(
 
 @pytest.mark.parametrize("name", ["PLAIN over tls", "OAUTHBEARER over tls"])
 def test_a_login_is_renewed_before_the_broker_ends_it_and_no_connection_is_lost(
-    name: str, secured: SecuredKafka, start_gateway: StartGateway, create_topic: CreateTopic, apples: str
+    name: str,
+    secured: SecuredKafka,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    apples: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(admission, "RENEW_FROM", 0.3)  # in time for a machine that stands still for seconds
+    monkeypatch.setattr(admission, "RENEW_TO", 0.4)
     create_topic(secured, apples)
     gateway = start_gateway(one_cluster(secured.way(name), apples))
     before = lost_calls()
     producer = Producer({"bootstrap.servers": gateway.address, "linger.ms": 0, "enable.idempotence": True})
     faults: list[object] = []
     sent = 0
-    until = time.monotonic() + 2.5 * SHORT_LIFE_MS / 1000
+    until = time.monotonic() + 1.5 * SHORT_LIFE_MS / 1000
     while time.monotonic() < until:
         producer.produce(apples, f"{sent}", on_delivery=lambda error, _: faults.append(error) if error else None)
         producer.poll(0)
         time.sleep(BETWEEN_RECORDS_S)  # a steady rate, not as fast as it goes
         sent += 1
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert not faults
     assert lost_calls() == before
     assert sorted(map(int, read_all(secured.bootstrap, apples))) == list(range(sent))
@@ -94,8 +102,10 @@ def test_a_wrong_password_is_named_and_a_renewed_one_heals(
     (down,) = [entry for entry in logs if entry["event"] == "cluster is down"]
     assert "does not let us in" in down["reason"]
     assert "wrong-horse" not in str(logs)
-    secret.write_text(f"{PASSWORD}\n", encoding="ascii")
-    wait_until(is_up, "the cluster is up", 20)
+    renewed = tmp_path / "renewed"
+    renewed.write_text(f"{PASSWORD}\n", encoding="ascii")
+    renewed.replace(secret)
+    wait_until(is_up, "the cluster is up")
     produce(gateway.address, apples, VALUES)
     assert sorted(read_all(secured.bootstrap, apples)) == sorted(VALUES)
 

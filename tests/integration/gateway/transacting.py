@@ -3,7 +3,6 @@
 And Kafka's own program that copies a partition in transactions.
 """
 
-import contextlib
 import json
 import subprocess
 import tempfile
@@ -28,7 +27,6 @@ from tests.clients.java import driver as java
 from tests.fixtures.toolchains import need
 from tests.fixtures.waiting import wait_until
 
-MARKERS_S = 5.0
 COPIES_IN_A_TRANSACTION = 20
 COPIER_S = 90.0
 ANSWER_S = 25.0
@@ -195,10 +193,7 @@ def committed_offset(bootstrap: str, group: str, topic: str) -> int | None:
 
 
 def await_markers(bootstrap: str, topic: str) -> None:
-    """Until no transaction is open in the topic. EndTxn is answered before its markers are written.
-
-    A transaction that is left open on purpose is waited for in vain.
-    """
+    """Until no transaction is open in the topic. EndTxn is answered before its markers are written."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     partitions = [TopicPartition(topic, one) for one in admin.list_topics(topic, ANSWER_S).topics[topic].partitions]
 
@@ -207,15 +202,19 @@ def await_markers(bootstrap: str, topic: str) -> None:
         asked = admin.list_offsets(dict.fromkeys(partitions, latest), isolation_level=level)
         return {one.partition: told.result(ANSWER_S).offset for one, told in asked.items()}
 
-    with contextlib.suppress(TimeoutError):
-        wait_until(
-            lambda: ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED), "markers", MARKERS_S
-        )
+    wait_until(
+        lambda: ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED),
+        f"no transaction is open in {topic}",
+    )
 
 
-def read_committed(bootstrap: str, topic: str) -> list[str]:
-    """All records of the topic that a read_committed consumer gets up to the last stable offset, sorted."""
-    await_markers(bootstrap, topic)
+def read_committed(bootstrap: str, topic: str, *, left_open: bool = False) -> list[str]:
+    """All records of the topic that a read_committed consumer gets up to the last stable offset, sorted.
+
+    `left_open`: the test has left a transaction open there, so there are no markers to wait for.
+    """
+    if not left_open:
+        await_markers(bootstrap, topic)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -91,6 +90,7 @@ class RunningWorkers:
     def __init__(self, folder: Path, workers: int = 2, **settings: str) -> None:
         port = free_block(2)
         self.address = f"127.0.0.1:{port}"
+        self._workers = {str(number) for number in range(1, workers + 1)}
         self._management = f"http://127.0.0.1:{port + 1}"
         self._log = folder / "gateway.log"
         chosen = {
@@ -124,22 +124,28 @@ class RunningWorkers:
 
     def _is_ready(self) -> bool:
         assert self._process.poll() is None, self.log
-        with suppress(urllib.error.URLError, ConnectionError):
+        with suppress(OSError):
             return bool(urllib.request.urlopen(f"{self._management}/ready", timeout=5).status == 200)
         return False
 
     def metric(self, name: str, **labels: str) -> dict[str, float]:
         """Sums over the series with these labels, by worker."""
         found: dict[str, float] = {}
-        with urllib.request.urlopen(f"{self._management}/metrics", timeout=20) as answer:
-            for line in answer.read().decode().splitlines():
-                series = _SERIES.match(line)
-                if series is not None and series[1] == name:
-                    told = dict(re.findall(r'(\w+)="([^"]*)"', series[2] or ""))
-                    if labels.items() <= told.items():
-                        worker = told.get("worker", "")
-                        found[worker] = found.get(worker, 0.0) + float(series[3])
+        for series, told, value in wait_until(self._scraped, "all workers answer a scrape"):
+            if series == name and labels.items() <= told.items():
+                worker = told.get("worker", "")
+                found[worker] = found.get(worker, 0.0) + value
         return found
+
+    def _scraped(self) -> list[tuple[str, dict[str, str], float]] | None:
+        """All series; None if a worker did not answer in time and is left out."""
+        with urllib.request.urlopen(f"{self._management}/metrics", timeout=20) as answer:
+            lines = [_SERIES.match(line) for line in answer.read().decode().splitlines()]
+        found = [
+            (line[1], dict(re.findall(r'(\w+)="([^"]*)"', line[2] or "")), float(line[3])) for line in lines if line
+        ]
+        heard = {told.get("worker") for series, told, _ in found if series == "kafka_mesh_gateway_table_revision"}
+        return found if heard == self._workers else None
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
