@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
-from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, Isolation, Sending
+from tests.clients.contract import Isolation, Sending
 from tests.clients.ledger import Acked
 from tests.clients.processes import JsonLines
 from tests.clients.steered import SteeredClient, settings
 
 KEYS = 32
+PROGRESS_SECONDS = 90.0
+"""Bound of each wait for a client that keeps running."""
 
 
 @dataclass(slots=True)
@@ -25,6 +27,8 @@ class Journal:
 
     client: str
     acked: list[Acked] = field(default_factory=list)
+    newest_acked: int = -1
+    """The highest number of an acknowledged record."""
     newest: dict[str, int] = field(default_factory=dict)
     received: int = 0
     errors: list[str] = field(default_factory=list)
@@ -36,6 +40,7 @@ class Journal:
 
     def add_acked(self, ack: Acked) -> None:
         self.acked.append(ack)
+        self.newest_acked = max(int(ack.id.rpartition("-")[2]), self.newest_acked)
         self._changed.set()
 
     def add_received(self, identifier: str) -> None:
@@ -51,7 +56,7 @@ class Journal:
     async def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Returns when the condition over this journal holds; fails at once when the client has reported an error."""
         try:
-            async with asyncio.timeout(3 * OPERATION_TIMEOUT_SECONDS):
+            async with asyncio.timeout(PROGRESS_SECONDS):
                 while not condition():
                     assert not self.errors, f"{self.client} reported {self.errors}"
                     self._changed.clear()

@@ -28,6 +28,7 @@ JOIN_MS = 3_000
 """kafka-python 3.0 forgets a join for new metadata if its SyncGroup is answered between two polls. It has no partitions
 and sends no heartbeats from then on. So one poll is longer than a join."""
 
+COMMIT_LATER = (KafkaError.REBALANCE_IN_PROGRESS, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR)
 CONNECTION_LOST = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 """What librdkafka tells an application for its information; it connects again by itself."""
 
@@ -150,7 +151,8 @@ class LibrdkafkaConsumer(_Librdkafka):
             positions.clear()
         except KafkaException as error:
             # A member came or went: the next poll takes part in that; positions that stay ours are committed later.
-            if error.args[0].code() != KafkaError.REBALANCE_IN_PROGRESS and not self.journal.commits_may_fail:
+            # Or a broker stood still, and its coordinator has to load again: Java's consumer tries again by itself.
+            if error.args[0].code() not in COMMIT_LATER and not self.journal.commits_may_fail:
                 raise
 
 

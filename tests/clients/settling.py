@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tests.clients.contract import Admin
 
-SETTLED_SECONDS = 30.0
+SETTLED_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = 0.05
 
 

@@ -18,8 +18,11 @@ from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, ClientError, Messa
 from tests.clients.matrix import Feature
 from tests.clients.settling import settled_config
 from tests.clients.world import World
+from tests.fixtures.waiting import until
 
 PERF_RECORDS = 2_000
+TOOL_MS = "50000"
+"""For so long a tool waits for records, a little less than its test waits for the tool."""
 
 
 @pytest.fixture
@@ -36,7 +39,7 @@ async def test_console_producer_and_consumer(tools: ConsoleTools, world: World) 
         await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, *parse, stdin="\n".join(lines) + "\n")
 
         show = ("--formatter-property", "print.key=true", "--formatter-property", "print.headers=true")
-        reading = ("--topic", topic, "--from-beginning", "--max-messages", "10", "--timeout-ms", "20000")
+        reading = ("--topic", topic, "--from-beginning", "--max-messages", "10", "--timeout-ms", TOOL_MS)
         printed = await tools.run(Tool.CONSOLE_CONSUMER, *reading, *show)
         assert [line for line in printed.splitlines() if line.startswith("origin:")] == lines
 
@@ -48,7 +51,7 @@ async def test_perf_tools_send_and_read_all_records(tools: ConsoleTools, world: 
         printed = await tools.run(Tool.PRODUCER_PERF_TEST, "--topic", topic, *sending)
         assert f"{PERF_RECORDS} records sent" in printed
 
-        reading = ("--num-records", str(PERF_RECORDS), "--timeout", "20000", "--hide-header")
+        reading = ("--num-records", str(PERF_RECORDS), "--timeout", TOOL_MS, "--hide-header")
         printed = await tools.run(Tool.CONSUMER_PERF_TEST, "--topic", topic, *reading)
         (read,) = re.findall(r"^[^,]+,[^,]+,[^,]+,[^,]+, (\d+),", printed, re.MULTILINE)
         assert int(read) >= PERF_RECORDS
@@ -184,7 +187,7 @@ async def test_records_are_deleted_from_the_start_of_logs(tools: ConsoleTools, w
 
     for topic, left in zip(topics, (["two", "three"], ["three"]), strict=True):
         assert f"partition: {topic}-0\tlow_watermark: {3 - len(left)}" in printed
-        reading = ("--topic", topic, "--from-beginning", "--max-messages", str(len(left)), "--timeout-ms", "20000")
+        reading = ("--topic", topic, "--from-beginning", "--max-messages", str(len(left)), "--timeout-ms", TOOL_MS)
         assert (await tools.run(Tool.CONSOLE_CONSUMER, *reading)).split() == left
 
 
@@ -219,7 +222,8 @@ async def test_producers_of_partitions_are_described(tools: ConsoleTools, world:
 async def test_an_open_transaction_is_listed_described_and_aborted(tools: ConsoleTools, world: World) -> None:
     topic, _ = await world.topic_on_each(partitions=1)
     transactional_id = world.name("open")
-    producer = Producer({"bootstrap.servers": world.bootstrap, "transactional.id": transactional_id})
+    lasting = {"transaction.timeout.ms": 900_000}  # on a busy machine the tools below take a minute
+    producer = Producer({"bootstrap.servers": world.bootstrap, "transactional.id": transactional_id, **lasting})
     await asyncio.to_thread(leave_open, producer, topic)
 
     listed, described = await side_by_side(
@@ -244,7 +248,12 @@ def leave_open(producer: Producer, topic: str) -> None:
 async def test_a_quota_of_a_user_is_set_and_shown(tools: ConsoleTools, world: World) -> None:
     of_user = ("--entity-type", "users", "--entity-name", world.name("bob"))
     await tools.run(Tool.CONFIGS, "--alter", *of_user, "--add-config", "producer_byte_rate=1000000")
-    assert "producer_byte_rate=1000000" in await tools.run(Tool.CONFIGS, "--describe", *of_user)
+
+    async def is_told() -> bool:
+        """The controller answers a change before each broker has applied it."""
+        return "producer_byte_rate=1000000" in await tools.run(Tool.CONFIGS, "--describe", *of_user)
+
+    await until(is_told, "the quota is shown")
     await tools.run(Tool.CONFIGS, "--alter", *of_user, "--delete-config", "producer_byte_rate")
 
 
@@ -284,7 +293,7 @@ async def read_two_records_of_each(tools: ConsoleTools, group: str, topics: Sequ
         await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\ntwo\n")
     either = ("--include", "|".join(topics), "--from-beginning", "--group", group)
     count = str(2 * len(topics))
-    await tools.run(Tool.CONSOLE_CONSUMER, *either, "--max-messages", count, "--timeout-ms", "20000")
+    await tools.run(Tool.CONSOLE_CONSUMER, *either, "--max-messages", count, "--timeout-ms", TOOL_MS)
 
 
 async def committed(world: World, group: str, topics: Sequence[str]) -> dict[str, int]:

@@ -59,7 +59,7 @@ async def test_offsets_and_groups_are_shown(tools: ConsoleTools, world: World) -
     either = ("--include", "|".join(topics), "--from-beginning", "--group", group)
     for topic in topics:
         await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\ntwo\n")
-    await tools.run(Tool.CONSOLE_CONSUMER, *either, "--max-messages", "4", "--timeout-ms", "20000")
+    await tools.run(Tool.CONSOLE_CONSUMER, *either, "--max-messages", "4", "--timeout-ms", "50000")
 
     offsets, groups = await asyncio.gather(
         tools.run(Tool.GET_OFFSETS, "--topic-partitions", ",".join(f"{topic}:0" for topic in topics)),

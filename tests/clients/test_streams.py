@@ -18,10 +18,11 @@ from tests.clients.world import World
 PARTITIONS = 2
 FIRST, SECOND = ("apples pears apples", "plums apples"), ("pears apples quinces",)
 LOOK_AGAIN_SECONDS = 0.2
+COUNTED_WITHIN_SECONDS = 60.0
 
 
 @pytest.mark.feature(Feature.PRODUCE, Feature.GROUP, client="streams")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(360)
 async def test_counts_go_on_over_two_clusters_after_the_state_is_lost(world: World, tmp_path: Path) -> None:
     output, lines = await world.topic_on_each(PARTITIONS)
     name = world.name("c1-streams")
@@ -29,7 +30,7 @@ async def test_counts_go_on_over_two_clusters_after_the_state_is_lost(world: Wor
 
 
 @pytest.mark.feature(Feature.PRODUCE, Feature.GROUP, client="streams")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(360)
 async def test_counts_are_exact_on_one_cluster(world: World, tmp_path: Path) -> None:
     lines, _ = await world.topic_on_each(PARTITIONS)
     output, _ = await world.topic_on_each(PARTITIONS)
@@ -38,7 +39,7 @@ async def test_counts_are_exact_on_one_cluster(world: World, tmp_path: Path) -> 
 
 
 @pytest.mark.feature(Feature.PRODUCE, Feature.GROUP, Feature.TRANSACTIONS, client="streams")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(360)
 async def test_counts_are_exact_over_two_clusters(world: World, tmp_path: Path) -> None:
     """What is read, and so its offsets, on c2; changelog, repartition topic and output on c1: one transaction."""
     output, lines = await world.topic_on_each(PARTITIONS)
@@ -63,7 +64,7 @@ async def count_in_two_lives(world: World, app: WordCount) -> None:
 async def until_counted(world: World, output: str, expected: Counter[str]) -> None:
     counts: dict[str, int] = {}
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(COUNTED_WITHIN_SECONDS):
             while counts != expected:
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
                 counts = {str(record.key): int(record.value) for record in await world.c1.read(output)}

@@ -11,6 +11,7 @@ from tests.clients.confluent.driver import ConfluentAdmin, ConfluentClient
 from tests.clients.contract import Can, Client, Copying, Isolation, Message, Reading, Sending, TransactionalClient
 from tests.clients.matrix import Feature
 from tests.clients.world import World
+from tests.fixtures.waiting import until
 
 RECORDS = 20
 
@@ -40,6 +41,12 @@ async def test_records_and_offsets_of_a_transaction_count_on_all_clusters_or_on_
     assert len(await world.c2.read(on_c2)) == RECORDS
     assert len(await world.c1.read(on_c1)) == RECORDS * (on_c1 in targets)
     admin = ConfluentAdmin(world.bootstrap)
-    committed = await admin.committed(copying.group, [source])
-    assert sum(committed.values()) == RECORDS
+    counted: list[int] = []
+
+    async def all_count() -> bool:
+        """A coordinator of groups hears of a commit later than the producer does."""
+        counted[:] = (await admin.committed(copying.group, [source])).values()
+        return sum(counted) == RECORDS
+
+    await until(all_count, f"{RECORDS} records are committed by their offsets")
     await admin.close()

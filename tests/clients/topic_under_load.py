@@ -8,6 +8,7 @@ Counted are errors, that every client gets on, and what the clusters hold in the
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Self
 
@@ -23,9 +24,12 @@ RECORDS_OF_PROGRESS = 50  # of each producer: half a second, longer than a switc
 
 
 class TopicUnderLoad:
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, rate: int) -> None:
         self.topic = topic
+        self._rate = rate
         self._producers: list[Running] = []
+        self._begun_at: dict[str, float] = {}
+        """The time by the event loop's clock before each producer was started."""
         self._consumers: list[Running] = []
         self._stopped = False
 
@@ -41,6 +45,7 @@ class TopicUnderLoad:
         java_there, librdkafka_here = load_of(JAVA, other or bootstrap), load_of(LIBRDKAFKA, bootstrap)
         return await cls._started(
             topic,
+            rate,
             producers=[java.producer(topic, rate), librdkafka.producer(topic, rate)],
             consumers=[java_there.consumer(topic, group), librdkafka_here.consumer(topic, group)],
         )
@@ -60,18 +65,21 @@ class TopicUnderLoad:
         loads = {name: load_of(name, bootstrap) for name in clients}
         return await cls._started(
             topic,
+            rate,
             producers=[load.producer(topic, rate) for load in loads.values()],
             consumers=[load.consumer(topic, f"{group}-{name}") for name, load in loads.items() if consuming],
         )
 
     @classmethod
     async def _started(
-        cls, topic: str, producers: Iterable[Awaitable[Running]], consumers: Iterable[Awaitable[Running]]
+        cls, topic: str, rate: int, producers: Iterable[Awaitable[Running]], consumers: Iterable[Awaitable[Running]]
     ) -> Self:
-        load = cls(topic)
+        load = cls(topic, rate)
         try:
             for producer in producers:
+                begun_at = asyncio.get_running_loop().time()
                 load._producers.append(await producer)
+                load._begun_at[load._producers[-1].journal.client] = begun_at
             for consumer in consumers:
                 load._consumers.append(await consumer)
             await load.progress()
@@ -81,18 +89,23 @@ class TopicUnderLoad:
         return load
 
     async def progress(self, records: int = RECORDS_OF_PROGRESS) -> dict[str, str]:
-        """Returns when each producer has had more records acknowledged, and each consumer has read newer ones than now.
+        """Returns when each producer has had records acknowledged that it sent after the call, and each consumer has
+        read one of these.
 
-        The answer is the last acknowledged record of each producer.
+        A producer sends its records at a steady rate, so its number tells when a record was sent at the earliest. An
+        acknowledgement does not: a busy client may tell late of a record that was stored before the call. The answer is
+        the newest acknowledged record of each producer.
         """
-        mark = {producer.journal.client: len(producer.journal.acked) for producer in self._producers}
+        now = asyncio.get_running_loop().time()
+        mark = {client: math.ceil((now - begun_at) * self._rate) for client, begun_at in self._begun_at.items()}
         for producer in self._producers:
             journal, wanted = producer.journal, mark[producer.journal.client] + records
-            await journal.wait_until(lambda: len(journal.acked) >= wanted, f"{wanted} acknowledged")  # noqa: B023
+            await journal.wait_until(lambda: journal.newest_acked >= wanted, f"{wanted} acknowledged")  # noqa: B023
         for consumer in self._consumers:
             journal = consumer.journal
             await journal.wait_until(lambda: _is_newer(journal.newest, mark), f"records newer than {mark}")  # noqa: B023
-        return {producer.journal.client: producer.journal.acked[-1].id for producer in self._producers}
+        journals = [producer.journal for producer in self._producers]
+        return {journal.client: f"{journal.client}-{journal.newest_acked}" for journal in journals}
 
     def expect_lost_connections(self) -> None:
         """From now on a client may tell that its connections broke; records that fail are errors as before."""

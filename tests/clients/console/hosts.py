@@ -16,7 +16,7 @@ from tests.clients.processes import Output
 from tests.fixtures.toolchains import need
 
 SOURCE = Path(__file__).parent / "host" / "ToolHost.java"
-STOP_S = 10.0
+STOP_S = 60.0
 
 
 def host_classes(class_path: str) -> Path:

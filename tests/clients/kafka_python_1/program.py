@@ -22,7 +22,7 @@ from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartitio
 
 COMMIT_EVERY_SECONDS = 0.5
 POLL_MS = 200
-SEND_TIMEOUT_SECONDS = 20
+SEND_TIMEOUT_SECONDS = 50
 
 
 class Order:

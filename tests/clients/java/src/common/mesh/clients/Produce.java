@@ -36,8 +36,8 @@ final class Produce {
                 "enable.idempotence", order.text("idempotent"),
                 "retries", "100", // before 2.1 there were none by default
                 "max.in.flight.requests.per.connection", Api.IN_FLIGHT_IN_ORDER,
-                "delivery.timeout.ms", "28000", // a little less than what tests wait for
-                "request.timeout.ms", "15000"));
+                "delivery.timeout.ms", "58000", // a little less than what tests wait for
+                "request.timeout.ms", "29000"));
         // Closing waits until all is sent; 0.8.2 has nothing else for that.
         try (KafkaProducer<String, String> producer =
                 new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {
