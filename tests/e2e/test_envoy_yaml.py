@@ -24,7 +24,7 @@ CLUSTERS = tuple(NAMES.values())
 HOMES = {"apples": "c1", "bananas": "c2", "cherries": "kafka_c3"}
 PARTITIONS = {"apples": 1, "bananas": 1, "cherries": 5}  # partition_count of each one's cluster
 CLUSTERS_OWN_DEFAULT = -1
-ADMIN_TIMEOUT_S = 20.0
+ADMIN_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,11 @@ class Operator:
         rule: dict[str, Any] = json.loads(self("show", "-o", "json"))
         return rule
 
+    def figure(self, name: str) -> str | None:
+        """What a router tells of the rule, once it does."""
+        progress = self.shown().get("progress") or {}
+        return progress.get(name)
+
     def carried_out(self) -> bool:
         """Whether a router runs the rule as it was decided last, without a problem."""
         rule = self.shown()
@@ -98,7 +103,7 @@ def test_a_mirror_is_made_watched_paused_resumed_rewound_and_removed(
 
     mirror("resume")
     wait_until(lambda: values(c2, topic).count(b"third") == 1, "what came meanwhile is copied", WITHIN_S)
-    wait_until(lambda: mirror.shown()["progress"]["lag"] == "0", "nothing is left to do", WITHIN_S)
+    wait_until(lambda: mirror.figure("lag") == "0", "nothing is left to do", WITHIN_S)
 
     mirror("rewind", "--to", since)
     wait_until(lambda: values(c2, topic).count(b"third") == 2, "records since then are copied again", WITHIN_S)
@@ -137,7 +142,7 @@ def test_a_content_rule_distributes_records_over_topics_and_clusters(
     for (side, name), value in expected.items():
         wait_until(partial(values, side, name), f"{name} has a record", WITHIN_S)
         assert values(side, name) == [value]
-    wait_until(lambda: content.shown()["progress"]["records_dead"] == "1", "the dead letter is counted", WITHIN_S)
+    wait_until(lambda: content.figure("records_dead") == "1", "the dead letter is counted", WITHIN_S)
     assert "by content" in content.watched()[0]
 
 

@@ -253,8 +253,8 @@ def test_health_asks_the_backend_as_health_yml_says(start: Start) -> None:
             {"${health.downstreamEnabled:false}": "${health.downstreamEnabled:true}"},
             **{"health.downstreamHost": f"http://localhost:{backend.server_port}", **STRING_VALUES},
         )
-        assert shell.call("GET", "/health/com.networknt.kafka-sidecar-1.0.0") == (200, "OK")
-        status = 500
         path = "/health/com.networknt.kafka-sidecar-1.0.0"
+        wait_until(lambda: shell.call("GET", path) == (200, "OK"), "health says that the backend is well")
+        status = 500
         wait_until(lambda: shell.call("GET", path) == (400, "ERROR"), "health says that the backend is sick")
         backend.shutdown()

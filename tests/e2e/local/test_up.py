@@ -30,8 +30,7 @@ from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 
 LINE_TIMEOUT_S = 60.0
-PRINTED_S = 10.0
-CALL_S = 10.0
+PRINTED_S = CALL_S = END_S = 60.0
 
 
 @pytest.mark.timeout(400)
@@ -143,8 +142,8 @@ def test_a_crashed_service_is_back_and_a_killed_supervisor_leaves_nothing(
     assert mesh.process is not None
     processes = [psutil.Process(row["pid"]) for row in mesh.processes().values() if row["pid"]]
     mesh.process.kill()
-    mesh.process.wait(10)
-    _, alive = psutil.wait_procs(processes, timeout=10)
+    mesh.process.wait(END_S)
+    _, alive = psutil.wait_procs(processes, timeout=END_S)
     assert not alive
 
 
