@@ -225,7 +225,7 @@ def test_a_replay_goes_on_when_the_markers_of_an_ended_transaction_are_written()
     """Not when the end is answered: the ends of logs that a client asks for next depend on the markers."""
     told = ["PrepareCommit", "PrepareCommit", "CompleteCommit"]
     with answering(lambda: told.pop(0)) as to:
-        assert await_markers(to, "t", 10.0)
+        assert await_markers(to, "t", 60.0)
     assert told == []
 
 

@@ -13,7 +13,7 @@ from judge.history import Kind
 from judge.recorder import Recorder
 from judge.systems.mesh import held_by_all
 
-WITHIN_S = 10.0
+WITHIN_S = 60.0
 
 
 class Endpoint:
