@@ -10,6 +10,7 @@ import uvloop
 
 from services.gateway import frame_stream
 from services.gateway.frame_stream import FrameStream
+from tests.fixtures.waiting import WITHIN_S
 
 LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 
@@ -54,7 +55,7 @@ def test_a_peer_that_never_reads_cannot_keep_a_closed_connection(
             await asyncio.get_running_loop().create_connection(lambda: stream, *listening.getsockname())
             stream.send(bytes(32 << 20))
             stream.close("enough")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(WITHIN_S):
                 await stream.gone.wait()
 
     monkeypatch.setattr(frame_stream, "LAST_WORDS_S", 0.1)
@@ -91,7 +92,7 @@ def test_what_is_sent_in_many_pieces_arrives_in_order_whatever_the_socket_takes(
             stream.send(*pieces[start : start + 700])
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        assert runner.run(asyncio.wait_for(heard(send, sum(sizes)), 30)) == b"".join(pieces)
+        assert runner.run(asyncio.wait_for(heard(send, sum(sizes)), WITHIN_S)) == b"".join(pieces)
 
 
 @LOOPS
@@ -106,7 +107,7 @@ def test_what_the_socket_has_not_taken_is_kept_when_its_buffer_is_used_again(
             buffer[:] = bytes(len(buffer))
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        assert runner.run(asyncio.wait_for(heard(send, sum(sizes)), 30)).count(b"a") == sum(sizes)
+        assert runner.run(asyncio.wait_for(heard(send, sum(sizes)), WITHIN_S)).count(b"a") == sum(sizes)
 
 
 class Kept(FrameStream):

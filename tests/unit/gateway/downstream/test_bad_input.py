@@ -61,13 +61,13 @@ async def test_a_size_that_never_arrives_costs_no_memory(stage: Stage) -> None:
 
 
 async def test_a_large_request_that_does_not_go_on_is_given_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.gateway.downstream.reading.STALLED_S", 0.6)
+    monkeypatch.setattr("services.gateway.downstream.reading.STALLED_S", 1.5)
     stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
     client, slow = await stage.connect(), await stage.connect()
     frame = encode_request(produce("apples", bytes(400_000)), 9, 1, "slow")
     for at in range(0, len(frame), 20_000):  # takes longer, but goes on
         slow.send_bytes(frame[at : at + 20_000])
-        await asyncio.sleep(0.04)
+        await asyncio.sleep(0.09)
     assert await slow.frame()
     client.send_bytes(struct.pack(">i", 1 << 20) + bytes(100_000))
     assert await client.closed() == b""

@@ -15,7 +15,7 @@ from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.plan import Answer, Close, Command, Convert, NoAnswer, NotConverted, convert
 from services.gateway.upstream.clusters import Clusters
 from services.gateway.upstream.lanes import Lanes
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import WITHIN_S, until
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ async def pool() -> AsyncIterator[Conversions]:
 async def result(pool: Conversions, function: Callable[..., Any], *arguments: Any) -> Any:
     found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     pool.submit(Convert(function, arguments), found.set_result)
-    return await asyncio.wait_for(found, 20)
+    return await asyncio.wait_for(found, WITHIN_S)
 
 
 async def test_work_is_done_by_as_many_processes_as_are_allowed_and_none_of_them_is_ours(pool: Conversions) -> None:
@@ -71,7 +71,7 @@ async def test_a_process_that_does_not_end_keeps_nobody_waiting(
     monkeypatch.setattr(conversions, "END_S", 0)
     with monkeypatch.context() as hurried:
         hurried.setattr(conversions, "CONVERSION_S", 0.05)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WITHIN_S):
             assert isinstance(await result(pool, time.sleep, 600), NotConverted)
     assert await result(pool, divmod, 7, 2) == (3, 1)
 
@@ -106,7 +106,7 @@ async def test_a_plan_goes_on_with_what_was_converted(pool: Conversions) -> None
     answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
     exchange = Exchange(plan(), cast(Clusters, None), pool, Lanes(), "test", lambda _, given: answer.set_result(given))
     exchange.start()
-    assert await asyncio.wait_for(answer, 20) == Close("(3, 1)")
+    assert await asyncio.wait_for(answer, WITHIN_S) == Close("(3, 1)")
 
 
 async def test_a_client_that_is_gone_waits_for_nothing(pool: Conversions) -> None:

@@ -100,7 +100,7 @@ async def router(stage: Stage, tmp_path: Path) -> AsyncIterator[ScriptedRouter]:
     """The stage's gateway watches this router; the first address of its list is dead."""
     scripted = ScriptedRouter()
     async with serving(scripted) as address, watching(stage, address, tmp_path):
-        await until(lambda: scripted.said, within_s=15)
+        await until(lambda: scripted.said)
         yield scripted
 
 
@@ -143,10 +143,10 @@ async def test_names_its_process_at_each_watch_and_another_one_at_each_start(
         return [request.hello.member.process for request in scripted.said if request.HasField("hello")]
 
     router.end()
-    await until(lambda: len(processes(router)) == 2, within_s=15)
+    await until(lambda: len(processes(router)) == 2)
     later = ScriptedRouter()
     async with serving(later) as address, watching(stage, address, tmp_path):
-        await until(lambda: later.said, within_s=15)
+        await until(lambda: later.said)
     first, second = {*processes(router)}, {*processes(later)}
     assert (len(first), len(second), len(first | second), "" in first | second) == (1, 1, 2, False)
 
@@ -539,7 +539,7 @@ async def test_a_table_is_tried_by_some_clients_and_how_their_requests_end_is_to
     def canaries() -> list[admin.RequestCounts]:
         return [said.clients.canary_requests for said in router.said if said.clients.canary_requests.answered]
 
-    await until(canaries, within_s=15)
+    await until(canaries)
     router.orders.put_nowait(discovery.WatchResponse(switch=discovery.SwitchOrder(revision=2)))
     await until(lambda: router.acks[1:])
     assert router.acks[1:] == [(2, APPLIED)]

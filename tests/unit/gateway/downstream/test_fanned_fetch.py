@@ -23,7 +23,7 @@ from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import RequestHeader
 from services.gateway.wire.messages import FetchRequest, FetchResponse
 from services.gateway.wire.messages.fetch import FetchPartition, ForgottenTopic
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.raw_client import RawClient
 from tests.unit.gateway.downstream.test_straight_fetch import MESH, brought, fetch, seen
@@ -208,7 +208,7 @@ async def test_what_has_long_been_left_behind_is_heard_by_a_client_that_has_paus
     reader, apples, bananas = await reading(stage)
     left = await left_behind(stage, reader, apples, bananas)
     left.arrived -= 2 * LEFT_BEHIND_S
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WITHIN_S):
         while reader.offsets["bananas"] == 43:
             assert len(await reader.read(wait_ms=100)) == 2
 
@@ -241,7 +241,7 @@ async def test_a_broker_that_is_lost_is_asked_again_and_the_other_one_read_on(st
     while reader.offsets["apples"] == 43:
         await reader.read()
     bananas.write()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WITHIN_S):
         while reader.offsets["bananas"] == 43:
             await reader.read(wait_ms=100)
 
@@ -260,7 +260,7 @@ async def test_a_topic_that_moves_is_read_where_it_is(stage: Stage, planned: Pla
     stage.c2.scripts[ApiKey.FETCH] = all_of_it
     for there in list(stage.c2.connections):  # what was asked there hangs
         there.transport.abort()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WITHIN_S):
         while min(reader.offsets.values()) < 45:
             await reader.read(wait_ms=100)
     assert planned() > before

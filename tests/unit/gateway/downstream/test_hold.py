@@ -16,7 +16,7 @@ from services.gateway.wire.messages import (
 )
 from services.gateway.wire.messages.metadata import MetadataResponseTopic
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.test_order import gated, produce, written
 
@@ -42,7 +42,7 @@ async def test_a_hold_waits_for_the_old_answers_and_releases_to_the_new_cluster(
     assert (await other.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)).error_code == 0
     assert not hold.complete.is_set()
     gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WITHIN_S):
         await hold.complete.wait()
     await client.answer(ProduceResponse)
     assert len(stage.c1.requests(ApiKey.PRODUCE)) == 1
@@ -95,7 +95,7 @@ async def test_a_client_that_leaves_does_not_end_the_wait_for_its_answer(stage: 
     hold = stage.gateway.mesh.begin_hold(stage.table(2, apples="c2", bananas="c2"))
     assert not hold.complete.is_set()
     gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WITHIN_S):
         await hold.complete.wait()
 
 

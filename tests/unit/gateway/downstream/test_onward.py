@@ -18,7 +18,7 @@ from services.gateway.wire.messages import (
     ProduceResponse,
 )
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.gateway.downstream.conftest import MAX_REQUESTS, Stage
 from tests.unit.gateway.downstream.raw_client import RawClient
 from tests.unit.gateway.downstream.test_order import gated, produce, written
@@ -244,7 +244,7 @@ async def test_a_hold_breaks_off_what_takes_too_long_and_it_goes_to_the_new_clus
     assert not hold.complete.is_set(), "what was sent before is waited for"
     gate.set()
     assert code_of(await client.answer(ProduceResponse)) == 0
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WITHIN_S):
         await hold.complete.wait()
     mesh.end_hold(after)
     request.second()

@@ -204,7 +204,7 @@ async def test_a_broker_that_does_not_go_on_with_an_answer_is_given_up(
 ) -> None:
     monkeypatch.setattr("services.gateway.upstream.connection.STALLED_S", 0.2)
     async with world(stage) as here:
-        slot = here.ask(1, timeout_s=0.1)
+        slot = here.ask(1, timeout_s=1.0)
         sent = metrics.client_bytes.labels("out")
         before = sent.total
         here.say(answer_of(slot)[:HALF])

@@ -37,7 +37,7 @@ async def two(stage: Stage, tmp_path: Path) -> AsyncIterator[tuple[ScriptedRoute
         watch = watch_of(stage, tuple(addresses), tmp_path)
         first.apply(stage.gateway.mesh.table)
         task = asyncio.create_task(watch.run())
-        await until(lambda: first.acks, within_s=15)
+        await until(lambda: first.acks)
         yield first, second
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -16,7 +16,7 @@ from mesh import server_certificate
 from mesh.server_certificate import TlsFiles
 from services.gateway.downstream.server_tls import ServerTls, subject_of
 from tests.fixtures.certificates import Authority, Signed
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import WITHIN_S, until
 
 HOST = "101.kafka.example.com"
 NAMES = f"DNS:{HOST},IP:127.0.0.1"
@@ -39,7 +39,7 @@ class Stage:
         context.load_verify_locations(self.authority.certificate)
         if client is not None:
             context.load_cert_chain(client.certificate, client.key)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WITHIN_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=context, server_hostname=host)
             try:
                 await reader.readexactly(2)  # in TLS 1.3 a refusal comes after the handshake

@@ -25,7 +25,7 @@ from services.gateway.wire.messages import (
 )
 from services.gateway.wire.messages.metadata import MetadataRequestTopic
 from services.gateway.wire.messages.produce import PartitionProduceData
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.gateway.downstream.conftest import MAX_REQUESTS, SLOW, Stage, staged
 from tests.unit.gateway.downstream.raw_client import RawClient
 from tests.unit.gateway.downstream.test_order import gated, produce, written
@@ -401,7 +401,7 @@ async def test_a_move_waits_for_what_is_among_others(sharing: Stage) -> None:
         each.send(named("new", 1), 9)
     assert not hold.complete.is_set()
     gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WITHIN_S):
         await hold.complete.wait()
     sharing.gateway.mesh.end_hold(after)
     for each in (client, other):

@@ -29,7 +29,7 @@ from tests.unit.gateway.downstream.test_discovery import ScriptedRouter, serving
 from tests.unit.gateway.downstream.test_order import gated, produce
 from tests.unit.gateway.scripted_broker import broker
 
-START_S = 15.0
+START_S = 60.0
 
 
 @asynccontextmanager

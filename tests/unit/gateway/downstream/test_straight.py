@@ -30,7 +30,7 @@ from services.gateway.wire.messages.produce import (
     PartitionProduceData,
     TopicProduceData,
 )
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.raw_client import RawClient
 from tests.unit.gateway.downstream.test_order import gated, produce, written
@@ -257,7 +257,7 @@ async def test_a_hold_waits_for_it_and_what_comes_then_goes_to_the_new_cluster(s
     client.send(produce("apples", b"new"), 9)
     assert not hold.complete.is_set()
     gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WITHIN_S):
         await hold.complete.wait()
     stage.gateway.mesh.end_hold(after)
     for _ in range(2):

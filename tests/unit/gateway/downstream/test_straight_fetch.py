@@ -37,7 +37,7 @@ from services.gateway.wire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.raw_client import RawClient
 from tests.unit.gateway.wire.records import batch
@@ -300,7 +300,7 @@ async def test_a_broker_that_is_lost_in_mid_poll_is_told_after_the_wait(stage: S
     assert seen(await client.answer(FetchResponse)) == [("apples", ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")]
     gate.set()
     stage.c1.scripts[ApiKey.FETCH] = brought()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WITHIN_S):
         while seen(await client.ask(fetch("apples"), 12, FetchResponse)) != [("apples", 0, b"records")]:
             pass
 

@@ -23,7 +23,7 @@ from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import encode_request
 from services.gateway.wire.messages import ProduceRequest, ProduceResponse
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.raw_client import RawClient
 from tests.unit.gateway.downstream.test_order import gated, written
@@ -253,7 +253,7 @@ async def test_a_hold_of_any_of_its_topics_waits_for_it(stage: Stage) -> None:
     client.send(produce(), 9)
     assert not hold.complete.is_set()
     gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WITHIN_S):
         await hold.complete.wait()
     mesh.end_hold(after)
     for _ in range(2):

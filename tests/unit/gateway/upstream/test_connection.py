@@ -20,7 +20,7 @@ from services.gateway.wire.messages import (
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
 )
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.gateway.scripted_broker import ScriptedBroker, broker, once_each
 
 MAX_FRAME = 1 << 20
@@ -47,7 +47,7 @@ class Caller:
     async def open(self) -> str | None:
         return await self.connection.open("127.0.0.1", self._scripted.port, 2.0, Lookup("c1"))
 
-    def submit(self, group: str, timeout_s: float = 5.0, *, no_answer: bool = False) -> None:
+    def submit(self, group: str, timeout_s: float = WITHIN_S, *, no_answer: bool = False) -> None:
         call = Call("c1", HeartbeatRequest(group), 0, timeout_s=timeout_s, no_answer=no_answer)
         self.connection.submit(call, ApiKey.HEARTBEAT, "me", self._settle(group))
 
@@ -61,7 +61,7 @@ class Caller:
         return settle
 
     async def all(self, count: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WITHIN_S):
             while len(self.outcomes) < count:
                 self._changed.clear()
                 await self._changed.wait()
@@ -231,7 +231,7 @@ async def test_nothing_comes_between_the_requests_of_a_renewal(scripted: Scripte
     caller = Caller(scripted, max_in_flight=10_000, keyring=PlainKeyring())
     await caller.open()
     sent = 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WITHIN_S):
         while len(scripted.requests(ApiKey.SASL_AUTHENTICATE)) < 4:
             caller.submit(f"{sent}")
             sent += 1
@@ -283,7 +283,7 @@ class Half:
 
     def end(self) -> None:
         self._connection.pass_on_more(self.frame[20:])
-        self._connection.end_passing_on(asyncio.get_running_loop().time() + 5)
+        self._connection.end_passing_on(asyncio.get_running_loop().time() + WITHIN_S)
 
     def begun(self, beginning: memoryview, missing: int) -> None:
         return None
@@ -317,12 +317,12 @@ async def test_a_request_has_no_deadline_while_it_comes_and_one_from_its_end_on(
     scripted.scripts[ApiKey.HEARTBEAT] = once_each(HeartbeatResponse(), None)
     caller = Caller(scripted)
     await caller.open()
-    caller.submit("a", 0.05)
+    caller.submit("a", 1.0)
     half = Half("b", caller.connection)
     half.begin()
     await caller.all(1)
     passed = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.1, passed.set)  # the deadline of the first, which has been answered
+    asyncio.get_running_loop().call_later(1.1, passed.set)  # the deadline of the first, which has been answered
     await passed.wait()
     assert caller.connection.ended is None
     caller.connection.pass_on_more(half.frame[20:])

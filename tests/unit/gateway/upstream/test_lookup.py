@@ -13,6 +13,7 @@ from mesh.routing import UpstreamCluster
 from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.brokers import UpstreamLimits
 from services.gateway.upstream.cluster import Cluster
+from tests.fixtures.waiting import WITHIN_S
 from tests.unit.gateway.scripted_broker import broker
 
 THREADS_OF_THE_LOOP = min(32, (os.cpu_count() or 1) + 4)
@@ -36,7 +37,7 @@ def dead_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def cluster(name: str, *servers: str, connect_timeout_s: float) -> Cluster:
-    limits = UpstreamLimits(connect_timeout_s=connect_timeout_s, request_timeout_s=5.0)
+    limits = UpstreamLimits(connect_timeout_s=connect_timeout_s, request_timeout_s=30.0)
     return Cluster(UpstreamCluster(name, servers, 1), limits, AnswerRoom(1 << 30), lambda: None)
 
 
@@ -45,9 +46,9 @@ async def test_a_cluster_whose_names_nobody_answers_for_delays_no_other() -> Non
     async with broker({}) as running:
         servers = [f"kafka-{number}.dead.test:9092" for number in range(THREADS_OF_THE_LOOP + 1)]
         dead = cluster("dead", *servers, connect_timeout_s=0.05)
-        living = cluster("living", f"localhost:{running.port}", connect_timeout_s=3.0)
+        living = cluster("living", f"localhost:{running.port}", connect_timeout_s=30.0)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WITHIN_S):
                 dead.start()
                 await dead.attempted.wait()
                 living.start()

@@ -20,10 +20,9 @@ from services.gateway.requests.nodes import Advertised, NodePorts
 from services.gateway.workers.balance import Load
 from services.gateway.workers.reception import Reception
 from tests.fixtures.certificates import Authority
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import WITHIN_S, until
 
 PLAIN = Listener("127.0.0.1", 0, False, Advertised("inside", 1))
-WITHIN_S = 10.0
 
 
 class Greeter(asyncio.BufferedProtocol):

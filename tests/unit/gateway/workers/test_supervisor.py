@@ -16,10 +16,8 @@ from mesh.lifecycle import Lifecycle, Phase
 from services.gateway.settings import GatewaySettings
 from services.gateway.workers import post, supervisor
 from services.gateway.workers.supervisor import KILL_S, Supervisor, WorkerFailedError
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.gateway.workers import scripted_worker
-
-WITHIN_S = 20.0
 
 
 class Workers:
