@@ -30,8 +30,8 @@ from tests.fixtures.waiting import wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TIMEOUT_S = 30.0
-SOURCE = KafkaSource(topics=(), clusters={}, max_batch_rows=10_000, stall_timeout_s=30.0, request_timeout_s=10.0)
+TIMEOUT_S = 60.0
+SOURCE = KafkaSource(topics=(), clusters={}, max_batch_rows=10_000, stall_timeout_s=TIMEOUT_S, request_timeout_s=10.0)
 NOW = datetime.now(UTC).replace(microsecond=0)
 Event = dict[str, Any]
 

@@ -22,8 +22,7 @@ from tests.fixtures.leaders import await_leaders
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Content, Headers, Orchard
 
-TIMEOUT_S = 30.0
-STALL_S = 3.0
+TIMEOUT_S = STALL_S = 60.0
 SLOTS = 2
 SOURCE, TARGET = "green", "ripe"
 """How the clusters are registered."""

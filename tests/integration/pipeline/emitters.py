@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from mesh.rpc import traffic
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 INTERVAL = timedelta(seconds=10)
 STEPS: Mapping[str, Callable[[datetime], datetime]] = {
     "traffic_minutes": lambda time: time.replace(second=0, microsecond=0),

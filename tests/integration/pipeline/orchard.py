@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from tests.fixtures.leaders import await_leaders
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 OPEN_MS = 600_000  # for which a transaction may stay open, however busy the machine is
 MIDNIGHT = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 """Between the two days that records are from."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,26 +101,28 @@ def test_an_archive_that_stood_still_ends_when_it_goes_on_and_replaces_nothing_o
 ) -> None:
     from tests.integration.pipeline.archives import read_back
 
-    folder = tmp_path / "archive"
-
-    def is_half_written() -> bool:
+    def is_half_written(folder: Path) -> bool:
         return has_any(folder, "_staged/**/*.parquet") and not has_any(folder, "day=*")
 
     orchard.create()
     orchard.grow(RECORDS)
-    first = archive_job(orchard, kafka_c1, folder, tmp_path / "first.log")
-    try:
-        first.reaches(is_half_written, "it writes files")
-        with frozen(first.pid):
-            assert is_half_written()
-            orchard.grow(1_000)
-            second = archive_job(orchard, kafka_c1, folder, tmp_path / "second.log")
-            second.finish()
+    for attempt in count():
+        folder, log = tmp_path / f"archive-{attempt}", tmp_path / f"first-{attempt}.log"
+        first = archive_job(orchard, kafka_c1, folder, log)
+        try:
+            first.reaches(partial(is_half_written, folder), "it writes files")
+            with frozen(first.pid):
+                if not is_half_written(folder):
+                    continue  # it has written all of them before it stood still
+                orchard.grow(1_000)
+                second = archive_job(orchard, kafka_c1, folder, tmp_path / "second.log")
+                second.finish()
+                assert read_back(folder) == orchard.records
+            assert f"is written by process {second.pid}" in first.fails(WITHIN_S)
             assert read_back(folder) == orchard.records
-        assert f"is written by process {second.pid}" in first.fails(WITHIN_S)
-        assert read_back(folder) == orchard.records
-    finally:
-        first.kill()
+            return
+        finally:
+            first.kill()
 
 
 def traffic_job(kafka: KafkaCluster, database: str, topic: str, log: Path, *how: str) -> KilledJob:

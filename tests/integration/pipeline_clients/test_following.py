@@ -170,8 +170,12 @@ async def test_what_is_more_than_a_member_carries_out_waits_for_whoever_is_free(
         first = await copy_of(world, topic)
         await until_is(world, first, RUNNING, positions=[10, 10])
         second = await copy_of(world, topic)
-        waiting = await seen(world, second)
-        assert waiting.description == "waits for its turn: pipeline-1 carries out 1, and no more at a time"
+
+        async def is_told() -> bool:
+            told = "waits for its turn: pipeline-1 carries out 1, and no more at a time"
+            return (await seen(world, second)).description == told
+
+        await until(is_told, "the second one waits", within=COMES_S)
 
         async with Member(world, tmp_path, "done", name="pipeline-2").following():
             await until_is(world, second, DONE, positions=[10, 100])

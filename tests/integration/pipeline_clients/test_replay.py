@@ -32,6 +32,9 @@ from tests.integration.pipeline.copies import (
 )
 from tests.integration.pipeline.orchard import MIDNIGHT, TIMEOUT_S, Content, Orchard
 
+STALLED_S = 6.0
+"""More than a busy broker takes to give the records in front of an open transaction."""
+
 
 @pytest.fixture
 def grove(kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, topic: str) -> Iterator[Grove]:
@@ -175,7 +178,7 @@ def test_an_open_transaction_ends_the_plan_and_one_in_its_midst_is_told_of(grove
     assert (ended.state, ended.records) == ("DONE", 10)
 
     ranges = [replays.ReplayRange(topic=orchard.topic, partition=0, start_offset=8, end_offset=14)]
-    stuck = grove.run(grove.order(orchard.topic, ranges=ranges, group=f"{grove.name}-second"), stall_s=0.5)
+    stuck = grove.run(grove.order(orchard.topic, ranges=ranges, group=f"{grove.name}-second"), stall_s=STALLED_S)
     assert stuck.state == "FAILED"
     assert f"{orchard.topic}/0 stands at offset 10 of 14" in stuck.description
     open_.abort_transaction()
