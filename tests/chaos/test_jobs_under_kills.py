@@ -36,7 +36,7 @@ def test_dead_letters_go_back_once_each_whenever_their_sidecar_is_killed(
         for n in range(LETTERS)
     ]
     kafka.write(f"{topic}.dlq", *({"key": one.key, "value": one.value, "headers": one.headers} for one in letters))
-    sidecar = SidecarProcess(tmp_path, kafka_c1.bootstrap, max_job_round_bytes="20", transaction_timeout_ms="5000")
+    sidecar = SidecarProcess(tmp_path, kafka_c1.bootstrap, max_job_round_bytes="20")
     chance = random.Random(7)
     with sidecar.running(), httpx.Client(base_url=sidecar.address, timeout=30) as http:
         body = {"ranges": [{"topic": topic}], "deadLetters": True, "to": "source", "rate": 200}

@@ -73,6 +73,7 @@ def test_kills_lose_nothing_and_what_comes_twice_has_the_key_of_where_it_was(
         sidecar = SidecarProcess(
             tmp_path, kafka_c1.bootstrap, reactive_topics=topic, reactive_group=group, value_format="string",
             backend_url=backend.host_url, reactive_group_instance_id=f"{group}-1", reactive_max_batch_records="10",
+            session_timeout_ms="45000",  # only a kill begins a new life, however busy the machine is
         )  # fmt: skip
         load.start()
         with sidecar.running():

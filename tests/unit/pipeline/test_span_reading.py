@@ -18,6 +18,6 @@ def test_a_cluster_that_is_away_is_told_as_such() -> None:
         servers = f"127.0.0.1:{nobody.getsockname()[1]}"
         with (
             closing(SpanReader({"bootstrap.servers": servers}, stall_timeout_s=0.5)) as reader,
-            pytest.raises(UnreachableError, match=r"apples/0 stands at offset 3 of 9 for 1 s: .*"),
+            pytest.raises(UnreachableError, match=r"apples/0 stands at offset 3 of 9 for \d+ s: .*"),
         ):
             list(reader.read([Span("apples", 0, 3, 9)]))
