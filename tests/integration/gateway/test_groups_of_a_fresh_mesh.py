@@ -37,7 +37,7 @@ from tests.judge.endpoints import fresh_clusters
 GROUP, TOPIC = "growers", "bananas"
 COUNT = 20
 OF_GROUPS = frozenset({"__consumer_offsets", "__share_group_state"})
-ADMIN_S = 30.0
+ADMIN_S = 60.0
 SOON = frozenset(
     {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
 )

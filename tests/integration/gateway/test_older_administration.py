@@ -60,7 +60,7 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.older_kafka import OlderKafka
 from tests.integration.gateway.conftest import StartGateway
 from tests.integration.gateway.running import Rules, RunningGateway
-from tests.integration.gateway.talking import talking_to
+from tests.integration.gateway.talking import comes_true, talking_to
 from tests.unit.gateway.downstream.raw_client import RawClient
 
 TOPIC, BROKER, GROUP, METRICS = 2, 4, 3, 16
@@ -109,8 +109,13 @@ async def test_topics_of_both(client: RawClient, apples: str, bananas: str) -> N
     changed = await client.ask(AlterConfigsRequest(changing), 2, AlterConfigsResponse)
     assert [each.error_code for each in changed.responses] == [0, 0]
     reading = [DescribeConfigsResource(TOPIC, topic, ["retention.ms"]) for topic in both]
-    read = await client.ask(DescribeConfigsRequest(reading, include_documentation=True), 4, DescribeConfigsResponse)
-    assert [config.value for each in read.results for config in each.configs] == ["86400001"] * 2
+
+    async def read() -> list[str | None]:
+        asking = DescribeConfigsRequest(reading, include_documentation=True)
+        told = await client.ask(asking, 4, DescribeConfigsResponse)
+        return [config.value for each in told.results for config in each.configs]
+
+    await comes_true(read, ["86400001"] * 2, "both brokers have heard of the setting")
 
     electing = ElectLeadersRequest(0, [TopicPartitions(topic, [0]) for topic in both], WAIT_MS)
     elected = await client.ask(electing, 2, ElectLeadersResponse)
@@ -142,8 +147,12 @@ async def test_what_is_the_same_on_both(client: RawClient, unique_name: Callable
     adding = ScramCredentialUpsertion(user, SHA_256, 4096, b"salt" * 4, b"password" * 4)
     added = await client.ask(AlterUserScramCredentialsRequest([], [adding]), 0, AlterUserScramCredentialsResponse)
     assert [(each.error_code, each.error_message) for each in added.results] == [(0, None)]
-    known = await client.ask(DescribeUserScramCredentialsRequest(None), 0, DescribeUserScramCredentialsResponse)
-    assert user in [each.user for each in known.results]
+
+    async def known() -> list[str]:
+        told = await client.ask(DescribeUserScramCredentialsRequest(None), 0, DescribeUserScramCredentialsResponse)
+        return [each.user for each in told.results]
+
+    await comes_true(known, lambda users: user in users, "both brokers have heard of the user")
     gone = await client.ask(
         AlterUserScramCredentialsRequest([ScramCredentialDeletion(user, SHA_256)]),
         0,

@@ -24,7 +24,7 @@ from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.test_old_clients import THREE, OldClient
 from tests.unit.gateway.wire.old_client_bytes import MAGIC_0, MAGIC_1
 
-ANSWER_S = 20.0
+ANSWER_S = 60.0
 
 
 @pytest.fixture(params=["today", "2.8"])

@@ -16,7 +16,7 @@ from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import StartGateway
 from tests.integration.gateway.running import Rules
 
-ANSWER_S = 20.0
+ANSWER_S = 60.0
 
 
 def made(cluster: KafkaCluster, topic: str, *, marked: bool) -> str:
