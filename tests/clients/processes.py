@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import subprocess
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,8 +14,6 @@ from typing import Any, Self
 
 from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, ClientError
 
-# A line holds one record, or one answer of an admin call such as all settings of a topic.
-LONGEST_LINE_BYTES = 1 << 20
 STDERR_LINES_KEPT = 60
 
 
@@ -43,39 +44,39 @@ async def run(command: Sequence[str], stdin: str = "") -> Output:
 
 
 class JsonLines:
-    """A program that prints one JSON object a line; each goes to `on_line` as it comes."""
+    """A program that prints one JSON object a line; each goes to `on_line` on the event loop as it comes.
 
-    def __init__(
-        self, process: asyncio.subprocess.Process, brief: str, on_line: Callable[[dict[str, Any]], None]
-    ) -> None:
-        self._process = process
-        self._brief = brief
+    Threads read what the program prints. A test that blocks its event loop, while it restarts a cluster say, must not
+    block the program: a Java producer that can't print what was acknowledged does not read its other answers either.
+    """
+
+    def __init__(self, command: Sequence[str], on_line: Callable[[dict[str, Any]], None]) -> None:
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+        self._brief = _brief(command)
         self._on_line = on_line
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES_KEPT)
-        self._readers = asyncio.gather(self._read_stdout(), self._read_stderr())
+        self._loop = asyncio.get_running_loop()
+        self._handled: asyncio.Future[None] = self._loop.create_future()
+        """Done when all that the program printed was handled."""
+        for read in (self._read_stdout, self._read_stderr):
+            threading.Thread(target=read, name=self._brief, daemon=True).start()
 
     @classmethod
     async def start(cls, command: Sequence[str], on_line: Callable[[dict[str, Any]], None]) -> Self:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=LONGEST_LINE_BYTES,
-        )
-        return cls(process, _brief(command), on_line)
+        return cls(command, on_line)
 
     async def send(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
-        await self._process.stdin.drain()
+        self._process.stdin.flush()
 
     async def end(self, last_words: str = "", timeout: float = OPERATION_TIMEOUT_SECONDS) -> None:
         """Says the last words, closes stdin and waits for the end; kills the program if that does not come."""
+        assert self._process.stdin is not None
         try:
             async with asyncio.timeout(timeout):
-                if self._process.returncode is None:
-                    assert self._process.stdin is not None
+                with contextlib.suppress(BrokenPipeError):  # it has ended by itself
                     self._process.stdin.write(last_words.encode())
                     self._process.stdin.close()
                 await self.finished()
@@ -86,28 +87,40 @@ class JsonLines:
 
     async def finished(self) -> None:
         """Returns when the program has ended and all that it printed was handled."""
-        await asyncio.shield(self._readers)
-        code = await self._process.wait()
+        await asyncio.shield(self._handled)
+        code = await asyncio.to_thread(self._process.wait)
         if code != 0:
             raise ClientError(f"exit code {code}: {self._brief}\n{self.stderr}")
 
     async def kill(self) -> None:
-        if self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
+        self._process.kill()
+        await asyncio.to_thread(self._process.wait)
 
     @property
     def stderr(self) -> str:
         return "\n".join(self._stderr)
 
-    async def _read_stdout(self) -> None:
+    def _read_stdout(self) -> None:
         assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            self._on_line(json.loads(line))
+        with contextlib.suppress(RuntimeError):  # the test is over, and its event loop is closed
+            for line in self._process.stdout:
+                self._loop.call_soon_threadsafe(self._take, line)
+            self._loop.call_soon_threadsafe(self._take, b"")
 
-    async def _read_stderr(self) -> None:
+    def _take(self, line: bytes) -> None:
+        if self._handled.done():
+            return
+        try:
+            if line:
+                self._on_line(json.loads(line))
+            else:
+                self._handled.set_result(None)
+        except Exception as fault:  # noqa: BLE001  # whoever waits for the end raises it
+            self._handled.set_exception(fault)
+
+    def _read_stderr(self) -> None:
         assert self._process.stderr is not None
-        async for line in self._process.stderr:
+        for line in self._process.stderr:
             self._stderr.append(line.decode(errors="replace").rstrip())
 
 
