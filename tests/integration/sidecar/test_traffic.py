@@ -67,13 +67,12 @@ def test_what_the_backend_is_given_is_told_with_how_long_it_took(
     assert given.latencies.n == given.calls >= 1
 
 
-def test_a_home_cluster_that_is_away_is_in_nobodys_way(
-    told_traffic: ToldTraffic, kafka: Kafka, orders: str, group: str
-) -> None:
-    settings = told_traffic.settings | {"home_bootstrap_servers": (NOWHERE,), "traffic_interval_s": 1}
+def test_a_home_cluster_that_is_away_is_in_nobodys_way(kafka: Kafka, orders: str, group: str) -> None:
+    told = ToldTraffic(kafka.bootstrap, f"mesh.traffic-{orders}")
+    settings = told.settings | {"home_bootstrap_servers": (NOWHERE,), "traffic_interval_s": 1}
     with started(kafka.bootstrap, **TEXT, **settings) as sidecar:
         assert sidecar.produce(orders, *RECORDS).status_code == 200
         instance = sidecar.create(group, "one")
         instance.subscribe(orders)
         instance.read_all(COUNT)
-    assert told_traffic.reports() == []
+    assert told.reports() == []
