@@ -15,7 +15,8 @@ import httpx
 from services.sidecar.admin import topics
 from services.sidecar.api.contract import CONTRACT
 from services.sidecar.consuming import group_consumer, seeking
-from tests.integration.sidecar.world import Instance, Json, SidecarWorld
+from tests.fixtures.waiting import wait_until
+from tests.integration.sidecar.world import TOO_LONG_MS, Instance, Json, SidecarWorld
 
 ANY = "*"
 MAX_BODY = 4_000
@@ -218,15 +219,15 @@ def one_reader_more(all_: Sidecars, operation: str) -> httpx.Response:
 
 def of_an_unknown_schema(all_: Sidecars, operation: str) -> httpx.Response:
     """Partition 1 holds a record of a schema that only the registry knows."""
-    made, _ = all_.instance(all_.wide, state="fresh", requestWaitMs=5_000)
+    made, _ = all_.instance(all_.wide, state="fresh")
     made.assign({"topic": all_.topic, "partition": 1})
-    return made.get(format="avro", timeout=5_000)
+    return made.get(format="avro", timeout=TOO_LONG_MS)
 
 
 def in_a_group_of_others(all_: Sidecars, operation: str) -> httpx.Response:
     """Kafka takes no commit by hand for a group that has members."""
-    member, names = all_.instance(all_.wide, state="subscribed", requestWaitMs=10_000)
-    member.read()
+    member, names = all_.instance(all_.wide, state="subscribed")
+    wait_until(lambda: member.read() or member.assignments(), "it has joined its group")
     group = names["group"]
     all_.wide.create(group, "by-hand", valueFormat="string").assign(all_.partition)
     return all_.call(all_.wide, operation, path={"group": group, "instance": "by-hand", "name": f"{group}.by-hand"})
@@ -235,16 +236,20 @@ def in_a_group_of_others(all_: Sidecars, operation: str) -> httpx.Response:
 def at_once(all_: Sidecars, operation: str) -> httpx.Response:
     """One transaction waits for Kafka, and others for it: the answer of one that got no turn."""
     keys = [{"Idempotency-Key": str(number)} for number in range(3)]
-    with ThreadPoolExecutor(len(keys)) as calls:
-        answers = list(calls.map(lambda key: all_.call(all_.closed, operation, headers=key), keys))
-    return next(one for one in answers if one.json()["code"] == "ERR12952")
+
+    def turned_away() -> httpx.Response | None:
+        with ThreadPoolExecutor(len(keys)) as calls:
+            answers = list(calls.map(lambda key: all_.call(all_.closed, operation, headers=key), keys))
+        return next((one for one in answers if one.json()["code"] == "ERR12952"), None)
+
+    return wait_until(turned_away, "they come at once")
 
 
 def resumed_meanwhile(all_: Sidecars, operation: str) -> httpx.Response:
     """It has read, and not committed, so a drain of it waits."""
-    made, names = all_.instance(all_.wide, requestWaitMs=10_000)
+    made, names = all_.instance(all_.wide)
     all_.wide.produce(all_.topic, {"value": 1, "partition": 0})
-    made.read()
+    made.read_all(1, max_bytes=1)
     with ThreadPoolExecutor(1) as calls:
         drain = calls.submit(all_.call, all_.wide, operation, path=names, body={"timeoutMs": 10_000})
         while not drain.done():

@@ -1,7 +1,6 @@
 """Control as a server that the test holds: it remembers what it was told, gives orders, and can be away."""
 
 import queue
-import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import grpc
 
 from mesh.rpc import admin, events, instances, instances_grpc
+from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 
 
@@ -16,9 +16,7 @@ class HeldControl(instances_grpc.InstanceServiceServicer):
     """Can be stopped and started on the same port."""
 
     def __init__(self) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_block(1)}"
         self.known: dict[str, events.ConsumerInstance] = {}
         self.removed: dict[str, str] = {}
         self.members: list[admin.Member] = []

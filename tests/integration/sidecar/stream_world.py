@@ -14,7 +14,7 @@ import orjson
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from tests.fixtures.waiting import wait_until
-from tests.integration.sidecar.world import WITHIN_SECONDS, Kafka, SidecarWorld
+from tests.integration.sidecar.world import WITHIN_SECONDS, Kafka, SidecarWorld, ends_of, reached
 
 AT_ONCE = 1000
 POLL_SECONDS = 0.02
@@ -112,8 +112,9 @@ class CommittedReader:
                 "isolation.level": "read_committed",
             }
         )
-        self.partitions = set(self._consumer.list_topics(topic, timeout=WITHIN_SECONDS).topics[topic].partitions)
-        self._consumer.assign([TopicPartition(topic, one, 0) for one in self.partitions])
+        self._bootstrap, self._topic = bootstrap, topic
+        partitions = self._consumer.list_topics(topic, timeout=WITHIN_SECONDS).topics[topic].partitions
+        self._consumer.assign([TopicPartition(topic, one, 0) for one in partitions])
         self._found: list[Out] = []
 
     def so_far(self) -> list[Out]:
@@ -123,13 +124,13 @@ class CommittedReader:
         return self._found
 
     def to_the_end(self) -> list[Out]:
-        """All records until each partition has been read to its end."""
-        left = set(self.partitions)
+        """All records until each partition has been read to its end, as it is now, and no transaction is open there."""
+        left = ends_of(self._bootstrap, self._topic)
         while left:
             message = self._consumer.poll(WITHIN_SECONDS)
-            assert message is not None
+            assert message is not None, f"{self._topic}: no end of partitions {left}"
             if self._take(message):
-                left.discard(message.partition() or 0)
+                reached(left, message)
         return self._found
 
     def close(self) -> None:

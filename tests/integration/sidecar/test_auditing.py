@@ -31,8 +31,7 @@ class Audited:
         """What the log file tells of a topic, once that is so much."""
 
         def found() -> list[Json]:
-            lines = self.file.read_text().splitlines() if self.file.exists() else []
-            events = [json.loads(line) for line in lines]
+            events = map(json.loads, whole_lines(self.file))
             return [
                 one
                 for one in events
@@ -42,6 +41,12 @@ class Audited:
         wait_until(lambda: len(found()) >= count, f"{count} records of {topic} are audited", WITHIN_SECONDS)
         assert len(found()) == count
         return found()
+
+
+def whole_lines(file: Path) -> list[str]:
+    """Of a file that somebody writes: its last line may still be on its way."""
+    text = file.read_text() if file.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
 
 
 @pytest.fixture(scope="module")

@@ -101,7 +101,7 @@ def test_a_batch_has_one_outcome_for_each_event_and_is_read_back_as_it_was(
     assert len(answer.json()["offsets"]) == 4
     read = [event.get_data() for event in events_of(kafka, orders, 4)]
     assert read == [sent[0]["data"], b"\x89PNG\x0f\xff", "ü", None]
-    instance = sidecar.create("events", "batch")
+    instance = sidecar.create(f"{orders}-readers", "batch")
     instance.subscribe(orders)
     assert read_events(instance, 4) == sent
 
@@ -148,7 +148,7 @@ def test_an_event_is_written_once_for_an_idempotency_key(sidecar: SidecarWorld, 
     first = sent("1")
     assert sent("1").json() == first.json()
     assert sent("2").status_code == 422
-    instance = sidecar.create("events", "once")
+    instance = sidecar.create(f"{orders}-readers", "once")
     instance.subscribe(orders)
     assert [event["id"] for event in read_events(instance, 1)] == ["1"]
 
@@ -162,7 +162,7 @@ def test_what_others_wrote_is_read_as_events(sidecar: SidecarWorld, kafka: Kafka
         written.append({"key": message.key, "value": message.value, "headers": headers, "partition": 0})
     bob = {"key": b"bob", "value": b'{"n":2}', "headers": {"source": b"web"}, "partition": 1, "timestamp": NOON}
     kafka.write(orders, *written, bob)
-    instance = sidecar.create("events", "others", valueFormat="json")
+    instance = sidecar.create(f"{orders}-readers", "others", valueFormat="json")
     instance.subscribe(orders)
     [binary, structured, other] = read_events(instance, 3)
     assert binary["id"] == structured["id"] == "A1"

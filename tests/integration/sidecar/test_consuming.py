@@ -9,7 +9,16 @@ import pytest
 
 from services.sidecar.telemetry import metrics
 from tests.fixtures.waiting import wait_until
-from tests.integration.sidecar.world import Instance, Json, Kafka, SidecarWorld, started, value_of
+from tests.integration.sidecar.world import (
+    TOO_LONG_MS,
+    WITHIN_SECONDS,
+    Instance,
+    Json,
+    Kafka,
+    SidecarWorld,
+    started,
+    value_of,
+)
 
 
 def values(records: list[Json]) -> list[object]:
@@ -59,7 +68,7 @@ def test_records_of_an_answer_that_broke_off_come_again_and_a_commit_does_not_co
     for _ in range(11):  # more than a connection buffers
         kafka.write(orders, {"value": b"x" * 900_000, "partition": 0})
     with started(kafka.bootstrap, request_max_bytes=1 << 25) as world:
-        reader = world.create(group, "c1", valueFormat="STRING", responseMinBytes=9_000_000)
+        reader = world.create(group, "c1", valueFormat="STRING", responseMinBytes=9_000_000, requestWaitMs=60_000)
         reader.subscribe(orders)
         with socket.create_connection(("127.0.0.1", world.sidecar.port)) as connection:
             connection.sendall(f"GET {reader.path}/records HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -78,24 +87,24 @@ def test_the_first_read_waits_for_the_group(reader: Instance, kafka: Kafka, orde
 def test_a_read_answers_as_soon_as_there_is_something(reader: Instance, kafka: Kafka, orders: str) -> None:
     reader.join(partitions=2)
     with ThreadPoolExecutor() as pool:
-        read = pool.submit(reader.read, timeout=10_000)
+        read = pool.submit(reader.read, timeout=TOO_LONG_MS)
         kafka.write(orders, {"value": b"news"})
-        started_at = time.monotonic()
         assert values(read.result()) == ["news"]
-    assert time.monotonic() - started_at < 5
 
 
-def test_a_read_ends_with_its_time(reader: Instance) -> None:
+def test_a_read_ends_with_its_time(sidecar: SidecarWorld, orders: str, group: str) -> None:
+    reader = sidecar.create(group, "c1", requestWaitMs=TOO_LONG_MS)
+    reader.subscribe(orders)
     reader.join(partitions=2)
     started_at = time.monotonic()
     assert reader.read(timeout=300) == []
-    assert 0.3 <= time.monotonic() - started_at < 5
+    assert time.monotonic() - started_at >= 0.3
 
 
 def test_an_instance_may_want_many_bytes_before_it_answers(
     sidecar: SidecarWorld, kafka: Kafka, orders: str, group: str
 ) -> None:
-    instance = sidecar.create(group, "c1", format="string", responseMinBytes=6, requestWaitMs=10_000)
+    instance = sidecar.create(group, "c1", format="string", responseMinBytes=6, requestWaitMs=TOO_LONG_MS)
     instance.subscribe(orders)
     with ThreadPoolExecutor() as pool:
         read = pool.submit(instance.read)
@@ -106,12 +115,10 @@ def test_an_instance_may_want_many_bytes_before_it_answers(
 
 def test_a_read_that_wants_many_bytes_ends_with_its_record_limit(kafka: Kafka, orders: str, group: str) -> None:
     with started(kafka.bootstrap, max_poll_records=2) as sidecar:
-        instance = sidecar.create(group, "c1", format="string", responseMinBytes=100, requestWaitMs=20_000)
+        instance = sidecar.create(group, "c1", format="string", responseMinBytes=100, requestWaitMs=TOO_LONG_MS)
         instance.subscribe(orders)
         kafka.write(orders, *({"value": b"x", "partition": 0} for _ in range(5)))
-        started_at = time.monotonic()
         assert [len(instance.read()) for _ in range(2)] == [2, 2]
-        assert time.monotonic() - started_at < 10
 
 
 def test_what_does_not_fit_comes_next_and_in_order(reader: Instance, kafka: Kafka, orders: str) -> None:
@@ -297,8 +304,9 @@ def test_records_for_a_backend_that_hung_up_come_again(
     reader: Instance, sidecar: SidecarWorld, kafka: Kafka, orders: str, group: str
 ) -> None:
     reader.join(partitions=2)
+    hasty = httpx.Timeout(WITHIN_SECONDS, read=0.5)
     with pytest.raises(httpx.ReadTimeout):
-        sidecar.http.get(f"{reader.path}/records", params={"timeout": 10_000}, timeout=0.5)
+        sidecar.http.get(f"{reader.path}/records", params={"timeout": 10_000}, timeout=hasty)
     kafka.write(orders, {"value": b"1", "partition": 0}, {"value": b"2", "partition": 0})
     wait_until(lambda: value_of(metrics.open_requests) == 0, "the read that nobody waits for has ended")
     reader.commit()
@@ -311,12 +319,10 @@ def test_records_for_a_backend_that_hung_up_come_again(
 def test_deleting_answers_a_read_that_waits(reader: Instance) -> None:
     reader.join(partitions=2)
     with ThreadPoolExecutor() as pool:
-        read = pool.submit(reader.get, timeout=10_000)
+        read = pool.submit(reader.get, timeout=TOO_LONG_MS)
         wait_until(lambda: value_of(metrics.open_requests), "the read is there")
-        started_at = time.monotonic()
         assert reader.delete().status_code == 204
         assert read.result().status_code in (200, 404)
-    assert time.monotonic() - started_at < 5
 
 
 def test_an_instance_that_nobody_uses_is_closed(kafka: Kafka, group: str) -> None:

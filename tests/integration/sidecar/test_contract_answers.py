@@ -52,12 +52,18 @@ def row(table: Mapping[Answer, T], answer: Answer) -> T | None:
 def sidecars(kafka: Kafka, topic: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecars]:
     kafka.create(topic)
     kafka.write(topic, {"value": b"\0\0\0\0\1\2", "partition": 1})
-    common: Any = {"request_timeout_ms": 100, "max_request_bytes": MAX_BODY, "health_timeout_ms": 200}
+    common: Any = {"request_timeout_ms": 100, "max_request_bytes": MAX_BODY}
     common |= {
         "producer_properties": {"allow.auto.create.topics": "false"},  # brokers of tests may make topics by themselves
+        "unknown_topic_timeout_ms": 2_000,
+    }
+    nobody_answers = {
+        "delivery_timeout_ms": 1_000,
+        "commit_timeout_ms": 500,
+        "transaction_timeout_ms": 1_000,
+        "health_timeout_ms": 200,
         "unknown_topic_timeout_ms": 100,
     }
-    nobody_answers = {"delivery_timeout_ms": 1_000, "commit_timeout_ms": 500, "transaction_timeout_ms": 1_000}
     away: Any = {
         "schema_registry_url": f"http://{NOWHERE}",
         "schema_registry_timeout_ms": 200,
@@ -70,9 +76,9 @@ def sidecars(kafka: Kafka, topic: str, tmp_path_factory: pytest.TempPathFactory)
         started(
             kafka.bootstrap, max_instances=200, chaos_monkey_enabled=True, **common, **audit, **away, **backend
         ) as wide,
-        started(NOWHERE, **common, **nobody_answers) as lonely,
+        started(NOWHERE, **common | nobody_answers) as lonely,
         started(NOWHERE, producer_enabled=False, consumers_enabled=False) as idle,
-        started(NOWHERE, max_instances=1, **common, **nobody_answers, **dict.fromkeys(off, False)) as closed,
+        started(NOWHERE, max_instances=1, **common | nobody_answers, **dict.fromkeys(off, False)) as closed,
     ):
         yield Sidecars(wide, lonely, closed, idle, topic)
 

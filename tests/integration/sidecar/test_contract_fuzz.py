@@ -13,7 +13,7 @@ from schemathesis.specs.openapi import checks
 
 from services.sidecar.api.contract import DOCUMENT
 from tests.fixtures.clusters import KafkaCluster
-from tests.integration.sidecar.world import SidecarWorld, started
+from tests.integration.sidecar.world import WITHIN_SECONDS, SidecarWorld, started
 
 EXAMPLES = 2
 """Of each operation, besides those that cover the bounds of its schema; all of them take a few seconds."""
@@ -45,4 +45,4 @@ def sidecar(kafka_c1: KafkaCluster) -> Iterator[SidecarWorld]:
 def test_whatever_is_asked_is_answered_as_the_contract_says(
     case: schemathesis.Case[Any], sidecar: SidecarWorld
 ) -> None:
-    case.call_and_validate(base_url=str(sidecar.http.base_url), excluded_checks=NOT_OURS)
+    case.call_and_validate(base_url=str(sidecar.http.base_url), timeout=WITHIN_SECONDS, excluded_checks=NOT_OURS)

@@ -54,7 +54,7 @@ CIRCUIT = CircuitSettings(open_after=5, pause=0.01, max_pause=0.02)
 REPLIES = ReplyWriter(Serializer(Format.STRING, Format.JSON))
 ALL_DONE = ["SUCCESS"] * 4
 LONG_S = 30.0
-SHORT_S = 0.5
+SHORT_S = 2.0
 """For calls that are meant to run out of time. Others may do so on a busy machine, and come again."""
 SLOW = ("slow", "trickling")
 TROUBLES: dict[str, Answer] = {
@@ -153,7 +153,7 @@ async def test_a_record_that_the_backend_stumbles_over_is_found_and_given_up_alo
 async def test_a_backend_that_is_not_well_makes_no_dead_letters(backend: doubles.Backend, trouble: str) -> None:
     backend.always(TROUBLES[trouble])
     backend.health = status(500)
-    async with delivering(replace(access_to(backend), timeout=0.05, health_timeout=1)) as deliverer:
+    async with delivering(replace(access_to(backend), timeout=0.5 if trouble in SLOW else LONG_S)) as deliverer:
         waits = asyncio.create_task(deliverer.deliver(batch(1)))
         await until(lambda: len(backend.calls) >= 8)  # far more than a record may fail
         assert not waits.done()

@@ -20,22 +20,28 @@ from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import WITHIN_SECONDS, Kafka, SidecarWorld, started, value_of
 
 SOON_MS = 200
+HEAD_MS = 3_000
+"""Long enough for a caller on a busy machine who does not hesitate."""
 
 
 @pytest.fixture(scope="module")
 def narrow(kafka_c1: KafkaCluster) -> Iterator[SidecarWorld]:
-    """Has little room and no patience."""
+    """Has little room."""
     with started(
         kafka_c1.bootstrap,
         max_open_reads=1,
-        max_head_ms=SOON_MS,
-        max_body_ms=SOON_MS,
-        request_timeout_ms=30_000,
         max_header_bytes=2_000,
         max_connections=5,
         key_format="string",
         value_format="string",
     ) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def hasty(kafka_c1: KafkaCluster) -> Iterator[SidecarWorld]:
+    """Has no patience."""
+    with started(kafka_c1.bootstrap, max_head_ms=HEAD_MS, max_body_ms=SOON_MS) as world:
         yield world
 
 
@@ -55,28 +61,28 @@ def refusals(reason: str) -> float:
     return value
 
 
-def test_a_body_that_does_not_come(narrow: SidecarWorld) -> None:
+def test_a_body_that_does_not_come(hasty: SidecarWorld) -> None:
     before = refusals("slow request")
     head = head_of("POST", "/producers/orders", "Content-Type: application/json", "Content-Length: 100")
-    told = exchange(narrow, head + b'{"records"')
+    told = exchange(hasty, head + b'{"records"')
     assert told.startswith("HTTP/1.1 408 Request Timeout")
     assert "ERR12941" in told
     assert "max_body_ms" in told
     assert refusals("slow request") == before + 1
 
 
-def test_a_head_that_does_not_come(narrow: SidecarWorld) -> None:
-    told = exchange(narrow, b"POST /producers/orders HTTP/1.1\r\nHost: si")
+def test_a_head_that_does_not_come(hasty: SidecarWorld) -> None:
+    told = exchange(hasty, b"POST /producers/orders HTTP/1.1\r\nHost: si")
     assert told.startswith("HTTP/1.1 408 Request Timeout")
     assert "max_head_ms" in told
 
 
-def test_a_caller_who_says_nothing(narrow: SidecarWorld) -> None:
-    assert exchange(narrow, b"").startswith("HTTP/1.1 408 Request Timeout")
+def test_a_caller_who_says_nothing(hasty: SidecarWorld) -> None:
+    assert exchange(hasty, b"").startswith("HTTP/1.1 408 Request Timeout")
 
 
-def test_the_next_head_on_a_connection_has_its_time_too(narrow: SidecarWorld) -> None:
-    with socket.create_connection(("127.0.0.1", narrow.sidecar.port), WITHIN_SECONDS) as connection:
+def test_the_next_head_on_a_connection_has_its_time_too(hasty: SidecarWorld) -> None:
+    with socket.create_connection(("127.0.0.1", hasty.sidecar.port), WITHIN_SECONDS) as connection:
         connection.sendall(head_of("GET", "/health/liveness"))
         first = b""
         while not first.endswith(b"OK"):
@@ -137,7 +143,7 @@ def test_more_connections_than_there_is_room_for(narrow: SidecarWorld) -> None:
         assert (answers[-1].status_code, answers[-1].json()["code"]) == (503, "ERR12944")
         assert (answers[-1].headers["Connection"], answers[-1].headers["Retry-After"]) == ("close", "1")
         assert answer(clients[0]).status_code == 200  # who is in, stays in
-    with httpx.Client(base_url=narrow.http.base_url) as http:
+    with httpx.Client(base_url=narrow.http.base_url, timeout=WITHIN_SECONDS) as http:
         wait_until(lambda: answer(http).status_code == 200, "there is room again")
 
 
@@ -168,7 +174,7 @@ class TestTls:
         trusted = ssl.create_default_context(cafile=str(authority.certificate))
         with started(kafka.bootstrap, tls_certificate=server.certificate, tls_key=server.key) as world:
             address = f"https://127.0.0.1:{world.sidecar.port}"
-            assert httpx.get(f"{address}/health/readiness", verify=trusted).text == "OK"
+            assert httpx.get(f"{address}/health/readiness", verify=trusted, timeout=WITHIN_SECONDS).text == "OK"
             renewed = authority.sign("renewed")
             server.key.write_bytes(renewed.key.read_bytes())
             server.certificate.write_bytes(renewed.certificate.read_bytes())
@@ -177,7 +183,8 @@ class TestTls:
     def test_without_a_certificate_it_makes_one(self, kafka: Kafka, tmp_path: Path) -> None:
         with started(kafka.bootstrap, tls=True, state_dir=tmp_path / "state") as world:
             trusted = ssl.create_default_context(cafile=str(tmp_path / "state" / "listener-certificate.pem"))
-            answer = httpx.get(f"https://localhost:{world.sidecar.port}/health/readiness", verify=trusted)
+            address = f"https://localhost:{world.sidecar.port}/health/readiness"
+            answer = httpx.get(address, verify=trusted, timeout=WITHIN_SECONDS)
             assert answer.text == "OK"
             with pytest.raises(httpx.TransportError):
                 httpx.get(f"http://127.0.0.1:{world.sidecar.port}/health/readiness")
@@ -199,8 +206,9 @@ class TestTls:
                 trusted = ssl.create_default_context(cafile=str(authority.certificate))
                 if client is not None:
                     trusted.load_cert_chain(client.certificate, client.key)
+                address = f"https://127.0.0.1:{world.sidecar.port}/health/liveness"
                 try:
-                    return httpx.get(f"https://127.0.0.1:{world.sidecar.port}/health/liveness", verify=trusted).text
+                    return httpx.get(address, verify=trusted, timeout=WITHIN_SECONDS).text
                 except httpx.TransportError:
                     return "not let in"
 

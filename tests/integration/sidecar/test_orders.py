@@ -45,8 +45,8 @@ def sidecar(kafka_c1: KafkaCluster, control: HeldControl) -> Iterator[SidecarWor
 
 
 @pytest.fixture
-def instance(sidecar: SidecarWorld, kafka: Kafka, orders: str, group: str) -> Iterator[Instance]:
-    """It has read and committed a, and read b."""
+def instance(sidecar: SidecarWorld, control: HeldControl, kafka: Kafka, orders: str, group: str) -> Iterator[Instance]:
+    """It has read and committed a, and read b; control has heard of it."""
     made = sidecar.create(group, "c1", valueFormat="string")
     made.subscribe(orders)
     for value in ("a", "b"):
@@ -54,6 +54,8 @@ def instance(sidecar: SidecarWorld, kafka: Kafka, orders: str, group: str) -> It
         assert values(made.read_all(1, timeout=5_000)) == [value]
         if value == "a":
             made.commit()
+    name = f"instances/{group}.c1"
+    wait_until(lambda: name in control.known and name in control.statuses, "control hears of the instance")
     yield made
     made.delete()
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import Instance, Json, Kafka, SidecarWorld
 
 START_MS = 1_700_000_000_000
@@ -49,7 +50,7 @@ def test_an_empty_assignment_ends_it(reader: Instance) -> None:
 
 def test_a_partition_that_is_not_there_is_named(reader: Instance, orders: str) -> None:
     reader.assign(at(orders, 9))
-    answer = reader.get(timeout=500)
+    answer = wait_until(lambda: found if (found := reader.get(timeout=500)).is_error else None, "Kafka has said so")
     assert (answer.status_code, answer.json()["code"]) == (400, "ERR12205")
     assert "partition" in answer.json()["description"].lower()
 

@@ -1,9 +1,7 @@
 """Producing over HTTP; what is in Kafka is checked with a plain client."""
 
 import base64
-import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -157,18 +155,17 @@ def test_without_kafka_the_answer_says_try_again_in_bounded_time(orders: str) ->
 
 
 def test_a_full_queue_turns_requests_away(orders: str) -> None:
-    with (
-        started(NOWHERE, **HASTY, max_queued_records=1, queue_timeout_ms=100, delivery_timeout_ms=2000) as sidecar,
-        ThreadPoolExecutor() as pool,
-    ):
-        answers = list(pool.map(lambda value: sidecar.produce(orders, {"value": value}), range(2)))
-    assert any("queue is full" in answer.json()["offsets"][0]["error"] for answer in answers)
-    assert {answer.status_code for answer in answers} == {503}
+    with started(NOWHERE, **HASTY, max_queued_records=1, queue_timeout_ms=100) as sidecar:
+        waiting = sidecar.aside.submit(sidecar.produce, orders, {"value": 0})
+        wait_until(lambda: value_of(metrics.queued_records), "the first record takes all the room")
+        refused = sidecar.produce(orders, {"value": 1})
+        assert "queue is full" in refused.json()["offsets"][0]["error"]
+    assert (refused.status_code, waiting.result().status_code) == (503, 503)
 
 
 def test_what_was_accepted_is_delivered_before_the_sidecar_ends(kafka: Kafka, orders: str) -> None:
     count = 100  # so many linger; few would be sent at once
-    with started(kafka.bootstrap, linger_ms=500) as sidecar:
+    with started(kafka.bootstrap, linger_ms=5_000, drain_timeout_ms=60_000) as sidecar:
         request = sidecar.aside.submit(sidecar.produce, orders, *({"value": number} for number in range(count)))
         wait_until(lambda: value_of(metrics.queued_records), "the records are on their way")
     assert request.result().json()["requestStatus"] == "OK"
@@ -176,11 +173,9 @@ def test_what_was_accepted_is_delivered_before_the_sidecar_ends(kafka: Kafka, or
 
 
 def test_without_kafka_an_open_request_is_answered_when_the_sidecar_ends(orders: str) -> None:
-    with started(NOWHERE, **HASTY) as sidecar:
+    with started(NOWHERE, **HASTY, delivery_timeout_ms=300_000) as sidecar:
         request = sidecar.aside.submit(sidecar.produce, orders, {"value": 1})
         wait_until(lambda: value_of(metrics.queued_records), "the record is on its way")
-        started_at = time.monotonic()
-    assert time.monotonic() - started_at < 5
     assert request.result().status_code == 503
 
 

@@ -91,7 +91,7 @@ def test_any_message_of_the_schema_is_written_by_name_and_read_by_its_indexes(
     reason, refund = [record.value or b"" for record in kafka.read(orders, 2)]
     assert (reason[5:8], shop.Refund.Reason.FromString(reason[8:]).text) == (b"\x04\x02\x00", "late")
     assert (refund[5:7], shop.Refund.FromString(refund[7:]).reason.text) == (b"\x02\x02", "lost")
-    instance = sidecar.create("protobuf", "indexes", keyFormat="STRING", valueFormat="PROTOBUF")
+    instance = sidecar.create(f"{orders}-readers", "indexes", keyFormat="STRING", valueFormat="PROTOBUF")
     instance.subscribe(orders)
     assert [record["value"] for record in instance.read_all(2)] == [{"text": "late"}, {"reason": {"text": "lost"}}]
 
@@ -106,7 +106,7 @@ def test_what_generated_classes_wrote_is_read(
     for message in (order, shop.Refund.Reason(text="late")):
         serializer = ProtobufSerializer(type(message), registry)
         kafka.write(orders, {"key": b"k", "value": serializer(message, context)})
-    instance = sidecar.create("protobuf", "classes", keyFormat="STRING", valueFormat="PROTOBUF")
+    instance = sidecar.create(f"{orders}-readers", "classes", keyFormat="STRING", valueFormat="PROTOBUF")
     instance.subscribe(orders)
     values = [record["value"] for record in instance.read_all(2)]
     assert values == [{"id": "7", "buyer": {"name": "Ann"}, "stock": {"a": 1}}, {"text": "late"}]

@@ -56,7 +56,7 @@ def test_a_transaction_that_is_aborted_leaves_nothing_and_its_batch_comes_again_
     backend.always(answer_of(lambda _: echoing(replies)))
     once = {
         "reactive_exactly_once": True, "reactive_transactional_id": orders, "unknown_topic_timeout_ms": 50,
-        "transaction_timeout_ms": 1_000,
+        "transaction_timeout_ms": 10_000,
     }  # fmt: skip
     with reading(kafka, backend, orders, group, **once) as world:
         write(kafka, orders, 1)

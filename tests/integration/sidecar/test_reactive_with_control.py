@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from google.protobuf import field_mask_pb2
 
 from mesh.rpc import events, instances
@@ -46,6 +45,3 @@ async def test_operators_see_it_as_an_instance_and_change_how_it_delivers(
                 return is_paused and (0, 1, 0) in lags and seen.instance.delivery.backend_path == "/elsewhere"
 
             await until(is_seen, "operators see what they have ordered, and how far it is")
-
-
-pytestmark = pytest.mark.timeout(120)

@@ -15,6 +15,7 @@ from tests.fixtures.backend import Backend, answer_of
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.dead_letter_world import FIRST_TIME, ended, fail, job, run, start
+from tests.integration.sidecar.test_auditing import whole_lines
 from tests.integration.sidecar.world import Json, Kafka, SidecarWorld, started
 
 
@@ -59,7 +60,7 @@ def world(kafka_c1: KafkaCluster, backend: Backend, orders: str, audit_file: Pat
 
 def audited(file: Path, topic: str) -> list[tuple[str, int, str]]:
     """Type, offset and status of what is said of a topic."""
-    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    lines = map(json.loads, whole_lines(file))
     return [(one["auditType"], one["offset"], one["auditStatus"]) for one in lines if one["topic"] == topic]
 
 
@@ -258,7 +259,7 @@ def test_the_next_process_goes_on_where_one_was_and_writes_nothing_twice(
     fail(kafka, source, *({"value": b"%d" % n, "key": b"k"} for n in range(20)))
     mine = {**settings(backend, orders), "state_dir": str(tmp_path)}
     with started(kafka.bootstrap, **mine) as world:
-        begun = start(world, ranges=[{"topic": source}], deadLetters=True, to="source", rate=30)
+        begun = start(world, ranges=[{"topic": source}], deadLetters=True, to="source", rate=2)
         wait_until(lambda: job(world, begun["id"])["records"] > 2, "some are written")
         assert "ended" not in job(world, begun["id"])
     with started(kafka.bootstrap, **mine) as world:
@@ -271,7 +272,7 @@ def test_a_group_that_has_members_is_refused(world: SidecarWorld, kafka: Kafka, 
     kafka.write(orders, {"value": b"x", "partition": 0})
     member = world.create(group, "member", valueFormat="string")
     member.subscribe(orders)
-    member.read(timeout=10_000)
+    wait_until(lambda: member.read(timeout=100), "it has joined its group")
     end = kafka.end(orders, 0)
     done = run(world, topicName=orders, partition=0, startOffset=end - 1, endOffset=end, consumerGroup=group)
     member.delete()

@@ -67,7 +67,7 @@ async def test_one_sidecar_goes_on_where_another_was_and_nothing_comes_twice(
     async with started_here(kafka.bootstrap, **settings(control, "second")):
         async with started_here(kafka.bootstrap, **settings(control, "first")):
             await follows(control, "first", "second")
-            replay = await control.replays.StartReplay(to_source(source, rate=15), timeout=CALL)
+            replay = await control.replays.StartReplay(to_source(source, rate=2), timeout=CALL)
 
             async def is_begun() -> bool:
                 return sum(one.records for one in (await known(control, replay.name)).partitions) > 2

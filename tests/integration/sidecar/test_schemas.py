@@ -251,7 +251,8 @@ def test_plain_unions_and_what_others_wrote(kafka: Kafka, registry: Registry, or
     serialize = AvroSerializer(registry.client, ORDER)
     written = serialize({"id": 5, "note": "theirs"}, value_context(orders))
     kafka.write(orders, {"value": written})
-    with started(kafka.bootstrap, schema_registry_url=registry.url, use_no_wrapping_avro=True) as world:
+    patient = {"schema_registry_url": registry.url, "schema_registry_timeout_ms": 30_000}
+    with started(kafka.bootstrap, **patient, use_no_wrapping_avro=True) as world:
         instance = world.create(f"{orders}-g", "c1", valueFormat="AVRO")
         instance.subscribe(orders)
         (record,) = instance.read_all(1)

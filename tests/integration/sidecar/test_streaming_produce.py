@@ -168,13 +168,13 @@ def test_streams_are_bounded(opened: Callable[[str], Stream], world: SidecarWorl
 
 
 def test_a_silent_stream_ends_and_says_so(kafka: Kafka, orders: str) -> None:
-    with started(kafka.bootstrap, stream_idle_timeout_ms=200) as sidecar:
+    with started(kafka.bootstrap, stream_idle_timeout_ms=6_000) as sidecar:  # a busy caller is not silent yet
         stream = Stream(sidecar, f"/producers/{orders}")
         stream.send({"value": 1})
         assert stream.result()["offset"] == 0
         last = stream.result()
         assert (last["line"], last["errorCode"]) == (2, 50003)
-        assert "nothing came for 0.2 s" in last["error"]
+        assert "nothing came for 6 s" in last["error"]
         assert stream.result() is None
         stream.close()
 
@@ -214,7 +214,7 @@ def test_failures_of_async_are_counted_and_audited(kafka: Kafka, orders: str) ->
 
 
 def test_async_without_room_is_refused(orders: str) -> None:
-    settings = {"max_queued_records": 1, "queue_timeout_ms": 100, "delivery_timeout_ms": 2000}
+    settings = {"max_queued_records": 1, "queue_timeout_ms": 100}
     with started(NOWHERE, drain_timeout_ms=100, unknown_topic_timeout_ms=100, **settings) as sidecar:
         answers = [
             sidecar.http.post(f"/producers/{orders}?async=true", json={"records": [{"value": 1}]}) for _ in range(2)

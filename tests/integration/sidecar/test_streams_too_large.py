@@ -123,4 +123,4 @@ def test_a_dead_letter_that_is_too_large_goes_without_its_value(world: StreamWor
     letters = world.kafka.read(world.prefix + "bad.dlq", None)
     assert [letter.value for letter in letters] == [b'"small"', None, b'"small"']
     assert said_by(letters[1])["dlq.value.bytes"] == "5002"
-    assert streams_of(sidecar)["failing"]["state"] == "running"
+    wait_for_state(sidecar, "failing", "running")

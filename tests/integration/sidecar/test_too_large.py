@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.fixtures.backend import Backend, answer_of
+from tests.fixtures.leaders import await_leaders
+from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.reactive_world import reading, wait_for_commit
 from tests.integration.sidecar.world import Kafka, PlainRecord
 
@@ -33,6 +35,7 @@ def limited(kafka: Kafka, topic: str, size: int) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     made = admin.create_topics([NewTopic(topic, 1, 1, config={"max.message.bytes": str(size)})])
     made[topic].result(30)
+    await_leaders(admin, topic, 1)
 
 
 def delivering(topic: str, exactly_once: bool) -> dict[str, Any]:
@@ -117,5 +120,6 @@ def test_topics_of_dead_letters_are_made_at_the_start_with_the_partitions_of_the
     kafka.write(orders, {"value": b"one", "partition": 0})
     with reading(kafka, backend, orders, group):
         wait_for_commit(kafka, group, orders, 0, 1)
-    topics = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=30).topics
-    assert len(topics[f"{orders}.dlq"].partitions) == len(topics[orders].partitions)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    wait_until(lambda: f"{orders}.dlq" in admin.list_topics(timeout=30).topics, "the topic is there")
+    await_leaders(admin, f"{orders}.dlq", 2)  # as many as its topic has

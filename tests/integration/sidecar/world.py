@@ -21,10 +21,14 @@ from tests.fixtures.leaders import await_leaders
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar import conformance
 
-WITHIN_SECONDS = 30.0
+WITHIN_SECONDS = 100.0
+TOO_LONG_MS = 110_000
+"""For reads: whoever calls hangs up before, so an answer proves that the read did not wait for so long."""
 QUICK_CONSUMERS = {"fetch.wait.max.ms": "50", "heartbeat.interval.ms": "300"}
 """A new partition is fetched only when the broker has answered, with nothing, about those before it; and a member hears
 of others that come and go in the answers to its heartbeats."""
+LINGER_MS = 60_000
+"""Longer than a test needs to hand over its records; a flush waits for no linger."""
 NOWHERE = "127.0.0.1:1"
 """An address where nobody listens."""
 
@@ -60,7 +64,8 @@ class Kafka:
         await_leaders(admin, topic, partitions)
 
     def write(self, topic: str, *records: Json) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap})
+        """In one batch for each partition, as far as it has room: who reads gets all of it at once."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": LINGER_MS})
         for record in records:
             producer.produce(topic, **record)
         assert producer.flush(WITHIN_SECONDS) == 0
@@ -68,7 +73,8 @@ class Kafka:
     def read(self, topic: str, count: int | None) -> list[PlainRecord]:
         """All records of a topic, partition by partition; fails when there are more or fewer than `count` offsets.
 
-        None: however many there are, and some may be missing between them.
+        None: however many there are, and some may be missing between them; transactions that have ended count, although
+        their markers come behind their ends.
         """
         if count is None:
             return self._read_all(topic)
@@ -89,7 +95,7 @@ class Kafka:
         consumer = Consumer({**properties, "enable.auto.commit": False})
         found: list[Message] = []
         try:
-            left = set(consumer.list_topics(topic, timeout=WITHIN_SECONDS).topics[topic].partitions)
+            left = ends_of(self.bootstrap, topic)
             consumer.assign([TopicPartition(topic, one, 0) for one in left])
             while left:
                 message = consumer.poll(WITHIN_SECONDS)
@@ -97,7 +103,7 @@ class Kafka:
                 if (error := message.error()) is None:
                     found.append(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    left.discard(message.partition() or 0)
+                    reached(left, message)
         finally:
             consumer.close()
         return _plain(found)
@@ -141,6 +147,23 @@ def _plain(messages: list[Message]) -> list[PlainRecord]:
         for message in messages
     ]
     return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def ends_of(bootstrap: str, topic: str) -> dict[int, int]:
+    """Where each partition ends, whether what is there is committed or not."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "isolation.level": "read_uncommitted"})
+    try:
+        partitions = consumer.list_topics(topic, timeout=WITHIN_SECONDS).topics[topic].partitions
+        return {one: _end(consumer, TopicPartition(topic, one)) for one in partitions}
+    finally:
+        consumer.close()
+
+
+def reached(ends: dict[int, int], message: Message) -> None:
+    """Drops the end of a partition whose reader is there; one of committed records stops in front of transactions."""
+    partition = message.partition() or 0
+    if (message.offset() or 0) >= ends.get(partition, 0):
+        ends.pop(partition, None)
 
 
 def _end(consumer: Consumer, partition: TopicPartition) -> int:
@@ -263,7 +286,9 @@ def settings_of(bootstrap: str, **settings: object) -> SidecarSettings:
             "producer_properties": {"allow.auto.create.topics": "false"},  # brokers of tests make topics
             "consumer_properties": QUICK_CONSUMERS,
             "name": "sidecar-test",
-            "request_timeout_ms": 10_000,
+            "request_timeout_ms": 30_000,
+            "max_read_ms": TOO_LONG_MS,
+            **({} if bootstrap == NOWHERE else {"health_timeout_ms": 30_000}),
             **settings,
         }
     )
