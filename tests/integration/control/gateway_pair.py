@@ -17,7 +17,7 @@ from tests.integration.control.world import World, create_topic, until
 from tests.integration.gateway.records import produce, read_all
 from tests.integration.router.parts import ServiceProcess
 
-START_S = 60.0
+START_S = 100.0
 
 
 class GatewayPair:

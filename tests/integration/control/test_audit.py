@@ -130,8 +130,9 @@ async def test_a_replica_that_stands_by_refuses_and_says_so_on_record(world: Wor
 
 def records(world: World, count: int) -> list[admin.AuditEvent]:
     """The first records of the audit topic."""
-    consumer = Consumer({"bootstrap.servers": world.home, "group.id": "audit-readers", "auto.offset.reset": "earliest"})
-    consumer.subscribe([world.settings.audit_topic])
+    topic = world.settings.audit_topic
+    consumer = Consumer({"bootstrap.servers": world.home, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
     found: list[admin.AuditEvent] = []
     try:
         while len(found) < count:

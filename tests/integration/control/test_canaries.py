@@ -60,7 +60,7 @@ async def outcome(world: World) -> events.Event:
 
 async def test_what_some_have_tried_without_trouble_is_for_everybody(mesh_of_two: World) -> None:
     async with gateways(mesh_of_two, "g1", "g2") as router:
-        revision = await begin(mesh_of_two, router, "g1", try_ms=1000, permille=100)
+        revision = await begin(mesh_of_two, router, "g1", try_ms=6_000, permille=100)
         assert (await mesh_of_two.status()).pending_revision == revision
 
         last = await outcome(mesh_of_two)
@@ -159,7 +159,7 @@ async def test_what_moves_topics_or_names_nobody_known_is_not_for_canaries(mesh_
 
 async def test_a_control_that_starts_in_the_middle_goes_on_watching(mesh_of_two: World) -> None:
     async with gateways(mesh_of_two, "g1") as router:
-        revision = await begin(mesh_of_two, router, "g1", try_ms=3000)
+        revision = await begin(mesh_of_two, router, "g1", try_ms=8_000)
     await mesh_of_two.stop()
     await mesh_of_two.start()
     async with gateways(mesh_of_two, "g1") as router:

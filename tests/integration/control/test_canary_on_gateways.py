@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
@@ -28,7 +27,6 @@ async def brokers_shown(gateway: ServiceProcess) -> list[int]:
     return [await asyncio.to_thread(ask, client_id) for client_id in CLIENTS]
 
 
-@pytest.mark.timeout(180)
 async def test_some_clients_of_one_gateway_try_a_rule_and_then_everybody_follows(gateways: GatewayPair) -> None:
     canary = events.Canary(members=["g1"], permille=500, try_ms=600_000)
     fields = {"node_view": routing.NODE_VIEW_SINGLE}
@@ -50,7 +48,6 @@ async def test_some_clients_of_one_gateway_try_a_rule_and_then_everybody_follows
         await until(is_one_for_all, f"{name}, which ran it for some, runs it for all")
 
 
-@pytest.mark.timeout(180)
 async def test_a_dry_run_names_the_clients_of_real_gateways_that_use_what_moves(gateways: GatewayPair) -> None:
     other = f"{gateways.topic}-other"
     create_topic(gateways.world.home, other, 1)

@@ -12,13 +12,19 @@ from services.control.store import database as databases
 from services.control.store.database import Database, StoreUnavailableError
 from services.control.store.statements import Statement
 
+A_BUSY_MACHINE_S = 60.0
+"""May lie between two statements of a test."""
+
 
 async def answer(pool: Database, sql: bytes) -> object:
     [[(value,)]] = await pool.carry_out([Statement(sql)])
     return value
 
 
-async def test_statements_one_after_another_leave_the_pool_alone(database: str) -> None:
+async def test_statements_one_after_another_leave_the_pool_alone(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "IDLE_S", A_BUSY_MACHINE_S)
     pool, checkouts = Database(database), list[object]()
     event.listen(pool._engine.sync_engine, "checkout", lambda *_: checkouts.append(None))
     for number in range(20):
@@ -42,7 +48,7 @@ async def test_a_connection_that_postgresql_ended_while_idle_is_not_used(
     pool = Database(database)
     before = await answer(pool, b"select pg_backend_pid()")
     with psycopg.connect(database, autocommit=True) as other:
-        other.execute("select pg_terminate_backend(%s, 5000)", (before,))
+        other.execute("select pg_terminate_backend(%s, 60000)", (before,))
     assert await answer(pool, b"select pg_backend_pid()") != before
     await pool.close()
 
@@ -53,7 +59,7 @@ async def test_when_one_connection_breaks_the_others_are_not_used_unchecked(data
     before = await asyncio.gather(answer(pool, sql), answer(pool, sql))
     with psycopg.connect(database, autocommit=True) as other:
         for each in before:
-            other.execute("select pg_terminate_backend(%s, 5000)", (each,))
+            other.execute("select pg_terminate_backend(%s, 60000)", (each,))
     with pytest.raises(StoreUnavailableError):
         await answer(pool, sql)
     assert await answer(pool, sql) not in before
@@ -70,7 +76,10 @@ async def test_a_connection_in_the_middle_of_an_answer_is_not_used_again(databas
     await pool.close()
 
 
-async def test_a_connection_whose_statement_postgresql_refused_is_used_again(database: str) -> None:
+async def test_a_connection_whose_statement_postgresql_refused_is_used_again(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "IDLE_S", A_BUSY_MACHINE_S)
     pool = Database(database)
     before = await answer(pool, b"select pg_backend_pid()")
     with pytest.raises(psycopg.IntegrityError):

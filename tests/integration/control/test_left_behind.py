@@ -12,19 +12,22 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 
 from mesh.rpc import admin, routing
+from services.control.api import calls
 from services.control.decisions import rollouts
 from services.control.decisions.members import steady_clock
-from tests.integration.control.world import World, refused, router, status_of, until
+from tests.integration.control.world import CALL, World, refused, router, status_of, until
 
 HELD, APPLIED = admin.MEMBER_PHASE_HELD, admin.MEMBER_PHASE_APPLIED
-SHORT_CALL = 4.0
+APPLIED_WITHIN = 6.0
+"""Seconds: gateways of tests that do as they are told are not late on a busy machine; others are waited for as long."""
+SHORT_CALL = APPLIED_WITHIN + 6.0
 """Seconds for a call whose end is awaited."""
 
 
 @pytest.fixture
 async def apples_on_c1(mesh_of_two: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(rollouts, "COMEBACK_TIME", 0.3)
-    monkeypatch.setattr(rollouts, "APPLY_TIMEOUT", 0.3)
+    monkeypatch.setattr(rollouts, "APPLY_TIMEOUT", APPLIED_WITHIN)
     await mesh_of_two.set("apples", "c1")
     yield mesh_of_two
 
@@ -239,7 +242,10 @@ async def test_a_call_waits_for_all_members_when_that_is_wished(apples_on_c1: Wo
         obedient.cancel()
 
 
-async def test_at_its_deadline_the_call_says_who_is_missing_and_the_change_stands(apples_on_c1: World) -> None:
+async def test_at_its_deadline_the_call_says_who_is_missing_and_the_change_stands(
+    apples_on_c1: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "ANSWER_MARGIN", 4.0)  # on a busy machine the answer takes its time to its caller
     world = apples_on_c1
     request = admin.SetRuleRequest(
         match=routing.RuleMatch(group="shop"),
@@ -257,6 +263,6 @@ async def test_at_its_deadline_the_call_says_who_is_missing_and_the_change_stand
         decided = await world.explain(group="shop")
         assert decided.cluster == "c2"
         await played.answers("late", decided.revision, APPLIED)
-        again = await world.rules.SetRule(request, timeout=SHORT_CALL)
+        again = await world.rules.SetRule(request, timeout=CALL)
         assert again.revision == decided.revision
         obedient.cancel()

@@ -19,7 +19,7 @@ from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import Journal
 from services.control.store.log import Growth, LogMovedError, statements_of
 from services.control.store.statements import Statement
-from tests.integration.control.world import until
+from tests.integration.control.world import CALL, until
 
 WRITERS, EACH = 6, 25
 
@@ -62,7 +62,7 @@ async def test_writers_at_once_leave_no_gaps_and_a_follower_misses_nothing(datab
             await append(journal, beat(writer, number))
 
     try:
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(240):
             await asyncio.gather(follow(), *(write(writer) for writer in range(WRITERS)))
         assert seen == list(range(1, WRITERS * EACH + 1))
         await follower.catch_up()
@@ -157,7 +157,7 @@ async def test_a_follower_in_another_process_is_told_at_once(database: str) -> N
     listening = await pool.dedicated()
     await listening.execute("listen mesh_events")
     await append(leading(pool), beat(1, 1))
-    told = [notice.payload async for notice in listening.notifies(timeout=10, stop_after=1)]
+    told = [notice.payload async for notice in listening.notifies(timeout=CALL, stop_after=1)]
     assert told == ["1"]
     await listening.close()
     await pool.close()

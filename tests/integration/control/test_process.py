@@ -12,7 +12,7 @@ from mesh.rpc.channels import open_channel
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
 
-START, STOP = 60.0, 20.0
+START, STOP = 100.0, 60.0
 
 
 async def test_a_signal_stops_it_in_order_although_somebody_watches(

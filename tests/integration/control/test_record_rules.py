@@ -8,13 +8,13 @@ from typing import Any
 
 import grpc
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
+from confluent_kafka.admin import AdminClient
 from sqlalchemy import create_engine, text
 
 from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import admin, discovery, record_rules, record_rules_grpc
 from tests.fixtures.clusters import KafkaCluster
-from tests.integration.control.world import CALL, World, refused, until
+from tests.integration.control.world import CALL, World, create_topic, refused, until
 
 NOBODY = "127.0.0.1:1"
 
@@ -66,8 +66,8 @@ async def operator(
     """A mesh of two; c1 has a topic of two partitions and another one for records to go to."""
     topic, target = unique_name("fruit"), unique_name("target")
     clients = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
-    for future in clients.create_topics([NewTopic(topic, 2, 1), NewTopic(target, 1, 1)]).values():
-        future.result(10)
+    for name, partitions in ((topic, 2), (target, 1)):
+        create_topic(kafka_c1.bootstrap, name, partitions)
     yield Operator(mesh_of_two, topic, target)
     clients.delete_topics([topic, target])
 

@@ -22,7 +22,7 @@ from tests.integration.control.world import World, until
 from tests.integration.sidecar.world import Kafka, SidecarWorld, started
 
 RECORDS = 40
-RATE = 20
+RATE = 4
 """Records a second: so that a sidecar can end in the middle."""
 
 

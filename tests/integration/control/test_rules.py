@@ -10,7 +10,7 @@ import pytest
 
 from mesh.rpc import admin, events, routing
 from tests.fixtures.clusters import KafkaCluster
-from tests.integration.control.world import World, create_topic, refused, topics_of
+from tests.integration.control.world import WITHIN, World, create_topic, refused, topics_of
 
 NOBODY = "127.0.0.1:1"
 
@@ -210,6 +210,6 @@ def move_of(topic: str, source: str, target: str, partitions: int) -> admin.Topi
 
 
 async def next_event(watch: grpc.aio.UnaryStreamCall[admin.WatchEventsRequest, events.Event]) -> events.Event:
-    event = await asyncio.wait_for(watch.read(), 10)
+    event = await asyncio.wait_for(watch.read(), WITHIN)
     assert isinstance(event, events.Event)
     return event

@@ -78,5 +78,10 @@ async def test_a_transaction_on_a_secured_cluster_is_listed_shown_and_aborted(
         )
         with pytest.raises(KafkaException):
             await asyncio.to_thread(producer.commit_transaction, ANSWER_S)
-        shown = await service.GetTransaction(transactions.GetTransactionRequest(name=found.name), timeout=CALL)
-        assert (shown.state, list(shown.parts[0].topics)) == (transactions.TRANSACTION_STATE_ENDED, [])
+
+        async def has_ended() -> bool:
+            """Markers are written behind the answer."""
+            shown = await service.GetTransaction(transactions.GetTransactionRequest(name=found.name), timeout=CALL)
+            return (shown.state, list(shown.parts[0].topics)) == (transactions.TRANSACTION_STATE_ENDED, [])
+
+        await until(has_ended, "the transaction has ended, and with it its part")

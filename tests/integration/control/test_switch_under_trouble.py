@@ -22,7 +22,7 @@ from tests.fixtures.writers import Writer
 from tests.integration.control.gateway_pair import GatewayPair
 from tests.integration.control.world import World, until
 
-HOLD_MS = 1000
+HOLD_MS = 4000
 STILL_S = {"home broker": 10.0, "database": 8.0}
 """A transaction of control takes 8 s at most."""
 

@@ -37,9 +37,11 @@ from services.control.verify_log import Report, VerifySettings, verify
 from tests.fixtures import waiting
 from tests.fixtures.leaders import await_leaders
 
-WITHIN = 20.0
+WITHIN = 60.0
 """Seconds that a condition may take on a busy machine."""
 CALL = 30.0
+HOLD_MS = 10_000
+"""Gateways on a busy machine hold in time."""
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], what: str, within: float = WITHIN) -> None:
@@ -75,7 +77,7 @@ class World:
             events_topic=events_topic,
             audit_topic=f"{events_topic}.audit",
             listen="127.0.0.1:0",
-            **{"hold_ms": 1000, "stop_grace_s": 4.0, "secrets_folder": gettempdir(), **settings},
+            **{"hold_ms": HOLD_MS, "stop_grace_s": 4.0, "secrets_folder": gettempdir(), **settings},
         )
         self.home = home
         self.caller: RpcTls | None = None
