@@ -28,7 +28,7 @@ from mesh.rpc.server import RpcServer
 from tests.fixtures.leaders import await_leaders
 from tests.unit.router.decisions import DecisionLog
 
-WITHIN_S = 60.0
+WITHIN_S = 100.0
 """Bound of every wait here."""
 
 

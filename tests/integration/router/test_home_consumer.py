@@ -13,7 +13,7 @@ from services.router.agents.home_consumer import CLOSE_TIMEOUT, close, home_cons
 from services.router.agents.snapshot_topic import SnapshotTopic, SnapshotTopicError
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import until
-from tests.integration.router.parts import PublishedLog, create_topic
+from tests.integration.router.parts import WITHIN_S, PublishedLog, create_topic
 
 
 async def test_a_consumer_whose_broker_was_killed_closes_and_does_not_end_its_caller(
@@ -33,10 +33,11 @@ async def test_a_consumer_whose_broker_was_killed_closes_and_does_not_end_its_ca
             async with asyncio.timeout(2.0):  # long enough for fetches that fail and are tried again
                 while True:
                     await consumer.getmany(topic, timeout_ms=1000)
-        async with asyncio.timeout(2 * CLOSE_TIMEOUT):
+        async with asyncio.timeout(CLOSE_TIMEOUT + WITHIN_S):
             await close(consumer)
         await until(lambda: asyncio.all_tasks() <= before, "no task of the consumer goes on")
     finally:
+        await asyncio.to_thread(kafka_c1.kill)
         kafka_c1.launch()
         await asyncio.to_thread(kafka_c1.wait_until_it_answers)
 
@@ -45,7 +46,7 @@ async def test_a_cluster_that_is_killed_while_snapshots_are_read_is_said(
     kafka_c1: KafkaCluster, log: PublishedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is one that the follower knows; the follower reads the log from its beginning then."""
-    monkeypatch.setattr("services.router.agents.snapshot_topic.TIMEOUT", 4.0)
+    monkeypatch.setattr("services.router.agents.snapshot_topic.TIMEOUT", 8.0)
     create_topic(kafka_c1.bootstrap, log.snapshots_topic)
     topic = SnapshotTopic(ClusterAccess((kafka_c1.bootstrap,)), log.snapshots_topic, log.topic, 1)
     partition = TopicPartition(log.snapshots_topic, 0)
@@ -58,5 +59,6 @@ async def test_a_cluster_that_is_killed_while_snapshots_are_read_is_said(
                 await asyncio.to_thread(kafka_c1.kill)
                 await consumer.getmany(partition, timeout_ms=60_000)
     finally:
+        await asyncio.to_thread(kafka_c1.kill)
         kafka_c1.launch()
         await asyncio.to_thread(kafka_c1.wait_until_it_answers)
