@@ -28,7 +28,7 @@ def consume_one(cluster: KafkaCluster, topic: str, group: str) -> bytes | None:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
     try:
         consumer.subscribe([topic])
-        message = consumer.poll(30)
+        message = consumer.poll(60)
         return None if message is None else message.value()
     finally:
         consumer.close()

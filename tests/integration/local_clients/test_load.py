@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.fixtures.clusters import KafkaCluster
 
-WITHIN_S = 60
+WITHIN_S = 100
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from tests.fixtures.databases import PostgresServer
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_unless
 
-START_TIMEOUT_S = 60.0
-COMMAND_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 100.0
+COMMAND_TIMEOUT_S = 100.0
 Meshctl = Callable[..., subprocess.CompletedProcess[str]]
 
 

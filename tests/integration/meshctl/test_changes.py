@@ -44,7 +44,7 @@ def test_a_frozen_mesh_refuses_changes_and_says_why(meshctl: Meshctl, topic: str
 
 
 def test_a_change_is_made_at_its_time(meshctl: Meshctl, topic: str) -> None:
-    scheduled = as_json(meshctl, "rule", "set", "--topic", topic, "--to", "kafka_c1", "--at", "+2s", "--reason", "late")
+    scheduled = as_json(meshctl, "rule", "set", "--topic", topic, "--to", "kafka_c1", "--at", "+8s", "--reason", "late")
     assert (scheduled["reason"], scheduled["command"]["target_cluster"]) == ("late", "kafka_c1")
     wait_until(lambda: as_json(meshctl, "explain", topic)["cluster"] == "kafka_c1", "the change is made")
     identifier = scheduled["name"].removeprefix("schedules/")

@@ -87,6 +87,8 @@ def test_a_group_goes_on_elsewhere_while_its_members_stop(
     instance.subscribe(topic)
     assert len(instance.read_all(4)) == 4
     assert instance.commit().status_code == 200
+    known = ("instances", "list", "--group", group)
+    wait_until(lambda: as_json(meshctl, *known)["instances"], "control knows the instance")
     first = ("replay", "group", group, "--topic", topic, "--first")
     refused = meshctl(*first, "--yes", check=False)
     assert refused.returncode == 1
