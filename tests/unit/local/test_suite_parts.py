@@ -46,7 +46,8 @@ def test_a_process_that_outlives_its_tests_is_stopped_and_its_report_says_whethe
         f'<testsuites><testsuite><testcase classname="tests.a" name="b">{outcome}</testcase></testsuite></testsuites>'
     )
     program = (
-        "import pathlib, sys, threading; pathlib.Path(sys.argv[1]).write_text(sys.argv[2]); threading.Event().wait()"
+        "import pathlib, sys, threading; report = pathlib.Path(sys.argv[1]); part = report.with_suffix('.part'); "
+        "part.write_text(sys.argv[2]); part.rename(report); threading.Event().wait()"
     )
     endless = [sys.executable, "-X", "faulthandler", "-c", program]
     monkeypatch.setattr(side_by_side, "_command", lambda part, path: [*endless, str(path), report])

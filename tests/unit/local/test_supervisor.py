@@ -23,6 +23,9 @@ from local.supervisor import DOWN_FOLDER, PROCESSES_FILE, Change, StartError, St
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 
+START_S = 60.0
+STOP_S = 15.0
+
 
 class World:
     """A supervisor's surroundings: its state folder, what its programs noted, and what it told."""
@@ -33,7 +36,7 @@ class World:
         self.told: list[Change] = []
 
     def program(
-        self, name: str, *options: str, port: str = "", needs: tuple[str, ...] = (), stop_within_s: float = 15.0
+        self, name: str, *options: str, port: str = "", needs: tuple[str, ...] = (), stop_within_s: float = STOP_S
     ) -> Service:
         arguments = [name, str(self.notes_file), *options]
         if port:
@@ -54,19 +57,19 @@ class World:
 
     def pid(self, name: str) -> int:
         rows = json.loads((self.layout.state / PROCESSES_FILE).read_text(encoding="utf-8"))
-        return int(rows[name]["pid"])
+        return int(rows[name]["pid"] or 0)
 
     def states(self, name: str) -> list[State]:
         return [change.state for change in self.told if change.service.name == name]
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
-        await asyncio.to_thread(wait_until, condition, what, 20)
+        await asyncio.to_thread(wait_until, condition, what)
 
     @asynccontextmanager
     async def running(self, *services: Service) -> AsyncIterator[Supervisor]:
         supervisor = Supervisor(self.layout, services, self.told.append)
         try:
-            await asyncio.wait_for(supervisor.start(), 30)
+            await asyncio.wait_for(supervisor.start(), START_S)
             yield supervisor
         finally:
             await supervisor.stop()
@@ -135,7 +138,7 @@ async def test_a_service_that_does_not_listen_to_reason_is_killed_within_its_bou
         pid = world.pid("deaf")
         began = time.monotonic()
 
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < STOP_S
     assert not psutil.pid_exists(pid)
 
 
@@ -167,6 +170,7 @@ async def test_a_stop_in_the_middle_of_a_start_leaves_nothing(world: World) -> N
     supervisor = Supervisor(world.layout, services, world.told.append)
     starting = asyncio.ensure_future(supervisor.start())
     await world.until(lambda: world.notes_file.exists() and "started slow" in world.notes, "slow runs")
+    await world.until(lambda: world.pid("slow") > 0, "its process is known")
     pids = [world.pid("slow")]
 
     await supervisor.stop()
@@ -190,7 +194,7 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     pid = int(pid_file.read_text())
 
     parent.kill()
-    parent.wait(10)
+    parent.wait(START_S)
 
     wait_until(lambda: not _runs(pid), "the child is gone")
 

@@ -49,7 +49,7 @@ async def test_an_issuer_gives_a_token_that_serves_until_most_of_its_life_is_ove
     tokens = TokenSource(login(issuer))
     token = await tokens.token()
     assert (claims(token.value)["sub"], token.extensions) == ("mesh", {"tenant": "fruit"})
-    assert token.renew_at - time.monotonic() == pytest.approx(240, abs=5)
+    assert token.renew_at - time.monotonic() == pytest.approx(240, abs=30)
     assert await tokens.token() is token
     assert issuer.asked == 1
 

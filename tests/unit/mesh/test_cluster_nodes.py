@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.gateway.scripted_broker import METADATA_ALONE, broker
 
-ANSWER_S = 10.0
+ANSWER_S = 30.0
 WITHIN_S = 60.0
 ASKING = """
 import sys

@@ -20,7 +20,7 @@ from tests.fixtures.certificates import Authority
 from tests.fixtures.members import certificate_of
 from tests.fixtures.waiting import until
 
-CALL_S = 5.0
+CALL_S = 60.0
 
 
 @pytest.fixture(scope="module")

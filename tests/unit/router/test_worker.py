@@ -35,7 +35,7 @@ class Employer:
         self.worker.send(self.first)
 
     async def hears(self) -> Report | str:
-        return await asyncio.wait_for(self.said.get(), 30)
+        return await asyncio.wait_for(self.said.get(), 60)
 
 
 @contextlib.asynccontextmanager

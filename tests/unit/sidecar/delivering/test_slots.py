@@ -3,6 +3,7 @@
 import asyncio
 
 from services.sidecar.delivering.slots import Slots
+from tests.fixtures.waiting import until
 
 
 async def test_those_who_wait_come_in_by_turns_and_the_number_changes_at_any_time() -> None:
@@ -27,8 +28,7 @@ async def test_those_who_wait_come_in_by_turns_and_the_number_changes_at_any_tim
     await asyncio.sleep(0.01)
     assert inside == [0, 1]
     leave[1].set()
-    await asyncio.sleep(0.01)
-    assert inside == [0, 1, 3]
+    await until(lambda: inside == [0, 1, 3], "the last one is inside")
     leave[3].set()
     await asyncio.gather(*visits, return_exceptions=True)
     assert slots.taken == 0

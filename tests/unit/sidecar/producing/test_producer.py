@@ -22,7 +22,7 @@ def producer() -> RecordProducer:
 
 
 async def until_queued(records: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while REGISTRY.get_sample_value("kafka_mesh_sidecar_queued_records") != records:
             await asyncio.sleep(0.01)
 

@@ -10,7 +10,7 @@ from services.sidecar.producing.delivery import Batch
 from services.sidecar.producing.waves import SENT_AT_ONCE, SLICE_RECORDS, WAVE_RECORDS, Given, Waves
 from services.sidecar.records import Delivered, Outgoing
 
-WITHIN_SECONDS = 10
+WITHIN_SECONDS = 60
 RECORD = Outgoing(key=None, value=b"v", partition=None, timestamp=0, headers=[])
 
 

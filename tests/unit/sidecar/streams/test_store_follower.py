@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from services.sidecar.streams import Topology, store_follower
 from services.sidecar.streams.store_follower import Follower, StorePlace
 
-WITHIN_SECONDS = 10
+WITHIN_SECONDS = 60
 PLACE = StorePlace("counts", 0)
 
 
