@@ -219,9 +219,9 @@ def one_reader_more(all_: Sidecars, operation: str) -> httpx.Response:
 
 def of_an_unknown_schema(all_: Sidecars, operation: str) -> httpx.Response:
     """Partition 1 holds a record of a schema that only the registry knows."""
-    made, _ = all_.instance(all_.wide, state="fresh")
+    made, _ = all_.instance(all_.wide, state="fresh", requestWaitMs=TOO_LONG_MS)
     made.assign({"topic": all_.topic, "partition": 1})
-    return made.get(format="avro", timeout=TOO_LONG_MS)
+    return made.get(format="avro")
 
 
 def in_a_group_of_others(all_: Sidecars, operation: str) -> httpx.Response:

@@ -27,8 +27,8 @@ def values(records: list[Json]) -> list[object]:
 
 @pytest.fixture
 def reader(sidecar: SidecarWorld, group: str, orders: str) -> Instance:
-    """A subscribed instance that reads strings."""
-    instance = sidecar.create(group, "c1", keyFormat="STRING", valueFormat="STRING")
+    """A subscribed instance that reads strings, and waits for them for as long as anybody asks."""
+    instance = sidecar.create(group, "c1", keyFormat="STRING", valueFormat="STRING", requestWaitMs=TOO_LONG_MS)
     instance.subscribe(orders)
     return instance
 
@@ -87,14 +87,12 @@ def test_the_first_read_waits_for_the_group(reader: Instance, kafka: Kafka, orde
 def test_a_read_answers_as_soon_as_there_is_something(reader: Instance, kafka: Kafka, orders: str) -> None:
     reader.join(partitions=2)
     with ThreadPoolExecutor() as pool:
-        read = pool.submit(reader.read, timeout=TOO_LONG_MS)
+        read = pool.submit(reader.read)
         kafka.write(orders, {"value": b"news"})
         assert values(read.result()) == ["news"]
 
 
-def test_a_read_ends_with_its_time(sidecar: SidecarWorld, orders: str, group: str) -> None:
-    reader = sidecar.create(group, "c1", requestWaitMs=TOO_LONG_MS)
-    reader.subscribe(orders)
+def test_a_read_ends_with_its_time(reader: Instance) -> None:
     reader.join(partitions=2)
     started_at = time.monotonic()
     assert reader.read(timeout=300) == []
@@ -319,7 +317,7 @@ def test_records_for_a_backend_that_hung_up_come_again(
 def test_deleting_answers_a_read_that_waits(reader: Instance) -> None:
     reader.join(partitions=2)
     with ThreadPoolExecutor() as pool:
-        read = pool.submit(reader.get, timeout=TOO_LONG_MS)
+        read = pool.submit(reader.get)
         wait_until(lambda: value_of(metrics.open_requests), "the read is there")
         assert reader.delete().status_code == 204
         assert read.result().status_code in (200, 404)

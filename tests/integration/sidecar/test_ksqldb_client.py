@@ -20,7 +20,7 @@ from tests.fixtures.waiting import until
 
 PULL = "SELECT * FROM Q WHERE ID = 1;"
 PUSH = "SELECT * FROM S EMIT CHANGES;"
-WAIT_S = 60.0
+WAIT_S = 200.0
 
 
 @pytest.fixture(scope="module")
