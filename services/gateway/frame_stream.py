@@ -43,7 +43,7 @@ their way to the peer (milliseconds)."""
 
 @dataclass(slots=True)
 class LoopShare:
-    """What the connections of one event loop share. A loop stays in its thread, so each thread has one."""
+    """The state that all connections of an event loop share. A loop stays in its thread, so each thread has one."""
 
     buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(RECEIVE_BUFFER_BYTES)))
     unflushed: "list[FrameStream]" = field(default_factory=list)
