@@ -307,7 +307,7 @@ class Discovery:
     async def _promise(self, hold: Hold, message: routing.RoutingTable) -> None:
         """Say HELD when the old clusters have worked off what was sent, and the promise outlives this process."""
         await hold.complete.wait()
-        await self._mesh.settled(hold)
+        await self._mesh.settled(hold.moves_for_some)
         try:
             await self._keeper.hold(message)
         except OSError as error:

@@ -193,6 +193,8 @@ class Gateway:
         if self._discovery is not None:
             self._discovery.follow_no_more()
         may_store_more = bool(self.mesh.producing)
+        if not may_store_more:
+            await self.mesh.settled(lambda _: True)  # seconds, and only if a batch got no answer a moment ago
         if self._audit is not None:
             await self._audit.stop()
         await self._conversions.stop()

@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -109,10 +110,10 @@ class Mesh:
             earlier.release()
         return self.hold
 
-    async def settled(self, hold: Hold) -> None:
-        """Returns when the old clusters have worked off the batches of moving topics that got no answer."""
+    async def settled(self, concerns: Callable[[str], bool]) -> None:
+        """Returns when clusters have worked off the batches without an answer of the topics that this concerns."""
         clock, doubts = asyncio.get_running_loop().time, self.memory.doubts
-        while (now := clock()) < (end := settled_at(doubts.entries(), hold.moves_for_some, now)):
+        while (now := clock()) < (end := settled_at(doubts.entries(), concerns, now)):
             await asyncio.sleep(end - now)
 
     def _topic_name(self, topic_id: bytes, seen: RoutingTable) -> str | None:

@@ -46,10 +46,10 @@ class Doubt(NamedTuple):
     """The producer's last write at `stay`, if the topic has had another stay since."""
 
 
-def settled_at(doubts: Iterable[tuple[BatchKey, Doubt]], moves: Callable[[str], bool], now: float) -> float:
-    """The time at which brokers have worked off all batches without an answer of topics that move."""
+def settled_at(doubts: Iterable[tuple[BatchKey, Doubt]], concerns: Callable[[str], bool], now: float) -> float:
+    """The time at which brokers have worked off all batches without an answer of the topics that this concerns."""
     ends = ((topic, doubt.since + SETTLED_SECONDS) for (_, _, topic, _), doubt in doubts)
-    return max((end for topic, end in ends if end > now and moves(topic)), default=now)
+    return max((end for topic, end in ends if end > now and concerns(topic)), default=now)
 
 
 class LastWrite(NamedTuple):

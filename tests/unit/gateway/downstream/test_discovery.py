@@ -25,6 +25,7 @@ from services.gateway.wire.messages.metadata import MetadataRequestTopic
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
 from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage
+from tests.unit.gateway.downstream.raw_client import RawClient
 from tests.unit.gateway.downstream.test_order import gated, produce, written
 from tests.unit.gateway.scripted_broker import ScriptedBroker
 from tests.unit.gateway.wire.records import batch
@@ -206,15 +207,14 @@ async def test_hold_then_switch(router: ScriptedRouter, stage: Stage) -> None:
     assert stage.gateway.mesh.hold is None
 
 
-async def left_unanswered(stage: Stage, topic: str) -> float:
-    """A batch is sent to c1, whose connection ends before an answer. Returns when its producer has heard."""
+async def left_unanswered(cluster: ScriptedBroker, client: RawClient, topic: str) -> float:
+    """A batch is sent to the cluster, which ends the connection. Returns when its producer has heard."""
 
     def cut(_header: RequestHeader, _message: ProduceRequest) -> None:
-        for connection in stage.c1.connections:
+        for connection in cluster.connections:
             connection.transport.abort()
 
-    stage.c1.scripts[ApiKey.PRODUCE] = cut
-    client = await stage.connect()
+    cluster.scripts[ApiKey.PRODUCE] = cut
     records = batch(producer_id=mint_producer_id(7), epoch=0, sequence=0)
     data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, records)])]
     client.send(ProduceRequest(None, -1, 1000, data), 9)
@@ -227,7 +227,7 @@ async def test_held_is_said_when_the_old_cluster_has_had_time_to_store_what_has_
 ) -> None:
     """Its producer may repeat the batch by another gateway, which asks the old cluster right after the switch."""
     monkeypatch.setattr(producer_memory, "SETTLED_SECONDS", 1.0)
-    since = await left_unanswered(stage, "apples")
+    since = await left_unanswered(stage.c1, await stage.connect(), "apples")
     router.hold(stage.table(2, apples="c2", bananas="c2"))
     await until(lambda: router.acks)
     assert router.acks == [(2, HELD)]
@@ -238,7 +238,7 @@ async def test_held_does_not_wait_for_batches_of_topics_that_stay(
     router: ScriptedRouter, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_memory, "SETTLED_SECONDS", 3600.0)
-    await left_unanswered(stage, "apples")
+    await left_unanswered(stage.c1, await stage.connect(), "apples")
     router.hold(stage.table(2, apples="c1", bananas="c1"), hold_ms=60_000)
     await until(lambda: router.acks, within_s=15)
     assert router.acks == [(2, HELD)]

@@ -20,12 +20,13 @@ from services.gateway.downstream import gateway as starting
 from services.gateway.downstream import last_table
 from services.gateway.downstream.awaited import Awaited
 from services.gateway.downstream.gateway import Gateway
+from services.gateway.requests.records import producer_memory
 from services.gateway.settings import GatewaySettings
 from services.gateway.wire.apis import ApiKey
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.raw_client import RawClient
-from tests.unit.gateway.downstream.test_discovery import ScriptedRouter, serving
+from tests.unit.gateway.downstream.test_discovery import ScriptedRouter, left_unanswered, serving
 from tests.unit.gateway.downstream.test_order import gated, produce
 from tests.unit.gateway.scripted_broker import broker
 
@@ -162,3 +163,21 @@ async def test_no_goodbye_is_said_while_records_are_on_their_way(tmp_path: Path,
                 await until(lambda: not gateway.connections)
         client.close()
     assert not any(said.HasField("goodbye") for said in router.said)
+
+
+async def test_a_goodbye_waits_until_a_batch_without_an_answer_is_stored_or_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its producer may repeat the batch through another gateway, which asks the cluster when a topic has moved."""
+    monkeypatch.setattr(producer_memory, "SETTLED_SECONDS", 4.0)
+    router = ScriptedRouter()
+    async with broker({"apples": 1}, {}) as c1, serving(router) as address:
+        rule = RuleVersion(ForwardingRule("apples", ExactName("apples"), "c1"), 0.0, 1)
+        table = RoutingTable(1, [UpstreamCluster("c1", (c1.address,), 1)], [rule])
+        last_table.save(tmp_path, table)
+        router.apply(table)
+        async with started(tmp_path, address) as (gateway, lifecycle):
+            await until(lambda: lifecycle.is_ready and router.acks, within_s=START_S)
+            since = await left_unanswered(c1, await RawClient.connect(gateway.port), "apples")
+    assert router.said[-1].HasField("goodbye")
+    assert asyncio.get_running_loop().time() > since + 3.9
