@@ -79,6 +79,11 @@ class BoundedCache(Generic[K, V]):
         self._entries.move_to_end(key)
         return value
 
+    def get_also_old(self, key: K) -> V | None:
+        """The value, also if it no longer counts and has not left yet."""
+        _, value = self._entries.get(key, (0.0, None))
+        return value
+
     def put(self, key: K, value: V, now: float) -> None:
         self._entries[key] = (now, value)
         self._entries.move_to_end(key)

@@ -8,11 +8,12 @@ The first of these that applies:
 4. the only owner of all topics that the asking member subscribes to;
 5. the home cluster of the mesh.
 Members of the newer kinds (KIP-848, share, streams) get their partitions from the coordinator, which knows the topics
-of its own cluster alone. For them 4 comes before 3: an empty group goes to the cluster of its topics. The gateway asks
-the brokers about 2 and 3. The gateway remembers a group with members for a while, and looks up any other group each
-time. So two gateways that have begun the same group on two clusters notice within seconds. A cluster that does not
-answer is skipped. For a cluster that is about to know (its coordinator moves or loads) the client has to wait: members
-sent elsewhere meanwhile would be a second group.
+of its own cluster alone. For them 4 comes before 3: an empty group goes to the cluster of its topics. The gateway
+asks the brokers about 2 and 3. The gateway remembers a group with members for a while, and looks up any other group
+each time. So two gateways that have begun the same group on two clusters notice within seconds. A cluster that does
+not answer is skipped, and members of a group that lives at its last home wait `SOON_S` for it. For a cluster that is
+about to know (its coordinator moves or loads) the client has to wait: members sent elsewhere meanwhile would be a
+second group.
 
 A cluster whose first group this is creates its topic of offsets at the first question, and is about to know for less
 than a second. Members ask again by themselves. For tools the gateway waits (`describe_patiently`): they would tell
@@ -31,6 +32,7 @@ from services.gateway.requests.groups.group_kinds import (
     Question,
     by_cluster,
     describe,
+    describe_within,
     for_clients,
     is_about_to_know,
     questions,
@@ -43,6 +45,9 @@ from services.gateway.wire.messages.share_group_describe import DescribedGroup a
 NO_MEMBERS = frozenset({"", "Dead", "Empty"})
 PATIENCE_S = 3.0
 """How long tools wait for coordinators: a topic of offsets is created and loaded in less than a second."""
+SOON_S = 1.0
+"""How long members of a group that lives at its last home wait for the other clusters. A cluster that stands still must
+not hold up the heartbeats of groups on others."""
 PAUSE_S = 0.1
 """Between two questions to a coordinator that is about to know."""
 
@@ -149,15 +154,23 @@ def find_home(
     if len(clusters) <= 1:
         return next(iter(clusters), None)
     near = sole_owner(subscription, mesh)
-    remembered = mesh.memory.group_homes.get(group_id, mesh.now)
+    homes = mesh.memory.group_homes
+    last, remembered = homes.get_also_old(group_id), homes.get(group_id, mesh.now)
     if remembered in clusters and not (near_topics and near not in (None, remembered)):
         return remembered
-    mesh.memory.group_homes.drop(group_id)
+    homes.drop(group_id)
+    asked = [question for kind in KINDS for question in questions(kind, group_id, mesh)]
+    if last in clusters and not (near_topics and near not in (None, last)):
+        found = yield from describe_within(SOON_S, asked, mesh)
+        if any(question.cluster == last and claim_of(outcome)[0] == ALIVE for question, outcome in found.items()):
+            home, _ = strongest((question.cluster, outcome) for question, outcome in found.items())
+            homes.put(group_id, home or last, mesh.now)
+            return home
     look = describe_patiently if patiently else describe
-    found = yield from look([question for kind in KINDS for question in questions(kind, group_id, mesh)], mesh)
+    found = yield from look(asked, mesh)
     home, (claim, _) = strongest((question.cluster, outcome) for question, outcome in found.items())
     if claim == ALIVE and home is not None:
-        mesh.memory.group_homes.put(group_id, home, mesh.now)
+        homes.put(group_id, home, mesh.now)
         return home
     if any(not isinstance(outcome, Unreachable) and outcome.error_code in NOT_YET_KNOWN for outcome in found.values()):
         return None

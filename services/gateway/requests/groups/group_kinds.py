@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from services.gateway.requests.plan import Call, Command, Coordinator, Forget, MeshView, Unreachable, ask_all
+from services.gateway.requests.plan import Call, Command, Coordinator, Forget, Gather, MeshView, Unreachable, ask_all
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -171,14 +171,22 @@ def _describe(
     asked: Sequence[Question[D]], mesh: MeshView
 ) -> Generator[Command, Any, dict[Question[D], D | Unreachable]]:
     outcomes = yield from ask_all([question.call(mesh) for question in asked], Struct)
-    found: dict[Question[D], D | Unreachable] = {}
-    for question, outcome in zip(asked, outcomes, strict=True):
-        if isinstance(outcome, Unreachable):
-            found[question] = outcome
-        else:
-            groups = cast(_Descriptions, outcome).groups
-            found[question] = groups[0] if groups else Unreachable(question.cluster, "an answer without the group")
-    return found
+    return {question: _read(question, outcome) for question, outcome in zip(asked, outcomes, strict=True)}
+
+
+def describe_within(
+    wait_s: float, asked: Sequence[Question[D]], mesh: MeshView
+) -> Generator[Command, Any, dict[Question[D], D | Unreachable]]:
+    """The answers that come within this time; there is none of a coordinator that has moved."""
+    outcomes = yield Gather(tuple(question.call(mesh) for question in asked), all, wait_s)
+    return {question: _read(question, outcome) for question, outcome in zip(asked, outcomes, strict=True)}
+
+
+def _read(question: Question[D], outcome: object) -> D | Unreachable:
+    if isinstance(outcome, Unreachable):
+        return outcome
+    groups = cast(_Descriptions, outcome).groups if outcome is not None else []
+    return groups[0] if groups else Unreachable(question.cluster, "no answer about the group")
 
 
 def is_about_to_know(outcome: Description | Unreachable, cluster: str, mesh: MeshView) -> bool:

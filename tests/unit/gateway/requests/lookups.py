@@ -29,15 +29,19 @@ def described(state: tuple[str, str], members: int | None = None) -> DescribeGro
 def look_up(
     book: Playbook,
     told: Mapping[tuple[str, int], Description | Unreachable] | None = None,
+    silent: str = "",
     **classic: tuple[str, str],
 ) -> None:
-    """Answer the question where a group lives: it is nowhere but where it is said to be."""
+    """Answer the question where a group lives: it is nowhere but where it is said to be. `silent` says nothing."""
     found = dict(told or {}) | {
         (cluster, ApiKey.DESCRIBE_GROUPS): described(state).groups[0] for cluster, state in classic.items()
     }
     kinds = {kind.api_key: kind for kind in KINDS}
-    outcomes: list[Outcome] = []
-    for call in book.asked():
+    outcomes: list[Outcome | None] = []
+    for call in book.pending or ():
+        if call.cluster == silent:
+            outcomes.append(None)
+            continue
         kind = kinds[ApiKey(call.key)]
         nowhere = kind.description(group_id="g", group_state="Dead")
         if kind is not CLASSIC:

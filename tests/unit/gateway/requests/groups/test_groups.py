@@ -11,9 +11,10 @@ import pytest
 
 from mesh.routing import ExactName, ForwardingRule, Subject
 from services.gateway.requests.groups import describe_groups, group_member, list_groups, offset_commit, offset_fetch
-from services.gateway.requests.groups.group_home import PATIENCE_S, PAUSE_S
+from services.gateway.requests.groups.group_home import PATIENCE_S, PAUSE_S, SOON_S
 from services.gateway.requests.groups.group_kinds import CONSUMER, SHARE, STREAMS, GroupKind
 from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.memory import GROUP_HOME_SECONDS
 from services.gateway.requests.mesh import find_coordinator
 from services.gateway.requests.plan import Coordinator, Forget, Gather, RawResponse, Unreachable, Verbatim
 from services.gateway.wire.apis import ApiKey
@@ -198,6 +199,37 @@ def test_a_group_that_has_just_begun_is_looked_up_again_until_its_members_are_se
     again = heartbeat_of(world)
     look_up(again, c1=MEMBERS, c2=MEMBERS)
     assert [call.cluster for call in again.asked()] == ["c1"]
+
+
+def heartbeat_behind_an_old_home(world: World) -> Playbook:
+    """The gateway knows that the group was at home on c1, and asks whether it still is."""
+    at_home(world, "c1").now += GROUP_HOME_SECONDS + 1
+    return Playbook(group_member.handle_heartbeat, HeartbeatRequest(group_id="g"), 3, world.view())
+
+
+def test_a_cluster_that_does_not_answer_holds_up_no_member_of_a_group_elsewhere(world: World) -> None:
+    book = heartbeat_behind_an_old_home(world)
+    assert book.gathers().wait_s == SOON_S
+    look_up(book, silent="c2", c1=MEMBERS)
+    [call] = book.asked()
+    assert (call.cluster, call.key) == ("c1", ApiKey.HEARTBEAT)
+    assert world.memory.group_homes.get("g", world.now) == "c1"
+
+
+def test_a_silent_cluster_is_waited_for_if_the_group_does_not_live_at_its_last_home(world: World) -> None:
+    book = heartbeat_behind_an_old_home(world)
+    look_up(book, silent="c2", c1=DEAD)
+    assert {call.cluster for call in book.asked()} == {"c1", "c2"}
+    look_up(book, c2=MEMBERS)
+    [call] = book.asked()
+    assert (call.cluster, call.key) == ("c2", ApiKey.HEARTBEAT)
+
+
+def test_two_gateways_that_remember_two_homes_agree_again(world: World) -> None:
+    book = heartbeat_behind_an_old_home(world)
+    look_up(book, {("c2", ApiKey.DESCRIBE_GROUPS): described(MEMBERS, 3).groups[0]}, c1=MEMBERS)
+    [call] = book.asked()
+    assert (call.cluster, call.key) == ("c2", ApiKey.HEARTBEAT)
 
 
 @pytest.mark.parametrize("kind", [CONSUMER, SHARE, STREAMS], ids=lambda kind: kind.name)
