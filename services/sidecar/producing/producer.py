@@ -126,7 +126,7 @@ class RecordProducer:
         if self._topics.is_known(topic):
             return
         if not is_topic_name(topic):
-            raise NotAccepted(Failed(DeliveryError.KAFKA, f"Invalid topics: [{topic}]"))
+            raise NotAccepted(Failed(DeliveryError.UNKNOWN_TOPIC, f"Invalid topics: [{topic}]"))
         if not self._stopping and not await self._topics.exists(topic, self._client.producer):
             raise NotAccepted(Failed(DeliveryError.UNKNOWN_TOPIC, f"Topic {topic} does not exist"))
 

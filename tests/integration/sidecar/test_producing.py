@@ -129,7 +129,8 @@ def test_a_large_batch_keeps_its_order(sidecar: SidecarWorld, kafka: Kafka, orde
 
 def test_an_illegal_topic_name_is_told_at_once(sidecar: SidecarWorld) -> None:
     answer = sidecar.produce("bad%20topic", {"value": 1})
-    assert answer.json()["offsets"] == [{"errorCode": 50002, "error": "Invalid topics: [bad topic]"}]
+    assert answer.status_code == 404
+    assert answer.json()["offsets"] == [{"errorCode": 40401, "error": "Invalid topics: [bad topic]"}]
 
 
 def test_a_record_over_the_bound_fails_alone(kafka: Kafka, orders: str) -> None:

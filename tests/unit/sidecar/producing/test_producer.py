@@ -113,5 +113,5 @@ async def test_a_fatal_error_that_breaks_out_of_a_poll_is_not_missed(inside_a_ca
 @pytest.mark.parametrize("name", ["", "bad topic", "a/b", "..", "x" * 250])
 async def test_illegal_topic_names_are_told_without_asking_kafka(name: str) -> None:
     sender = producer()
-    assert await sender.send(name, [RECORD]) == [Failed(DeliveryError.KAFKA, f"Invalid topics: [{name}]")]
+    assert await sender.send(name, [RECORD]) == [Failed(DeliveryError.UNKNOWN_TOPIC, f"Invalid topics: [{name}]")]
     await sender.stop(0.1)
