@@ -7,6 +7,7 @@ it has as c1 has it.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -41,6 +42,7 @@ from services.gateway.wire.messages import (
 from services.gateway.wire.messages.delete_groups import DeletableGroupResult
 from services.gateway.wire.messages.metadata import MetadataRequestTopic
 from services.gateway.wire.schema import Kind, Struct, fields_of, message_of
+from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.raw_client import RawClient
 from tests.unit.gateway.roundtrip.samples import (
     MESH_ID,
@@ -95,9 +97,16 @@ async def stage(directory: Path, *, alone: bool = False) -> AsyncIterator[Stage]
         with patch.object(Sweeping, "run", _looks_for_nothing):  # brokers shall see what the client asks, no more
             await gateway.start()
         try:
+            for each in (c1,) if alone else (c1, c2):
+                await until(partial(_has_told_all, each))
             yield Stage(gateway, c1, c2)
         finally:
             await gateway.stop()
+
+
+def _has_told_all(each: ScriptedBroker) -> bool:
+    """Its versions at its bootstrap address, its features, and its versions under its id, for which no start waits."""
+    return len(each.requests(ApiKey.API_VERSIONS)) == 3
 
 
 async def _looks_for_nothing(_: Sweeping) -> None: ...
