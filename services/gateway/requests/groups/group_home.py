@@ -11,7 +11,7 @@ Members of the newer kinds (KIP-848, share, streams) get their partitions from t
 of its own cluster alone. For them 4 comes before 3: an empty group goes to the cluster of its topics. The gateway
 asks the brokers about 2 and 3. The gateway remembers a group with members for a while, and looks up any other group
 each time. So two gateways that have begun the same group on two clusters notice within seconds. A cluster that does
-not answer is skipped, and members of a group that lives at its last home wait `SOON_S` for it. For a cluster that is
+not answer is skipped, and members of a group that is still on its last home wait `SOON_S` for it. For a cluster that is
 about to know (its coordinator moves or loads) the client has to wait: members sent elsewhere meanwhile would be a
 second group.
 
@@ -46,8 +46,8 @@ NO_MEMBERS = frozenset({"", "Dead", "Empty"})
 PATIENCE_S = 3.0
 """How long tools wait for coordinators: a topic of offsets is created and loaded in less than a second."""
 SOON_S = 1.0
-"""How long members of a group that lives at its last home wait for the other clusters. A cluster that stands still must
-not hold up the heartbeats of groups on others."""
+"""How long members of a group that is still on its last home wait for the other clusters. A cluster that stands still
+must not hold up the heartbeats of groups on others."""
 PAUSE_S = 0.1
 """Between two questions to a coordinator that is about to know."""
 
