@@ -160,14 +160,12 @@ def find_home(
         return remembered
     homes.drop(group_id)
     asked = [question for kind in KINDS for question in questions(kind, group_id, mesh)]
+    found: dict[Question[Any], Any] = {}
     if last in clusters and not (near_topics and near not in (None, last)):
         found = yield from describe_within(SOON_S, asked, mesh)
-        if any(question.cluster == last and claim_of(outcome)[0] == ALIVE for question, outcome in found.items()):
-            home, _ = strongest((question.cluster, outcome) for question, outcome in found.items())
-            homes.put(group_id, home or last, mesh.now)
-            return home
-    look = describe_patiently if patiently else describe
-    found = yield from look(asked, mesh)
+    if not any(question.cluster == last and claim_of(outcome)[0] == ALIVE for question, outcome in found.items()):
+        look = describe_patiently if patiently else describe
+        found = yield from look(asked, mesh)
     home, (claim, _) = strongest((question.cluster, outcome) for question, outcome in found.items())
     if claim == ALIVE and home is not None:
         homes.put(group_id, home, mesh.now)
