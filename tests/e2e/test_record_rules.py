@@ -33,7 +33,7 @@ class Operator:
         return rule
 
     def figure(self, name: str) -> str | None:
-        """What a router tells of the rule, once it does."""
+        """A figure of the rule, as soon as a router tells it."""
         progress = self.shown().get("progress") or {}
         return progress.get(name)
 

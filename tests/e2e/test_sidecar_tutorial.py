@@ -20,7 +20,7 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.meshes import BIN
 from tests.fixtures.ports import free_block
 from tests.fixtures.toolchains import need
-from tests.fixtures.waiting import wait_unless, wait_until
+from tests.fixtures.waiting import WITHIN_S, wait_unless, wait_until
 from tests.integration.sidecar.world import Kafka
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,6 @@ FIXES = re.findall(r"^\| (python|node|go) \| `(.*?)` \| `(.*?)` \|$", PAGE.read_
 pytestmark = pytest.mark.timeout(300)
 
 PROGRAMS = {"python": "python3", "node": "node", "go": "go"}
-WITHIN_S = 90.0
 
 
 class Desk:
@@ -80,7 +79,7 @@ class Desk:
             process.wait(WITHIN_S)
 
     def type(self, block: str) -> str:
-        """What the block prints when it has ended."""
+        """The output of the block, which ends by itself."""
         run = subprocess.run(
             ["bash", "-ec", self.here(block.replace("curl ", "curl -sS --fail-with-body "))],
             capture_output=True,
@@ -93,9 +92,7 @@ class Desk:
 
 
 def await_line(output: Path, line: str) -> None:
-    wait_unless(
-        lambda: None if line in output.read_text(encoding="utf-8").splitlines() else log_tail(output), line, WITHIN_S
-    )
+    wait_unless(lambda: None if line in output.read_text(encoding="utf-8").splitlines() else log_tail(output), line)
 
 
 def dead_letters(desk: Desk, look: str) -> list[dict[str, Any]]:
@@ -120,13 +117,11 @@ def test_a_backend_receives_fails_is_fixed_and_gets_its_dead_letter(
 
     with desk.terminal(sidecar):
         with desk.terminal(start) as backend:
-            wait_unless(
-                lambda: obstacle_to(desk, "curl localhost:8084/health/readiness"), "the sidecar is ready", WITHIN_S
-            )
+            wait_unless(lambda: obstacle_to(desk, "curl localhost:8084/health/readiness"), "the sidecar is ready")
             desk.type(produce)
             await_line(backend, "alice pays 12")
             desk.type(fail)
-            wait_until(lambda: len(dead_letters(desk, look)) == 1, "Bob's order is a dead letter", WITHIN_S)
+            wait_until(lambda: len(dead_letters(desk, look)) == 1, "Bob's order is a dead letter")
             assert "bob" in json.dumps(dead_letters(desk, look))
         ((_, bug, fix),) = [each for each in FIXES if each[0] == language]
         assert bug in copy.read_text(encoding="utf-8")

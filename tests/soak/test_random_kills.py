@@ -24,8 +24,8 @@ PARTS = ("control", "postgres", "router", "gateway", "kafka-c1", "kafka-c2")
 GROUP_HOME = "c1"
 """Where the group begins and stays: its members can't commit while that cluster is away, as on any Kafka."""
 CRASHES = 4
-"""Of the gateway, at most, that its supervisor mends: it waits twice as long each time, 30 s in the end. Later ones are
-mended by the test."""
+"""The most crashes of the gateway that its supervisor mends. The supervisor waits twice as long each time, 30 s in the
+end. The test mends later crashes."""
 MOVES = 0.5
 """Of the kills, the part that is followed by a move of the topic."""
 

@@ -37,7 +37,7 @@ LARGE_EACH = 100
 
 @pytest.fixture(autouse=True)
 def soon_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has sent something large comes back while the test looks on. A pause of the machine makes nobody slow."""
+    """A client that has sent something large comes back while the test looks on. A pause of the machine slows none."""
     monkeypatch.setattr(seats, "REST_S", 0.05)
     for module in (seats, shared):
         monkeypatch.setattr(module, "SLOW_S", DELIVERY_S)

@@ -44,7 +44,7 @@ class Audited:
 
 
 def whole_lines(file: Path) -> list[str]:
-    """Of a file that somebody writes: its last line may still be on its way."""
+    """The whole lines of a file. Its writer may be in the middle of the last line."""
     text = file.read_text() if file.exists() else ""
     return text[: text.rfind("\n") + 1].splitlines()
 
