@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
@@ -156,8 +157,12 @@ AMONG_THEM = ["", "~tenant-.*-events->c1", "shop->c1:sold.{topic}", "topic-00007
 """An expression, a rename, and a rule about some clients among the rules change nothing of the cost."""
 
 
+@cache
 def rules_of(number: int, others: str) -> RuleSet:
-    """Topics and some prefixes; one decision was made, which sorts the rules once for all later ones."""
+    """Topics and some prefixes; one decision was made, which sorts the rules once for all later ones.
+
+    The tests share them: a decision changes no rule set, it returns the next one.
+    """
     names = [f"topic-{each:05}" + (".*" if each % 5 == 0 else "") for each in range(number)]
     rules = rule_set(*filter(None, (others, *(f"{name}->c1" for name in names))))
     return RuleSet(decided(rules, Update("r10", RuleFields(target_cluster="c3"))).after, 8)
