@@ -11,7 +11,7 @@ COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help env stubs contract lock lock-kafka run test check audit soak bench clean clients
+.PHONY: help env stubs contract lock lock-kafka run test check audit compose soak bench clean clients
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,6 +71,9 @@ run: env ## the whole mesh on this machine: ARGS="--cluster ..." for options
 test: env ## everything that the project promises
 	@$(BIN)/$(if $(ARGS),pytest $(ARGS),python -m tests.side_by_side)
 
+compose: env ## the images and docker-compose.yml: built, started, killed and healed
+	@$(BIN)/pytest tests/compose $(ARGS)
+
 clients: env ## the client tests, and their table into tests/clients/README.md
 	@MESH_WRITE_MATRIX=1 $(BIN)/pytest tests/clients $(ARGS)
 
@@ -86,7 +89,7 @@ audit: env $(VENV)/.audit ## weaknesses that are known: in patterns of code (ban
 	@$(BIN)/python -m tests.advisories
 
 soak: env ## what takes longer: repeats, random kills, volumes
-	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest -o faulthandler_timeout=0 -rP $(if $(ARGS),$(ARGS),tests/soak tests/fuzz tests/e2e/test_rule_change_under_load.py)
+	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest -o faulthandler_timeout=0 -rP $(if $(ARGS),$(ARGS),-m 'soak or repeated' tests)
 
 bench: env $(if $(FLAMES),$(VENV)/.flames) ## figures, not verdicts; also in build/bench.md; FLAMES=1 adds flame graphs
 	@$(BIN)/pytest -o faulthandler_timeout=0 -s tests/bench $(ARGS)

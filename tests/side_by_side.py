@@ -43,44 +43,29 @@ class Part:
     folders: tuple[str, ...]
     seconds: int
     """Rough: it only says which run comes first. Short runs come last, and end the lanes together."""
-    only: tuple[str, ...] = ()
-    """Patterns: of these folders the files with such names."""
-    without: tuple[str, ...] = ()
-    """Patterns: of these folders all but the files with such names, which another part has."""
 
     @property
     def name(self) -> str:
-        return "-".join((*self.folders[0].split("/"), *("some" for _ in self.only[:1])))
+        return self.folders[0].replace("/", "-")
 
     def has(self, file: Path) -> bool:
         """Whether the run has the tests of this file."""
-        if not any(file.is_relative_to(HERE / folder) for folder in self.folders):
-            return False
-        wanted = not self.only or any(map(file.match, self.only))
-        return wanted and not any(map(file.match, self.without))
+        return any(file.is_relative_to(HERE / folder) for folder in self.folders)
 
 
-OF_GROUPS = ("test_*group*.py", "test_*transaction*.py")
-"""Half of the time of the gateway's tests."""
 PARTS = (
-    Part(("clients",), 646),
-    Part(("integration/router", "integration/pipeline_clients"), 1077),
-    Part(("integration/gateway",), 546, without=OF_GROUPS),
-    Part(("integration/gateway",), 568, only=OF_GROUPS),
-    Part(("integration/control",), 1002),
-    Part(("compose",), 337),
-    Part(("chaos",), 395),
-    Part(("integration/meshctl",), 262),
-    Part(("integration/contract", "integration/local", "integration/local_clients"), 119),
-    Part(("integration/sidecar",), 1056),
-    Part(("judge",), 659),
-    Part(("e2e",), 400),
-    Part(("unit", "fuzz"), 958),
+    Part(("unit", "fuzz"), 600),
+    Part(("integration/gateway",), 500),
+    Part(("chaos", "e2e", "judge"), 480),
+    Part(("integration/control", "integration/meshctl"), 420),
+    Part(("integration/sidecar", "integration/contract"), 400),
+    Part(("clients", "integration/local", "integration/local_clients"), 380),
+    Part(("integration/router", "integration/pipeline_clients"), 360),
 )
 AFTERWARDS = Part(("integration/pipeline", "e2e/pipeline"), 247)
 """Spark gives each Python process that it starts 10 s to answer, whatever its settings: it has the cores to itself."""
-ELSEWHERE = ("bench", "soak")
-"""`make bench`, `make soak`."""
+ELSEWHERE = ("bench", "compose", "soak")
+"""`make bench`, `make compose`, `make soak`."""
 LANES = ("20000-22399", "22400-24799", "24800-27199", "27200-29599", "29600-31999")
 """Their ports. More lanes would be slower on two cores: five keep them busy."""
 
@@ -194,14 +179,9 @@ def _command(part: Part, report: Path) -> list[str]:
     # pytest's own place is one for all runs: each run that ends would delete there what other runs have left
     place = report.parent / f"t{(*PARTS, AFTERWARDS).index(part)}"  # short: paths of sockets have 107 characters
     command = [sys.executable, "-X", "faulthandler", "-m", "pytest", "--durations=20", f"--junitxml={report}"]
+    command += ["-m", "not soak"]
     command.append(f"--basetemp={place}")
-    folders = [HERE / folder for folder in part.folders]
-    if part.only or part.without:
-        files = [file for folder in folders for file in sorted(folder.rglob("test_*.py")) if part.has(file)]
-        assert files, f"no file is in the part {part.name}"
-        command += map(str, files)
-    else:
-        command += map(str, folders)
+    command += [str(HERE / folder) for folder in part.folders]
     if part is not AFTERWARDS:
         command += [f"--ignore={HERE / folder}" for folder in AFTERWARDS.folders]
     return command

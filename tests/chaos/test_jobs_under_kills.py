@@ -6,6 +6,7 @@ import uuid
 from pathlib import Path
 
 import httpx
+import pytest
 
 from services.sidecar.dead_letters.record import dead_letter
 from services.sidecar.records import Outcome, RawRecord, Reason, Verdict
@@ -18,6 +19,7 @@ LETTERS = 400
 KILLS = 3
 
 
+@pytest.mark.soak
 def test_dead_letters_go_back_once_each_whenever_their_sidecar_is_killed(
     kafka_c1: KafkaCluster, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from tests.fixtures.record_rules import Workers, two_sides
 KILLS = 4
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_kills_lose_nothing_and_repeat_nothing(
     kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, topic: str, tmp_path: Path

@@ -17,6 +17,7 @@ AHEAD = 200
 RECORDS = 1_000
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_records_come_in_order_and_repeats_are_explained_through_errors_a_kill_and_a_rebalance(
     kafka_c1: KafkaCluster, topic: str, group: str, tmp_path: Path

@@ -31,7 +31,9 @@ async def load(own_world: World) -> AsyncIterator[TopicUnderLoad]:
     await load.stop()
 
 
-@pytest.mark.parametrize("part", ["control", "postgres", "router"])
+@pytest.mark.parametrize(
+    "part", ["control", *(pytest.param(part, marks=pytest.mark.soak) for part in ("postgres", "router"))]
+)
 async def test_traffic_goes_on_without_a_part_that_decides(
     own_mesh: Mesh, own_world: World, load: TopicUnderLoad, part: str
 ) -> None:

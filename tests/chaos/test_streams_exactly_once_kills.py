@@ -19,6 +19,7 @@ KILLED = ("application a", "kafka-c2", "both gateways")
 SEED = 22
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_counts_are_exact_and_no_transaction_is_torn(kafka_jars: None, tmp_path: Path) -> None:
     with running_mesh(tmp_path / STATE_FOLDER, "--gateways", "2", formatted=True) as mesh:

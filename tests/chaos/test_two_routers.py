@@ -27,6 +27,7 @@ def test_gateways_go_on_with_the_other_router_and_never_back(pair: Pair) -> None
     print("from the loss of a router to the next decision, s:", *(f"{each:.2f}" for each in took))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("outcome", ["switch", "abort"])
 def test_a_rollout_whose_router_is_killed_ends_alike_everywhere(pair: Pair, outcome: str) -> None:
     before, after = pair.homes_of("apples")

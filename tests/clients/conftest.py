@@ -12,7 +12,7 @@ from tests.clients.confluent.driver import ConfluentClient
 from tests.clients.contract import Admin, Can, Client
 from tests.clients.matrix import BUILT, README, Matrix, readme_table, write_readme
 from tests.clients.operator import Operator
-from tests.clients.registry import ADMINS, CLIENTS
+from tests.clients.registry import ADMINS, CLIENTS, by_name
 from tests.clients.world import Addresses, World, addresses
 
 matrix = Matrix()
@@ -70,7 +70,7 @@ async def world(where: Addresses) -> AsyncIterator[World]:
     await world.clean_up()
 
 
-@pytest.fixture(params=list(CLIENTS))
+@pytest.fixture(params=by_name(CLIENTS))
 def client(request: pytest.FixtureRequest, world: World) -> Client:
     """Each client that can what the test needs."""
     client = CLIENTS[request.param](world.bootstrap)
@@ -84,7 +84,7 @@ def reader(client: Client, world: World) -> Client:
     return client if Can.CONSUME in client.can else ConfluentClient(world.bootstrap)
 
 
-@pytest.fixture(params=list(ADMINS))
+@pytest.fixture(params=by_name(ADMINS))
 async def admin(request: pytest.FixtureRequest, world: World) -> AsyncIterator[Admin]:
     """Each admin client that can what the test needs."""
     admin = ADMINS[request.param](world.bootstrap)

@@ -1,8 +1,11 @@
-"""Which drivers the suite runs. A test that is parametrised over `CLIENTS` or `ADMINS` runs once for each name."""
+"""Which drivers the suite runs. A test with the parameters `by_name(CLIENTS)` runs once for each name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+
+import pytest
+from _pytest.mark import ParameterSet
 
 from tests.clients.aiokafka.driver import AiokafkaAdmin, AiokafkaClient
 from tests.clients.confluent.driver import ConfluentAdmin, ConfluentClient
@@ -39,6 +42,15 @@ CLIENTS: Mapping[str, Callable[[str], Client]] = {
     "kafka-go": KafkaGoClient,
     "kafkajs": KafkaJsClient,
 }
+
+BETWEEN = {"java-4.3", "java-3.9", "java-2.8", "java-1.1", "kafka-python-1.4-0.8.2", "sarama-2.8"}
+"""Releases and settings between the newest and the oldest ones of their clients."""
+
+
+def by_name(names: Iterable[str]) -> list[ParameterSet]:
+    """Parameters of a test: one for each name. `make test` leaves out the clients that are `BETWEEN` others."""
+    return [pytest.param(name, marks=pytest.mark.soak if name in BETWEEN else ()) for name in names]
+
 
 ADMINS: Mapping[str, Callable[[str], Admin]] = {
     "java-4.4": lambda bootstrap: JavaAdmin(bootstrap, "4.4.0"),

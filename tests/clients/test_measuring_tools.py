@@ -22,6 +22,7 @@ def tools(world: World) -> ConsoleTools:
     return ConsoleTools(world.bootstrap)
 
 
+@pytest.mark.soak
 @pytest.mark.feature(Feature.PRODUCE, Feature.GROUP, client="console-tools")
 async def test_verifiable_producer_and_consumer_agree(tools: ConsoleTools, world: World) -> None:
     topics = await world.topic_on_each(partitions=2)

@@ -20,6 +20,7 @@ COPIED_WITHIN_SECONDS = 90
 LOOK_AGAIN_SECONDS = 0.5
 
 
+@pytest.mark.soak
 @pytest.mark.feature(Feature.PRODUCE, Feature.GROUP, Feature.ADMIN, client="mirror-maker")
 @pytest.mark.timeout(180)
 async def test_a_topic_is_copied_to_the_other_cluster(world: World, tmp_path: Path) -> None:

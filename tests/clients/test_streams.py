@@ -21,6 +21,7 @@ LOOK_AGAIN_SECONDS = 0.2
 COUNTED_WITHIN_SECONDS = 60.0
 
 
+@pytest.mark.soak
 @pytest.mark.feature(Feature.PRODUCE, Feature.GROUP, client="streams")
 @pytest.mark.timeout(360)
 async def test_counts_go_on_over_two_clusters_after_the_state_is_lost(world: World, tmp_path: Path) -> None:
@@ -29,6 +30,7 @@ async def test_counts_go_on_over_two_clusters_after_the_state_is_lost(world: Wor
     await count_in_two_lives(world, WordCount(world.bootstrap, name, "at_least_once", tmp_path, lines, output))
 
 
+@pytest.mark.soak
 @pytest.mark.feature(Feature.PRODUCE, Feature.GROUP, client="streams")
 @pytest.mark.timeout(360)
 async def test_counts_are_exact_on_one_cluster(world: World, tmp_path: Path) -> None:

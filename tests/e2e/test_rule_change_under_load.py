@@ -14,6 +14,7 @@ import pytest
 from tests.clients.topic_under_load import TopicUnderLoad
 from tests.clients.world import World, addresses
 
+pytestmark = pytest.mark.repeated
 REPEAT = int(os.environ.get("MESH_REPEAT", "1"))
 MOVES = ("c2", "c1", "c2", "c1")
 PARTITIONS = 6

@@ -68,7 +68,7 @@ async def test_a_topic_moves_on_both_gateways_together(world: World, load: Topic
         assert {stored[identifier].cluster for identifier in last_records.values()} == {cluster}
 
 
-@pytest.mark.parametrize("router", ["router", "router-2"])
+@pytest.mark.parametrize("router", ["router", pytest.param("router-2", marks=pytest.mark.soak)])
 async def test_one_of_two_routers_is_not_missed(
     own_mesh: Mesh, world: World, load: TopicUnderLoad, router: str
 ) -> None:

@@ -19,6 +19,8 @@ MORE = 150
 """Operations after the lies: some of them see one."""
 MANY = 10
 """Lies that show only where something else meets them."""
+EACH_TIME = {Lie.DROP, Lie.REPEAT, Lie.GAP, Lie.STORED_AFTER_ALL, Lie.TEAR}
+"""The others take longer: `make soak` has them."""
 SHOWS_AS = {
     Lie.DROP: {"lost-write", "unseen"},
     Lie.REPEAT: {"duplicate"},
@@ -35,7 +37,7 @@ SHOWS_AS = {
 }
 
 
-@pytest.mark.parametrize("lie", list(Lie))
+@pytest.mark.parametrize("lie", [pytest.param(lie, marks=() if lie in EACH_TIME else pytest.mark.soak) for lie in Lie])
 def test_a_lie_is_found(lie: Lie, kafka_c1: KafkaCluster) -> None:
     system = System("Kafka behind a liar", (address(kafka_c1.bootstrap),))
     seed = 1000 + list(Lie).index(lie)

@@ -16,7 +16,7 @@ from judge.systems.client_jars import client_jars
 from tests.judge.endpoints import fresh_clusters, gateway_before
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.rec"))
-EACH_TIME = ("confluent", "franz-go", "java-4.4")
+EACH_TIME = ("java-4.4",)
 OVER_TWO = ("kafka-go",)
 REPLAY_S = 300
 Endpoints = tuple[str, str]

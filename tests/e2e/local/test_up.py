@@ -130,6 +130,7 @@ def test_a_taken_port_is_named_before_anything_starts(tmp_path: Path) -> None:
     assert not (tmp_path / "state" / "log").exists()
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(400)
 def test_a_crashed_service_is_back_and_a_killed_supervisor_leaves_nothing(
     mesh_factory: Callable[..., Mesh],
@@ -152,6 +153,7 @@ def paste_round(mesh: Mesh) -> str:
     return mesh.kafka_mesh("consume", "apples", "--count", "1").stdout
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(400)
 def test_real_clusters_and_a_real_database_are_used(
     kafka_jars: None, tmp_path: Path, request: pytest.FixtureRequest

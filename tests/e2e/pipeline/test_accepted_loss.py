@@ -18,6 +18,7 @@ from tests.integration.pipeline.orchard import Orchard
 WITHIN_S = 180.0
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_an_operator_accepts_a_loss_and_serve_goes_on(spark_mesh: Mesh, apples: str, tmp_path: Path) -> None:
     from tests.integration.pipeline.archives import read_back

@@ -66,6 +66,7 @@ def test_each_record_is_archived_once_over_moves_to_and_fro(
     assert archived(folder, 2) == {}, "the topic came back: it was no third one"
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_a_batch_that_was_cut_off_before_a_move_is_archived_when_the_topic_is_back(
     spark_mesh: Mesh, sides: dict[str, Side], apples: str, tmp_path: Path

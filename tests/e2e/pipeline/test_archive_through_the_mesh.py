@@ -15,6 +15,7 @@ from tests.integration.pipeline.toolchain import QUICK_JVM
 RUN_S = 180.0
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(400)
 def test_topics_of_two_clusters_in_one_archive(spark_mesh: Mesh, apples: str, bananas: str, tmp_path: Path) -> None:
     from tests.integration.pipeline.archives import read_back

@@ -1,6 +1,6 @@
 """Hostile bytes give a message or a `WireError`, and take no more memory than the bytes justify.
 
-Each run has new examples. `MESH_REPEAT` multiplies their number, as `make soak` does.
+Each run has new examples. `MESH_REPEAT` multiplies their number; `make soak` sets it.
 """
 
 import os
@@ -41,6 +41,7 @@ SCANS: list[tuple[Scan, type[Struct], int]] = [
     )
     for version in range(newest + 1)
 ]
+pytestmark = pytest.mark.repeated
 REPEAT = int(os.environ.get("MESH_REPEAT", "1"))
 some = settings(max_examples=5 * REPEAT, deadline=None, suppress_health_check=list(HealthCheck))
 more = settings(max_examples=25 * REPEAT, deadline=None, suppress_health_check=list(HealthCheck))

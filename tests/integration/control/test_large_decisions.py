@@ -104,6 +104,7 @@ async def test_a_decision_larger_than_a_record_of_kafka_reaches_the_routers_and_
         router.stop()
 
 
+@pytest.mark.soak
 async def test_rules_around_a_full_place_get_new_ranks_and_reach_a_gateway(world: World, tmp_path: Path) -> None:
     """Rules are added between the same two among almost 20,000, until there is no number between their ranks."""
     await world.register("c1", world.home)
@@ -201,6 +202,7 @@ async def test_a_topic_that_was_configured_otherwise_gets_the_settings_of_a_log(
     assert int(settings["max.message.bytes"]) > PIECE_BYTES
 
 
+@pytest.mark.soak
 async def test_a_log_whose_limit_somebody_lowers_while_control_runs_takes_the_next_large_decision(
     world: World, kafka_c1: KafkaCluster
 ) -> None:

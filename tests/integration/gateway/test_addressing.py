@@ -88,7 +88,7 @@ async def greeted(port: int, node: int, cluster_id: str = "kafka-mesh") -> int:
         return (await client.ask(ApiVersionsRequest("test", "1", cluster_id, node), 5, ApiVersionsResponse)).error_code
 
 
-@pytest.mark.parametrize("client", ["java-4.4", "confluent"])
+@pytest.mark.parametrize("client", ["java-4.4", pytest.param("confluent", marks=pytest.mark.soak)])
 async def test_nodes_that_exchange_their_addresses_cost_running_clients_no_record(
     client: str,
     rules: Rules,

@@ -20,7 +20,9 @@ JAVA = ("4.4.0", "4.3.1", "3.9.1")
 VALUES = [f"value {number}" for number in range(20)]
 
 
-@pytest.mark.parametrize("version", EARLIER)
+@pytest.mark.parametrize(
+    "version", [pytest.param(version, marks=pytest.mark.soak if version != EARLIER[-1] else ()) for version in EARLIER]
+)
 def test_clients_of_three_times_use_a_cluster_of_today_and_an_earlier_one(
     version: str,
     start_gateway: StartGateway,

@@ -99,7 +99,9 @@ def missing(*members: Member, batches: int = 1) -> str | None:
     return None if found == 2 * COUNT * batches else f"{found} records"
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "assignor", ["range", pytest.param("roundrobin", marks=pytest.mark.soak), "cooperative-sticky"]
+)
 def test_members_share_topics_of_both_clusters_and_take_over(
     assignor: str, gateway: RunningGateway, apples: str, bananas: str, group: str
 ) -> None:
@@ -116,7 +118,9 @@ def test_members_share_topics_of_both_clusters_and_take_over(
         assert sorted(stays.values) == sorted(expected)
 
 
-@pytest.mark.parametrize("assignor", ["StickyAssignor", "CooperativeStickyAssignor"])
+@pytest.mark.parametrize(
+    "assignor", [pytest.param("StickyAssignor", marks=pytest.mark.soak), "CooperativeStickyAssignor"]
+)
 def test_javas_sticky_assignors_share_topics_of_both_clusters(
     assignor: str, gateway: RunningGateway, apples: str, bananas: str, group: str
 ) -> None:
@@ -179,6 +183,7 @@ def offsets_at(cluster: KafkaCluster, group: str, topic: str) -> int:
         return sum(max(0, place.offset) for place in places)
 
 
+@pytest.mark.soak
 def test_a_newer_group_goes_on_without_a_rebalance_when_a_gateway_is_killed(
     rules: Rules,
     create_topic: CreateTopic,

@@ -99,7 +99,7 @@ def most_memory(pid: int) -> int:
     return int(told[1]) * 1024
 
 
-@pytest.mark.parametrize("partitions", [1, PARTITIONS])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.soak), PARTITIONS])
 def test_polls_of_50_mb_do_not_lie_in_memory(
     kafka_c1: KafkaCluster, create_topic: CreateTopic, rules: Rules, tmp_path: Path, partitions: int
 ) -> None:

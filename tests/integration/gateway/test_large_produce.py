@@ -88,7 +88,10 @@ def wait_for_more(producers: list[LargeProducer]) -> None:
     )
 
 
-@pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
+@pytest.mark.parametrize(
+    "idempotent",
+    [pytest.param(True, id="idempotent"), pytest.param(False, id="plain", marks=pytest.mark.soak)],
+)
 def test_a_topic_moves_while_large_records_are_written(
     idempotent: bool,
     rules: Rules,

@@ -68,7 +68,10 @@ def wait_for_progress(producers: Sequence[SteadyProducer], records: int) -> None
     )
 
 
-@pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
+@pytest.mark.parametrize(
+    "idempotent",
+    [pytest.param(True, id="idempotent"), pytest.param(False, id="plain", marks=pytest.mark.soak)],
+)
 def test_a_topic_moves_back_and_forth_under_load(
     idempotent: bool,
     rules: Rules,

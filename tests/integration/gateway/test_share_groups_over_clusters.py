@@ -153,6 +153,7 @@ def test_librdkafkas_members_share_the_records_of_both_clusters(
     assert sorted(value for member in two for value in member.accepted) == sorted(expected)
 
 
+@pytest.mark.soak
 def test_members_at_two_workers_share_the_records_of_both_clusters(
     table: Rules, tmp_path: Path, apples: str, bananas: str, group: str
 ) -> None:
@@ -245,6 +246,7 @@ def members_at(bootstrap: str, group: str) -> int:
     return sum(line.startswith(group) for line in described.splitlines())
 
 
+@pytest.mark.soak
 def test_a_topic_that_changes_its_cluster_is_read_there_by_the_same_group(
     gateway: RunningGateway,
     table: Rules,

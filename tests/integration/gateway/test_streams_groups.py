@@ -21,6 +21,7 @@ from tests.integration.gateway.running import Rules
 REFUSED_WITHIN_S = 120.0
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(240)
 def test_an_application_counts_on_one_cluster_and_is_refused_on_two(
     rules: Rules,

@@ -273,6 +273,7 @@ def test_a_topic_moves_while_a_transaction_is_open(
     assert read_committed(orchard.c2.bootstrap, orchard.apples) == ["on the new cluster"]
 
 
+@pytest.mark.soak
 def test_what_a_copier_copies_that_is_killed_counts_exactly_once(
     orchard: Orchard, rules: Rules, start_gateway: StartGateway, create_topic: CreateTopic
 ) -> None:

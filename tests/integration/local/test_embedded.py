@@ -42,7 +42,7 @@ def test_two_clusters_are_two_worlds(kafka_c1: KafkaCluster, kafka_c2: KafkaClus
     assert consume_one(kafka_c2, topic, group) == b"on c2"
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("end", [pytest.param("stop", marks=pytest.mark.soak), "kill"])
 def test_a_cluster_keeps_its_records_over_an_end(
     end: str, tmp_path: Path, kafka_jars: None, topic: str, group: str
 ) -> None:
@@ -81,6 +81,7 @@ def test_the_server_wants_its_password_and_runs_as_nobody_special(tmp_path: Path
         server.stop()
 
 
+@pytest.mark.soak
 @pytest.mark.network
 @pytest.mark.timeout(400)
 def test_the_lock_of_the_jars_is_what_maven_resolves() -> None:

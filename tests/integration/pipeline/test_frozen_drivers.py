@@ -49,6 +49,7 @@ def audit_job(audits: AuditRuns, log: Path, *how: str) -> KilledJob:
     )
 
 
+@pytest.mark.soak
 def test_an_audit_that_stood_still_ends_when_it_goes_on_and_deletes_nothing_of_its_follower(
     audits: AuditRuns, tmp_path: Path
 ) -> None:
@@ -137,6 +138,7 @@ def traffic_job(kafka: KafkaCluster, database: str, topic: str, log: Path, *how:
     )
 
 
+@pytest.mark.soak
 def test_reports_count_once_when_a_job_of_traffic_goes_on_that_stood_still(
     kafka_c1: KafkaCluster, postgres: PostgresServer, topic: str, tmp_path: Path
 ) -> None:
