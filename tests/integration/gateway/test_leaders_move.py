@@ -17,7 +17,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewTopic
 
+from services.gateway.requests.placement import Place
 from services.gateway.requests.real_brokers import PER_CLUSTER
+from services.gateway.requests.records.replication import behind_leader, questions
 from services.gateway.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -30,6 +32,7 @@ from services.gateway.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from services.gateway.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from services.gateway.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -45,6 +48,7 @@ from tests.integration.gateway.member import run_member
 from tests.integration.gateway.records import produce, read
 from tests.integration.gateway.running import Rules
 from tests.integration.gateway.talking import comes_true, talking_to
+from tests.unit.gateway.requests.playbook import World
 
 PARTITIONS = 6
 away = asyncio.to_thread
@@ -166,6 +170,33 @@ async def test_replicas_and_settings_of_real_brokers(
 
     for admin, broker in ((cluster, "1"), (cluster, "2"), (cluster, "3"), (through, "101")):  # each has it in its time
         wait_until(partial(has_it, admin, broker), f"broker {broker} has {value}")
+
+
+async def test_a_leader_has_more_than_its_replicas_while_one_of_them_stands_still(
+    three_brokers: ThreeBrokers, unique_name: Callable[[str], str]
+) -> None:
+    """Its last writes may be lost with it: seams of moved topics do not count them as stored (`replication`)."""
+    topic = unique_name("ends")
+    admin = AdminClient({"bootstrap.servers": three_brokers.bootstrap})
+    await away(admin.create_topics([NewTopic(topic, 1, replica_assignment=[[2, 3]])])[topic].result, 30)
+    await away(await_leaders, admin, topic, 1)
+    leader = Place("wide", 2)
+    mesh = World({"wide": [topic]}).view()
+
+    async with talking_to(three_brokers.node(2).bootstrap) as client:
+
+        async def is_behind() -> bool:
+            for call in questions(leader, {topic: [0]}, 3.0, own_names=True, mesh=mesh):
+                assert isinstance(call.message, ListOffsetsRequest)
+                client.send(call.message, call.version)
+            end, high_watermark = [await client.answer(ListOffsetsResponse) for _ in range(2)]
+            return behind_leader(end, high_watermark) == {(topic, 0)}
+
+        assert not await is_behind()
+        with three_brokers.node(3).frozen():
+            await away(partial(produce, three_brokers.node(2).bootstrap, topic, ["on the leader alone"], acks="1"))
+            assert await is_behind()
+        await comes_true(is_behind, False, "the replica has the record")
 
 
 @pytest.mark.timeout(300)

@@ -5,7 +5,8 @@ has moved meanwhile, its new cluster does not know the producer and would store 
 
 Theory of operation
 1. The first Produce to a partition after its topic has moved asks the last cluster for the partition's producers
-   (DescribeProducers): id, epoch, last sequence. Everything up to that sequence is stored there.
+   (DescribeProducers): id, epoch, last sequence. Everything up to that sequence is stored there, if the replicas in
+   sync have all that the leader has (`replication`). Until then the last cluster has not answered (6).
 2. A batch that is not newer than the last stored one is a repeat. The gateway answers a repeat with
    DUPLICATE_SEQUENCE_NUMBER and does not send it: idempotent producers take this code as success (protocol-ideas 8).
    Transactional batches bear the id that a coordinator gave, which other clusters do not know. If such a batch may be a
@@ -29,7 +30,7 @@ Theory of operation
    reached for a moment. Until then their batches are refused.
 """
 
-from collections.abc import Collection, Container, Generator, Iterable, Mapping
+from collections.abc import Collection, Container, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -50,6 +51,7 @@ from services.gateway.requests.plan import (
     Unreachable,
     refresh,
 )
+from services.gateway.requests.records import replication
 from services.gateway.requests.records.producer_memory import BatchKey, Doubt, LastWrite, SeamKey, batch_key
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
@@ -244,7 +246,7 @@ def _known_here(
             owners.setdefault(owner, []).append(place)
     found: dict[tuple[str, int], frozenset[int]] = {}
     for owner, places in owners.items():
-        told = yield from _last_writes_on(owner, "", places, mesh)
+        told = yield from _last_writes_on(owner, "", places, mesh, for_good=False)
         told.give_up(owner)
         found.update({place: frozenset(producers) for place, producers in told.writes.items()})
     return found
@@ -259,6 +261,12 @@ class _Told:
     later: dict[tuple[str, int], str] = field(default_factory=dict)
     """Partitions to ask for again, with the reason why the cluster has not answered."""
 
+    def set_apart(self, place: tuple[str, int]) -> None:
+        """Takes no write of a leader for stored while the leader has more than its replicas."""
+        if self.writes.get(place):
+            del self.writes[place]
+            self.later[place] = "not all replicas have the last records yet"
+
     def give_up(self, cluster: str, untold: Container[tuple[str, int]] = ()) -> None:
         """Logs the partitions that are not asked for again: all but those in `untold`."""
         for place, reason in self.later.items():
@@ -267,9 +275,9 @@ class _Told:
 
 
 def _last_writes_on(
-    cluster: str, called: str, partitions: Collection[tuple[str, int]], mesh: MeshView
+    cluster: str, called: str, partitions: Collection[tuple[str, int]], mesh: MeshView, *, for_good: bool = True
 ) -> Generator[Command, Any, _Told]:
-    """The last writes as far as the cluster reports them.
+    """The last writes as far as the cluster reports them; `for_good`: if they are on all replicas in sync.
 
     `called` is the cluster's name for the one topic in question, if that is no longer the name of the current rules.
     """
@@ -296,23 +304,23 @@ def _last_writes_on(
             places.setdefault(Place(cluster, leader), {}).setdefault(called or topic, []).append(partition)
     if not places:
         return told
-    calls = tuple(
-        Call(
-            cluster,
-            DescribeProducersRequest([TopicRequest(topic, found) for topic, found in topics.items()]),
-            VERSION,
-            Broker(place.broker_id),
-            timeout_s=LOOK_UP_TIMEOUT_S,
-            own_names=bool(called),
-        )
-        for place, topics in places.items()
-    )
+    calls: list[Call] = []
+    for place, topics in places.items():
+        question = DescribeProducersRequest([TopicRequest(topic, found) for topic, found in topics.items()])
+        target, own_names = Broker(place.broker_id), bool(called)
+        calls.append(Call(cluster, question, VERSION, target, timeout_s=LOOK_UP_TIMEOUT_S, own_names=own_names))
+        if for_good:
+            calls += replication.questions(place, topics, LOOK_UP_TIMEOUT_S, own_names=own_names, mesh=mesh)
     asked_as = {called or topic: topic for topic, _ in partitions}
-    outcomes: tuple[Outcome, ...] = yield Ask(calls, preliminary=True)
-    for topics, outcome in zip(places.values(), outcomes, strict=True):
+    outcomes: Iterator[Outcome] = iter((yield Ask(tuple(calls), preliminary=True)))
+    for topics in places.values():
+        outcome = next(outcomes)
+        ends = (next(outcomes), next(outcomes)) if for_good else None
         asked = [(asked_as[topic], partition) for topic, found in topics.items() for partition in found]
         if isinstance(outcome, DescribeProducersResponse):
             _take(told, cluster, asked_as, outcome)
+            for topic, partition in replication.behind_leader(*ends) if ends else ():
+                told.set_apart((asked_as[topic], partition))
         elif isinstance(outcome, Unreachable) and not outcome.unsupported:
             told.later.update(dict.fromkeys(asked, outcome.reason))
         else:

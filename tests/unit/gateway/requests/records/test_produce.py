@@ -25,6 +25,7 @@ from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import SIZE_BYTES, encode_response, parse_response_header
 from services.gateway.wire.messages import ProduceRequest, ProduceResponse
 from services.gateway.wire.messages.describe_producers import DescribeProducersResponse
+from services.gateway.wire.messages.list_offsets import ListOffsetsResponse
 from services.gateway.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -35,8 +36,8 @@ from tests.unit.gateway.requests.playbook import Playbook, World
 from tests.unit.gateway.wire.records import batch
 
 VERSION = 9
-NOTHING_STORED = DescribeProducersResponse()
-"""What the last cluster of a topic that has moved says of its producers; see test_seams."""
+NOTHING_STORED = (DescribeProducersResponse(), ListOffsetsResponse(), ListOffsetsResponse())
+"""The answers of the last cluster of a topic that has moved, about its producers and its log's ends; see test_seams."""
 
 
 def request(*places: tuple[str, int, bytes | bytearray], acks: int = -1) -> ProduceRequest:
@@ -207,7 +208,7 @@ def test_a_refused_batch_that_went_another_way_is_not_waited_for_for_ever() -> N
     world.move("apples", "c1")
     world.now += SETTLED_SECONDS
     later = play(world, numbered(500))
-    later.answered(NOTHING_STORED)
+    later.answered(*NOTHING_STORED)
     later.answered(Unreachable("c1", "busy"))  # where it was sent
     assert errors(later) == [("apples", 0, 6)]
     world.now += 30 + REFUSAL_SECONDS  # 30 s: the request's own time-out
@@ -245,7 +246,7 @@ def test_from_the_second_visit_on_producer_ids_are_patched() -> None:
     world.move("apples", "c2")
     world.move("apples", "c1")
     book = play(world, request(("apples", 0, batch(producer_id=1 << 62, epoch=0, sequence=0))))
-    book.answered(NOTHING_STORED)
+    book.answered(*NOTHING_STORED)
     (call,) = book.asked()
     assert isinstance(call.message, Verbatim)
     frame = call.message.frame

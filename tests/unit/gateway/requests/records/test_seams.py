@@ -1,12 +1,13 @@
 """A topic has moved, and a producer repeats a write whose answer was lost: it is not stored a second time."""
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from mesh.routing import Stay
 from services.gateway.requests.memory import Session
-from services.gateway.requests.plan import Broker, RawResponse, Unreachable, Verbatim
+from services.gateway.requests.plan import Broker, Outcome, RawResponse, Unreachable, Verbatim
 from services.gateway.requests.records import produce, producer_memory
 from services.gateway.requests.records.producer_memory import (
     DOUBT_SECONDS,
@@ -28,6 +29,12 @@ from services.gateway.wire.messages.describe_producers import (
     ProducerState,
     TopicRequest,
     TopicResponse,
+)
+from services.gateway.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
 )
 from services.gateway.wire.messages.metadata import (
     MetadataRequest,
@@ -77,16 +84,33 @@ def raw_metadata(topic: str, version: int) -> RawResponse:
     return RawResponse(frame, header.body_offset, version)
 
 
+REPLICATED = ListOffsetsResponse(
+    topics=[ListOffsetsTopicResponse("apples", [ListOffsetsPartitionResponse(0, offset=200)])]
+)
+"""The end of the log and the high watermark of a leader whose replicas have all that it has."""
+
+
+def said(book: Playbook, outcome: Outcome) -> None:
+    """A broker answers what it was asked, with all its replicas in step, or none of it."""
+    is_silent = isinstance(outcome, Unreachable)
+    book.answered(
+        *(
+            REPLICATED if isinstance(call.message, ListOffsetsRequest) and not is_silent else outcome
+            for call in book.asked()
+        )
+    )
+
+
 def told(book: Playbook, last: DescribeProducersResponse, *here: int) -> None:
     """The last cluster says what it has stored, and the new one which producers it knows."""
-    book.answered(last)
+    said(book, last)
     states = [ProducerState(producer_id, 0, 200, TIME) for producer_id in here]
-    book.answered(DescribeProducersResponse(topics=[TopicResponse("apples", [PartitionResponse(0, 0, None, states)])]))
+    said(book, DescribeProducersResponse(topics=[TopicResponse("apples", [PartitionResponse(0, 0, None, states)])]))
 
 
 def test_the_last_cluster_is_asked_before_the_first_records_go_to_the_new_one(world: World) -> None:
     book = produced(world, 100)
-    (question,) = book.asked()
+    question, *_ = book.asked()
     assert (question.cluster, question.target) == ("c1", Broker(1))
     assert isinstance(question.message, DescribeProducersRequest)
     assert book.waits_for_preliminaries()
@@ -94,7 +118,7 @@ def test_the_last_cluster_is_asked_before_the_first_records_go_to_the_new_one(wo
     (call,) = book.asked()
     assert (call.cluster, type(call.message)) == ("c2", Verbatim)
     assert not book.waits_for_preliminaries()
-    book.answered(raw(("apples", 0, 0)))
+    said(book, raw(("apples", 0, 0)))
     assert isinstance(book.answer, RawResponse)
 
 
@@ -109,7 +133,7 @@ def test_a_repeat_is_answered_as_a_duplicate_and_not_sent(world: World) -> None:
 def test_after_a_newer_batch_nothing_is_looked_for_any_more(world: World) -> None:
     told(produced(world, 99), stored(99))
     newer = produced(world, 100)
-    newer.answered(raw(("apples", 0, 0)))
+    said(newer, raw(("apples", 0, 0)))
     (call,) = produced(world, 50).asked()
     assert call.cluster == "c2"
 
@@ -122,7 +146,7 @@ def test_only_the_repeat_is_held_back_from_a_request(world: World) -> None:
     )
     book = Playbook(produce.handle, message, VERSION, world.view())
     told(book, stored(9))
-    book.answered(raw(("bananas", 0, 0)))
+    said(book, raw(("bananas", 0, 0)))
     assert errors(book) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER), ("bananas", 0, 0)]
 
 
@@ -182,9 +206,9 @@ def test_a_later_batch_waits_for_the_one_after_the_last_that_was_stored(world: W
 def test_a_producer_that_has_gone_on_has_no_gap_however_often_its_last_cluster_is_asked(world: World) -> None:
     first = produced(world, 100)
     told(first, stored(99))
-    first.answered(raw(("apples", 0, 0)))
+    said(first, raw(("apples", 0, 0)))
     second = produced(world, 101)
-    second.answered(raw(("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)))  # in doubt: asked again when it comes back
+    said(second, raw(("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)))  # in doubt: asked again when it comes back
     again = produced(world, 101)
     told(again, stored(99))
     (call,) = again.asked()
@@ -201,8 +225,8 @@ def test_who_has_begun_on_the_new_cluster_skips_nothing(world: World) -> None:
 
 def test_nobody_is_sent_back_when_the_new_cluster_does_not_tell_whom_it_knows(world: World) -> None:
     book = produced(world, 205)
-    book.answered(stored(99))
-    book.answered(Unreachable("c2", "busy"))
+    said(book, stored(99))
+    said(book, Unreachable("c2", "busy"))
     (call,) = book.asked()
     assert type(call.message) is Verbatim
 
@@ -239,7 +263,7 @@ def test_a_batch_does_not_overtake_the_one_before_on_another_connection(world: W
     elsewhere, world.session = world.session, mine
     (call,) = produced(world, 101).asked()
     assert call.cluster == "c2", "on the same connection it stays behind"
-    first.answered(raw(("apples", 0, 0)))
+    said(first, raw(("apples", 0, 0)))
     world.session = elsewhere
     (call,) = produced(world, 102).asked()
     assert call.cluster == "c2"
@@ -250,7 +274,7 @@ def test_batches_pass_a_seam_in_the_order_in_which_their_requests_start(world: W
     first = produced(world, 100)
     world.session = Session("127.0.0.1:6", "test")
     second = produced(world, 101)
-    second.answered(NOBODY)
+    said(second, NOBODY)
     assert errors(second) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
     told(first, stored(99))
     (call,) = first.asked()
@@ -261,7 +285,7 @@ def test_nothing_of_a_request_stays_at_the_seam_when_it_has_ended(world: World) 
     book = produced(world, 100)
     told(book, stored(99))
     assert len(world.memory.passages) == 1
-    book.answered(raw(("apples", 0, 0)))
+    said(book, raw(("apples", 0, 0)))
     given_up = produced(world, 101)
     given_up.close()
     assert len(world.memory.passages) == 0
@@ -276,7 +300,7 @@ def test_a_last_cluster_that_does_not_tell_now_is_asked_again_when_the_producer_
 ) -> None:
     """It may have the batch: without its word nobody knows."""
     book = produced(world, 9)
-    book.answered(answer)
+    said(book, answer)
     assert errors(book) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
     world.now += ASK_SECONDS - 0.1
     again = produced(world, 9)
@@ -289,22 +313,22 @@ def test_a_last_cluster_that_does_not_tell_now_is_asked_again_when_the_producer_
 def test_a_last_cluster_that_does_not_tell_holds_nobody_up_for_ever(
     world: World, answer: Unreachable | DescribeProducersResponse
 ) -> None:
-    produced(world, 9).answered(answer)
+    said(produced(world, 9), answer)
     world.now += ASK_SECONDS
     last_try = produced(world, 9)
-    last_try.answered(answer)
+    said(last_try, answer)
     (call,) = last_try.asked()
     assert call.cluster == "c2"
-    last_try.answered(raw(("apples", 0, 0)))
+    said(last_try, raw(("apples", 0, 0)))
     assert [call.cluster for call in produced(world, 10).asked()] == ["c2"]
 
 
 def test_a_last_cluster_that_will_not_tell_holds_nothing_up(world: World) -> None:
     book = produced(world, 9)
-    book.answered(stored(0, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    said(book, stored(0, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     (call,) = book.asked()
     assert call.cluster == "c2"
-    book.answered(raw(("apples", 0, 0)))
+    said(book, raw(("apples", 0, 0)))
     assert [call.cluster for call in produced(world, 10).asked()] == ["c2"]
 
 
@@ -331,8 +355,8 @@ def test_records_without_sequences_do_not_wait_for_a_last_cluster_that_does_not_
 
     for _ in range(2):
         book = unnumbered()
-        assert [call.cluster for call in book.asked()] == ["c1"]
-        book.answered(Unreachable("c1", "no answer within 3 s"))
+        assert {call.cluster for call in book.asked()} == {"c1"}
+        said(book, Unreachable("c1", "no answer within 3 s"))
         assert [call.cluster for call in book.asked()] == ["c2"]
         assert [call.cluster for call in unnumbered().asked()] == ["c2"]
         world.now += ASK_SECONDS
@@ -341,9 +365,9 @@ def test_records_without_sequences_do_not_wait_for_a_last_cluster_that_does_not_
 
 def test_where_its_topic_has_stayed_a_batch_does_not_wait_for_the_last_cluster(world: World) -> None:
     told(produced(world, 10), stored(9))
-    produced(world, 11).answered(Unreachable("c2", "connection lost"))
+    said(produced(world, 11), Unreachable("c2", "connection lost"))
     again = produced(world, 11)
-    again.answered(Unreachable("c1", "no answer within 3 s"))
+    said(again, Unreachable("c1", "no answer within 3 s"))
     (call,) = again.asked()
     assert call.cluster == "c2"
 
@@ -374,6 +398,37 @@ def test_a_last_cluster_that_went_down_and_stays_so_is_not_waited_for(world: Wor
     assert [call.cluster for call in produced(world, 9).asked()] == ["c2"]
 
 
+def ends(leader: int, high_watermark: int) -> tuple[ListOffsetsResponse, ListOffsetsResponse]:
+    def answer(offset: int) -> ListOffsetsResponse:
+        partitions = [ListOffsetsPartitionResponse(0, offset=offset)]
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse("apples", partitions)])
+
+    return answer(leader), answer(high_watermark)
+
+
+def test_a_repeat_is_stored_only_when_the_replicas_of_the_last_leader_have_it(world: World) -> None:
+    """Its producer wants the acknowledgement of all; the leader alone may die with the batch."""
+    early = produced(world, 9)
+    described, end, high_watermark = early.asked()
+    assert isinstance(described.message, DescribeProducersRequest)
+    assert [cast(ListOffsetsRequest, call.message).replica_id for call in (end, high_watermark)] == [-2, -1]
+    early.answered(stored(9), *ends(10, 9))
+    assert errors(early) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    again = produced(world, 9)
+    again.answered(stored(9), *ends(10, 10))
+    said(again, NOBODY)
+    assert errors(again) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+
+
+def test_a_leader_that_never_gives_a_batch_to_its_replicas_has_not_stored_it(world: World) -> None:
+    produced(world, 9).answered(stored(9), *ends(10, 9))
+    world.now += ASK_SECONDS
+    last_try = produced(world, 9)
+    last_try.answered(stored(9), *ends(10, 9))
+    (call,) = last_try.asked()
+    assert call.cluster == "c2"
+
+
 def test_a_seam_does_not_last_for_ever(world: World) -> None:
     told(produced(world, 9), stored(9))
     world.now += SEAM_SECONDS + 1
@@ -389,7 +444,7 @@ def test_without_acks_nobody_is_asked(world: World) -> None:
 def test_a_batch_without_an_answer_is_looked_for_when_its_broker_has_had_time_to_store_it() -> None:
     """It may still wait in a socket when the producer sends it again, and the topic has moved."""
     world = World({"c1": ["apples"], "c2": []})
-    produced(world, 9).answered(Unreachable("c1", "connection lost"))
+    said(produced(world, 9), Unreachable("c1", "connection lost"))
     world.move("apples", "c2")
     world.now += SETTLED_SECONDS - 0.1
     assert errors(produced(world, 9)) == [("apples", 0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
@@ -406,7 +461,7 @@ def test_a_brokers_time_to_store_a_batch_begins_when_its_connection_has_ended() 
     world = World({"c1": ["apples"], "c2": []})
     book = produced(world, 9)
     world.now += SETTLED_SECONDS + 2  # the broker is busy
-    book.answered(Unreachable("c1", "connection lost"))
+    said(book, Unreachable("c1", "connection lost"))
     world.move("apples", "c2")
     world.now += 0.2
     assert errors(produced(world, 9)) == [("apples", 0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
@@ -419,8 +474,8 @@ def test_a_brokers_time_to_store_a_batch_begins_when_its_connection_has_ended() 
 def test_a_batch_without_an_answer_is_looked_for_though_an_earlier_one_came_back_before_the_move() -> None:
     world = World({"c1": ["apples"], "c2": []})
     for book in [produced(world, sequence) for sequence in (9, 10)]:
-        book.answered(Unreachable("c1", "connection lost"))
-    produced(world, 9).answered(raw(("apples", 0, 0)))
+        said(book, Unreachable("c1", "connection lost"))
+    said(produced(world, 9), raw(("apples", 0, 0)))
     world.move("apples", "c2")
     assert errors(produced(world, 10)) == [("apples", 0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
     world.now += SETTLED_SECONDS
@@ -434,7 +489,7 @@ def test_whatever_had_no_answer_may_be_written_also_when_it_is_sent_back() -> No
     world = World({"c1": ["apples"], "c2": []})
     under_way = [produced(world, sequence) for sequence in (9, 10, 11)]
     for book in under_way:
-        book.answered(Unreachable("c1", "connection lost"))
+        said(book, Unreachable("c1", "connection lost"))
     world.move("apples", "c2")
     world.now += SETTLED_SECONDS
     first = produced(world, 9)
@@ -442,8 +497,8 @@ def test_whatever_had_no_answer_may_be_written_also_when_it_is_sent_back() -> No
     early = produced(world, 11)
     told(early, stored(10))
     assert errors(early) == [("apples", 0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
-    first.answered(stored(10))
-    first.answered(NOBODY)
+    said(first, stored(10))
+    said(first, NOBODY)
     assert errors(first) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
     assert errors(produced(world, 10)) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
     (call,) = produced(world, 11).asked()
@@ -452,16 +507,16 @@ def test_whatever_had_no_answer_may_be_written_also_when_it_is_sent_back() -> No
 
 def test_a_batch_without_an_answer_is_looked_for_where_it_was_sent_however_often_the_topic_has_moved() -> None:
     world = World({"c1": ["apples"], "c2": []})
-    produced(world, 9).answered(Unreachable("c1", "connection lost"))
+    said(produced(world, 9), Unreachable("c1", "connection lost"))
     world.move("apples", "c2")
     world.move("apples", "c1")
     world.now += SETTLED_SECONDS
     again = produced(world, 9)
-    again.answered(NOBODY)  # the topic's last cluster
+    said(again, NOBODY)  # the topic's last cluster
     (question,) = again.asked()
     assert (question.cluster, question.own_names) == ("c1", True)
-    again.answered(raw_metadata("apples", question.version))
-    again.answered(stored(9))
+    said(again, raw_metadata("apples", question.version))
+    said(again, stored(9))
     assert errors(again) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
     (call,) = produced(world, 10).asked()
     assert call.cluster == "c1"
@@ -469,24 +524,24 @@ def test_a_batch_without_an_answer_is_looked_for_where_it_was_sent_however_often
 
 def test_where_a_batch_was_sent_is_asked_again_if_it_does_not_tell() -> None:
     world = World({"c1": ["apples"], "c2": []})
-    produced(world, 9).answered(Unreachable("c1", "connection lost"))
+    said(produced(world, 9), Unreachable("c1", "connection lost"))
     world.move("apples", "c2")
     world.move("apples", "c1")
     world.now += SETTLED_SECONDS
     early = produced(world, 9)
-    early.answered(NOBODY)  # the topic's last cluster
-    early.answered(Unreachable("c1", "no answer within 3 s"))
+    said(early, NOBODY)  # the topic's last cluster
+    said(early, Unreachable("c1", "no answer within 3 s"))
     assert errors(early) == [("apples", 0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
     again = produced(world, 9)
     (question,) = again.asked()
-    again.answered(raw_metadata("apples", question.version))
-    again.answered(stored(9))
+    said(again, raw_metadata("apples", question.version))
+    said(again, stored(9))
     assert errors(again) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
 
 
 def test_where_its_topic_has_stayed_a_batch_without_an_answer_goes_out_again_at_once(world: World) -> None:
     told(produced(world, 10), stored(9))
-    produced(world, 11).answered(Unreachable("c2", "connection lost"))
+    said(produced(world, 11), Unreachable("c2", "connection lost"))
     told(again := produced(world, 11), stored(9))
     (call,) = again.asked()
     assert call.cluster == "c2"
@@ -495,7 +550,7 @@ def test_where_its_topic_has_stayed_a_batch_without_an_answer_goes_out_again_at_
 def test_a_doubt_about_a_producer_that_is_gone_does_not_last_for_ever(world: World) -> None:
     told(produced(world, 10), stored(9))
     book = produced(world, 11)
-    book.answered(Unreachable("c2", "connection lost"))
+    said(book, Unreachable("c2", "connection lost"))
     assert world.memory.doubts.any(world.now)
     world.now += DOUBT_SECONDS + 1
     assert not world.memory.doubts.any(world.now)
@@ -511,8 +566,8 @@ def test_a_topic_with_another_name_on_the_same_cluster_is_asked_for_by_its_last_
     assert question.own_names
     assert isinstance(question.message, MetadataRequest)
     assert question.message.topics == [MetadataRequestTopic(name="old-apples")]
-    book.answered(raw_metadata("old-apples", question.version))
-    (question,) = book.asked()
+    said(book, raw_metadata("old-apples", question.version))
+    question, *_ = book.asked()
     assert (question.target, question.own_names) == (Broker(1), True)
     assert isinstance(question.message, DescribeProducersRequest)
     assert question.message.topics == [TopicRequest("old-apples", [0])]

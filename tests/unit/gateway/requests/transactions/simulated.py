@@ -350,8 +350,7 @@ class SimulatedCluster:
         for topic in message.topics:
             end = len(self.log)
             if topic.name != TRANSACTIONS_TOPIC:
-                assert message.isolation_level == 1
-                end = self.stable(topic.name)
+                end = self.stable(topic.name) if message.isolation_level else len(self.records.get(topic.name, ()))
             parts = [ListOffsetsPartitionResponse(part.partition_index, offset=end) for part in topic.partitions]
             topics.append(ListOffsetsTopicResponse(topic.name, parts))
         return ListOffsetsResponse(topics=topics)

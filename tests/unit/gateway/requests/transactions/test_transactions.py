@@ -174,7 +174,7 @@ def test_the_coordinators_id_stays_on_a_topics_second_visit() -> None:
     twice.move("apples", "c2")
     twice.move("apples", "c1")
     frames = play(produce.handle, produced("apples"), 9, twice)
-    (look_up,) = frames.asked()
+    look_up, *_ = frames.asked()
     assert look_up.cluster == "c2", "the last cluster is asked for repeats"
     frames.all_unreachable()
     (call,) = frames.asked()
