@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 
 from services.pipeline import job_reports
-from services.pipeline.positions import Span
+from services.pipeline.kafka.positions import Span
 
 ASKED, ANSWERED = "accept_loss", "accepted_loss"
 MOST_SPANS = 10

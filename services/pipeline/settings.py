@@ -1,30 +1,78 @@
 """Settings of the pipeline: environment `KAFKA_MESH_PIPELINE_<FIELD>`, else the file's `pipeline:`, else these."""
 
+from __future__ import annotations
+
 import re
+from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, field_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import NoDecode
 
 from mesh.rpc.tls import RpcTlsSettings
-from mesh.settings import AddressList, ServiceSettings
-from services.pipeline.archives.settings import ArchivesSettings
-from services.pipeline.auditing.settings import AuditSettings
-from services.pipeline.profiling.settings import ProfilingSettings
-from services.pipeline.serving.settings import ServingSettings
-from services.pipeline.traffic.settings import TrafficSettings
+from mesh.settings import Address, AddressList, ServiceSettings, Split, WordList
 
 
-class PipelineSettings(
-    ArchivesSettings,
-    AuditSettings,
-    ProfilingSettings,
-    RpcTlsSettings,
-    ServingSettings,
-    TrafficSettings,
-    ServiceSettings,
-    service="pipeline",
-):
+def in_clear(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
+    """The secrets as plain texts."""
+    return {name: value.get_secret_value() for name, value in secrets.items()}
+
+
+def is_local(master: str) -> bool:
+    """Whether all of Spark runs on this machine, in one JVM."""
+    return master == "local" or master.startswith("local[")
+
+
+class ContinuousJob(Enum):
+    """A job that runs as long as `serve` runs."""
+
+    AUDIT = "audit"
+    TRAFFIC = "traffic"
+    ARCHIVE = "archive"
+
+
+class AuditSettings(BaseModel):
+    """Settings of the job `audit`, a part of PipelineSettings."""
+
+    audit_folder: str = ""
+    """The folder of the job's Parquet files and checkpoints: a path, or a URL that Hadoop knows."""
+    audit_options: dict[str, SecretStr] = Field(default_factory=dict)
+    """Options of that store for tasks, which write there without Spark: like `archive_options`."""
+    audit_topics: WordList = ("sidecar-audit",)
+    """Topics of all clusters with audit events."""
+    audit_home_topics: WordList = ("mesh.audit-records",)
+    """Topics of the home cluster alone with audit events."""
+    audit_calls_topic: str = "mesh.audit"
+    """Topic of the home cluster in which control records its calls."""
+    audit_malformed_suffix: str = Field(default=".malformed", pattern=r"^[._-][A-Za-z0-9._-]{1,60}$")
+    """A record that is no audit event goes to the topic TOPIC + this, on the same cluster."""
+    audit_kept_days: PositiveInt = 30
+    """Days that audit events are kept in PostgreSQL."""
+    audit_folder_kept_days: int = Field(default=0, ge=0)
+    """Days that audit events are kept in the folder; 0: for ever."""
+    audit_rate: PositiveInt = 5_000
+    """The most events a second that a continuous audit reads of each cluster; further events wait in Kafka."""
+    audit_heartbeat_s: PositiveFloat = 10.0
+    """Seconds between two reports of the job's progress, also if there is nothing to do."""
+
+    @property
+    def audit_store_options(self) -> dict[str, str]:
+        """`audit_options` with the secrets in clear, for `Store`."""
+        return in_clear(self.audit_options)
+
+
+class PipelineSettings(AuditSettings, RpcTlsSettings, ServiceSettings, service="pipeline"):
     """Run Spark jobs: one of them, or those that control orders."""
 
     bootstrap_servers: AddressList = ()
@@ -72,6 +120,57 @@ class PipelineSettings(
     shared_folders: bool = False
     """Whether a folder without a URL scheme is the same on the driver and all executors (a mounted volume)."""
 
+    name: str = Field(default="pipeline-1", pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$")
+    """The name of this member at control: one process for each name."""
+    metrics_listen: Address = "127.0.0.1:7174"
+    """/metrics, /live, /ready."""
+    jobs: Annotated[tuple[ContinuousJob, ...], Split, NoDecode] = ()
+    """Jobs that run as long as `serve` runs, each in a driver of its own: audit, traffic, archive."""
+    archive_folder: str = ""
+    """Folder of the job archive: a path, or a URL that Hadoop knows.
+
+    Copies read it for records that Kafka has deleted.
+    """
+    archive_topics: WordList = ()
+    """Topics that the job archive reads."""
+    max_drivers: int = Field(default=0, ge=0, le=50)
+    """Orders that are carried out at once; others wait. 0: as many as fit into memory and cores, at most 5."""
+    driver_niceness: int = Field(default=10, ge=0, le=19)
+    """Niceness of the drivers, as `nice` counts it; 0: they compete equally for the processors."""
+    driver_attempts: PositiveInt = 5
+    """Drivers that may die in a row without progress before the replay has failed."""
+    driver_stop_s: PositiveFloat = 20.0
+    """Seconds that a driver has for an orderly end after SIGTERM, before it is killed."""
+    driver_silence_s: PositiveFloat = 300.0
+    """Seconds that the driver of a continuous job may report nothing, or no progress of a batch.
+
+    The time between two checks for records is added. After this time the driver counts as hanging: it is killed, and
+    another one is started.
+    """
+
+    archive_options: dict[str, SecretStr] = Field(default_factory=dict)
+    """Options of the archive's store if it is read without Spark: see `docs/how-to/archive-and-restore.md`."""
+    archive_interval_s: PositiveFloat = 300.0
+    """Seconds between two checks of a continuous archive for new records. Each check that finds some writes files."""
+    compact_after_s: NonNegativeFloat = 3600.0
+    """Seconds after its end (UTC) at which a day of the archive counts as finished."""
+    archive_file_mb: PositiveInt = 256
+    """Approximate size of the files of finished days."""
+
+    traffic_topic: str = "mesh.traffic"
+    """Topic of the home cluster with the counters of gateways and sidecars."""
+    traffic_minutes_days: int = Field(default=7, ge=0, le=36_500)
+    """Days that traffic by minute is kept; 0: for ever."""
+    traffic_hours_days: int = Field(default=90, ge=0, le=36_500)
+    """Days that traffic by hour is kept; 0: for ever."""
+    traffic_days_days: int = Field(default=400, ge=0, le=36_500)
+    """Days that traffic by day is kept; 0: for ever."""
+
+    schema_registry_url: str = ""
+    """URL of a registry with Confluent's API, which profiles use to find the format of values. Empty for none."""
+    schema_registry_credentials: SecretStr | None = None
+    """USER:PASSWORD."""
+
     @field_validator("database_url")
     @classmethod
     def _is_postgresql(cls, url: SecretStr | None) -> SecretStr | None:
@@ -79,10 +178,16 @@ class PipelineSettings(
             raise ValueError("is no PostgreSQL URL; expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
         return url
 
+    @model_validator(mode="after")
+    def _archive_goes_somewhere(self) -> PipelineSettings:
+        if ContinuousJob.ARCHIVE in self.jobs and not (self.archive_folder and self.archive_topics):
+            raise ValueError("jobs has archive: say archive_folder and archive_topics too")
+        return self
+
     def check_folder(self, folder: str) -> None:
         """ValueError for a folder that each executor of a cluster would look for on its own machine."""
         is_here = not re.match(r"[a-z][a-z0-9+.-]*:", folder) or folder.startswith("file:")
-        if is_here and not re.match(r"local(\[|$)", self.master) and not self.shared_folders:
+        if is_here and not is_local(self.master) and not self.shared_folders:
             raise ValueError(
                 f"folder {folder} is on this machine, but Spark runs at {self.master}: each executor would write to a "
                 "folder of its own machine. Name a URL that all executors reach. If all executors mount the folder, "
@@ -92,4 +197,9 @@ class PipelineSettings(
     @property
     def client_properties(self) -> dict[str, str]:
         """`kafka_properties` with the secrets in clear, for clients."""
-        return {name: value.get_secret_value() for name, value in self.kafka_properties.items()}
+        return in_clear(self.kafka_properties)
+
+    @property
+    def store_options(self) -> dict[str, str]:
+        """`archive_options` with the secrets in clear, for `Store`."""
+        return in_clear(self.archive_options)

@@ -11,7 +11,7 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from services.pipeline.archives.compaction import CompactionRules, compact
-from services.pipeline.archives.hadoop import HadoopFolder
+from services.pipeline.storage.hadoop import HadoopFolder
 
 JOB_GROUP = "kafka-mesh-compaction"
 STOP_POLL_S = 0.5

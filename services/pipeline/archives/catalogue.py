@@ -20,21 +20,19 @@ import pyarrow
 import pyarrow.parquet
 
 from services.pipeline.archives.layout import (
-    CHECKPOINT,
     COMPACTION,
-    PARQUET,
     STAGED,
     ArchivedFile,
     BatchFolder,
     Holding,
     Plan,
     latest_plans,
-    position_of,
     records_of,
 )
-from services.pipeline.archives.stores import OpenStore, Store, in_parallel
-from services.pipeline.kafka_rows import GENERATION
-from services.pipeline.positions import Position, StreamError, UnreachableError
+from services.pipeline.kafka.positions import Position, StreamError, UnreachableError
+from services.pipeline.kafka.rows import GENERATION
+from services.pipeline.storage.layout import CHECKPOINT, PARQUET, last_batch, position_of
+from services.pipeline.storage.stores import OpenStore, Store, in_parallel
 
 SCANS = 20  # listings of a folder that is compacted or written faster than it can be listed
 WHAT = ["topic", "partition", "offset", "timestamp"]
@@ -142,8 +140,8 @@ def _scan_once(store: OpenStore) -> Catalogue | None:
 
 def _position(store: OpenStore) -> Position:
     """Empty if the files were copied without their checkpoint."""
-    done = [int(name) for each in store.names(f"{CHECKPOINT}/commits") if (name := each.rpartition("/")[2]).isdecimal()]
-    return position_of(store.text(f"{CHECKPOINT}/offsets/{max(done)}")) if done else {}
+    done = last_batch(store.names(f"{CHECKPOINT}/commits"))
+    return {} if done is None else position_of(store.text(f"{CHECKPOINT}/offsets/{done}"))
 
 
 def read_holdings(store: OpenStore, path: str) -> tuple[Holding, ...]:

@@ -43,11 +43,8 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from services.pipeline.archives.hadoop import HadoopFolder
 from services.pipeline.archives.layout import (
-    CHECKPOINT,
     COMPACTION,
-    PARQUET,
     PLAN,
     STAGED,
     BatchFolder,
@@ -55,7 +52,9 @@ from services.pipeline.archives.layout import (
     Plan,
     latest_plans,
 )
-from services.pipeline.kafka_rows import SCHEMA
+from services.pipeline.kafka.rows import SCHEMA
+from services.pipeline.storage.hadoop import HadoopFolder
+from services.pipeline.storage.layout import PARQUET
 
 ORDER = ("topic", "generation", "partition", "offset")
 ARCHIVED = f"{SCHEMA}, generation int"
@@ -134,8 +133,8 @@ def compact(
 
 def _finished_batches(files: HadoopFolder, rules: CompactionRules, now: datetime) -> dict[str, list[BatchFolder]]:
     """By day, the batches that Spark has committed."""
-    commits = [path.rpartition("/")[2] for path in files.matching(f"{CHECKPOINT}/commits/*")]
-    last = max((int(name) for name in commits if name.isdecimal()), default=-1)
+    if (last := files.committed_batch()) is None:
+        return {}
     days: dict[str, list[BatchFolder]] = {}
     for path in files.matching("day=*/batch=*"):
         batch = BatchFolder.of(path)

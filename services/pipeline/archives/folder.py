@@ -7,10 +7,10 @@ from functools import cached_property
 
 from services.pipeline.archives.catalogue import Catalogue, scan
 from services.pipeline.archives.reading import ArchiveOrigin
-from services.pipeline.archives.stores import Store, in_parallel
 from services.pipeline.copying.reading import Place
-from services.pipeline.kafka_asking import is_of_a_gateway
-from services.pipeline.positions import PartitionLog, Stamp
+from services.pipeline.kafka.admin import is_of_a_gateway
+from services.pipeline.kafka.positions import PartitionLog, Stamp
+from services.pipeline.storage.stores import Store, in_parallel
 
 
 class FolderArchive:

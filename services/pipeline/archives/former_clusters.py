@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from services.pipeline.clusters import Cluster, ClustersError
-from services.pipeline.positions import RecordsLostError, Stay, StreamError, UnreachableError
+from services.pipeline.kafka.clusters import Cluster, ClustersError
+from services.pipeline.kafka.positions import RecordsLostError, Stay, StreamError, UnreachableError
 
 
 class FormerPlaceError(RecordsLostError):

@@ -17,15 +17,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.pipeline.position_json import parse
-from services.pipeline.positions import Position
+from services.pipeline.storage.layout import batch_folder
 
-CHECKPOINT = "_checkpoint"
-STAGE = "_staged"
 COMPACTION = "_compaction"
 PLAN = "plan.json"
 STAGED = "staged"
-PARQUET = ".parquet"
 _BATCH = re.compile(r"(?:^|/)day=(\d{4}-\d\d-\d\d)/batch=(\d+)(?:/|$)")
 
 
@@ -37,7 +33,7 @@ class BatchFolder:
     batch: int
 
     def __str__(self) -> str:
-        return f"day={self.day}/batch={self.batch}"
+        return batch_folder(self.day, self.batch)
 
     @classmethod
     def of(cls, path: str) -> BatchFolder | None:
@@ -161,9 +157,3 @@ def records_of(files: Sequence[str], plans: Collection[Plan]) -> tuple[list[str]
     taken_in = {folder for plan in plans for folder in plan.replaced}
     by_themselves = [each for each in files if BatchFolder.of(each) not in taken_in]
     return by_themselves, [each for plan in plans for each in plan.archived_files()]
-
-
-def position_of(offset_log: str) -> Position:
-    """The position of the job after a batch, from Spark's offset log: version, metadata, position of the source."""
-    _version, _metadata, document = offset_log.split("\n", 2)
-    return parse(json.loads(document))

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from services.pipeline.archives.former_clusters import FormerClusters, FormerPlace
-from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.lags import Lag
-from services.pipeline.left_records import Look, given_up_at, lag_of_left, loss_of, stays_of, topic_of
-from services.pipeline.positions import Position, RecordsLostError, Stay, StreamError, UnreachableError
+from services.pipeline.kafka.lags import Lag
+from services.pipeline.kafka.left_records import Look, given_up_at, lag_of_left, loss_of, stays_of, topic_of
+from services.pipeline.kafka.positions import Position, RecordsLostError, Stay, StreamError, UnreachableError
+from services.pipeline.kafka.source import KafkaSource
 
 
 @dataclass(frozen=True, slots=True)

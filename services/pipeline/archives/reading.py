@@ -33,10 +33,10 @@ from services.pipeline.archives.catalogue import (
     with_plain_times,
 )
 from services.pipeline.archives.layout import ArchivedFile
-from services.pipeline.archives.stores import Store
 from services.pipeline.copying.reading import Batch, Headers
-from services.pipeline.kafka_rows import GENERATION
-from services.pipeline.positions import RecordsLostError, Span, UnreachableError
+from services.pipeline.kafka.positions import RecordsLostError, Span, UnreachableError
+from services.pipeline.kafka.rows import GENERATION
+from services.pipeline.storage.stores import Store
 
 ROWS = 1_000  # yielded at once; fewer if they are large
 BATCH_BYTES = 8 << 20

@@ -23,10 +23,10 @@ import pyarrow
 import pyarrow.compute as compute
 import pyarrow.parquet
 
-from services.pipeline.archives.layout import PARQUET, STAGE
-from services.pipeline.archives.stores import OpenStore, Store
 from services.pipeline.auditing.events import COLUMNS, ORIGIN
 from services.pipeline.auditing.pieces import well
+from services.pipeline.storage.layout import PARQUET, STAGE
+from services.pipeline.storage.stores import OpenStore, Store
 
 DECIDED = "decided.json"
 MOST_ROWS = 100_000

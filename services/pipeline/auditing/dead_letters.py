@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
 from pyspark.sql import DataFrame
 
-from services.pipeline.positions import StreamError
+from services.pipeline.kafka.positions import StreamError
 
 CLIENT_ID = "kafka-mesh-pipeline-malformed"
 LARGEST_BYTES = 33_554_432  # of a record: its extra headers make it larger than the original

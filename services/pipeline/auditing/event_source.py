@@ -16,12 +16,12 @@ from pyspark.sql.types import StructType
 
 from services.pipeline.auditing.events import Records, events_of
 from services.pipeline.auditing.pieces import PIECES, piece_of
-from services.pipeline.kafka_rows import milliseconds_of
-from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.position_json import parse, render
-from services.pipeline.positions import Position, spans
-from services.pipeline.ranges import SMALLEST_PIECE, shares
-from services.pipeline.spark_source import KafkaDataSource, SpanPartition, StreamReader
+from services.pipeline.kafka.position_json import parse, render
+from services.pipeline.kafka.positions import Position, spans
+from services.pipeline.kafka.ranges import SMALLEST_PIECE, shares
+from services.pipeline.kafka.rows import milliseconds_of
+from services.pipeline.kafka.source import KafkaSource
+from services.pipeline.spark.data_source import KafkaDataSource, SpanPartition, StreamReader
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.streaming.datasource import ReadLimit
 
-    from services.pipeline.positions import Span
+    from services.pipeline.kafka.positions import Span
 
 FORMAT = "mesh-audit"
 CALLS_TOPIC = "audit_calls_topic"

@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 import structlog
 
-from services.pipeline.archives.hadoop import HadoopFolder
-from services.pipeline.archives.layout import CHECKPOINT, STAGE, BatchFolder
-from services.pipeline.archives.ownership import OwnedFolder
 from services.pipeline.auditing.day_files import DECIDED, staged, staged_file
-from services.pipeline.positions import Position, StreamError
+from services.pipeline.kafka.positions import Position, StreamError
+from services.pipeline.storage.hadoop import HadoopFolder
+from services.pipeline.storage.layout import CHECKPOINT, STAGE, batch_folder
+from services.pipeline.storage.ownership import OwnedFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,12 +83,12 @@ class ClusterFolder:
         named = json.loads(self._files.read(f"{staged(batch)}/{DECIDED}"))["files"]
         if gone := self._gone(batch, named):
             raise FolderError(f"{self.path} has lost {len(gone)} files of batch {batch}, which are written again")
-        for folder in sorted({str(BatchFolder(day, batch)) for day, _ in named}):
+        for folder in sorted({batch_folder(day, batch) for day, _ in named}):
             self._files.make(folder)
         waiting = self._waiting(batch)
         for day, name in named:
             if (file := staged_file(batch, day, name)) in waiting:
-                self._files.move(file, f"{BatchFolder(day, batch)}/{name}")
+                self._files.move(file, f"{batch_folder(day, batch)}/{name}")
         self._files.check()  # before Spark commits: a new owner runs the batch again
 
     def _gone(self, batch: int, named: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -98,7 +98,7 @@ class ClusterFolder:
             (day, name)
             for day, name in named
             if staged_file(batch, day, name) not in waiting
-            and not self._files.exists(f"{BatchFolder(day, batch)}/{name}")
+            and not self._files.exists(f"{batch_folder(day, batch)}/{name}")
         ]
 
     def _waiting(self, batch: int) -> set[str]:

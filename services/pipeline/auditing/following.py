@@ -26,17 +26,17 @@ import structlog
 from mesh.pauses import pause
 from services.pipeline import job_reports
 from services.pipeline.acceptances import Acceptances, given_up
-from services.pipeline.archives.ownership import FencedError
 from services.pipeline.auditing.progress import PartitionState, Place, ProgressTable, partition_states
-from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.lags import Lag, lag_of, lost_spans
-from services.pipeline.positions import Position, RecordsLostError, StreamError, TopicLog
-from services.pipeline.session import first_line, our_sentence
+from services.pipeline.kafka.lags import Lag, lag_of, lost_spans
+from services.pipeline.kafka.positions import Position, RecordsLostError, StreamError, TopicLog
+from services.pipeline.kafka.source import KafkaSource
+from services.pipeline.spark.session import first_line, our_sentence
+from services.pipeline.storage.ownership import FencedError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from services.pipeline.hang_watch import HangWatch
+    from services.pipeline.spark.hang_watch import HangWatch
 
 POLL_S = 0.3  # the delay until the job notices an order to stop or the end of a batch
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0

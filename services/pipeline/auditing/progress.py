@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from services.pipeline.positions import Position, TopicLog
+from services.pipeline.kafka.positions import Position, TopicLog
 
 if TYPE_CHECKING:
-    from services.pipeline.tables import Database
+    from services.pipeline.postgres.tables import Database
 
 Place = tuple[str, int]
 """Topic and partition."""

@@ -9,15 +9,14 @@ from pathlib import Path
 import click
 
 from services.pipeline.commands.foreground import (
-    clusters_at_control,
     config_option,
     explaining,
-    places_of_topic,
     require_spark,
     session_of,
     settings_of,
     stop_signal,
 )
+from services.pipeline.kafka.clusters import clusters_at_control, places_of_topic
 
 DEFAULT_GATEWAY = "127.0.0.1:19092"
 
@@ -48,7 +47,7 @@ def archive_command(
     from services.pipeline.archives.compaction import CompactionRules
     from services.pipeline.archives.former_clusters import FormerClusters
     from services.pipeline.jobs import archive
-    from services.pipeline.kafka_source import GATEWAY, KafkaSource
+    from services.pipeline.kafka.source import GATEWAY, KafkaSource
 
     servers = bootstrap or ",".join(settings.bootstrap_servers) or gateway or DEFAULT_GATEWAY
     source = KafkaSource.of_settings(

@@ -10,7 +10,6 @@ import click
 
 from services.pipeline.commands.foreground import (
     cluster_option,
-    clusters_of,
     config_option,
     explaining,
     require_spark,
@@ -18,6 +17,7 @@ from services.pipeline.commands.foreground import (
     settings_of,
     stop_signal,
 )
+from services.pipeline.kafka.clusters import clusters_of
 from services.pipeline.settings import PipelineSettings
 
 
@@ -45,8 +45,8 @@ def audit_command(folder: str, continuous: bool, accept_loss: bool, told: tuple[
     require_spark()
     from services.pipeline.acceptances import Acceptances
     from services.pipeline.jobs import audit
-    from services.pipeline.kafka_source import KafkaSource
-    from services.pipeline.tables import Database
+    from services.pipeline.kafka.source import KafkaSource
+    from services.pipeline.postgres.tables import Database
 
     plan = audit.AuditPlan(
         database=Database(settings.database_url.get_secret_value(), settings.database_connections),

@@ -15,15 +15,8 @@ import click
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import replays
-from services.pipeline.clusters import Cluster, properties_of
-from services.pipeline.commands.foreground import (
-    cluster_option,
-    clusters_of,
-    config_option,
-    explaining,
-    session_of,
-    stop_signal,
-)
+from services.pipeline.commands.foreground import cluster_option, config_option, explaining, session_of, stop_signal
+from services.pipeline.kafka.clusters import Cluster, clusters_of, properties_of
 from services.pipeline.orders import Order
 from services.pipeline.settings import PipelineSettings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,9 +18,8 @@ import structlog
 
 from mesh.settings import load
 from mesh.telemetry import configure_logging
-from services.pipeline.clusters import Cluster, read_clusters, read_places, set_clusters, told_clusters
-from services.pipeline.session import SessionError, check_java, first_line, our_sentence, start_session
 from services.pipeline.settings import PipelineSettings
+from services.pipeline.spark.session import SessionError, check_java, first_line, our_sentence, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,38 +69,6 @@ def settings_of(config: Path | None) -> PipelineSettings:
         settings = settings.model_copy(update={"control_addresses": (found.address,), "rpc_tls_folder": folder})
     configure_logging("pipeline", level=settings.log_level)
     return settings
-
-
-def clusters_of(settings: PipelineSettings, told: Sequence[str] = (), *, kept: bool = False) -> dict[str, Cluster]:
-    """The clusters by name: from the command line, else from the settings, else from control. ClustersError.
-
-    `kept`: the last answer of control is used while control is away.
-    """
-    if told:
-        return told_clusters(told, settings.client_properties)
-    if settings.clusters:
-        return set_clusters(
-            {
-                cluster: {name: value.get_secret_value() for name, value in properties.items()}
-                for cluster, properties in settings.clusters.items()
-            }
-        )
-    return clusters_at_control(settings, kept=kept)
-
-
-def clusters_at_control(settings: PipelineSettings, *, kept: bool = True) -> dict[str, Cluster]:
-    """The clusters that control knows, by name; with `kept`, its last answer while control is away. ClustersError."""
-    return read_clusters(
-        settings.control_addresses,
-        settings.request_timeout_s,
-        settings.state_dir if kept else None,
-        settings.rpc_tls,
-    )
-
-
-def places_of_topic(settings: PipelineSettings, topic: str) -> list[str]:
-    """The places that a topic has had, the newest first, as control's history has them. ClustersError."""
-    return read_places(settings.control_addresses, topic, settings.request_timeout_s, settings.rpc_tls)
 
 
 def require_spark() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from services.pipeline import class_data_sharing
 from services.pipeline.commands.foreground import explaining, require_spark
-from services.pipeline.session import find_java, start_session
 from services.pipeline.settings import PipelineSettings
+from services.pipeline.spark import class_data_sharing
+from services.pipeline.spark.session import find_java, start_session
 
 
 @click.command("prepare")

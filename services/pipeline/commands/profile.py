@@ -58,7 +58,7 @@ def profile_command(
         return
     if not topics:
         raise click.UsageError("say TOPIC, or --order -")
-    from services.pipeline.kafka_source import GATEWAY
+    from services.pipeline.kafka.source import GATEWAY
 
     servers = bootstrap or ",".join(settings.bootstrap_servers) or gateway or DEFAULT_GATEWAY
     asked = replays.ReplaySpec(

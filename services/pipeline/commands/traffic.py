@@ -7,10 +7,8 @@ from pathlib import Path
 
 import click
 
-from services.pipeline.clusters import home_of
 from services.pipeline.commands.foreground import (
     cluster_option,
-    clusters_of,
     config_option,
     explaining,
     require_spark,
@@ -18,6 +16,7 @@ from services.pipeline.commands.foreground import (
     settings_of,
     stop_signal,
 )
+from services.pipeline.kafka.clusters import clusters_of, home_of
 
 
 @click.command("traffic")
@@ -33,8 +32,8 @@ def traffic_command(continuous: bool, accept_loss: bool, told: tuple[str, ...], 
     require_spark()
     from services.pipeline.acceptances import Acceptances
     from services.pipeline.jobs import traffic
-    from services.pipeline.kafka_source import GATEWAY, KafkaSource
-    from services.pipeline.tables import Database
+    from services.pipeline.kafka.source import GATEWAY, KafkaSource
+    from services.pipeline.postgres.tables import Database
     from services.pipeline.traffic.ledger import Keeping
 
     database = Database(settings.database_url.get_secret_value())

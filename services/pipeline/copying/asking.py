@@ -24,15 +24,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
 from services.pipeline.copying.errors import RefusedError, SetbackError
 from services.pipeline.copying.notes import Note
 from services.pipeline.copying.routes import SLOTS
-from services.pipeline.kafka_asking import (
-    ALL,
-    COMMITTED,
-    Questions,
-    UnauthorizedError,
-    UnknownTopicError,
-    topic_id_of,
-)
-from services.pipeline.positions import Place, UnreachableError
+from services.pipeline.kafka.admin import ALL, COMMITTED, Questions, UnauthorizedError, UnknownTopicError, topic_id_of
+from services.pipeline.kafka.positions import Place, UnreachableError
 
 MOST_REPLICAS = 3
 SLOTS_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000"}

@@ -36,8 +36,8 @@ from services.pipeline.copying.routes import SLOTS, Route, group_of, mark_of, ro
 from services.pipeline.copying.sampling import Origins, mean_size
 from services.pipeline.copying.shaping import Shape
 from services.pipeline.copying.tasks import Part
-from services.pipeline.kafka_asking import CLIENT_ID
-from services.pipeline.positions import PartitionLog
+from services.pipeline.kafka.admin import CLIENT_ID
+from services.pipeline.kafka.positions import PartitionLog
 
 PLAN_TIMEOUT_S = 50.0
 NOTES_AT_ONCE = 1_000

@@ -31,8 +31,8 @@ from services.pipeline.copying.reading import Batch, Place
 from services.pipeline.copying.routes import SLOTS
 from services.pipeline.copying.shaping import SOURCE_HEADER, TIME_OF_WRITING, Copy, Shape, with_source
 from services.pipeline.copying.tasks import Access, LaneTask, Part, judged, phases
-from services.pipeline.kafka_asking import CLIENT_ID
-from services.pipeline.positions import StreamError
+from services.pipeline.kafka.admin import CLIENT_ID
+from services.pipeline.kafka.positions import StreamError
 
 MOST_RECORDS = 25_000
 """The most records of one transaction: they stay in memory until the commit."""

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from mesh.judging.records import Headers, Record
-from services.pipeline.kafka_reading import Batch
-from services.pipeline.positions import PartitionLog, Place, Span, Stamp
+from services.pipeline.kafka.positions import PartitionLog, Place, Span, Stamp
+from services.pipeline.kafka.reader import Batch
 
 __all__ = ["Archive", "Batch", "Headers", "Origin", "Place", "Record", "RecordReader"]
 

@@ -30,9 +30,9 @@ from services.pipeline.copying.planning import shares
 from services.pipeline.copying.reading import Archive, Place
 from services.pipeline.copying.routes import group_of
 from services.pipeline.copying.tasks import Access, LaneTask, Part
-from services.pipeline.kafka_asking import CLIENT_ID
+from services.pipeline.kafka.admin import CLIENT_ID
+from services.pipeline.kafka.positions import StreamError
 from services.pipeline.orders import Order
-from services.pipeline.positions import StreamError
 
 PROGRESS_S = 1.0
 """Seconds between two reports."""

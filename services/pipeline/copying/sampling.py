@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from services.pipeline.copying.planning import Held, Stretch
 from services.pipeline.copying.reading import Archive, Place, RecordReader
 from services.pipeline.copying.routes import Route
-from services.pipeline.kafka_reading import SpanReader
-from services.pipeline.positions import Span
+from services.pipeline.kafka.positions import Span
+from services.pipeline.kafka.reader import SpanReader
 
 SAMPLE_RECORDS = 500
 """The sample is the last records of the largest partition."""

@@ -13,8 +13,8 @@ from services.pipeline.copying.planning import Held, left
 from services.pipeline.copying.reading import Origin, Place, RecordReader
 from services.pipeline.copying.routes import Route
 from services.pipeline.copying.shaping import Shape
-from services.pipeline.kafka_reading import SpanReader
-from services.pipeline.positions import RecordsLostError, Span, StreamError, UnreachableError
+from services.pipeline.kafka.positions import RecordsLostError, Span, StreamError, UnreachableError
+from services.pipeline.kafka.reader import SpanReader
 
 
 @dataclass(frozen=True, slots=True)

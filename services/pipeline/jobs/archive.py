@@ -46,17 +46,17 @@ from services.pipeline.acceptances import Acceptances, given_up
 from services.pipeline.archives.background import BackgroundCompaction
 from services.pipeline.archives.compaction import ROW_GROUP_BYTES, CompactionRules, compact, settle
 from services.pipeline.archives.former_clusters import FormerClusters
-from services.pipeline.archives.hadoop import HadoopFolder
-from services.pipeline.archives.layout import CHECKPOINT, STAGE
 from services.pipeline.archives.leaving import LeftBehind, both, left_behind
-from services.pipeline.archives.ownership import OwnedFolder
-from services.pipeline.hang_watch import HangWatch
-from services.pipeline.kafka_rows import GENERATION
-from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.lags import lag_of, lost_spans
-from services.pipeline.left_records import stays_of
-from services.pipeline.positions import Position, RecordsLostError, StreamError, as_of
-from services.pipeline.spark_source import open_stream
+from services.pipeline.kafka.lags import lag_of, lost_spans
+from services.pipeline.kafka.left_records import stays_of
+from services.pipeline.kafka.positions import Position, RecordsLostError, StreamError, as_of
+from services.pipeline.kafka.rows import GENERATION
+from services.pipeline.kafka.source import KafkaSource
+from services.pipeline.spark.data_source import open_stream
+from services.pipeline.spark.hang_watch import HangWatch
+from services.pipeline.storage.hadoop import HadoopFolder
+from services.pipeline.storage.layout import CHECKPOINT, STAGE
+from services.pipeline.storage.ownership import OwnedFolder
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

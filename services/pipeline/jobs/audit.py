@@ -38,7 +38,6 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from services.pipeline.acceptances import Acceptances
-from services.pipeline.archives.stores import Store
 from services.pipeline.auditing.day_files import NAMED, DayFiles
 from services.pipeline.auditing.dead_letters import COLUMNS as OF_LETTERS
 from services.pipeline.auditing.dead_letters import DeadLetters
@@ -48,18 +47,19 @@ from services.pipeline.auditing.folders import ClusterFolder, delete_days_before
 from services.pipeline.auditing.following import Followed, Following
 from services.pipeline.auditing.pieces import events_alone, malformed, schema_of, well
 from services.pipeline.auditing.progress import ProgressTable
-from services.pipeline.auditing.settings import AuditSettings
-from services.pipeline.clusters import ClustersError
-from services.pipeline.day_partitions import DayPartitions
-from services.pipeline.hang_watch import HangWatch
-from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.session import first_line
-from services.pipeline.tables import Database, Table, write_opened
+from services.pipeline.kafka.clusters import ClustersError
+from services.pipeline.kafka.source import KafkaSource
+from services.pipeline.postgres.day_partitions import DayPartitions
+from services.pipeline.postgres.tables import Database, Table, write_opened
+from services.pipeline.settings import AuditSettings
+from services.pipeline.spark.hang_watch import HangWatch
+from services.pipeline.spark.session import first_line
+from services.pipeline.storage.stores import Store
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from services.pipeline.clusters import Cluster
+    from services.pipeline.kafka.clusters import Cluster
 
 AUDIT_EVENTS = Table("audit_events", key=("time", "event_id"), columns=COLUMNS)
 MADE_AHEAD = AHEAD.days + 1

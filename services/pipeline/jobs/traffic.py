@@ -34,13 +34,10 @@ from confluent_kafka import Message
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from services.pipeline import hang_watch, job_reports
+from services.pipeline import job_reports
 from services.pipeline.acceptances import Acceptance, Acceptances, given_up
-from services.pipeline.hang_watch import HangWatch
-from services.pipeline.kafka_rows import milliseconds_of
-from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.lags import Lag, lag_of, lost_spans
-from services.pipeline.positions import (
+from services.pipeline.kafka.lags import Lag, lag_of, lost_spans
+from services.pipeline.kafka.positions import (
     Position,
     RecordsLostError,
     Span,
@@ -49,8 +46,12 @@ from services.pipeline.positions import (
     advance,
     spans,
 )
-from services.pipeline.ranges import shares
-from services.pipeline.tables import Database
+from services.pipeline.kafka.ranges import shares
+from services.pipeline.kafka.rows import milliseconds_of
+from services.pipeline.kafka.source import KafkaSource
+from services.pipeline.postgres.tables import Database
+from services.pipeline.spark import hang_watch
+from services.pipeline.spark.hang_watch import HangWatch
 from services.pipeline.traffic import rows
 from services.pipeline.traffic.ledger import Keeping, Ledger, LedgerError
 from services.pipeline.traffic.reports import read_report

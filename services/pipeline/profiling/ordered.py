@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from mesh.rpc import profiles, replays
-from services.pipeline.positions import Span, StreamError
-from services.pipeline.ranges import Bound, Range
+from services.pipeline.kafka.positions import Span, StreamError
+from services.pipeline.kafka.ranges import Bound, Range
 
 POLL_S = 0.5
 END_S = 30.0

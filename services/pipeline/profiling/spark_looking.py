@@ -11,13 +11,13 @@ from pyspark.errors import PySparkException
 
 from mesh.rpc import profiles
 from services.pipeline.jobs import profile
-from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.positions import Span, StreamError
+from services.pipeline.kafka.positions import Span, StreamError
+from services.pipeline.kafka.source import KafkaSource
 from services.pipeline.profiling.ordered import Asked, RefusedOrderError, read_of
 from services.pipeline.profiling.registry import RegistryAccess
-from services.pipeline.session import our_sentence
 from services.pipeline.settings import PipelineSettings
-from services.pipeline.spark_source import open_batch
+from services.pipeline.spark.data_source import open_batch
+from services.pipeline.spark.session import our_sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

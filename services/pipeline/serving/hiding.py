@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import unquote, urlsplit
 
 from mesh.secret_references import REFERENCE
-from services.pipeline.settings import PipelineSettings
+from services.pipeline.settings import PipelineSettings, in_clear
 
 SHORTEST_SECRET = 4
 """Characters; shorter texts occur everywhere."""
@@ -41,7 +41,7 @@ def secrets_in(clusters: Mapping[str, Mapping[str, str]]) -> frozenset[str]:
 def secrets_of(settings: PipelineSettings) -> frozenset[str]:
     """Secrets that every driver gets by the environment and the file of settings."""
     every = ({"": settings.kafka_properties} | settings.clusters).items()
-    found = set(secrets_in({name: {key: each.get_secret_value() for key, each in of.items()} for name, of in every}))
+    found = set(secrets_in({name: in_clear(properties) for name, properties in every}))
     if settings.database_url is not None:
         password = urlsplit(settings.database_url.get_secret_value()).password or ""
         found |= {password, unquote(password)}

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 import grpc
 
 from mesh.rpc import replays
-from services.pipeline.clusters import ClustersError, properties_of
-from services.pipeline.commands.foreground import clusters_of
+from services.pipeline.kafka.clusters import ClustersError, clusters_of, properties_of
 from services.pipeline.orders import Order
 from services.pipeline.settings import PipelineSettings
 

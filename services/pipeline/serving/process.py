@@ -24,8 +24,7 @@ from services.pipeline.serving.hiding import secrets_of
 from services.pipeline.serving.job_orders import JobOrders
 from services.pipeline.serving.link import ControlLink
 from services.pipeline.serving.order_making import DRIVERS, OrderMaking
-from services.pipeline.serving.settings import ContinuousJob
-from services.pipeline.settings import PipelineSettings
+from services.pipeline.settings import ContinuousJob, PipelineSettings
 
 READINESS_S = 1.0
 """Seconds between two checks whether the jobs can be kept running."""

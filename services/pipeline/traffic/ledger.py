@@ -22,10 +22,10 @@ import psycopg
 import structlog
 from psycopg import sql
 
-from services.pipeline.day_partitions import DayPartitions
-from services.pipeline.position_json import parse, render
-from services.pipeline.positions import Position
-from services.pipeline.tables import Database
+from services.pipeline.kafka.position_json import parse, render
+from services.pipeline.kafka.positions import Position
+from services.pipeline.postgres.day_partitions import DayPartitions
+from services.pipeline.postgres.tables import Database
 from services.pipeline.traffic.sums import Step
 from services.pipeline.traffic.writing import DAILY, TABLES
 

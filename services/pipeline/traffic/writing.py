@@ -28,10 +28,10 @@ import psycopg
 import pyarrow
 from psycopg import sql
 
-from services.pipeline.day_partitions import DayPartitions
-from services.pipeline.position_json import render
-from services.pipeline.positions import Position
-from services.pipeline.tables import Database
+from services.pipeline.kafka.position_json import render
+from services.pipeline.kafka.positions import Position
+from services.pipeline.postgres.day_partitions import DayPartitions
+from services.pipeline.postgres.tables import Database
 from services.pipeline.traffic.reports import NUMBERS
 from services.pipeline.traffic.rows import Kind, by_kind, in_parts, to_reports, to_series, to_sums
 from services.pipeline.traffic.sifting import Extent, Place, Report, Sifted, sift, watermark

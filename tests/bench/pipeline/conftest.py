@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from services.pipeline.session import start_session
 from services.pipeline.settings import PipelineSettings
+from services.pipeline.spark.session import start_session
 from tests.bench.figures import Sheet
 from tests.bench.pipeline.rates import Rates, Records, delete, plain, produce
 from tests.fixtures.clusters import KafkaCluster

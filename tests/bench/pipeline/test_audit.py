@@ -28,7 +28,7 @@ from tests.fixtures.databases import PostgresServer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from services.pipeline.tables import Database
+    from services.pipeline.postgres.tables import Database
 
 NOT_BY_THE_CLOCK = 3600
 LIFE = 3
@@ -89,7 +89,7 @@ def test_audit(
     postgres: PostgresServer,
     tmp_path: Path,
 ) -> None:
-    from services.pipeline.tables import Database
+    from services.pipeline.postgres.tables import Database
 
     def measure(name: str, records: Records, folder: str) -> None:
         url = postgres()
@@ -110,9 +110,9 @@ def test_audit(
 
 
 def _bring(session: SparkSession, events: Records, database: Database, folder: str) -> None:
-    from services.pipeline.clusters import Cluster
     from services.pipeline.jobs import audit
-    from services.pipeline.kafka_source import KafkaSource
+    from services.pipeline.kafka.clusters import Cluster
+    from services.pipeline.kafka.source import KafkaSource
 
     settings = PipelineSettings(audit_topics=(events.topic,), audit_kept_days=3650)
     cluster = Cluster("c1", {"bootstrap.servers": events.bootstrap})

@@ -44,7 +44,7 @@ def test_archive(
     bench_session: SparkSession, kafka_c1: KafkaCluster, topics: tuple[str, ...], sheet: Sheet, tmp_path: Path
 ) -> None:
     from services.pipeline.jobs import archive
-    from services.pipeline.kafka_source import GATEWAY, KafkaSource
+    from services.pipeline.kafka.source import GATEWAY, KafkaSource
     from services.pipeline.settings import PipelineSettings
 
     source = KafkaSource.of_settings(PipelineSettings(), topics, {GATEWAY: {"bootstrap.servers": kafka_c1.bootstrap}})

@@ -13,14 +13,14 @@ from tests.bench.pipeline.rates import RAW, Rates, Records
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from services.pipeline.kafka_source import KafkaSource
+    from services.pipeline.kafka.source import KafkaSource
 
 NOT_BY_THE_CLOCK = 3600
 
 
 @pytest.fixture
 def source(records: Records) -> KafkaSource:
-    from services.pipeline.kafka_source import GATEWAY, KafkaSource
+    from services.pipeline.kafka.source import GATEWAY, KafkaSource
     from services.pipeline.settings import PipelineSettings
 
     clusters = {GATEWAY: {"bootstrap.servers": records.bootstrap}}
@@ -29,7 +29,7 @@ def source(records: Records) -> KafkaSource:
 
 @pytest.mark.timeout(NOT_BY_THE_CLOCK)
 def test_batch(bench_session: SparkSession, records: Records, source: KafkaSource, rates: Rates, rounds: int) -> None:
-    from services.pipeline.spark_source import open_batch
+    from services.pipeline.spark.data_source import open_batch
 
     assert open_batch(source, bench_session).count() == records.count  # also warms up the workers; not counted
 
@@ -44,7 +44,7 @@ def test_batch(bench_session: SparkSession, records: Records, source: KafkaSourc
 def test_stream(
     bench_session: SparkSession, records: Records, source: KafkaSource, rates: Rates, rounds: int, tmp_path: Path
 ) -> None:
-    from services.pipeline.spark_source import open_stream
+    from services.pipeline.spark.data_source import open_stream
 
     def stream(checkpoint: str) -> None:
         writer = open_stream(source, bench_session).writeStream.format("noop").trigger(availableNow=True)

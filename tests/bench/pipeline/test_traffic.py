@@ -78,10 +78,10 @@ def test_counters(
 ) -> None:
     """The first batch of a session shows what it costs to begin; all others are measured behind it."""
     from services.pipeline.jobs import traffic
-    from services.pipeline.kafka_source import GATEWAY, KafkaSource
+    from services.pipeline.kafka.source import GATEWAY, KafkaSource
+    from services.pipeline.postgres.tables import Database
     from services.pipeline.settings import PipelineSettings
-    from services.pipeline.spark_source import open_batch
-    from services.pipeline.tables import Database
+    from services.pipeline.spark.data_source import open_batch
     from services.pipeline.traffic.ledger import Keeping
 
     def source_of(some: Reports) -> KafkaSource:

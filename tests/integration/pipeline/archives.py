@@ -19,11 +19,11 @@ from pyspark.sql import SparkSession
 from services.pipeline.acceptances import Acceptances
 from services.pipeline.archives.compaction import CompactionRules, compact
 from services.pipeline.archives.folder import FolderArchive
-from services.pipeline.archives.hadoop import HadoopFolder
-from services.pipeline.archives.layout import CHECKPOINT
 from services.pipeline.jobs import archive
-from services.pipeline.kafka_source import GATEWAY, KafkaSource
-from services.pipeline.positions import Span
+from services.pipeline.kafka.positions import Span
+from services.pipeline.kafka.source import GATEWAY, KafkaSource
+from services.pipeline.storage.hadoop import HadoopFolder
+from services.pipeline.storage.layout import CHECKPOINT
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Content, Orchard, Place
 

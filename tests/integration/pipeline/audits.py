@@ -19,12 +19,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from mesh.rpc import admin
 from services.pipeline.acceptances import Acceptances
 from services.pipeline.auditing.following import Followed
-from services.pipeline.auditing.settings import AuditSettings
-from services.pipeline.clusters import Cluster
 from services.pipeline.jobs import audit
-from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.spark_source import open_stream
-from services.pipeline.tables import Database
+from services.pipeline.kafka.clusters import Cluster
+from services.pipeline.kafka.source import KafkaSource
+from services.pipeline.postgres.tables import Database
+from services.pipeline.settings import AuditSettings
+from services.pipeline.spark.data_source import open_stream
 from tests.fixtures.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from uuid import uuid4
 
 import pytest
 
-from services.pipeline.session import start_session
 from services.pipeline.settings import PipelineSettings
+from services.pipeline.spark.session import start_session
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.integration.pipeline.orchard import Orchard

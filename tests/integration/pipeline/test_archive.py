@@ -206,8 +206,8 @@ def test_what_was_stopped_goes_on_and_compacts_beside_what_comes(
 def test_a_batch_that_hangs_is_told_and_a_second_run_of_the_folder_ends_the_first(
     archive: Archive, orchard: Orchard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from services.pipeline import hang_watch
     from services.pipeline.jobs import archive as module
+    from services.pipeline.spark import hang_watch
 
     told: list[JobReport] = []
     monkeypatch.setattr(job_reports, "tell", told.append)

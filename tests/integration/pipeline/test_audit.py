@@ -149,13 +149,13 @@ def test_while_postgresql_is_away_malformed_events_are_not_told_again_and_again(
 ) -> None:
     import pyarrow
 
-    from services.pipeline.archives.stores import Store
     from services.pipeline.auditing.dead_letters import DeadLetters
     from services.pipeline.auditing.folders import ClusterFolder
     from services.pipeline.auditing.pieces import piece_of
-    from services.pipeline.day_partitions import DayPartitions
     from services.pipeline.jobs.audit import AuditSinks
-    from services.pipeline.tables import Database
+    from services.pipeline.postgres.day_partitions import DayPartitions
+    from services.pipeline.postgres.tables import Database
+    from services.pipeline.storage.stores import Store
     from tests.integration.pipeline.audits import NOW, event
     from tests.unit.pipeline.told import events
 

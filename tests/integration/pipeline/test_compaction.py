@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from services.pipeline.archives.compaction import CompactionRules
-    from services.pipeline.archives.hadoop import HadoopFolder
     from services.pipeline.archives.layout import Plan
+    from services.pipeline.storage.hadoop import HadoopFolder
     from tests.integration.pipeline.archives import Archive, TwoDays
 
 YESTERDAY = (MIDNIGHT - timedelta(days=1)).date().isoformat()
@@ -113,7 +113,7 @@ def test_wherever_it_is_cut_off_no_record_is_there_twice_and_the_next_run_brings
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from services.pipeline.archives import compaction
-    from services.pipeline.archives.hadoop import HadoopFolder
+    from services.pipeline.storage.hadoop import HadoopFolder
     from tests.integration.pipeline.archives import read_back, read_by_the_reader
 
     plan = plan_only(small_files, rules, monkeypatch)
@@ -144,7 +144,7 @@ def test_whenever_another_driver_takes_the_archive_no_record_is_there_twice_and_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from services.pipeline.archives.compaction import carry_out, settle
-    from services.pipeline.archives.ownership import OwnedFolder
+    from services.pipeline.storage.ownership import OwnedFolder
     from tests.integration.pipeline.archives import read_back, read_by_the_reader
     from tests.integration.pipeline.take_overs import taken_over
 
@@ -190,7 +190,7 @@ def plan_only(archive: Archive, rules: CompactionRules, monkeypatch: pytest.Monk
 def carried_out(spark: SparkSession, folder: Path, plan: Plan, *, changes: int) -> bool:
     """Whether the plan was carried out before as many changes were made."""
     from services.pipeline.archives import compaction
-    from services.pipeline.archives.hadoop import HadoopFolder
+    from services.pipeline.storage.hadoop import HadoopFolder
 
     class Mortal(HadoopFolder):
         left = changes

@@ -16,7 +16,7 @@ from tests.integration.pipeline.orchard import MIDNIGHT, Content, Orchard, Place
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from services.pipeline.kafka_source import KafkaSource
+    from services.pipeline.kafka.source import KafkaSource
 
 WAIT_S = 10.0
 ANSWER_S = 3.0  # each plan waits so long for a cluster that is away
@@ -24,7 +24,7 @@ NOBODY = "127.0.0.1:1"
 
 
 def source(topics: tuple[str, ...], **clusters: str) -> KafkaSource:
-    from services.pipeline.kafka_source import KafkaSource
+    from services.pipeline.kafka.source import KafkaSource
 
     return KafkaSource(
         topics=topics,
@@ -67,8 +67,8 @@ def orchards(kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, topic: str) -> Iter
 def test_a_batch_has_all_of_every_record_with_its_cluster(
     spark: SparkSession, orchards: tuple[Orchard, Orchard], kafka_c1: KafkaCluster, kafka_c2: KafkaCluster
 ) -> None:
-    from services.pipeline.ranges import Range
-    from services.pipeline.spark_source import open_batch
+    from services.pipeline.kafka.ranges import Range
+    from services.pipeline.spark.data_source import open_batch
 
     first, second = orchards
     first.create()
@@ -92,7 +92,7 @@ def test_a_stream_follows_partitions_and_clusters_that_are_added_and_does_not_wa
     spark: SparkSession, orchards: tuple[Orchard, Orchard], kafka_c1: KafkaCluster, kafka_c2: KafkaCluster,
     tmp_path: Path, unique_name: Callable[[str], str],
 ) -> None:  # fmt: skip
-    from services.pipeline.spark_source import open_stream
+    from services.pipeline.spark.data_source import open_stream
 
     first, second = orchards
     first.create(partitions=1)
@@ -149,8 +149,8 @@ def test_a_stream_follows_partitions_and_clusters_that_are_added_and_does_not_wa
 
 
 def test_secrets_of_clients_stand_in_no_plan(spark: SparkSession, kafka_c1: KafkaCluster, orchard: Orchard) -> None:
-    from services.pipeline.kafka_source import KafkaSource
-    from services.pipeline.spark_source import open_batch
+    from services.pipeline.kafka.source import KafkaSource
+    from services.pipeline.spark.data_source import open_batch
 
     orchard.create(partitions=1)
     secrets = {"sasl.password": "my own password", "ssl.key.pem": "my own key"}

@@ -15,7 +15,7 @@ from tests.fixtures.databases import PostgresServer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from services.pipeline.tables import Database, Table
+    from services.pipeline.postgres.tables import Database, Table
 
 CREATE = """
 create table {name} (
@@ -30,14 +30,14 @@ Row = tuple[Any, ...]
 
 @pytest.fixture(scope="module")
 def database(postgres: PostgresServer) -> Database:
-    from services.pipeline.tables import Database
+    from services.pipeline.postgres.tables import Database
 
     return Database(postgres())
 
 
 @pytest.fixture
 def fruit(database: Database, unique_name: Callable[[str], str]) -> Table:
-    from services.pipeline.tables import Table
+    from services.pipeline.postgres.tables import Table
 
     name = unique_name("fruit").replace("-", "_")
     with database.connect() as connection:
@@ -55,7 +55,7 @@ def frame(spark: SparkSession, *rows: Row) -> DataFrame:
 
 
 def test_what_is_written_is_what_is_read(spark: SparkSession, database: Database, fruit: Table) -> None:
-    from services.pipeline.tables import Written, write_rows
+    from services.pipeline.postgres.tables import Written, write_rows
 
     rows = [
         (1, "apple", 0.25, PICKED, b"\x00\\x\xff", True),
@@ -72,7 +72,7 @@ def test_text_that_postgresql_cannot_hold_comes_without_it(
 ) -> None:
     from pyspark.sql import functions as f
 
-    from services.pipeline.tables import write_rows
+    from services.pipeline.postgres.tables import write_rows
 
     broken = frame(spark, (1, "", None, None, b"a\x00b\xffc", None)).withColumn("fruit", f.col("peel").cast("string"))
     write_rows(broken, fruit, database)
@@ -82,7 +82,7 @@ def test_text_that_postgresql_cannot_hold_comes_without_it(
 def test_a_row_whose_key_is_there_is_kept_or_set(spark: SparkSession, database: Database, fruit: Table) -> None:
     from dataclasses import replace
 
-    from services.pipeline.tables import Conflict, Written, write_rows
+    from services.pipeline.postgres.tables import Conflict, Written, write_rows
 
     first = (1, "apple", 1.0, PICKED, None, False)
     ripe = (1, "apple", 2.0, PICKED, None, True)
@@ -98,7 +98,7 @@ def test_a_row_whose_key_is_there_is_kept_or_set(spark: SparkSession, database: 
 
 
 def test_a_partition_is_there_as_a_whole_or_not_at_all(spark: SparkSession, database: Database, fruit: Table) -> None:
-    from services.pipeline.tables import write_rows
+    from services.pipeline.postgres.tables import write_rows
 
     good = [(number, "apple", 1.0, PICKED, None, True) for number in range(50)]
     nameless = (50, None, 1.0, PICKED, None, True)
@@ -108,7 +108,7 @@ def test_a_partition_is_there_as_a_whole_or_not_at_all(spark: SparkSession, data
 
 
 def test_tasks_have_no_more_connections_than_are_allowed(spark: SparkSession, database: Database, fruit: Table) -> None:
-    from services.pipeline.tables import write_rows
+    from services.pipeline.postgres.tables import write_rows
 
     rows = frame(spark, *((number, "apple", 1.0, PICKED, b"", True) for number in range(8)))
     write_rows(rows.repartition(4), fruit, replace(database, connections=1))
@@ -118,13 +118,13 @@ def test_tasks_have_no_more_connections_than_are_allowed(spark: SparkSession, da
 
 
 def test_a_database_shows_no_secret() -> None:
-    from services.pipeline.tables import Database
+    from services.pipeline.postgres.tables import Database
 
     assert "hidden" not in repr(Database("postgresql://mesh:hidden@db/mesh"))
 
 
 def test_a_database_that_is_away_is_an_error_soon(database: Database) -> None:
-    from services.pipeline.tables import Database as Place
+    from services.pipeline.postgres.tables import Database as Place
 
     with pytest.raises(psycopg.OperationalError):
         Place("postgresql://mesh@127.0.0.1:1/mesh").connect()

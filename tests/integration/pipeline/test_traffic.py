@@ -16,8 +16,8 @@ import pytest
 from services.pipeline import job_reports
 from services.pipeline.acceptances import Acceptance, Acceptances, Answer, answer_of_line
 from services.pipeline.job_reports import JobReport
-from services.pipeline.kafka_source import GATEWAY, KafkaSource
-from services.pipeline.tables import Database
+from services.pipeline.kafka.source import GATEWAY, KafkaSource
+from services.pipeline.postgres.tables import Database
 from services.pipeline.traffic.ledger import Keeping
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
@@ -187,8 +187,8 @@ def test_two_pipelines_at_once_count_each_report_once(job: Job, monkeypatch: pyt
 def test_a_batch_that_hangs_is_told_and_its_reports_count_once_when_it_goes_on(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from services.pipeline import hang_watch
     from services.pipeline.jobs import traffic
+    from services.pipeline.spark import hang_watch
 
     told: list[JobReport] = []
     monkeypatch.setattr(job_reports, "tell", told.append)

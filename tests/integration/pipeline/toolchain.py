@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import psutil
 import pytest
 
-from services.pipeline.session import SessionError, check_java
+from services.pipeline.spark.session import SessionError, check_java
 from tests.fixtures.toolchains import do_without
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for the seconds that a test lasts

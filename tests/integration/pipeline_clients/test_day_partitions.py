@@ -13,7 +13,7 @@ from tests.fixtures.databases import PostgresServer
 from tests.integration.pipeline.toolchain import need_spark
 
 if TYPE_CHECKING:
-    from services.pipeline.day_partitions import DayPartitions
+    from services.pipeline.postgres.day_partitions import DayPartitions
 
 FIRST = date(2026, 2, 27)
 DAYS = [FIRST + timedelta(days=number) for number in range(4)]
@@ -27,8 +27,8 @@ def days_database(postgres: PostgresServer) -> str:
 @pytest.fixture
 def days(days_database: str) -> DayPartitions:
     need_spark()
-    from services.pipeline.day_partitions import DayPartitions
-    from services.pipeline.tables import Database
+    from services.pipeline.postgres.day_partitions import DayPartitions
+    from services.pipeline.postgres.tables import Database
 
     table = f"days_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(days_database) as connection:
@@ -67,7 +67,7 @@ def test_rows_go_to_the_table_of_their_day_to_its_last_moment(days: DayPartition
 
 
 def test_another_driver_may_have_made_them(days: DayPartitions) -> None:
-    from services.pipeline.day_partitions import DayPartitions
+    from services.pipeline.postgres.day_partitions import DayPartitions
 
     days.make(DAYS[:2])
     DayPartitions(days.database, days.table).make(DAYS)
@@ -87,8 +87,8 @@ def test_a_day_that_somebody_has_dropped_is_made_again_when_they_are_looked_up(d
 
 
 def test_rows_of_a_day_differ_in_what_is_to_be_unique(days_database: str) -> None:
-    from services.pipeline.day_partitions import DayPartitions
-    from services.pipeline.tables import Database
+    from services.pipeline.postgres.day_partitions import DayPartitions
+    from services.pipeline.postgres.tables import Database
 
     table = f"days_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(days_database, autocommit=True) as connection:
@@ -112,7 +112,7 @@ def test_old_days_are_dropped_with_their_rows_and_can_be_made_again(days: DayPar
 def test_a_day_that_somebody_reads_stays_and_goes_the_next_time(
     days: DayPartitions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from services.pipeline import day_partitions
+    from services.pipeline.postgres import day_partitions
 
     monkeypatch.setattr(day_partitions, "DROP_LOCK_TIMEOUT", "50ms")
     days.make(DAYS)
@@ -123,7 +123,7 @@ def test_a_day_that_somebody_reads_stays_and_goes_the_next_time(
 
 
 def test_a_database_that_was_not_migrated_is_told_of(days: DayPartitions) -> None:
-    from services.pipeline.day_partitions import DayPartitions, TableMissingError
+    from services.pipeline.postgres.day_partitions import DayPartitions, TableMissingError
 
     with pytest.raises(TableMissingError, match="no table audit_events: run `kafka-mesh migrate`"):
         DayPartitions(days.database, "audit_events").make(DAYS)

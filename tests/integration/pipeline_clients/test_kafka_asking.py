@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `pipeline` is not installed (make env PIPELINE=1)")
 
-from services.pipeline.kafka_reading import read_logs
+from services.pipeline.kafka.reader import read_logs
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.garbage import no_collector
 from tests.fixtures.waiting import wait_until

@@ -8,17 +8,18 @@ from datetime import timedelta
 
 import pytest
 
-from services.pipeline import kafka_reading
-from services.pipeline.latest_times import later_times, replaced_by_times
-from services.pipeline.positions import (
+from services.pipeline.kafka import reader as kafka_reading
+from services.pipeline.kafka.positions import (
     RecordsLostError,
     Span,
     Stamp,
     StreamError,
     TopicLog,
     advance,
+    later_times,
+    replaced_by_times,
 )
-from services.pipeline.ranges import Range
+from services.pipeline.kafka.ranges import Range
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.secured_kafka import PASSWORD, SecuredKafka
 from tests.integration.pipeline.orchard import MIDNIGHT, Orchard
@@ -135,7 +136,7 @@ def test_a_topic_that_is_created_again_is_known_by_its_times_where_ids_do_not_te
 def test_a_secured_cluster_is_read_and_a_wrong_password_is_told_without_it(
     secured: SecuredKafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from services.pipeline.clusters import set_clusters
+    from services.pipeline.kafka.clusters import set_clusters
 
     monkeypatch.setenv("PASSWORD_OF_MINE", PASSWORD)
     orchard = Orchard(secured.bootstrap, topic)

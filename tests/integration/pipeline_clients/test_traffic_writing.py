@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="the extra `pipeline` is not installed (ma
 import pyarrow
 
 from services.control.store.migrate import migrate
-from services.pipeline.tables import Database
+from services.pipeline.postgres.tables import Database
 from services.pipeline.traffic import rows, writing
 from services.pipeline.traffic.sifting import Extent, Report
 from services.pipeline.traffic.sums import Fold, Step

@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
 
-from services.pipeline.kafka_reading import read_bounds, read_spans
-from services.pipeline.positions import Span
-from services.pipeline.ranges import Range
+from services.pipeline.kafka.positions import Span
+from services.pipeline.kafka.ranges import Range
+from services.pipeline.kafka.reader import read_bounds, read_spans
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 

@@ -23,7 +23,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
 
-from services.pipeline.session import find_java
+from services.pipeline.spark.session import find_java
 from tests.bench.pipeline.cost import audit_event
 from tests.bench.pipeline.rates import plain
 from tests.fixtures.clusters import KafkaCluster

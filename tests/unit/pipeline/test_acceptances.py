@@ -9,15 +9,8 @@ import pytest
 
 from services.pipeline import job_reports
 from services.pipeline.acceptances import Acceptance, Acceptances, Answer, answer_of_line, given_up, of_line
-from services.pipeline.lags import lost_spans
-from services.pipeline.positions import (
-    PartitionLog,
-    RecordsLostError,
-    Span,
-    TopicLog,
-    TopicPosition,
-    advance,
-)
+from services.pipeline.kafka.lags import lost_spans
+from services.pipeline.kafka.positions import PartitionLog, RecordsLostError, Span, TopicLog, TopicPosition, advance
 
 ORDER = Acceptance("orders/1", "apples", math.inf)
 OLD = Acceptance("orders/0", "apples", 0.0)

@@ -8,10 +8,10 @@ from services.pipeline.archives.layout import (
     Holding,
     Plan,
     latest_plans,
-    position_of,
     records_of,
 )
-from services.pipeline.positions import TopicPosition
+from services.pipeline.kafka.positions import TopicPosition
+from services.pipeline.storage.layout import position_of
 
 DAY = "2026-11-21"
 HELD = Holding("apples", 0, 10, 19, 10, 1_000, 2_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from services.pipeline.auditing.progress import PartitionState, partition_states
-from services.pipeline.positions import PartitionLog, Position, TopicLog, TopicPosition
+from services.pipeline.kafka.positions import PartitionLog, Position, TopicLog, TopicPosition
 
 LOOKED = datetime(2026, 11, 22, 12, tzinfo=UTC)
 BEFORE = LOOKED - timedelta(minutes=5)

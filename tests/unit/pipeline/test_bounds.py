@@ -23,7 +23,7 @@ def test_a_folder_of_this_machine_is_refused_where_executors_run_elsewhere(folde
 
 
 def test_local_cluster_has_executors_of_its_own() -> None:
-    from services.pipeline.session import is_local
+    from services.pipeline.settings import is_local
 
     assert is_local("local[*,2]")
     assert is_local("local")
@@ -49,7 +49,7 @@ def test_a_driver_and_what_it_starts_leave_the_processors_to_others() -> None:
 
 
 def test_a_delete_that_the_store_refuses_is_an_error_and_one_of_nothing_is_not() -> None:
-    from services.pipeline.archives.hadoop import HadoopFolder
+    from services.pipeline.storage.hadoop import HadoopFolder
 
     session = Mock()
     files = session._jvm.org.apache.hadoop.fs.Path.return_value.getFileSystem.return_value

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from mesh.rpc import admin, admin_grpc, routing
-from services.pipeline.clusters import (
+from services.pipeline.kafka.clusters import (
     KEPT_FILE,
     ClustersError,
     home_of,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mesh.rpc import replays
-from services.pipeline.clusters import Cluster
 from services.pipeline.commands import copies
 from services.pipeline.commands.copies import HowToCopy, copy_by_hand
+from services.pipeline.kafka.clusters import Cluster
 from services.pipeline.orders import Order
 from services.pipeline.settings import PipelineSettings
 

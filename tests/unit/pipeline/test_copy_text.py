@@ -13,7 +13,7 @@ AT = datetime(2026, 11, 21, 23, 59, 59, 123456, UTC)
 
 
 def lines(**columns: object) -> bytes:
-    from services.pipeline.copy_text import copy_text
+    from services.pipeline.postgres.copy_text import copy_text
 
     return copy_text(pyarrow.RecordBatch.from_pydict(columns))
 
@@ -38,7 +38,7 @@ def test_what_is_no_utf_8_is_replaced() -> None:
 
 
 def test_a_part_of_a_batch_is_its_rows_alone_and_none_is_nothing() -> None:
-    from services.pipeline.copy_text import copy_text
+    from services.pipeline.postgres.copy_text import copy_text
 
     batch = pyarrow.RecordBatch.from_pydict({"number": [1, 2, 3], "text": ["a", "b", "c"]})
     assert [copy_text(batch.slice(*part)) for part in ((1, 1), (1,), (3,))] == [b"2\tb\n", b"2\tb\n3\tc\n", b""]

@@ -27,8 +27,8 @@ def piece(*times: datetime) -> Any:
 
 
 def written(folder: Path, *given: Any) -> list[dict[str, str]]:
-    from services.pipeline.archives.stores import Store
     from services.pipeline.auditing.day_files import DayFiles
+    from services.pipeline.storage.stores import Store
 
     return [row for batch in DayFiles(Store(str(folder)), 17).write(iter(given)) for row in batch.to_pylist()]
 

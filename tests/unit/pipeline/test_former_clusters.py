@@ -8,9 +8,9 @@ import pytest
 
 from services.pipeline.archives.former_clusters import FormerClusters, FormerPlace
 from services.pipeline.archives.leaving import LeftBehind, left_behind
-from services.pipeline.clusters import Cluster, ClustersError
-from services.pipeline.kafka_source import GATEWAY, KafkaSource
-from services.pipeline.positions import PartitionLog, RecordsLostError, Stay, TopicLog, UnreachableError, advance
+from services.pipeline.kafka.clusters import Cluster, ClustersError
+from services.pipeline.kafka.positions import PartitionLog, RecordsLostError, Stay, TopicLog, UnreachableError, advance
+from services.pipeline.kafka.source import GATEWAY, KafkaSource
 
 C1 = Cluster("c1", {"bootstrap.servers": "kafka-1:9092"}, node="101")
 C2 = Cluster("c2", {"bootstrap.servers": "kafka-2:9092", "sasl.password": "${env:NOWHERE_SET}"}, node="102")

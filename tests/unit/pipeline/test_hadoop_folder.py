@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.pipeline.archives.hadoop import HadoopFolder
+from services.pipeline.storage.hadoop import HadoopFolder
 
 
 class Files:

@@ -16,8 +16,8 @@ from local.owners import ROLES, SERVERS, parse_owner
 from mesh.rpc.principals import SPIFFE_ID
 from services.pipeline.__main__ import pipeline
 from services.pipeline.commands.executor import executor_line
-from services.pipeline.session import options_of
 from services.pipeline.settings import PipelineSettings
+from services.pipeline.spark.session import options_of
 
 SPEC = Path(__file__).parents[3] / "deploy" / "kubernetes" / "pipeline.yaml"
 COMPOSE = SPEC.parents[2] / "docker-compose.yml"

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from services.pipeline.kafka_asking import Questions
-from services.pipeline.positions import UnreachableError
+from services.pipeline.kafka.admin import Questions
+from services.pipeline.kafka.positions import UnreachableError
 
 NOT_YET = KafkaError.NOT_LEADER_FOR_PARTITION
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from services.pipeline.lags import Lag
-from services.pipeline.left_records import (
+from services.pipeline.kafka.lags import Lag
+from services.pipeline.kafka.left_records import (
     LeftLog,
     Look,
     advance_left,
@@ -17,8 +17,8 @@ from services.pipeline.left_records import (
     loss_of,
     stays_of,
 )
-from services.pipeline.position_json import parse, render
-from services.pipeline.positions import PartitionLog, Position, Span, Stamp, TopicLog, advance, spans
+from services.pipeline.kafka.position_json import parse, render
+from services.pipeline.kafka.positions import PartitionLog, Position, Span, Stamp, TopicLog, advance, spans
 
 NAME, PLACE = "101/apples", "c1/old.apples"
 PLACES = {NAME: PLACE}

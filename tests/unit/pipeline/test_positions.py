@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from services.pipeline.auditing.event_source import planned_at
-from services.pipeline.latest_times import later_times, replaced_by_times
-from services.pipeline.position_json import parse, render
-from services.pipeline.positions import (
+from services.pipeline.kafka.position_json import parse, render
+from services.pipeline.kafka.positions import (
     PartitionLog,
     Position,
     RecordsLostError,
@@ -18,7 +17,9 @@ from services.pipeline.positions import (
     advance,
     as_of,
     fair_shares,
+    later_times,
     problems,
+    replaced_by_times,
     replaced_topics,
     spans,
 )

@@ -14,12 +14,12 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import profiles, replays
 from services.pipeline.commands.profile import lines
-from services.pipeline.positions import Span, StreamError
+from services.pipeline.kafka.positions import Span, StreamError
+from services.pipeline.kafka.ranges import Range
 from services.pipeline.profiling.formats import Format, NoSchemas, Schema, look
 from services.pipeline.profiling.ordered import Asked, Profiling
 from services.pipeline.profiling.registry import MOST_ABSENT, RegistryAccess
 from services.pipeline.profiling.tallies import MOST_NAMES, Tallies, Tally
-from services.pipeline.ranges import Range
 from tests.fixtures.small_registry import SmallRegistry
 
 WITH_SCHEMA = b"\0\0\0\0\7"

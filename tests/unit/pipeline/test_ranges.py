@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from services.pipeline.positions import RecordsLostError, Span, StreamError
-from services.pipeline.ranges import EPOCH, Bound, PartitionBounds, Range, cut, milliseconds, shares, span_of
+from services.pipeline.kafka.positions import RecordsLostError, Span, StreamError
+from services.pipeline.kafka.ranges import EPOCH, Bound, PartitionBounds, Range, cut, milliseconds, shares, span_of
 
 AT_5, AT_50, AT_500 = (EPOCH + timedelta(milliseconds=each) for each in (5, 50, 500))
 LOG = PartitionBounds(start=10, stable_end=90, end=100, at={5: 10, 50: 60, 500: 100})

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from services.pipeline import class_data_sharing
 from services.pipeline.__main__ import pipeline
 from services.pipeline.commands import foreground
-from services.pipeline.session import (
+from services.pipeline.settings import PipelineSettings
+from services.pipeline.spark import class_data_sharing
+from services.pipeline.spark.session import (
     SessionError,
     check_java,
     first_line,
     options_of,
     our_sentence,
+    packed,
     worker_environment,
 )
-from services.pipeline.settings import PipelineSettings
-from services.pipeline.shipping import packed
 
 
 def pretend_java(folder: Path, version: str) -> None:
@@ -67,7 +67,7 @@ def test_our_own_sentence_is_found_in_sparks_traces() -> None:
     failure = RuntimeError(
         "[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):\n"
         '  File "kafka_source.py", line 1, in latestOffset\n'
-        "services.pipeline.positions.RecordsLostError: apples/0 begins at offset 3\n"
+        "services.pipeline.kafka.positions.RecordsLostError: apples/0 begins at offset 3\n"
         "\tat org.apache.spark.Something(Something.scala:1)"
     )
     assert our_sentence(failure) == "apples/0 begins at offset 3"
@@ -122,9 +122,9 @@ def test_executors_get_what_their_tasks_import(tmp_path: Path) -> None:
     with zipfile.ZipFile(packed()) as shipped:
         names = set(shipped.namelist())
         shipped.extractall(tmp_path)
-    assert {"mesh/__init__.py", "services/__init__.py", "services/pipeline/kafka_source.py"} <= names
+    assert {"mesh/__init__.py", "services/__init__.py", "services/pipeline/kafka/source.py"} <= names
     assert not [name for name in names if name.startswith(("services/control", "services/gateway", "tests"))]
-    code = "import mesh.topics, services.pipeline.kafka_reading as reading; print(reading.__file__)"
+    code = "import mesh.topics, services.pipeline.kafka.reader as reading; print(reading.__file__)"
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert run.stdout.strip().startswith(str(tmp_path))
 

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from services.pipeline.kafka_reading import SpanReader
-from services.pipeline.positions import Span, UnreachableError
+from services.pipeline.kafka.positions import Span, UnreachableError
+from services.pipeline.kafka.reader import SpanReader
 
 
 def test_a_cluster_that_is_away_is_told_as_such() -> None:

@@ -15,8 +15,8 @@ import pyarrow
 
 from mesh.rpc import traffic
 from services.pipeline.jobs.traffic import Reading, fold_shares
-from services.pipeline.kafka_reading import Batch
-from services.pipeline.positions import Span
+from services.pipeline.kafka.positions import Span
+from services.pipeline.kafka.reader import Batch
 from services.pipeline.traffic.ledger import Keeping
 from services.pipeline.traffic.reports import Read, read_report
 from services.pipeline.traffic.rows import by_kind, to_reports

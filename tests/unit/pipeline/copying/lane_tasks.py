@@ -9,7 +9,7 @@ from services.pipeline.copying.notes import Note
 from services.pipeline.copying.planning import Held
 from services.pipeline.copying.routes import Route
 from services.pipeline.copying.tasks import LaneTask, Part
-from services.pipeline.positions import PartitionLog
+from services.pipeline.kafka.positions import PartitionLog
 
 LOG = PartitionLog(5, 90)
 ROUTE = Route("apples", "c1", "apples", "c2", "pears", "g")

@@ -13,7 +13,7 @@ from services.pipeline.copying import planning
 from services.pipeline.copying.errors import CopyError, RefusedError
 from services.pipeline.copying.notes import Note
 from services.pipeline.copying.planning import Held, Left, Stretch, Times
-from services.pipeline.positions import PartitionLog, Span
+from services.pipeline.kafka.positions import PartitionLog, Span
 
 PLACE = ("apples", 0)
 

@@ -7,7 +7,7 @@ import pytest
 from mesh.rpc import replays
 from services.pipeline.copying.errors import CopyError, SetbackError
 from services.pipeline.copying.tasks import judged
-from services.pipeline.positions import PartitionLog, RecordsLostError, StreamError, UnreachableError
+from services.pipeline.kafka.positions import PartitionLog, RecordsLostError, StreamError, UnreachableError
 from tests.unit.pipeline.copying.lane_tasks import task
 
 LOST = RecordsLostError("apples/0 does not hold offset 3 any more")

@@ -14,8 +14,7 @@ from mesh.lifecycle import Lifecycle, Phase
 from services.pipeline.serving import continuous, process
 from services.pipeline.serving.driver import Command
 from services.pipeline.serving.process import Member, continuous_command, serve
-from services.pipeline.serving.settings import ContinuousJob
-from services.pipeline.settings import PipelineSettings
+from services.pipeline.settings import ContinuousJob, PipelineSettings
 from tests.fixtures.waiting import until
 
 COMES_S = 30.0

@@ -1,4 +1,4 @@
-"""The archive's folder through Hadoop, as Spark sees it: for the code that writes there."""
+"""A folder through Hadoop, as Spark sees it: for the code that writes there."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from services.pipeline.archives.layout import CHECKPOINT, position_of
-from services.pipeline.positions import Position
+from services.pipeline.kafka.positions import Position
+from services.pipeline.storage.layout import CHECKPOINT, last_batch, position_of
 
 UNFINISHED = ".unfinished"
 
@@ -56,20 +56,19 @@ class HadoopFolder:
         self._delete(path)
         self._rename(path + UNFINISHED, path)
 
+    def committed_batch(self) -> int | None:
+        """The last batch that the stream with this checkpoint has committed."""
+        return last_batch(self.matching(f"{CHECKPOINT}/commits/*"))
+
     def committed_position(self) -> Position:
         """The position of the stream with this checkpoint, from the last batch that Spark has committed."""
-        done = self._last("commits")
+        done = self.committed_batch()
         return position_of(self.read(f"{CHECKPOINT}/offsets/{done}")) if done is not None else {}
 
     def unfinished_batch(self) -> int | None:
         """The batch that the stream with this checkpoint has planned and not committed."""
-        planned = self._last("offsets")
-        return planned if planned != self._last("commits") else None
-
-    def _last(self, kind: str) -> int | None:
-        """The number of the last batch with a note of this kind in the checkpoint."""
-        noted = (path.rpartition("/")[2] for path in self.matching(f"{CHECKPOINT}/{kind}/*"))
-        return max((int(name) for name in noted if name.isdecimal()), default=None)
+        planned = last_batch(self.matching(f"{CHECKPOINT}/offsets/*"))
+        return planned if planned != self.committed_batch() else None
 
     def make(self, path: str) -> None:
         self._files.mkdirs(self._path(path))

@@ -21,8 +21,8 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from services.pipeline.lags import Lag
-from services.pipeline.positions import (
+from services.pipeline.kafka.lags import Lag
+from services.pipeline.kafka.positions import (
     Position,
     RecordsLostError,
     Stay,

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +27,7 @@ from mesh.rpc.tls import RpcTls
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.settings import host_port
 from mesh.whole_files import replace_file
+from services.pipeline.settings import PipelineSettings, in_clear
 
 BOOTSTRAP = "bootstrap.servers"
 PAGE_SIZE = 1000  # the most clusters of one page
@@ -205,6 +206,33 @@ def set_clusters(properties: Mapping[str, Mapping[str, str]]) -> dict[str, Clust
             raise ClustersError(f"cluster {name!r} has no {BOOTSTRAP}")
         clusters[name] = Cluster(name, each, home=not clusters)
     return clusters
+
+
+def clusters_of(settings: PipelineSettings, told: Sequence[str] = (), *, kept: bool = False) -> dict[str, Cluster]:
+    """The clusters by name: from the command line, else from the settings, else from control. ClustersError.
+
+    `kept`: the last answer of control is used while control is away.
+    """
+    if told:
+        return told_clusters(told, settings.client_properties)
+    if settings.clusters:
+        return set_clusters({name: in_clear(properties) for name, properties in settings.clusters.items()})
+    return clusters_at_control(settings, kept=kept)
+
+
+def clusters_at_control(settings: PipelineSettings, *, kept: bool = True) -> dict[str, Cluster]:
+    """The clusters that control knows, by name; with `kept`, its last answer while control is away. ClustersError."""
+    return read_clusters(
+        settings.control_addresses,
+        settings.request_timeout_s,
+        settings.state_dir if kept else None,
+        settings.rpc_tls,
+    )
+
+
+def places_of_topic(settings: PipelineSettings, topic: str) -> list[str]:
+    """The places that a topic has had, the newest first, as control's history has them. ClustersError."""
+    return read_places(settings.control_addresses, topic, settings.request_timeout_s, settings.rpc_tls)
 
 
 def home_of(clusters: Mapping[str, Cluster]) -> Cluster:

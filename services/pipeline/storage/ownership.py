@@ -20,8 +20,8 @@ import socket
 import uuid
 from typing import TYPE_CHECKING
 
-from services.pipeline.archives.hadoop import HadoopFolder
-from services.pipeline.positions import StreamError
+from services.pipeline.kafka.positions import StreamError
+from services.pipeline.storage.hadoop import HadoopFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

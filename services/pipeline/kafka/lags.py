@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from services.pipeline.positions import Position, Span, TopicLog
+from services.pipeline.kafka.positions import Position, Span, TopicLog
 
 
 def lost_spans(position: Position, logs: Mapping[str, TopicLog]) -> list[Span]:

@@ -15,7 +15,7 @@ import psycopg
 import structlog
 from psycopg import sql
 
-from services.pipeline.tables import Database
+from services.pipeline.postgres.tables import Database
 
 LOCK = 0x6D657368_64617973
 """Key of the advisory lock for creating and dropping days ("meshdays")."""

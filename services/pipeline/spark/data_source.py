@@ -27,10 +27,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from services.pipeline.kafka_source import CLUSTERS_AT_ONCE, KafkaSource
-from services.pipeline.left_records import Look, advance_left, entry_of, stays_of
-from services.pipeline.position_json import parse, render
-from services.pipeline.positions import (
+from services.pipeline.kafka.left_records import Look, advance_left, entry_of, stays_of
+from services.pipeline.kafka.position_json import parse, render
+from services.pipeline.kafka.positions import (
     Position,
     Span,
     StreamError,
@@ -40,7 +39,8 @@ from services.pipeline.positions import (
     as_of,
     spans,
 )
-from services.pipeline.ranges import Range, cut, shares
+from services.pipeline.kafka.ranges import Range, cut, shares
+from services.pipeline.kafka.source import CLUSTERS_AT_ONCE, KafkaSource
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
-from services.pipeline.positions import StreamError
+from services.pipeline.kafka.positions import StreamError
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
 PARALLEL_REQUESTS = 16

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from services.pipeline.positions import RecordsLostError, Span, StreamError
+from services.pipeline.kafka.positions import RecordsLostError, Span, StreamError
 
 SMALLEST_PIECE = 10_000
 """The least number of offsets for a task of its own."""

@@ -1,12 +1,14 @@
 """The Spark session of a job: one JVM beside this process, all in UTC, no web page, no jars but Spark's own.
 
-The records come through Python (`kafka_source.py`), so the workers need this Python and its packages. On this machine
+The records come through Python (`data_source.py`), so the workers need this Python and its packages. On this machine
 the workers run the driver's own Python. On a cluster they run the Python that PYSPARK_PYTHON names there. They get this
-package from the driver, so that both always have the same version (`shipping.py`).
+package from the driver, so that both always have the same version. The dependencies of the package (confluent-kafka,
+pyarrow, psycopg, ...) must be in the executors' image, or in the environment that PYSPARK_PYTHON names.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import logging
 import os
@@ -14,13 +16,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from services.pipeline import class_data_sharing
-from services.pipeline.settings import PipelineSettings
-from services.pipeline.shipping import packed
+from services.pipeline.settings import PipelineSettings, is_local
+from services.pipeline.spark import class_data_sharing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,8 +39,13 @@ FILES_AT_ONCE = 4  # of a task; rows of more days are sorted first
 WORKER_START = "60s"  # the time for a Python worker to connect; 15 s are too few on a busy machine
 SECRET_NAMES = r"(?i)secret|password|passwd|token|access[.]?key|[.]pem$|oauthbearer[.]config"
 """Options whose values Spark hides everywhere: Spark's own pattern, and librdkafka's further secrets."""
+ROOT = Path(__file__).resolve().parents[3]
+SHIPPED = ("mesh", "services/__init__.py", "services/pipeline")
+"""The packages that tasks may import."""
+PACKAGE_FILE = "kafka-mesh.zip"
 WORKER_PYTHON = Path(__file__).with_name("worker-python")
 LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+OURS = "services.pipeline."
 _JAVA_VERSION = re.compile(r'version "(\d+)')
 _OUR_FAULT = re.compile(r"^(?:.*\s)?services\.pipeline\.[\w.]+: (.+)$", re.MULTILINE)
 
@@ -105,11 +113,6 @@ def worker_environment(of_driver: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def is_local(master: str) -> bool:
-    """Whether all of Spark runs on this machine, in one JVM."""
-    return master == "local" or master.startswith("local[")
-
-
 def options_of(settings: PipelineSettings, java_options: str = "") -> dict[str, str]:
     """Spark's properties; `java_options` are added to the driver's options in the settings."""
     of_driver = " ".join(each for each in (STACK, LOGGING, java_options, settings.driver_java_options) if each)
@@ -139,7 +142,7 @@ def options_of(settings: PipelineSettings, java_options: str = "") -> dict[str, 
 
 def our_sentence(failure: BaseException) -> str | None:
     """The message of an error of this package, also inside Spark's traceback; None for errors of others."""
-    if type(failure).__module__.startswith(__package__ or ""):
+    if type(failure).__module__.startswith(OURS):
         return str(failure)
     sentences: list[str] = _OUR_FAULT.findall(str(failure))
     return sentences[-1] if sentences else None
@@ -148,3 +151,15 @@ def our_sentence(failure: BaseException) -> str | None:
 def first_line(failure: BaseException) -> str:
     """Spark's message before its traceback."""
     return str(failure).strip().partition("\n")[0] or type(failure).__name__
+
+
+def packed() -> Path:
+    """Packs this package as a file that executors import; the file exists as long as this process."""
+    folder = Path(tempfile.mkdtemp(prefix="kafka-mesh-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with zipfile.ZipFile(folder / PACKAGE_FILE, "w", zipfile.ZIP_DEFLATED) as archive:
+        for part in SHIPPED:
+            place = ROOT / part
+            for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+                archive.write(file, file.relative_to(ROOT))
+    return folder / PACKAGE_FILE

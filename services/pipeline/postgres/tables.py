@@ -26,7 +26,7 @@ import pyarrow
 from psycopg import sql
 from pyspark.sql import DataFrame
 
-from services.pipeline.copy_text import copy_text, for_copy
+from services.pipeline.postgres.copy_text import copy_text, for_copy
 
 CONNECT_TIMEOUT_S = 5
 STATEMENT_TIMEOUT_MS = 120_000  # a large partition on a busy database

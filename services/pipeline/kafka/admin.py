@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
 
-from services.pipeline.positions import Place, Stamp, StreamError, UnreachableError
+from services.pipeline.kafka.positions import Place, Stamp, StreamError, UnreachableError
 
 CLIENT_ID = "kafka-mesh-pipeline"
 EARLIEST, LATEST, LAST = OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]

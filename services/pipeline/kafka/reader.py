@@ -24,8 +24,8 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from mesh.cluster_nodes import cluster_nodes
 from mesh.judging.records import Record
-from services.pipeline.kafka_asking import ALL, CLIENT_ID, Questions, is_of_a_gateway, topic_id_of
-from services.pipeline.positions import (
+from services.pipeline.kafka.admin import ALL, CLIENT_ID, Questions, is_of_a_gateway, topic_id_of
+from services.pipeline.kafka.positions import (
     PartitionLog,
     Place,
     RecordsLostError,
@@ -34,7 +34,7 @@ from services.pipeline.positions import (
     TopicLog,
     UnreachableError,
 )
-from services.pipeline.ranges import PartitionBounds, Range, span_of
+from services.pipeline.kafka.ranges import PartitionBounds, Range, span_of
 
 CONSUME_RECORDS = 2_000
 """Records of one call and of one Arrow batch: limits the memory of a task beside librdkafka's queue."""

@@ -18,12 +18,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow
 from confluent_kafka import Message
 
-from services.pipeline.kafka_asking import UnknownTopicError
-from services.pipeline.kafka_reading import Batch, read_bounds, read_ends, read_logs, read_since, read_spans
-from services.pipeline.kafka_rows import GENERATION, SCHEMA, to_arrow
-from services.pipeline.latest_times import later_times, replaced_by_times
-from services.pipeline.left_records import LeftLog, Look
-from services.pipeline.positions import (
+from services.pipeline.kafka.admin import UnknownTopicError
+from services.pipeline.kafka.left_records import LeftLog, Look
+from services.pipeline.kafka.positions import (
     Position,
     Span,
     Stay,
@@ -32,10 +29,14 @@ from services.pipeline.positions import (
     TopicPosition,
     TopicReplacedError,
     UnreachableError,
+    later_times,
     problems,
+    replaced_by_times,
     replaced_topics,
 )
-from services.pipeline.ranges import Range
+from services.pipeline.kafka.ranges import Range
+from services.pipeline.kafka.reader import Batch, read_bounds, read_ends, read_logs, read_since, read_spans
+from services.pipeline.kafka.rows import GENERATION, SCHEMA, to_arrow
 
 if TYPE_CHECKING:
     from services.pipeline.settings import PipelineSettings  # not imported by workers: pydantic takes time to import

@@ -27,7 +27,7 @@ A position has one entry for each topic. `position_json` shows the form in which
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -332,3 +332,28 @@ def fair_shares(lags: Mapping[tuple[str, int], int], rows: int) -> dict[tuple[st
         rows -= shares[place]
         waiting -= 1
     return shares
+
+
+def later_times(position: Position, topics: Iterable[str]) -> dict[Place, int]:
+    """The times whose first offsets show whether the logs are still those of `position`.
+
+    For each partition, this is the first time later than its latest record had.
+    """
+    return {
+        (topic, partition): stamp.time_ms + 1
+        for topic in topics
+        for partition, stamp in position.get(topic, TopicPosition()).last.items()
+    }
+
+
+def replaced_by_times(position: Position, found: Mapping[Place, int]) -> dict[str, TopicReplacedError]:
+    """The topics whose answers to `later_times` (-1: none) can't come from the same log."""
+    replaced = {}
+    for (topic, partition), offset in found.items():
+        stamp = position[topic].last[partition]
+        if 0 <= offset <= stamp.offset:
+            replaced[topic] = TopicReplacedError(
+                f"{topic}/{partition} has at offset {offset} a record of a later time than it had up to offset "
+                f"{stamp.offset} before: it was created again, or a rule moved it to another cluster; {NEW_FOLDER}"
+            )
+    return replaced

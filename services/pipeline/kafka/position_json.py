@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from services.pipeline.positions import Position, Stamp, Stay, TopicPosition
+from services.pipeline.kafka.positions import Position, Stamp, Stay, TopicPosition
 
 
 def parse(document: Mapping[str, Any]) -> Position:
