@@ -1,1 +1,1 @@
-"""The archive's folder: how it is laid out, compacted, listed and read back. `jobs/archive.py` fills it."""
+"""The archive's folder: how it is laid out, compacted, listed and read back. `job.py` fills it."""

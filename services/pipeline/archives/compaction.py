@@ -35,11 +35,13 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 
 import structlog
+from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -61,6 +63,8 @@ ARCHIVED = f"{SCHEMA}, generation int"
 """Columns of an archive's files; files from before `generation` existed lack that column."""
 ROW_GROUP_BYTES = 32 << 20  # the most that a reader holds in memory
 WORTH_WHILE = 2  # a day is compacted if it has this many times the needed number of files
+JOB_GROUP = "kafka-mesh-compaction"
+STOP_POLL_S = 0.5
 
 log = structlog.get_logger(__name__)
 
@@ -167,7 +171,7 @@ def carry_out(files: HadoopFolder, plan: Plan) -> None:
     into = plan.into
     staged = {path.rpartition("/")[2] for path in files.matching(f"{into.staged}/*{PARQUET}")}
     if staged.issuperset(plan.files):
-        small = files.matching(f"{into}/*")  # not the folder: a late delete would take the large files (ownership.py)
+        small = files.matching(f"{into}/*")  # not the folder: a late delete would take large files (ownership.py)
         for path in [*(str(batch) for batch in plan.replaced if batch != into), *small]:
             files.delete(path)
     files.make(str(into))
@@ -191,3 +195,46 @@ def settle(files: HadoopFolder) -> None:
         if batch is not None:
             log.info("compaction goes on where it was cut off", day=batch.day)
             carry_out(files, Plan.from_json(files.read(batch.plan)))
+
+
+class BackgroundCompaction:
+    """Compacts finished days beside the query that archives, one day at a time, at a set interval.
+
+    A context manager; its exit cancels a running compaction, which a later run repeats from its start."""
+
+    def __init__(self, session: SparkSession, files: HadoopFolder, rules: CompactionRules, every: timedelta) -> None:
+        self._session = session
+        self._files = files
+        self._rules = rules
+        self._every_s = every.total_seconds()
+        self._due = time.monotonic()
+        self._stopping = threading.Event()
+        self._thread: InheritableThread | None = None
+        self.days = 0
+        """Number of days that were compacted."""
+
+    def __enter__(self) -> BackgroundCompaction:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stopping.set()
+        while self._thread is not None and self._thread.is_alive():
+            self._session.sparkContext.cancelJobGroup(JOB_GROUP)
+            self._thread.join(STOP_POLL_S)
+
+    def turn(self) -> None:
+        """Starts a compaction if one is due, unless the last compaction still runs."""
+        if time.monotonic() < self._due or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._due = time.monotonic() + self._every_s
+        self._thread = InheritableThread(target=self._compact, name="compaction", session=self._session)
+        self._thread.start()
+
+    def _compact(self) -> None:
+        self._session.sparkContext.setJobGroup(JOB_GROUP, "compaction", interruptOnCancel=True)
+        try:
+            self.days += compact(self._session, self._files, self._rules, stopping=self._stopping)
+        except Exception:
+            # archiving is more urgent: retention does not wait
+            if not self._stopping.is_set():
+                log.exception("compaction failed; it is tried again", in_s=self._every_s)

@@ -6,18 +6,17 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 
 from services.pipeline.archives.catalogue import Catalogue, scan
-from services.pipeline.archives.reading import ArchiveOrigin
-from services.pipeline.copying.reading import Place
+from services.pipeline.archives.reader import ArchiveOrigin
 from services.pipeline.kafka.admin import is_of_a_gateway
-from services.pipeline.kafka.positions import PartitionLog, Stamp
+from services.pipeline.kafka.positions import PartitionLog, Place, Stamp
 from services.pipeline.storage.stores import Store, in_parallel
 
 
 class FolderArchive:
-    """`copying.reading.Archive`, with the content at its first use. StoreError, ArchiveReadError."""
+    """`copying.origins.Archive`, with the content at its first use. StoreError, ArchiveReadError."""
 
     def __init__(self, folder: str, options: Mapping[str, str] | None = None) -> None:
-        """`options`: see stores.py."""
+        """`options`: see storage/stores.py."""
         self._store = Store(folder, options or {})
         self._asked: set[str] = set()
 

@@ -68,7 +68,7 @@ class Holding:
     latest_ms: int | None
     """None if no record has a timestamp."""
     generation: int = 0
-    """Generation of the topic: see positions.py."""
+    """Generation of the topic: see kafka/positions.py."""
 
     def overlaps(self, start: int, end: int) -> bool:
         return self.first < end and start <= self.last

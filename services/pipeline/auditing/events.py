@@ -17,8 +17,9 @@ import orjson
 import pyarrow
 import pyarrow.compute as compute
 from confluent_kafka import Message
+from google.protobuf.message import DecodeError
 
-from services.pipeline.auditing.calls import event_of_call
+from mesh.rpc import admin
 
 COLUMNS = (
     "time", "event_id", "cluster_name", "service_id", "audit_type", "audit_status", "topic", "partition", "offset",
@@ -67,6 +68,7 @@ AHEAD = timedelta(days=1)
 LAST_TIME_MS = 253_402_300_799_999
 """The end of the year 9999. A later time is an error in Python and would end the job; Kafka accepts any time."""
 NO_OBJECT = "it is no JSON object"
+CALL_TYPE, CONTROL = "CONTROL", "control"
 TOO_DEEP = "a member is too deep to be shown"
 LONGEST_INT = 2**63 - 1
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
@@ -231,3 +233,29 @@ def _headers(message: Message) -> list[dict[str, object]]:
     # a consumer always returns a list; the type also covers the forms that a producer accepts
     headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
     return [{"key": name, "value": value} for name, value in headers]
+
+
+def event_of_call(call: bytes | None) -> bytes | None:
+    """Converts control's own AuditEvent to the JSON of a sidecar's event; None if the bytes are no AuditEvent."""
+    if call is None:
+        return None
+    try:
+        event = admin.AuditEvent.FromString(call)
+        timestamp = event.time.ToMilliseconds()
+    except (DecodeError, ValueError):  # the time may be outside of any calendar
+        return None
+    is_well = event.code == "OK"
+    shown = {
+        "id": event.audit_id,
+        "serviceId": CONTROL,
+        "auditType": CALL_TYPE,
+        "auditStatus": "SUCCESS" if is_well else "FAILURE",
+        "correlationId": event.request_id,
+        "traceId": event.trace_id,
+        "key": event.resource,
+        "stacktrace": "" if is_well else f"{event.code} {event.problem}",
+        "timestamp": timestamp,
+        "actor": event.actor,
+        "method": event.method,
+    }
+    return orjson.dumps({name: value for name, value in shown.items() if value != ""})

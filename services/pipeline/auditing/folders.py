@@ -29,7 +29,7 @@ class FolderError(StreamError):
 
 
 class ClusterFolder:
-    """The folder of one cluster, for one run. Each change may raise FencedError (archives/ownership.py)."""
+    """The folder of one cluster, for one run. Each change may raise FencedError (storage/ownership.py)."""
 
     def __init__(self, session: SparkSession, folder: str, cluster: str) -> None:
         self._files = OwnedFolder(session, f"{folder.rstrip('/')}/cluster={quote(cluster, safe='')}")

@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from services.pipeline.kafka.positions import Position, TopicLog
+from services.pipeline.kafka.positions import Place, Position, TopicLog
 
 if TYPE_CHECKING:
     from services.pipeline.postgres.tables import Database
-
-Place = tuple[str, int]
-"""Topic and partition."""
 
 
 @dataclass(frozen=True, slots=True)

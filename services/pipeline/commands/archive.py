@@ -43,10 +43,10 @@ def archive_command(
     """Write TOPIC... to Parquet in FOLDER, by day, each record exactly once; again and again into the same FOLDER."""
     settings = settings_of(config)
     require_spark()
-    from services.pipeline.acceptances import Acceptances
+    from services.pipeline.archives import job
     from services.pipeline.archives.compaction import CompactionRules
     from services.pipeline.archives.former_clusters import FormerClusters
-    from services.pipeline.jobs import archive
+    from services.pipeline.driver_protocol.acceptances import Acceptances
     from services.pipeline.kafka.source import GATEWAY, KafkaSource
 
     servers = bootstrap or ",".join(settings.bootstrap_servers) or gateway or DEFAULT_GATEWAY
@@ -64,7 +64,7 @@ def archive_command(
         settings.check_folder(folder)
         source.logs()  # an unreadable topic is reported before Spark starts
         with session_of(settings, "archive") as session:
-            written = archive.run(
+            written = job.run(
                 session,
                 source,
                 folder,

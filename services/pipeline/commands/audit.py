@@ -43,12 +43,12 @@ def audit_command(folder: str, continuous: bool, accept_loss: bool, told: tuple[
     if settings.database_url is None:
         raise click.UsageError("set KAFKA_MESH_PIPELINE_DATABASE_URL: the PostgreSQL of control")
     require_spark()
-    from services.pipeline.acceptances import Acceptances
-    from services.pipeline.jobs import audit
+    from services.pipeline.auditing import job
+    from services.pipeline.driver_protocol.acceptances import Acceptances
     from services.pipeline.kafka.source import KafkaSource
     from services.pipeline.postgres.tables import Database
 
-    plan = audit.AuditPlan(
+    plan = job.AuditPlan(
         database=Database(settings.database_url.get_secret_value(), settings.database_connections),
         folder=folder,
         settings=settings,
@@ -65,7 +65,7 @@ def audit_command(folder: str, continuous: bool, accept_loss: bool, told: tuple[
         plan.clusters()  # an error of the clusters is reported before Spark starts
         with session_of(settings, "audit") as session:
             told_by_serve = Acceptances.of_serve() if continuous else None
-            clusters = audit.run(session, plan, every=every, stopping=stopping, acceptances=told_by_serve)
+            clusters = job.run(session, plan, every=every, stopping=stopping, acceptances=told_by_serve)
     for each in clusters:
         click.echo(f"{each.name}: {each.records} records, {each.stored} new events, {each.malformed} malformed")
     if troubled := [f"{each.name}: {each.trouble}" for each in clusters if each.trouble]:

@@ -16,14 +16,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import replays
 from services.pipeline.commands.foreground import cluster_option, config_option, explaining, session_of, stop_signal
+from services.pipeline.driver_protocol.orders import Order
 from services.pipeline.kafka.clusters import Cluster, clusters_of, properties_of
-from services.pipeline.orders import Order
 from services.pipeline.settings import PipelineSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from services.pipeline.copying.replaying import Report
+    from services.pipeline.copying.replay import Report
 
 WHEN = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"])
 OPTIONS = (
@@ -145,7 +145,7 @@ class Teller:
 def carry_out(order: Order, settings: PipelineSettings, report: Report) -> replays.ReplayState.ValueType:
     """Copies the records; Spark starts only if there is something to copy."""
     from services.pipeline.archives.folder import FolderArchive
-    from services.pipeline.jobs import replay
+    from services.pipeline.copying import job
 
     reads_archive = order.archive and order.replay.spec.topic.archive != replays.REPLAY_ARCHIVE_NEVER
     with ExitStack() as until_end:
@@ -154,7 +154,7 @@ def carry_out(order: Order, settings: PipelineSettings, report: Report) -> repla
         def session() -> SparkSession:
             return until_end.enter_context(session_of(settings, "replay"))
 
-        return replay.run(
+        return job.run(
             session,
             order,
             FolderArchive(order.archive, settings.store_options) if reads_archive else None,

@@ -22,13 +22,13 @@ from services.pipeline.commands.foreground import (
     settings_of,
     stop_signal,
 )
-from services.pipeline.orders import Order, report_to_line
+from services.pipeline.driver_protocol.orders import Order, report_to_line
 from services.pipeline.settings import PipelineSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from services.pipeline.profiling.ordered import Report
+    from services.pipeline.profiling.order import Report
 
 STDIN = "-"
 MOST_TYPES_SHOWN = 3
@@ -76,9 +76,9 @@ def profile_command(
 
 
 def _carry_out(order: Order, settings: PipelineSettings, report: Report) -> replays.ReplayState.ValueType:
-    from services.pipeline.profiling.ordered import Profiling
+    from services.pipeline.profiling.job import SparkLooking
+    from services.pipeline.profiling.order import Profiling
     from services.pipeline.profiling.registry import RegistryAccess
-    from services.pipeline.profiling.spark_looking import SparkLooking
 
     credentials = settings.schema_registry_credentials
     registry = RegistryAccess(

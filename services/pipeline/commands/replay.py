@@ -9,7 +9,7 @@ import click
 from mesh.rpc import replays
 from services.pipeline.commands.copies import HowToCopy, carry_out, copy_by_hand, copy_options
 from services.pipeline.commands.foreground import explaining, require_spark, settings_of
-from services.pipeline.orders import Order, report_to_line
+from services.pipeline.driver_protocol.orders import Order, report_to_line
 
 STDIN = "-"
 

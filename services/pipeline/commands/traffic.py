@@ -30,11 +30,11 @@ def traffic_command(continuous: bool, accept_loss: bool, told: tuple[str, ...], 
     if settings.database_url is None:
         raise click.UsageError("set KAFKA_MESH_PIPELINE_DATABASE_URL: the PostgreSQL of control")
     require_spark()
-    from services.pipeline.acceptances import Acceptances
-    from services.pipeline.jobs import traffic
+    from services.pipeline.driver_protocol.acceptances import Acceptances
     from services.pipeline.kafka.source import GATEWAY, KafkaSource
     from services.pipeline.postgres.tables import Database
-    from services.pipeline.traffic.ledger import Keeping
+    from services.pipeline.traffic import job
+    from services.pipeline.traffic.progress import Keeping
 
     database = Database(settings.database_url.get_secret_value())
     keeping = Keeping(settings.traffic_minutes_days, settings.traffic_hours_days, settings.traffic_days_days)
@@ -49,7 +49,7 @@ def traffic_command(continuous: bool, accept_loss: bool, told: tuple[str, ...], 
         )
         source.logs()  # an unreadable topic is reported before Spark starts
         with session_of(settings, "traffic") as session:
-            done = traffic.run(
+            done = job.run(
                 session,
                 source,
                 database,

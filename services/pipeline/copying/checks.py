@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from mesh.rpc import replays
 from services.pipeline.copying.errors import RefusedError
-from services.pipeline.copying.planning import NOWHERE, Stretch
-from services.pipeline.copying.reading import Place
+from services.pipeline.copying.offsets import NOWHERE, Stretch
 from services.pipeline.copying.routes import Route
+from services.pipeline.kafka.positions import Place
 
 UNLIMITED = 2**63 - 1
 SOON_MS = 3_600_000

@@ -9,12 +9,16 @@ same plan. A driver of another copy with the same group gets an error.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, replace
 
 from services.pipeline.copying.errors import CopyError
 
 VERSION = "1"
 NO_ID = "-"
+MAGIC = b"CGMDv2:"
+NO_GENERATION = -1
+NO_INSTANCE = b"\x01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +71,15 @@ class Note:
             f"what the group keeps beside offset {position} is none of a replay's ({metadata[:80]!r}): somebody else "
             "has committed in it; copy with another group"
         )
+
+
+def nobody_of(group: str) -> bytes:
+    """The metadata of a group without members, for a transaction that commits its offsets.
+
+    Only a consumer returns this metadata (`consumer_group_metadata`), as bytes for `send_offsets_to_transaction`. This
+    function makes no consumer for it. A consumer would look for its coordinator in threads of its own, and would
+    be closed at the same moment. This has crashed a driver inside librdkafka (`rd_kafka_cgrp_op`). The bytes have the
+    format of `rd_kafka_consumer_group_metadata_write`. A librdkafka with another format refuses these bytes, and a test
+    compares them.
+    """
+    return MAGIC + struct.pack("=i", NO_GENERATION) + group.encode() + b"\0" + b"\0" + NO_INSTANCE

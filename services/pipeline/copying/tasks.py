@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from mesh.rpc import replays
 from services.pipeline.copying.errors import CopyError, SetbackError
 from services.pipeline.copying.notes import Note
-from services.pipeline.copying.planning import Held, left
-from services.pipeline.copying.reading import Origin, Place, RecordReader
+from services.pipeline.copying.offsets import Held, left
+from services.pipeline.copying.origins import Origin, RecordReader
 from services.pipeline.copying.routes import Route
-from services.pipeline.copying.shaping import Shape
-from services.pipeline.kafka.positions import RecordsLostError, Span, StreamError, UnreachableError
+from services.pipeline.copying.transforms import Shape
+from services.pipeline.kafka.positions import Place, RecordsLostError, Span, StreamError, UnreachableError
 from services.pipeline.kafka.reader import SpanReader
 
 

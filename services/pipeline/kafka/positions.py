@@ -112,7 +112,7 @@ class TopicPosition:
     at: str = ""
     former: Mapping[str, Stay] = field(default_factory=dict)
     planned_ms: int = 0
-    """Unix time (ms) at which the topic's last batch was planned, if its source notes this (`event_source`); else 0."""
+    """Unix time (ms) at which the topic's last batch was planned, if `auditing/data_source.py` planned it; else 0."""
 
     def without_starts(self) -> TopicPosition:
         """The entry for a batch that does not read the topic."""

@@ -1,1 +1,1 @@
-"""Profiles of a topic's records: formats, fields, and the order of a profile. `jobs/profile.py` combines them."""
+"""Profiles of a topic's records: formats, fields, and the order of a profile. `job.py` combines them."""

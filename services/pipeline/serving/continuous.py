@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import structlog
 
-from services.pipeline.acceptances import Acceptance, Answer
-from services.pipeline.job_reports import JobReport
+from services.pipeline.driver_protocol.acceptances import Acceptance, Answer
+from services.pipeline.driver_protocol.job_reports import JobReport
 from services.pipeline.serving import metrics
 from services.pipeline.serving.driver import Command, Driver, Ending
 from services.pipeline.serving.restarts import Restarts

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import structlog
 
 from mesh.rpc import replays
-from services.pipeline import job_reports
-from services.pipeline.acceptances import Acceptance, Answer, answer_of_line
-from services.pipeline.job_reports import JobReport
-from services.pipeline.orders import report_from_line
+from services.pipeline.driver_protocol import job_reports
+from services.pipeline.driver_protocol.acceptances import Acceptance, Answer, answer_of_line
+from services.pipeline.driver_protocol.job_reports import JobReport
+from services.pipeline.driver_protocol.orders import report_from_line
 from services.pipeline.serving import metrics
 from services.pipeline.serving.driver_log import DriverLog
-from services.pipeline.serving.hiding import Hiding
+from services.pipeline.serving.redaction import Hiding
 
-PROGRAM = (sys.executable, "-m", "services.pipeline.driving")
+PROGRAM = (sys.executable, "-m", "services.pipeline.driver")
 LONGEST_LINE = 16 * 1024 * 1024
 """Bytes; a plan of 10,000 partitions is about 3 MB."""
 EXIT_POLL_S = 0.05
@@ -67,7 +67,7 @@ class Command:
 
 
 class Driver:
-    """A running driver. It ends when this process does: see `driving.py`."""
+    """A running driver. It ends when this process does: see `services/pipeline/driver.py`."""
 
     def __init__(self, command: Command, process: asyncio.subprocess.Process) -> None:
         """See `started`."""

@@ -10,7 +10,7 @@ import logging
 
 import structlog
 
-from services.pipeline.serving.hiding import Hiding
+from services.pipeline.serving.redaction import Hiding
 
 LONGEST_WORD = 500
 """Characters of a line that is used as a reason."""

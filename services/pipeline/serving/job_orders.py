@@ -19,11 +19,11 @@ import structlog
 from mesh.pauses import pause
 from mesh.rpc import events, pipelines
 from mesh.rpc.cancellation import heed_cancellation
-from services.pipeline.acceptances import Acceptance, Answer
-from services.pipeline.job_reports import JobReport
+from services.pipeline.driver_protocol.acceptances import Acceptance, Answer
+from services.pipeline.driver_protocol.job_reports import JobReport
 from services.pipeline.serving import metrics
 from services.pipeline.serving.continuous import ContinuousDriver
-from services.pipeline.serving.link import ControlLink
+from services.pipeline.serving.control import ControlLink
 
 REPORT_SECONDS = 5.0
 FIRST_PAUSE_SECONDS = 0.2

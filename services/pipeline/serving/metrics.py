@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from prometheus_client import Counter, Gauge
 
-from services.pipeline.job_reports import JobReport
+from services.pipeline.driver_protocol.job_reports import JobReport
 
 _PREFIX = "kafka_mesh_pipeline_"
 

@@ -2,28 +2,29 @@
 
 At its end, the member takes nothing new. Drivers get SIGTERM and may finish in order, and control gets their last
 progress. Replays stay open for the next member that follows. If this process ends in another way, its drivers end too
-(`driving.py`).
+(`services/pipeline/driver.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import structlog
 
 from mesh.lifecycle import Lifecycle
 from mesh.rpc import replays
 from mesh.telemetry import serve_management
-from services.pipeline.serving.capacity import drivers_at_a_time
-from services.pipeline.serving.carrying import Carrying, command_of
 from services.pipeline.serving.continuous import ContinuousDriver
+from services.pipeline.serving.control import ControlLink
 from services.pipeline.serving.driver import Command
-from services.pipeline.serving.following import ReplayFollower
-from services.pipeline.serving.hiding import secrets_of
 from services.pipeline.serving.job_orders import JobOrders
-from services.pipeline.serving.link import ControlLink
-from services.pipeline.serving.order_making import DRIVERS, OrderMaking
+from services.pipeline.serving.orders import DRIVERS, OrderMaking
+from services.pipeline.serving.redaction import secrets_of
+from services.pipeline.serving.replay import Carrying, command_of
+from services.pipeline.serving.replays import ReplayFollower
 from services.pipeline.settings import ContinuousJob, PipelineSettings
 
 READINESS_S = 1.0
@@ -32,6 +33,13 @@ TELL_S = 3.0
 """Seconds for the last reports of progress to control."""
 SPARE_S = 5.0
 """Seconds of a stop beside the time for drivers and for control."""
+
+MOST_DRIVERS = 5
+"""The limit if the settings have none; each driver has a JVM of its own."""
+BESIDE_HEAP = 700 * 1024**2
+"""Bytes that a driver needs beside its JVM's heap: the JVM itself, Python, and the workers that read Kafka."""
+CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_UNITS = {"m": 1024**2, "g": 1024**3}
 
 log = structlog.get_logger(__name__)
 
@@ -158,3 +166,23 @@ async def serve(settings: PipelineSettings, gateway: str, lifecycle: Lifecycle) 
         stopping.cancel()
         await member.stop()
         management.stop()
+
+
+def drivers_at_a_time(heap: str, continuous_jobs: int, *, memory: int | None = None, cores: int | None = None) -> int:
+    """Orders that this machine can run at once beside the continuous jobs: by memory and cores, at least one."""
+    each = int(heap[:-1]) * _UNITS[heap[-1]] + BESIDE_HEAP
+    room = (_memory() if memory is None else memory) - continuous_jobs * each
+    return max(1, min(MOST_DRIVERS, (os.cpu_count() or 1) if cores is None else cores, room // each))
+
+
+def _memory() -> int:
+    """Bytes of memory of this machine, or of this container."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for file in CGROUP_LIMITS:
+        try:
+            said = file.read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if said.isdecimal():  # "max" means no limit
+            return min(physical, int(said))
+    return physical

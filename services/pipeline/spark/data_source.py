@@ -1,4 +1,4 @@
-"""Kafka as a source of Spark, batch and stream: a Python Data Source over `kafka_source`.
+"""Kafka as a source of Spark, batch and stream: a Python Data Source over `kafka/source.py`.
 
 For a stream, Spark starts one Python process that plans: `StreamReader` chooses the end of the next batch. Each batch
 has at most as many tasks as there are slots. Each task has one consumer for its share of the spans. For a batch query,

@@ -17,7 +17,7 @@ import datasketches
 import numpy
 
 from mesh.traffic.sketches import ACCURACY
-from services.pipeline.traffic.sketch_form import Numbers, is_whole, plain
+from services.pipeline.traffic.sketches import Numbers, is_whole, plain
 
 
 class Latencies:

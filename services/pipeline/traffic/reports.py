@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import traffic
-from services.pipeline.traffic.sifting import Place, Report
+from services.pipeline.traffic.watermark import Place, Report
 
 Who = tuple[str, str, str, str, str, str]
 """Client, principal, topic, rule, cluster, API."""

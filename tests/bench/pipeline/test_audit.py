@@ -110,7 +110,7 @@ def test_audit(
 
 
 def _bring(session: SparkSession, events: Records, database: Database, folder: str) -> None:
-    from services.pipeline.jobs import audit
+    from services.pipeline.auditing import job as audit
     from services.pipeline.kafka.clusters import Cluster
     from services.pipeline.kafka.source import KafkaSource
 

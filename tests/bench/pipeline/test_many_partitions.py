@@ -43,7 +43,7 @@ def topics(kafka_c1: KafkaCluster) -> Iterator[tuple[str, ...]]:
 def test_archive(
     bench_session: SparkSession, kafka_c1: KafkaCluster, topics: tuple[str, ...], sheet: Sheet, tmp_path: Path
 ) -> None:
-    from services.pipeline.jobs import archive
+    from services.pipeline.archives import job as archive
     from services.pipeline.kafka.source import GATEWAY, KafkaSource
     from services.pipeline.settings import PipelineSettings
 

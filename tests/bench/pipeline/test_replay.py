@@ -28,8 +28,8 @@ def test_to_another_cluster(
     rounds: int,
     condition: str,
 ) -> None:
-    from services.pipeline.jobs import replay
-    from services.pipeline.orders import Order
+    from services.pipeline.copying import job as replay
+    from services.pipeline.driver_protocol.orders import Order
     from services.pipeline.settings import PipelineSettings
 
     settings = PipelineSettings()

@@ -63,7 +63,7 @@ def reported(bootstrap: str, name: str, count: int) -> Reports:
 @pytest.fixture(scope="module")
 def reports(kafka_c1: KafkaCluster) -> Iterator[dict[str, Reports]]:
     """One batch, and `MESH_BENCH_COUNTERS` counters."""
-    from services.pipeline.jobs.traffic import BATCH_REPORTS
+    from services.pipeline.traffic.job import BATCH_REPORTS
 
     counts = {"first": BATCH_REPORTS, "all": COUNTERS // OF_A_REPORT}
     made = {name: reported(kafka_c1.bootstrap, name, count) for name, count in counts.items()}
@@ -77,12 +77,12 @@ def test_counters(
     bench_session: SparkSession, reports: dict[str, Reports], postgres: PostgresServer, rates: Rates, rounds: int
 ) -> None:
     """The first batch of a session shows what it costs to begin; all others are measured behind it."""
-    from services.pipeline.jobs import traffic
     from services.pipeline.kafka.source import GATEWAY, KafkaSource
     from services.pipeline.postgres.tables import Database
     from services.pipeline.settings import PipelineSettings
     from services.pipeline.spark.data_source import open_batch
-    from services.pipeline.traffic.ledger import Keeping
+    from services.pipeline.traffic import job as traffic
+    from services.pipeline.traffic.progress import Keeping
 
     def source_of(some: Reports) -> KafkaSource:
         clusters = {GATEWAY: {"bootstrap.servers": some.bootstrap}}

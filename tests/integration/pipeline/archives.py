@@ -16,10 +16,10 @@ import pyarrow.dataset
 import pyarrow.parquet
 from pyspark.sql import SparkSession
 
-from services.pipeline.acceptances import Acceptances
+from services.pipeline.archives import job as archive
 from services.pipeline.archives.compaction import CompactionRules, compact
 from services.pipeline.archives.folder import FolderArchive
-from services.pipeline.jobs import archive
+from services.pipeline.driver_protocol.acceptances import Acceptances
 from services.pipeline.kafka.positions import Span
 from services.pipeline.kafka.source import GATEWAY, KafkaSource
 from services.pipeline.storage.hadoop import HadoopFolder

@@ -17,9 +17,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
 
 from mesh.rpc import admin
-from services.pipeline.acceptances import Acceptances
-from services.pipeline.auditing.following import Followed
-from services.pipeline.jobs import audit
+from services.pipeline.auditing import job as audit
+from services.pipeline.auditing.streams import Followed
+from services.pipeline.driver_protocol.acceptances import Acceptances
 from services.pipeline.kafka.clusters import Cluster
 from services.pipeline.kafka.source import KafkaSource
 from services.pipeline.postgres.tables import Database

@@ -100,7 +100,7 @@ def audits(
     unique_name: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[AuditRuns]:
-    from services.pipeline.auditing import following
+    from services.pipeline.auditing import streams as following
     from tests.integration.pipeline.audits import AuditRuns
 
     monkeypatch.setattr(following, "POLL_S", 0.1)

@@ -13,11 +13,12 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
 
 from mesh.rpc import replays
-from services.pipeline.copying.lane import copy_lane
-from services.pipeline.copying.reading import Archive, Place
-from services.pipeline.copying.replaying import Replaying, Work
+from services.pipeline.copying.origins import Archive
+from services.pipeline.copying.replay import Replaying, Work
 from services.pipeline.copying.tasks import Access, LaneTask, count_lane
-from services.pipeline.orders import Order
+from services.pipeline.copying.transactions import copy_lane
+from services.pipeline.driver_protocol.orders import Order
+from services.pipeline.kafka.positions import Place
 from tests.fixtures.leaders import await_leaders
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Content, Headers, Orchard

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from services.pipeline import job_reports
-from services.pipeline.acceptances import Acceptance, Acceptances, Answer, answer_of_line
-from services.pipeline.job_reports import JobReport
+from services.pipeline.driver_protocol import job_reports
+from services.pipeline.driver_protocol.acceptances import Acceptance, Acceptances, Answer, answer_of_line
+from services.pipeline.driver_protocol.job_reports import JobReport
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Orchard, Place
 from tests.integration.pipeline.toolchain import sparks_python
@@ -206,7 +206,7 @@ def test_what_was_stopped_goes_on_and_compacts_beside_what_comes(
 def test_a_batch_that_hangs_is_told_and_a_second_run_of_the_folder_ends_the_first(
     archive: Archive, orchard: Orchard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from services.pipeline.jobs import archive as module
+    from services.pipeline.archives import job as module
     from services.pipeline.spark import hang_watch
 
     told: list[JobReport] = []

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from services.pipeline import job_reports
-from services.pipeline.acceptances import Acceptance, Acceptances, Answer, answer_of_line
+from services.pipeline.driver_protocol import job_reports
+from services.pipeline.driver_protocol.acceptances import Acceptance, Acceptances, Answer, answer_of_line
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 
@@ -151,8 +151,8 @@ def test_while_postgresql_is_away_malformed_events_are_not_told_again_and_again(
 
     from services.pipeline.auditing.dead_letters import DeadLetters
     from services.pipeline.auditing.folders import ClusterFolder
+    from services.pipeline.auditing.job import AuditSinks
     from services.pipeline.auditing.pieces import piece_of
-    from services.pipeline.jobs.audit import AuditSinks
     from services.pipeline.postgres.day_partitions import DayPartitions
     from services.pipeline.postgres.tables import Database
     from services.pipeline.storage.stores import Store

@@ -94,9 +94,9 @@ def look(
     asked: replays.ReplayRange = ALL,
     sample: int = 0,
 ) -> Looked:
-    from services.pipeline.profiling.ordered import Profiling
+    from services.pipeline.profiling.job import SparkLooking
+    from services.pipeline.profiling.order import Profiling
     from services.pipeline.profiling.registry import RegistryAccess
-    from services.pipeline.profiling.spark_looking import SparkLooking
     from services.pipeline.settings import PipelineSettings
 
     access = RegistryAccess(registry.url, "pipeline:pass") if registry else RegistryAccess()

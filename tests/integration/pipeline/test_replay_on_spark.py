@@ -31,8 +31,8 @@ def test_cancelled_on_spark_nothing_stays_open_and_the_same_order_goes_on(
     unique_name: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from services.pipeline.copying import replaying
-    from services.pipeline.jobs.replay import SparkWork
+    from services.pipeline.copying import replay as replaying
+    from services.pipeline.copying.job import SparkWork
 
     monkeypatch.setattr(replaying, "PROGRESS_S", 0.1)
     orchard.create()

@@ -45,7 +45,7 @@ def archived(two_days: TwoDays, tmp_path_factory: pytest.TempPathFactory) -> Fol
 def test_a_replay_from_a_time_that_kafka_no_longer_holds_takes_the_archive_by_itself(
     archived: FolderArchive, two_days: TwoDays, grove: Grove, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from services.pipeline.copying import replaying
+    from services.pipeline.copying import replay as replaying
     from tests.integration.pipeline.copies import InThreads
 
     orchard = two_days.orchard

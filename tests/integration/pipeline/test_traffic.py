@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import pytest
 
-from services.pipeline import job_reports
-from services.pipeline.acceptances import Acceptance, Acceptances, Answer, answer_of_line
-from services.pipeline.job_reports import JobReport
+from services.pipeline.driver_protocol import job_reports
+from services.pipeline.driver_protocol.acceptances import Acceptance, Acceptances, Answer, answer_of_line
+from services.pipeline.driver_protocol.job_reports import JobReport
 from services.pipeline.kafka.source import GATEWAY, KafkaSource
 from services.pipeline.postgres.tables import Database
-from services.pipeline.traffic.ledger import Keeping
+from services.pipeline.traffic.progress import Keeping
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.fixtures.waiting import wait_until
@@ -28,7 +28,7 @@ from tests.integration.pipeline.toolchain import sparks_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from services.pipeline.jobs import traffic
+    from services.pipeline.traffic import job as traffic
 
 NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
 """Of yesterday: whole hours of it are over."""
@@ -47,7 +47,7 @@ class Job:
         self.tables = Tables(url)
 
     def run(self, *, accept_loss: bool = False, keeping: Keeping | None = None, **more: Any) -> traffic.RolledUp:
-        from services.pipeline.jobs import traffic
+        from services.pipeline.traffic import job as traffic
 
         self.emitters.flush()
         source = KafkaSource(
@@ -136,7 +136,7 @@ def test_what_was_counted_comes_to_its_sums_and_percentiles_each_report_once(job
 
 
 def test_a_backlog_is_taken_whole_however_unequal_its_partitions_are(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    from services.pipeline.jobs import traffic
+    from services.pipeline.traffic import job as traffic
 
     monkeypatch.setattr(traffic, "BATCH_REPORTS", 20)  # the short partition ends hours before the long one does
     for number in range(28):
@@ -166,7 +166,7 @@ def test_days_that_are_kept_for_long_enough_go_with_their_series_and_come_back_f
 
 
 def test_two_pipelines_at_once_count_each_report_once(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    from services.pipeline.jobs import traffic
+    from services.pipeline.traffic import job as traffic
 
     job.emitters.report(NOON, [Counter()])
     folded = traffic.folded
@@ -187,8 +187,8 @@ def test_two_pipelines_at_once_count_each_report_once(job: Job, monkeypatch: pyt
 def test_a_batch_that_hangs_is_told_and_its_reports_count_once_when_it_goes_on(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from services.pipeline.jobs import traffic
     from services.pipeline.spark import hang_watch
+    from services.pipeline.traffic import job as traffic
 
     told: list[JobReport] = []
     monkeypatch.setattr(job_reports, "tell", told.append)

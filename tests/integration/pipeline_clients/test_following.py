@@ -18,13 +18,14 @@ import pytest
 
 from local.example import create_topics
 from mesh.rpc import replays
-from services.pipeline.orders import Order
-from services.pipeline.serving import following, reports
-from services.pipeline.serving.carrying import Carrying
+from services.pipeline.driver_protocol.orders import Order
+from services.pipeline.serving import replays as following
+from services.pipeline.serving import reports
+from services.pipeline.serving.control import ControlLink
 from services.pipeline.serving.driver import Command
-from services.pipeline.serving.following import ReplayFollower
-from services.pipeline.serving.link import ControlLink
-from services.pipeline.serving.order_making import DRIVERS, OrderMaking
+from services.pipeline.serving.orders import DRIVERS, OrderMaking
+from services.pipeline.serving.replay import Carrying
+from services.pipeline.serving.replays import ReplayFollower
 from services.pipeline.settings import PipelineSettings
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer

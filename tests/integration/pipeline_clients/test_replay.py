@@ -11,13 +11,13 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from kafka.partitioner.default import murmur2
 
 from mesh.rpc import record_rules, replays
-from services.pipeline.copying import replaying
-from services.pipeline.copying.drawing import Drawing
+from services.pipeline.copying import replay as replaying
 from services.pipeline.copying.errors import SetbackError
-from services.pipeline.copying.lane import copy_lane
-from services.pipeline.copying.reading import Place
+from services.pipeline.copying.planner import Drawing
 from services.pipeline.copying.tasks import Access, LaneTask
-from services.pipeline.orders import Order
+from services.pipeline.copying.transactions import copy_lane
+from services.pipeline.driver_protocol.orders import Order
+from services.pipeline.kafka.positions import Place
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.pipeline.copies import (
     SLOTS,

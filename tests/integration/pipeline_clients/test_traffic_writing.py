@@ -16,10 +16,11 @@ import pyarrow
 
 from services.control.store.migrate import migrate
 from services.pipeline.postgres.tables import Database
-from services.pipeline.traffic import rows, writing
-from services.pipeline.traffic.sifting import Extent, Report
-from services.pipeline.traffic.sums import Fold, Step
-from services.pipeline.traffic.writing import Counts, Outcome, Plan, write
+from services.pipeline.traffic import pieces as rows
+from services.pipeline.traffic import writer as writing
+from services.pipeline.traffic.rollup import Fold, Step
+from services.pipeline.traffic.watermark import Extent, Report
+from services.pipeline.traffic.writer import Counts, Outcome, Plan, write
 from tests.fixtures.databases import PostgresServer
 from tests.integration.pipeline.emitters import STEPS, Counter, Tables
 

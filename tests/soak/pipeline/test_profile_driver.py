@@ -14,7 +14,7 @@ from typing import IO
 import pytest
 
 from mesh.rpc import replays
-from services.pipeline.orders import Order, report_from_line
+from services.pipeline.driver_protocol.orders import Order, report_from_line
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.pipeline.orchard import Orchard
 from tests.integration.pipeline.toolchain import need_spark
@@ -61,7 +61,7 @@ def driver(order: Order, log: Path) -> Iterator[subprocess.Popen[str]]:
     """Its stdin stays open, as serve holds it."""
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "services.pipeline.driving", "run", "profile", "--order", "-"],
+            [sys.executable, "-m", "services.pipeline.driver", "run", "profile", "--order", "-"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mesh.rpc import replays
-from services.pipeline.orders import Order, report_from_line
+from services.pipeline.driver_protocol.orders import Order, report_from_line
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.copies import SOURCE, TARGET, Grove, by_place, log_ends

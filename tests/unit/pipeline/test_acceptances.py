@@ -7,8 +7,15 @@ import math
 
 import pytest
 
-from services.pipeline import job_reports
-from services.pipeline.acceptances import Acceptance, Acceptances, Answer, answer_of_line, given_up, of_line
+from services.pipeline.driver_protocol import job_reports
+from services.pipeline.driver_protocol.acceptances import (
+    Acceptance,
+    Acceptances,
+    Answer,
+    answer_of_line,
+    given_up,
+    of_line,
+)
 from services.pipeline.kafka.lags import lost_spans
 from services.pipeline.kafka.positions import PartitionLog, RecordsLostError, Span, TopicLog, TopicPosition, advance
 

@@ -12,7 +12,7 @@ pyarrow = pytest.importorskip("pyarrow")
 
 
 def shown(call: bytes | None) -> dict[str, object] | None:
-    from services.pipeline.auditing.calls import event_of_call
+    from services.pipeline.auditing.events import event_of_call
 
     event = event_of_call(call)
     return None if event is None else json.loads(event)

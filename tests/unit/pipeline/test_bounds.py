@@ -39,7 +39,8 @@ def test_a_batch_of_audit_has_no_more_than_the_rate_allows() -> None:
 
 def test_a_driver_and_what_it_starts_leave_the_processors_to_others() -> None:
     program = (
-        "import sys; from services.pipeline import driving; sys.argv[1:] = ['--nice', '7', 'prepare', '--help'];"
+        "import sys; from services.pipeline import driver as driving; "
+        "sys.argv[1:] = ['--nice', '7', 'prepare', '--help'];"
         "import atexit, os; atexit.register(lambda: print(os.nice(0), file=sys.stderr)); driving.main()"
     )
     command, pipe = [sys.executable, "-c", program], subprocess.PIPE

@@ -9,8 +9,8 @@ import pytest
 from mesh.rpc import replays
 from services.pipeline.commands import copies
 from services.pipeline.commands.copies import HowToCopy, copy_by_hand
+from services.pipeline.driver_protocol.orders import Order
 from services.pipeline.kafka.clusters import Cluster
-from services.pipeline.orders import Order
 from services.pipeline.settings import PipelineSettings
 
 ONLY, AUTO, NEVER = replays.REPLAY_ARCHIVE_ONLY, replays.REPLAY_ARCHIVE_AUTO, replays.REPLAY_ARCHIVE_NEVER

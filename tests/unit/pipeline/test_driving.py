@@ -14,7 +14,7 @@ import psutil
 ENDS_S = 30.0
 STAND_IN = """
 import subprocess, sys, time
-from services.pipeline.driving import end_when_orphaned, keep_stdout_for_reports
+from services.pipeline.driver import end_when_orphaned, keep_stdout_for_reports
 end_when_orphaned()
 keep_stdout_for_reports()
 order = sys.stdin.readline()

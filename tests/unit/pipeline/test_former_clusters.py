@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from services.pipeline.archives.former_clusters import FormerClusters, FormerPlace
-from services.pipeline.archives.leaving import LeftBehind, left_behind
+from services.pipeline.archives.left_behind import LeftBehind, left_behind
 from services.pipeline.kafka.clusters import Cluster, ClustersError
 from services.pipeline.kafka.positions import PartitionLog, RecordsLostError, Stay, TopicLog, UnreachableError, advance
 from services.pipeline.kafka.source import GATEWAY, KafkaSource

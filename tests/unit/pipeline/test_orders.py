@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mesh.rpc import replays
-from services.pipeline.orders import (
+from services.pipeline.driver_protocol.orders import (
     InvalidOrderError,
     InvalidReportError,
     Order,

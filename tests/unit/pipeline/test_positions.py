@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.pipeline.auditing.event_source import planned_at
+from services.pipeline.auditing.data_source import planned_at
 from services.pipeline.kafka.position_json import parse, render
 from services.pipeline.kafka.positions import (
     PartitionLog,

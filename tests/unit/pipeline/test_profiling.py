@@ -17,7 +17,7 @@ from services.pipeline.commands.profile import lines
 from services.pipeline.kafka.positions import Span, StreamError
 from services.pipeline.kafka.ranges import Range
 from services.pipeline.profiling.formats import Format, NoSchemas, Schema, look
-from services.pipeline.profiling.ordered import Asked, Profiling
+from services.pipeline.profiling.order import Asked, Profiling
 from services.pipeline.profiling.registry import MOST_ABSENT, RegistryAccess
 from services.pipeline.profiling.tallies import MOST_NAMES, Tallies, Tally
 from tests.fixtures.small_registry import SmallRegistry

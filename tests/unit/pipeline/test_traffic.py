@@ -14,14 +14,14 @@ pytest.importorskip("pyspark", reason="the extra `pipeline` is not installed (ma
 import pyarrow
 
 from mesh.rpc import traffic
-from services.pipeline.jobs.traffic import Reading, fold_shares
 from services.pipeline.kafka.positions import Span
 from services.pipeline.kafka.reader import Batch
-from services.pipeline.traffic.ledger import Keeping
+from services.pipeline.traffic.job import Reading, fold_shares
+from services.pipeline.traffic.pieces import by_kind, to_reports
+from services.pipeline.traffic.progress import Keeping
 from services.pipeline.traffic.reports import Read, read_report
-from services.pipeline.traffic.rows import by_kind, to_reports
-from services.pipeline.traffic.sifting import ARRIVAL, Extent, Report, sift, watermark
-from services.pipeline.traffic.sums import Step
+from services.pipeline.traffic.rollup import Step
+from services.pipeline.traffic.watermark import ARRIVAL, Extent, Report, sift, watermark
 from tests.fixtures.traffic_tables import sketch
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.pipeline.traffic.latencies import Latencies, settle, sound
-from services.pipeline.traffic.sketch_form import is_whole, plain
+from services.pipeline.traffic.sketches import is_whole, plain
 
 LEVELS_AT = 20
 

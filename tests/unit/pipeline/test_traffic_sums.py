@@ -17,21 +17,11 @@ import pyarrow
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.pipeline.traffic import rows
+from services.pipeline.traffic import pieces as rows
 from services.pipeline.traffic.latencies import sound
 from services.pipeline.traffic.reports import Counter, Who
-from services.pipeline.traffic.sifting import Report
-from services.pipeline.traffic.sums import (
-    LONGEST_NAME,
-    SECONDS,
-    Fold,
-    Names,
-    Row,
-    Step,
-    joined,
-    series_of,
-    together,
-)
+from services.pipeline.traffic.rollup import LONGEST_NAME, SECONDS, Fold, Names, Row, Step, joined, series_of, together
+from services.pipeline.traffic.watermark import Report
 from tests.fixtures.traffic_tables import sketch
 
 NOON = int(datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp())

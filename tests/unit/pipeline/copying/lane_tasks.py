@@ -6,7 +6,7 @@ from typing import Any
 
 from mesh.rpc import replays
 from services.pipeline.copying.notes import Note
-from services.pipeline.copying.planning import Held
+from services.pipeline.copying.offsets import Held
 from services.pipeline.copying.routes import Route
 from services.pipeline.copying.tasks import LaneTask, Part
 from services.pipeline.kafka.positions import PartitionLog

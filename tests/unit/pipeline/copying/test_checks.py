@@ -8,7 +8,7 @@ from mesh.rpc import replays
 from services.pipeline.copying import checks
 from services.pipeline.copying.checks import Ages, Limits, TargetTopic
 from services.pipeline.copying.errors import RefusedError
-from services.pipeline.copying.planning import NOWHERE, Stretch
+from services.pipeline.copying.offsets import NOWHERE, Stretch
 from services.pipeline.copying.routes import Route
 
 NOW = 1_800_000_000_000

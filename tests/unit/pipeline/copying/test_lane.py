@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import weakref
 
-from services.pipeline.copying.lane import Lane
 from services.pipeline.copying.tasks import Access
+from services.pipeline.copying.transactions import Lane
 from tests.fixtures.garbage import no_collector
 from tests.unit.pipeline.copying.lane_tasks import task
 

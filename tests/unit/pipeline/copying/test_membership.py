@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer
 
-from services.pipeline.copying.membership import nobody_of
+from services.pipeline.copying.notes import nobody_of
 
 
 @pytest.mark.parametrize("group", ["mesh-replay-7", "of Tübingen"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.pipeline.copying.pace import BURST_S, Pace
+from services.pipeline.copying.transactions import BURST_S, Pace
 
 
 def test_many_records_take_the_time_that_the_rate_says() -> None:

@@ -9,10 +9,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import replays
 from services.control.domain.replays import MAX_COPIED
-from services.pipeline.copying import planning
+from services.pipeline.copying import offsets as planning
 from services.pipeline.copying.errors import CopyError, RefusedError
 from services.pipeline.copying.notes import Note
-from services.pipeline.copying.planning import Held, Left, Stretch, Times
+from services.pipeline.copying.offsets import Held, Left, Stretch, Times
 from services.pipeline.kafka.positions import PartitionLog, Span
 
 PLACE = ("apples", 0)

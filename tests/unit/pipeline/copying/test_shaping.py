@@ -10,7 +10,7 @@ from mesh.judging.records import Headers
 from mesh.rpc import record_rules, replays
 from services.pipeline.copying.errors import CopyError
 from services.pipeline.copying.routes import Route
-from services.pipeline.copying.shaping import CLIENTS_CHOICE, TIME_OF_WRITING, Shape
+from services.pipeline.copying.transforms import CLIENTS_CHOICE, TIME_OF_WRITING, Shape
 
 ROUTE = Route("apples", "c1", "up.apples", "c2", "pears", "g")
 SOURCE = ("mesh-replay-source", b"c1/up.apples/5/42")

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from mesh.rpc import replays
-from services.pipeline.orders import Order
-from services.pipeline.serving import carrying
-from services.pipeline.serving.carrying import Carrying, Wish
+from services.pipeline.driver_protocol.orders import Order
+from services.pipeline.serving import replay as carrying
 from services.pipeline.serving.driver import Command, Driver
-from services.pipeline.serving.hiding import secrets_in
-from services.pipeline.serving.order_making import ImpossibleOrderError, NotNowError
+from services.pipeline.serving.orders import ImpossibleOrderError, NotNowError
+from services.pipeline.serving.redaction import secrets_in
+from services.pipeline.serving.replay import Carrying, Wish
 from services.pipeline.serving.reports import is_end
 from tests.fixtures.waiting import until
 

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from services.pipeline.serving.driver_log import DriverLog
-from services.pipeline.serving.hiding import Hiding, secrets_in, secrets_of
+from services.pipeline.serving.redaction import Hiding, secrets_in, secrets_of
 from services.pipeline.settings import PipelineSettings
 
 

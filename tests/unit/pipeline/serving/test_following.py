@@ -12,9 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from mesh.rpc import replays
-from services.pipeline.serving import following, reports
-from services.pipeline.serving.carrying import Wish
-from services.pipeline.serving.following import ReplayFollower
+from services.pipeline.serving import replays as following
+from services.pipeline.serving import reports
+from services.pipeline.serving.replay import Wish
+from services.pipeline.serving.replays import ReplayFollower
 from tests.fixtures.waiting import until
 
 NAME = "replays/r1"

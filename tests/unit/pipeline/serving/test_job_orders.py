@@ -13,7 +13,7 @@ import pytest
 from grpc.aio import AioRpcError, Metadata
 
 from mesh.rpc import events, pipelines
-from services.pipeline.job_reports import JobReport
+from services.pipeline.driver_protocol.job_reports import JobReport
 from services.pipeline.serving import continuous
 from services.pipeline.serving.continuous import ContinuousDriver
 from services.pipeline.serving.driver import Command

@@ -7,12 +7,12 @@ import sys
 
 from prometheus_client import REGISTRY
 
-from services.pipeline.job_reports import JobReport, of_line
+from services.pipeline.driver_protocol.job_reports import JobReport, of_line
 from services.pipeline.serving.driver import Command, Driver
 
 SAYS = """
 import sys
-from services.pipeline import job_reports
+from services.pipeline.driver_protocol import job_reports
 job_reports.begin()
 for _ in range(2):
     job_reports.tell(job_reports.JobReport(sys.argv[1], "c1", 5, 1, 2, 30, complete_until=1_795_300_000.0))

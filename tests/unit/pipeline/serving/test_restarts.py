@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.pipeline.serving.capacity import drivers_at_a_time
+from services.pipeline.serving.process import drivers_at_a_time
 from services.pipeline.serving.restarts import Restarts
 
 GB = 1024**3

@@ -17,8 +17,8 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import replays
-from services.pipeline.copying import checks, planning
-from services.pipeline.copying.asking import AskedCluster, Topic
+from services.pipeline.copying import checks, offsets
+from services.pipeline.copying.admin import AskedCluster, Topic
 from services.pipeline.copying.checks import Ages, Limits, TargetTopic
 from services.pipeline.copying.errors import (
     RefusedError,
@@ -28,16 +28,15 @@ from services.pipeline.copying.errors import (
     of_another_copy,
     replaced,
 )
-from services.pipeline.copying.membership import nobody_of
-from services.pipeline.copying.notes import Note
-from services.pipeline.copying.planning import NOWHERE, Held, Stretch, Times
-from services.pipeline.copying.reading import Archive, Place
+from services.pipeline.copying.notes import Note, nobody_of
+from services.pipeline.copying.offsets import NOWHERE, Held, Stretch, Times
+from services.pipeline.copying.origins import Archive
 from services.pipeline.copying.routes import SLOTS, Route, group_of, mark_of, routes_of
-from services.pipeline.copying.sampling import Origins, mean_size
-from services.pipeline.copying.shaping import Shape
+from services.pipeline.copying.sampling import mean_size
 from services.pipeline.copying.tasks import Part
+from services.pipeline.copying.transforms import Shape
 from services.pipeline.kafka.admin import CLIENT_ID
-from services.pipeline.kafka.positions import PartitionLog
+from services.pipeline.kafka.positions import PartitionLog, Place
 
 PLAN_TIMEOUT_S = 50.0
 NOTES_AT_ONCE = 1_000
@@ -210,7 +209,7 @@ class Drawing:
             ),
         )
         return {
-            place: planning.stretch(place, each, held[place], times, archive_only=self._archive_only)
+            place: offsets.stretch(place, each, held[place], times, archive_only=self._archive_only)
             for place, each in ranges.items()
         }
 
@@ -236,8 +235,8 @@ class Drawing:
     ) -> dict[Place, Note]:
         """A new, checked plan; `beside`: the number of the replay's partitions that are already planned."""
         mine = [each for each in self._replay.spec.ranges if each.topic in topics]
-        ranges = planning.asked(mine, {topic: each.partitions for topic, each in topics.items()})
-        planning.check_number(beside + len(ranges))
+        ranges = offsets.asked(mine, {topic: each.partitions for topic, each in topics.items()})
+        offsets.check_number(beside + len(ranges))
         held = self._held(ranges)
         stretches = self._stretches(ranges, held)
         for topic in topics:
@@ -263,8 +262,9 @@ class Drawing:
             return
         checks.check_compaction(route, target, self._asked[route.source_cluster].settings(route.source_topic))
         if target.retention_bytes >= 0:
-            origins = Origins(self._clusters[route.source_cluster], self._archive)
-            mean = mean_size(route, stretches, held, origins, self._timeout_s)
+            mean = mean_size(
+                route, stretches, held, self._clusters[route.source_cluster], self._archive, self._timeout_s
+            )
             checks.check_sizes(route, stretches, target, mean)
 
     def _ages(self, stretches: Mapping[Place, Stretch], held: Mapping[Place, Held], limits: Limits) -> Ages:
@@ -280,8 +280,8 @@ class Drawing:
         notes: dict[Place, Note] = {}
         first = 0
         for mine in self._by_source(stretches).values():
-            count = planning.lane_count(len(mine), self._slots(), limited=self._replay.spec.rate > 0)
-            chosen = planning.lanes({place: stretches[place].end - stretches[place].start for place in mine}, count)
+            count = offsets.lane_count(len(mine), self._slots(), limited=self._replay.spec.rate > 0)
+            chosen = offsets.lanes({place: stretches[place].end - stretches[place].start for place in mine}, count)
             for place, lane in chosen.items():
                 each, topic_id = stretches[place], topics[place[0]].topic_id
                 notes[place] = Note(
@@ -341,12 +341,12 @@ class Drawing:
 
     def _send(self, producer: Any, route: Route, notes: Mapping[Place, Note]) -> None:
         metadata = nobody_of(route.group)
-        offsets = [
+        noted = [
             TopicPartition(SLOTS, partition, note.position, metadata=note.metadata)
             for (_, partition), note in notes.items()
         ]
-        for first in range(0, len(offsets), NOTES_AT_ONCE):
-            producer.send_offsets_to_transaction(offsets[first : first + NOTES_AT_ONCE], metadata, PLAN_TIMEOUT_S)
+        for first in range(0, len(noted), NOTES_AT_ONCE):
+            producer.send_offsets_to_transaction(noted[first : first + NOTES_AT_ONCE], metadata, PLAN_TIMEOUT_S)
 
     def _part(self, place: Place, note: Note, held: Held, targets: Mapping[str, TargetTopic]) -> Part:
         target = targets[place[0]]

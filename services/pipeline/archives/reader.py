@@ -1,4 +1,4 @@
-"""Reads records of an archive in a task, like copying/reading.py: in the order of offsets, a few at a time.
+"""Reads records of an archive in a task, like copying/origins.py: in the order of offsets, a few at a time.
 
 A day holds records by their timestamp, so several days may share a range of offsets. Their files are merged, and each
 file is opened when the first of its offsets is due. A file is read by row groups, and a row group by pages. So a task
@@ -23,6 +23,7 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 
+from mesh.judging.records import Headers
 from services.pipeline.archives.catalogue import (
     MICROSECONDS_OF_A_MILLISECOND,
     WHAT,
@@ -33,8 +34,8 @@ from services.pipeline.archives.catalogue import (
     with_plain_times,
 )
 from services.pipeline.archives.layout import ArchivedFile
-from services.pipeline.copying.reading import Batch, Headers
 from services.pipeline.kafka.positions import RecordsLostError, Span, UnreachableError
+from services.pipeline.kafka.reader import Batch
 from services.pipeline.kafka.rows import GENERATION
 from services.pipeline.storage.stores import Store
 

@@ -9,11 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from mesh.judging.records import Headers, Record
 from services.pipeline.kafka.positions import PartitionLog, Place, Span, Stamp
 from services.pipeline.kafka.reader import Batch
-
-__all__ = ["Archive", "Batch", "Headers", "Origin", "Place", "Record", "RecordReader"]
 
 
 class RecordReader(Protocol):

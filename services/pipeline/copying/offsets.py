@@ -19,8 +19,7 @@ from typing import TypeVar
 from mesh.rpc import replays
 from services.pipeline.copying.errors import CopyError, RefusedError
 from services.pipeline.copying.notes import Note
-from services.pipeline.copying.reading import Place
-from services.pipeline.kafka.positions import PartitionLog, Span
+from services.pipeline.kafka.positions import PartitionLog, Place, Span
 
 NOWHERE = -1
 """The offset that clusters and archives return for a time behind the end."""

@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 import pyarrow
 
 from services.pipeline.traffic.reports import NUMBERS
-from services.pipeline.traffic.sifting import Report
-from services.pipeline.traffic.sums import Names, Row, Step
+from services.pipeline.traffic.rollup import Names, Row, Step
+from services.pipeline.traffic.watermark import Report
 
 
 class Kind(IntEnum):

@@ -14,7 +14,7 @@ from services.pipeline.kafka.source import KafkaSource
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """The stays that are not done; all mappings are by the names of stays (left_records.py)."""
+    """The stays that are not done; all mappings are by the names of stays (kafka/left_records.py)."""
 
     stays: Mapping[str, Stay] = field(default_factory=dict)
     places: Mapping[str, FormerPlace | StreamError] = field(default_factory=dict)

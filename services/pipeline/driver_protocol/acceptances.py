@@ -19,7 +19,7 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 
-from services.pipeline import job_reports
+from services.pipeline.driver_protocol import job_reports
 from services.pipeline.kafka.positions import Span
 
 ASKED, ANSWERED = "accept_loss", "accepted_loss"

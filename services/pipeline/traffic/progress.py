@@ -1,4 +1,4 @@
-"""The driver's view of the tables of traffic: their progress and their upkeep; batches change them by `writing.py`.
+"""The driver's view of the tables of traffic: their progress and their upkeep; batches change them by `writer.py`.
 
 Theory of operation
 1. The transaction that writes a batch also sets the position of the reading (`position`). There is no checkpoint beside
@@ -26,8 +26,8 @@ from services.pipeline.kafka.position_json import parse, render
 from services.pipeline.kafka.positions import Position
 from services.pipeline.postgres.day_partitions import DayPartitions
 from services.pipeline.postgres.tables import Database
-from services.pipeline.traffic.sums import Step
-from services.pipeline.traffic.writing import DAILY, TABLES
+from services.pipeline.traffic.rollup import Step
+from services.pipeline.traffic.writer import DAILY, TABLES
 
 NO_SERIES = "00000000-0000-0000-0000-000000000000"
 """A value before all series."""

@@ -30,11 +30,11 @@ from enum import Enum
 import structlog
 
 from mesh.rpc import replays
-from services.pipeline.orders import Order
+from services.pipeline.driver_protocol.orders import Order
 from services.pipeline.serving import metrics
 from services.pipeline.serving.driver import Command, Driver, Ending
-from services.pipeline.serving.hiding import secrets_in
-from services.pipeline.serving.order_making import DRIVERS, ImpossibleOrderError, NotNowError
+from services.pipeline.serving.orders import DRIVERS, ImpossibleOrderError, NotNowError
+from services.pipeline.serving.redaction import secrets_in
 from services.pipeline.serving.reports import is_end, merged
 from services.pipeline.serving.restarts import Restarts
 

@@ -23,16 +23,16 @@ import structlog
 from confluent_kafka import KafkaException, Producer
 
 from mesh.rpc import replays
-from services.pipeline.copying.drawing import Drawing, Plan
 from services.pipeline.copying.errors import CopyError, RefusedError, SetbackError
 from services.pipeline.copying.notes import Note
-from services.pipeline.copying.planning import shares
-from services.pipeline.copying.reading import Archive, Place
+from services.pipeline.copying.offsets import shares
+from services.pipeline.copying.origins import Archive
+from services.pipeline.copying.planner import Drawing, Plan
 from services.pipeline.copying.routes import group_of
 from services.pipeline.copying.tasks import Access, LaneTask, Part
+from services.pipeline.driver_protocol.orders import Order
 from services.pipeline.kafka.admin import CLIENT_ID
-from services.pipeline.kafka.positions import StreamError
-from services.pipeline.orders import Order
+from services.pipeline.kafka.positions import Place, StreamError
 
 PROGRESS_S = 1.0
 """Seconds between two reports."""

@@ -23,8 +23,8 @@ from mesh.pauses import pause
 from mesh.rpc import replays
 from mesh.rpc.cancellation import heed_cancellation
 from services.pipeline.serving import metrics
-from services.pipeline.serving.carrying import Carrying, Wish
-from services.pipeline.serving.link import ControlLink
+from services.pipeline.serving.control import ControlLink
+from services.pipeline.serving.replay import Carrying, Wish
 from services.pipeline.serving.reports import Reports, is_end
 
 HOLD_SECONDS = 8.0

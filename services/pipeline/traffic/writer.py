@@ -32,10 +32,10 @@ from services.pipeline.kafka.position_json import render
 from services.pipeline.kafka.positions import Position
 from services.pipeline.postgres.day_partitions import DayPartitions
 from services.pipeline.postgres.tables import Database
+from services.pipeline.traffic.pieces import Kind, by_kind, in_parts, to_reports, to_series, to_sums
 from services.pipeline.traffic.reports import NUMBERS
-from services.pipeline.traffic.rows import Kind, by_kind, in_parts, to_reports, to_series, to_sums
-from services.pipeline.traffic.sifting import Extent, Place, Report, Sifted, sift, watermark
-from services.pipeline.traffic.sums import Names, Row, Step, joined, together
+from services.pipeline.traffic.rollup import Names, Row, Step, joined, together
+from services.pipeline.traffic.watermark import Extent, Place, Report, Sifted, sift, watermark
 
 REMEMBERED = 20_000
 """Records of each partition whose report ids are remembered, to recognize repeats."""
@@ -122,7 +122,7 @@ class Outcome:
 
 
 def write(database: Database, plan: Plan, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """Writes the batch in a worker of Spark; the rows are in the order of `rows.ORDER`. Yields an Outcome."""
+    """Writes the batch in a worker of Spark; the rows are in the order of `pieces.ORDER`. Yields an Outcome."""
     outcome = _write(database, plan, batches)
     for _ in batches:  # Spark requires that all of them are consumed
         pass

@@ -1,14 +1,15 @@
 """A driver of `serve`: the pipeline's command in a process of its own, which never outlives its `serve`.
 
-    python -m services.pipeline.driving [--nice N] run replay --order -      the arguments of `kafka-mesh pipeline`
+    python -m services.pipeline.driver [--nice N] run replay --order -      the arguments of `kafka-mesh pipeline`
 
 `serve` starts the driver as the leader of a process group, with three pipes. Jobs don't depend on these rules:
 
 1. stdin stays open as long as `serve` runs. Its first line is an order; later lines tell a continuous job which losses
-   an operator accepts (`acceptances.py`). If the other end closes, `serve` has ended for any reason, and the process
-   group ends at once: this process and Spark's JVM. Spark's Python workers end after the JVM. This leaves the same
-   state as `kill -9` of a driver, from which each job can resume. The driver makes no orderly end, because the next
-   `serve` may be starting a driver for the same work. The two may overlap only for the time of a driver's start.
+   an operator accepts (`driver_protocol/acceptances.py`). If the other end closes, `serve` has ended for any reason,
+   and the process group ends at once: this process and Spark's JVM. Spark's Python workers end after the JVM. This
+   leaves the same state as `kill -9` of a driver, from which each job can resume. The driver makes no orderly end,
+   because the next `serve` may be starting a driver for the same work. The two may overlap only for the time of a
+   driver's start.
 2. stdout is for reports. Output of Spark's JVM or of a library to stdout goes to stderr.
 """
 
@@ -26,8 +27,8 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 def main() -> None:
     end_when_orphaned()
     keep_stdout_for_reports()
-    from services.pipeline import job_reports
     from services.pipeline.__main__ import main as pipeline  # an orphan ends even during this import
+    from services.pipeline.driver_protocol import job_reports
 
     job_reports.begin()
     arguments = sys.argv[1:]

@@ -4,7 +4,7 @@
    streams are not affected. The reason is written to PostgreSQL, which control reads, and to the log. Streams begin one
    after the other, so that a small machine can start their processes in time. A topic that lost records fails no
    stream: its stream sets the topic apart and reads the others, until an operator accepts the loss.
-2. If another run has taken the folder of a cluster, all streams end, and the job with them (archives/ownership.py).
+2. If another run has taken the folder of a cluster, all streams end, and the job with them (storage/ownership.py).
 3. The job asks for the clusters repeatedly: a new cluster gets a stream; the stream of a removed cluster is stopped.
 4. The progress of a stream is the position after its last batch. The end offsets of the topics come from their cluster.
    Each cluster has a thread for this request, so a cluster that does not answer delays no other cluster's report.
@@ -24,11 +24,11 @@ import psycopg
 import structlog
 
 from mesh.pauses import pause
-from services.pipeline import job_reports
-from services.pipeline.acceptances import Acceptances, given_up
-from services.pipeline.auditing.progress import PartitionState, Place, ProgressTable, partition_states
+from services.pipeline.auditing.progress import PartitionState, ProgressTable, partition_states
+from services.pipeline.driver_protocol import job_reports
+from services.pipeline.driver_protocol.acceptances import Acceptances, given_up
 from services.pipeline.kafka.lags import Lag, lag_of, lost_spans
-from services.pipeline.kafka.positions import Position, RecordsLostError, StreamError, TopicLog
+from services.pipeline.kafka.positions import Place, Position, RecordsLostError, StreamError, TopicLog
 from services.pipeline.kafka.source import KafkaSource
 from services.pipeline.spark.session import first_line, our_sentence
 from services.pipeline.storage.ownership import FencedError

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 import grpc
 
 from mesh.rpc import replays
+from services.pipeline.driver_protocol.orders import Order
 from services.pipeline.kafka.clusters import ClustersError, clusters_of, properties_of
-from services.pipeline.orders import Order
 from services.pipeline.settings import PipelineSettings
 
 DRIVERS: Mapping[str, str] = {"topic": "replay", "profile": "profile"}

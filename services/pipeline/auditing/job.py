@@ -5,7 +5,7 @@
     `FOLDER/cluster=c1/_checkpoint/`                       the position of the cluster's stream; belongs to the data.
     `TOPIC.malformed` (Kafka, same cluster)                records that are no audit events, with the reason.
 
-1. Each cluster has a stream of its own: a cluster that is away or slow delays no other (`auditing/following.py`). A
+1. Each cluster has a stream of its own: a cluster that is away or slow delays no other (`auditing/streams.py`). A
    topic that lost records is set apart and waits for an operator; the other topics of its cluster are read on.
 2. A batch that was cut off is run again over the same records, or over the records that are left of them. PostgreSQL
    then has their ids already. Complete Parquet files stay (`auditing/day_files.py`). Both stores have each record once,
@@ -37,16 +37,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from services.pipeline.acceptances import Acceptances
+from services.pipeline.auditing.data_source import stream_events
 from services.pipeline.auditing.day_files import NAMED, DayFiles
 from services.pipeline.auditing.dead_letters import COLUMNS as OF_LETTERS
 from services.pipeline.auditing.dead_letters import DeadLetters
-from services.pipeline.auditing.event_source import stream_events
 from services.pipeline.auditing.events import AHEAD, COLUMNS
 from services.pipeline.auditing.folders import ClusterFolder, delete_days_before
-from services.pipeline.auditing.following import Followed, Following
 from services.pipeline.auditing.pieces import events_alone, malformed, schema_of, well
 from services.pipeline.auditing.progress import ProgressTable
+from services.pipeline.auditing.streams import Followed, Following
+from services.pipeline.driver_protocol.acceptances import Acceptances
 from services.pipeline.kafka.clusters import ClustersError
 from services.pipeline.kafka.source import KafkaSource
 from services.pipeline.postgres.day_partitions import DayPartitions

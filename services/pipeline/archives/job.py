@@ -1,6 +1,6 @@
 """The job `archive`: topics to Parquet, by day.
 
-    `FOLDER/day=2026-11-21/batch=17/part-….parquet`     columns of kafka_source.SCHEMA, and `generation`.
+    `FOLDER/day=2026-11-21/batch=17/part-….parquet`     columns of kafka/rows.py, and `generation`.
     `FOLDER/_staged/…`                                  files of a batch, until the driver moves them to their days.
     `FOLDER/_checkpoint/`                               the position of the job; belongs to the data, moves with it.
     `FOLDER/_compaction/`                               the plans of compactions; belongs to the data too.
@@ -10,7 +10,7 @@
    own. The records that are already there stay, because their topic may be gone by now; the missing records are added.
    (Spark's own file sink is exactly-once only for readers that know its log. Other readers see the files of killed
    attempts.) Spark writes beside the days, and the driver moves the files. So the write of a driver that stood still
-   and has lost the folder (archives/ownership.py) replaces nothing.
+   and has lost the folder (storage/ownership.py) replaces nothing.
 2. Batch numbers count from the checkpoint. So data without their checkpoint are refused: a new batch 0 would collide
    with the existing batch 0.
 3. A continuous run checks for records once in each interval, and archives all of them before the next pause. Each check
@@ -19,8 +19,8 @@
    may take the name (a topic was created again, or a rule moved it). Then the archive reads the new topic from its
    start as the next `generation`. If a rule moves the topic back, the archive goes on in the former generation. A rule
    may move a topic before all its records are archived. Then the archive reads the rest from the former cluster
-   (left_records.py). Only a loss needs an operator's decision: `accept_loss`, or an order through control
-   (`acceptances.py`), which starts a check at once.
+   (kafka/left_records.py). Only a loss needs an operator's decision: `accept_loss`, or an order through control
+   (`driver_protocol/acceptances.py`), which starts a check at once.
 5. Finished days are compacted, which keeps these promises: see archives/compaction.py.
 6. A topic may move or be replaced after a batch was planned. Such a batch fails, because its records may come from
    another topic. If it has written nothing, the next check forgets its plan, and plans what is there then.
@@ -41,12 +41,17 @@ import structlog
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
-from services.pipeline import job_reports
-from services.pipeline.acceptances import Acceptances, given_up
-from services.pipeline.archives.background import BackgroundCompaction
-from services.pipeline.archives.compaction import ROW_GROUP_BYTES, CompactionRules, compact, settle
+from services.pipeline.archives.compaction import (
+    ROW_GROUP_BYTES,
+    BackgroundCompaction,
+    CompactionRules,
+    compact,
+    settle,
+)
 from services.pipeline.archives.former_clusters import FormerClusters
-from services.pipeline.archives.leaving import LeftBehind, both, left_behind
+from services.pipeline.archives.left_behind import LeftBehind, both, left_behind
+from services.pipeline.driver_protocol import job_reports
+from services.pipeline.driver_protocol.acceptances import Acceptances, given_up
 from services.pipeline.kafka.lags import lag_of, lost_spans
 from services.pipeline.kafka.left_records import stays_of
 from services.pipeline.kafka.positions import Position, RecordsLostError, StreamError, as_of

@@ -2,15 +2,16 @@
 
     spans ──> reports, folded by the reading tasks ──> in the order of keys ──> added to the tables, by one task
 
-1. A batch is the span between two positions, as in all jobs (`positions.py`). But the position is in the database, and
-   the transaction that writes the rows also sets the position (`traffic/writing.py`). So each report counts exactly
-   once, whenever the job is killed. There is no checkpoint to lose, and no state: the memory holds one batch.
+1. A batch is the span between two positions, as in all jobs (`kafka/positions.py`). But the position is in the
+   database, and the transaction that writes the rows also sets the position (`traffic/writer.py`). So each report
+   counts exactly once, whenever the job is killed. There is no checkpoint to lose, and no state: the memory holds one
+   batch.
 2. A batch adds to the minutes, hours and days of its reports. So no report is too late to count. The watermark
-   (`traffic/sifting.py`) is the time up to which the tables are complete; a report behind the watermark is counted as
+   (`traffic/watermark.py`) is the time up to which the tables are complete; a report behind the watermark is counted as
    late.
-3. A task folds its reports (`traffic/sums.py`), and yields pieces of hundreds of sums (`traffic/rows.py`). Spark sorts
-   the pieces by their keys in bounded memory, and does not parse them. One task writes, because one transaction has one
-   connection.
+3. A task folds its reports (`traffic/rollup.py`), and yields pieces of hundreds of sums (`traffic/pieces.py`). Spark
+   sorts the pieces by their keys in bounded memory, and does not parse them. One task writes, because one transaction
+   has one connection.
 4. During a batch, the job reports how long ago the last task ended. So `serve` ends a driver that hangs, and lets a
    long batch go on.
 """
@@ -34,8 +35,8 @@ from confluent_kafka import Message
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from services.pipeline import job_reports
-from services.pipeline.acceptances import Acceptance, Acceptances, given_up
+from services.pipeline.driver_protocol import job_reports
+from services.pipeline.driver_protocol.acceptances import Acceptance, Acceptances, given_up
 from services.pipeline.kafka.lags import Lag, lag_of, lost_spans
 from services.pipeline.kafka.positions import (
     Position,
@@ -52,12 +53,12 @@ from services.pipeline.kafka.source import KafkaSource
 from services.pipeline.postgres.tables import Database
 from services.pipeline.spark import hang_watch
 from services.pipeline.spark.hang_watch import HangWatch
-from services.pipeline.traffic import rows
-from services.pipeline.traffic.ledger import Keeping, Ledger, LedgerError
+from services.pipeline.traffic import pieces
+from services.pipeline.traffic.progress import Keeping, Ledger, LedgerError
 from services.pipeline.traffic.reports import read_report
-from services.pipeline.traffic.sifting import Extent, Place, Report, watermark
-from services.pipeline.traffic.sums import Fold, Step
-from services.pipeline.traffic.writing import Counts, Outcome, Plan, write
+from services.pipeline.traffic.rollup import Fold, Step
+from services.pipeline.traffic.watermark import Extent, Place, Report, watermark
+from services.pipeline.traffic.writer import Counts, Outcome, Plan, write
 
 BATCH_REPORTS = 2_000
 """Reports of a batch, each with hundreds of counters: some seconds of work, compared with a short start of a batch."""
@@ -115,14 +116,14 @@ class Reading:
 
 
 def folded(session: SparkSession, reading: Reading) -> DataFrame:
-    """The reports of the shares, and their sums (`traffic/rows.py`)."""
+    """The reports of the shares, and their sums (`traffic/pieces.py`)."""
     tasks = max(1, len(reading.shares))
-    return session.range(0, tasks, 1, tasks).mapInArrow(partial(fold_shares, reading), rows.SCHEMA)
+    return session.range(0, tasks, 1, tasks).mapInArrow(partial(fold_shares, reading), pieces.SCHEMA)
 
 
 def in_order(frame: DataFrame) -> DataFrame:
     """All rows for one task, in the order that the writer needs."""
-    return frame.repartition(1).sortWithinPartitions(*rows.ORDER)
+    return frame.repartition(1).sortWithinPartitions(*pieces.ORDER)
 
 
 def fold_shares(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -143,7 +144,7 @@ def fold_shares(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Itera
         if len(fold) >= MOST_SUMS:
             yield from _taken(fold)
     yield from _taken(fold)
-    yield rows.of_reports(reports)
+    yield pieces.of_reports(reports)
 
 
 def _messages(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterator[tuple[int, Message]]:
@@ -167,8 +168,8 @@ def _written(message: Message) -> datetime | None:
 
 def _taken(fold: Fold) -> Iterator[pyarrow.RecordBatch]:
     sums, series = fold.take()
-    yield from rows.of_sums(sums)
-    yield from rows.of_series(series)
+    yield from pieces.of_sums(sums)
+    yield from pieces.of_series(series)
 
 
 def run(

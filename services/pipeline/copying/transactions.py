@@ -22,17 +22,15 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from mesh.judging.records import Record
-from services.pipeline.copying.asking import AskedCluster
+from services.pipeline.copying.admin import AskedCluster
 from services.pipeline.copying.errors import CopyError, SetbackError, forgotten, replaced
-from services.pipeline.copying.membership import nobody_of
-from services.pipeline.copying.notes import Note
-from services.pipeline.copying.pace import Pace
-from services.pipeline.copying.reading import Batch, Place
+from services.pipeline.copying.notes import Note, nobody_of
 from services.pipeline.copying.routes import SLOTS
-from services.pipeline.copying.shaping import SOURCE_HEADER, TIME_OF_WRITING, Copy, Shape, with_source
 from services.pipeline.copying.tasks import Access, LaneTask, Part, judged, phases
+from services.pipeline.copying.transforms import SOURCE_HEADER, TIME_OF_WRITING, Copy, Shape, with_source
 from services.pipeline.kafka.admin import CLIENT_ID
-from services.pipeline.kafka.positions import StreamError
+from services.pipeline.kafka.positions import Place, StreamError
+from services.pipeline.kafka.reader import Batch
 
 MOST_RECORDS = 25_000
 """The most records of one transaction: they stay in memory until the commit."""
@@ -49,6 +47,8 @@ ROOM_S = 0.1
 QUEUE_KBYTES = 65_536
 LARGEST_RECORD = 100 * 2**20
 """The target decides on the largest record; librdkafka's default would refuse records over 1 MB."""
+BURST_S = 0.25
+"""Records written at once, in seconds of the rate: the pauses are few, and shorter than a transaction."""
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 WAYS_OUT = {
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the target, or copy what is before and behind it",
@@ -293,3 +293,23 @@ class Lane:
                 if (copy.key, copy.value) == content:
                     return f"{part.place[0]}/{part.place[1]} offset {record.offset()}"
         return f"a record of lane {self._task.number}"
+
+
+class Pace:
+    """A lane's share of the rate, as pauses after each few records. A rate of 0 means no limit."""
+
+    def __init__(self, rate: float, now: float) -> None:
+        self._rate = rate
+        self._free_at = now
+
+    @property
+    def most_at_once(self) -> int:
+        """The most records to write between two calls of `pause_after`; 0: any number."""
+        return max(1, int(self._rate * BURST_S)) if self._rate else 0
+
+    def pause_after(self, records: int, now: float) -> float:
+        """Seconds to wait before the next record; unused rate can't be used later."""
+        if not self._rate:
+            return 0.0
+        self._free_at = max(self._free_at, now - BURST_S) + records / self._rate
+        return max(0.0, self._free_at - now)

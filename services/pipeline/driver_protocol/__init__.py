@@ -1,0 +1,1 @@
+"""What `serve` and the driver of a job say to each other: orders, reports of jobs, accepted losses."""

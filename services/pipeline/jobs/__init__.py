@@ -1,1 +1,0 @@
-"""The jobs, one file each: functions `DataFrame -> DataFrame`, and one thin `run`."""
