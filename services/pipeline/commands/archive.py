@@ -11,14 +11,13 @@ import click
 from services.pipeline.commands.foreground import (
     config_option,
     explaining,
+    gateway_properties,
     require_spark,
     session_of,
     settings_of,
     stop_signal,
 )
 from services.pipeline.kafka.clusters import clusters_at_control, places_of_topic
-
-DEFAULT_GATEWAY = "127.0.0.1:19092"
 
 
 @click.command("archive")
@@ -49,11 +48,10 @@ def archive_command(
     from services.pipeline.driver_protocol.acceptances import Acceptances
     from services.pipeline.kafka.source import GATEWAY, KafkaSource
 
-    servers = bootstrap or ",".join(settings.bootstrap_servers) or gateway or DEFAULT_GATEWAY
     source = KafkaSource.of_settings(
         settings,
         topics=tuple(sorted(set(topics))),
-        clusters={GATEWAY: settings.client_properties | {"bootstrap.servers": servers}},
+        clusters={GATEWAY: gateway_properties(settings, bootstrap, gateway)},
         accept_loss=accept_loss,
         skip_absent=continuous,
     )

@@ -5,25 +5,25 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import replays
-from services.pipeline.commands.foreground import cluster_option, config_option, explaining, session_of, stop_signal
-from services.pipeline.driver_protocol.orders import Order
+from services.pipeline.commands.foreground import (
+    cluster_option,
+    config_option,
+    explaining,
+    session_at_need,
+    stop_signal,
+)
+from services.pipeline.driver_protocol.orders import Order, Report
 from services.pipeline.kafka.clusters import Cluster, clusters_of, properties_of
 from services.pipeline.settings import PipelineSettings
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from services.pipeline.copying.replay import Report
 
 WHEN = click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"])
 OPTIONS = (
@@ -148,12 +148,7 @@ def carry_out(order: Order, settings: PipelineSettings, report: Report) -> repla
     from services.pipeline.copying import job
 
     reads_archive = order.archive and order.replay.spec.topic.archive != replays.REPLAY_ARCHIVE_NEVER
-    with ExitStack() as until_end:
-
-        @functools.cache
-        def session() -> SparkSession:
-            return until_end.enter_context(session_of(settings, "replay"))
-
+    with session_at_need(settings, "replay") as session:
         return job.run(
             session,
             order,

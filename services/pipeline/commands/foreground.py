@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,12 +20,15 @@ import structlog
 
 from mesh.settings import load
 from mesh.telemetry import configure_logging
+from services.pipeline.driver_protocol.orders import Order, Report, report_to_line
 from services.pipeline.settings import PipelineSettings
 from services.pipeline.spark.session import SessionError, check_java, first_line, our_sentence, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DEFAULT_GATEWAY = "127.0.0.1:19092"
+STDIN = "-"
 EXTRA = ("confluent_kafka", "pandas", "pyarrow", "pyspark")
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -50,6 +55,13 @@ def config_option(command: Command) -> Command:
     )(command)  # fmt: skip
 
 
+def order_option(command: Command) -> Command:
+    """Adds `--order`, by which `serve` starts the job."""
+    return click.option(
+        "--order", type=click.Choice([STDIN]), help="The order is a line on stdin; reports are lines on stdout."
+    )(command)
+
+
 def cluster_option(command: Command) -> Command:
     """Adds `--cluster`, which has precedence over the settings and over control."""
     return click.option(
@@ -69,6 +81,12 @@ def settings_of(config: Path | None) -> PipelineSettings:
         settings = settings.model_copy(update={"control_addresses": (found.address,), "rpc_tls_folder": folder})
     configure_logging("pipeline", level=settings.log_level)
     return settings
+
+
+def gateway_properties(settings: PipelineSettings, bootstrap: str | None, found: str | None) -> dict[str, str]:
+    """librdkafka's properties for the gateway of `--bootstrap`, else of the settings, else the one that was found."""
+    servers = bootstrap or ",".join(settings.bootstrap_servers) or found or DEFAULT_GATEWAY
+    return settings.client_properties | {"bootstrap.servers": servers}
 
 
 def require_spark() -> None:
@@ -94,6 +112,13 @@ def session_of(settings: PipelineSettings, job: str) -> Iterator[SparkSession]:
 
 
 @contextmanager
+def session_at_need(settings: PipelineSettings, job: str) -> Iterator[Callable[[], SparkSession]]:
+    """Starts the Spark session of the job at the first call."""
+    with ExitStack() as until_end:
+        yield functools.cache(lambda: until_end.enter_context(session_of(settings, job)))
+
+
+@contextmanager
 def explaining() -> Iterator[None]:
     """Ends the command with one sentence; an error that is not the pipeline's own is also logged with its traceback."""
     try:
@@ -103,6 +128,12 @@ def explaining() -> Iterator[None]:
         if sentence is None:
             log.exception("job failed")
         raise click.ClickException(sentence or first_line(error)) from error
+
+
+def carry_out_order(settings: PipelineSettings, job: Callable[[Order, PipelineSettings, Report], object]) -> None:
+    """Runs the job for the order on stdin; reports are lines on stdout."""
+    with explaining():
+        job(Order.from_line(sys.stdin.readline()), settings, lambda report: click.echo(report_to_line(report)))
 
 
 def stop_signal() -> threading.Event:

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-import functools
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import profiles, replays
-from services.pipeline.commands.archive import DEFAULT_GATEWAY
 from services.pipeline.commands.foreground import (
+    carry_out_order,
     config_option,
     explaining,
+    gateway_properties,
+    order_option,
     require_spark,
-    session_of,
+    session_at_need,
     settings_of,
     stop_signal,
 )
-from services.pipeline.driver_protocol.orders import Order, report_to_line
+from services.pipeline.driver_protocol.orders import Order, Report
 from services.pipeline.settings import PipelineSettings
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from services.pipeline.profiling.order import Report
-
-STDIN = "-"
 MOST_TYPES_SHOWN = 3
 
 
 @click.command("profile")
 @click.argument("topics", nargs=-1, metavar="[TOPIC...]")
-@click.option("--order", type=click.Choice([STDIN]), help="The order is a line on stdin; reports are lines on stdout.")
+@order_option
 @click.option("--sample", type=click.IntRange(min=0), default=0, metavar="N", help="The last N of each partition.")
 @click.option("--bootstrap", metavar="HOST:PORT,...", help="The gateway, or any Kafka.")
 @config_option
@@ -53,21 +45,19 @@ def profile_command(
     settings = settings_of(config)
     require_spark()
     if order:
-        with explaining():
-            _carry_out(Order.from_line(sys.stdin.readline()), settings, _as_line)
+        carry_out_order(settings, _carry_out)
         return
     if not topics:
         raise click.UsageError("say TOPIC, or --order -")
     from services.pipeline.kafka.source import GATEWAY
 
-    servers = bootstrap or ",".join(settings.bootstrap_servers) or gateway or DEFAULT_GATEWAY
     asked = replays.ReplaySpec(
         ranges=[replays.ReplayRange(topic=topic) for topic in topics], profile=replays.ReplayToProfile(sample=sample)
     )
     places = [replays.ReplayPlace(topic=topic, cluster=GATEWAY) for topic in topics]
     by_hand = Order(
         replays.Replay(name="replays/by-hand", spec=asked, places=places),
-        {GATEWAY: settings.client_properties | {"bootstrap.servers": servers}},
+        {GATEWAY: gateway_properties(settings, bootstrap, gateway)},
     )
     with explaining():
         ended = _carry_out(by_hand, settings, _for_people)
@@ -84,18 +74,9 @@ def _carry_out(order: Order, settings: PipelineSettings, report: Report) -> repl
     registry = RegistryAccess(
         settings.schema_registry_url, "" if credentials is None else credentials.get_secret_value()
     )
-    with ExitStack() as until_end:
-
-        @functools.cache
-        def session() -> SparkSession:
-            return until_end.enter_context(session_of(settings, "profile"))
-
+    with session_at_need(settings, "profile") as session:
         looking = SparkLooking(session, order.clusters, settings, registry)
         return Profiling(order.replay, looking, report, stop_signal()).run()
-
-
-def _as_line(report: replays.ReportReplayRequest) -> None:
-    click.echo(report_to_line(report))
 
 
 def _for_people(report: replays.ReportReplayRequest) -> None:

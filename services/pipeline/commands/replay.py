@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from mesh.rpc import replays
 from services.pipeline.commands.copies import HowToCopy, carry_out, copy_by_hand, copy_options
-from services.pipeline.commands.foreground import explaining, require_spark, settings_of
-from services.pipeline.driver_protocol.orders import Order, report_to_line
-
-STDIN = "-"
+from services.pipeline.commands.foreground import carry_out_order, explaining, order_option, require_spark, settings_of
 
 
 @click.command("replay")
-@click.option("--order", type=click.Choice([STDIN]), help="The order is a line on stdin; reports are lines on stdout.")
+@order_option
 @click.option("--from", "source", metavar="TOPIC", help="What is read, under its name on its cluster.")
 @click.option("--to", "target", metavar="TOPIC", help="Where to; the same name if it is left out.")
 @click.option("--source-cluster", metavar="NAME", help="Cluster that is read.")
@@ -39,8 +34,7 @@ def replay_command(
     settings = settings_of(how.config)
     require_spark()
     if order:
-        with explaining():
-            carry_out(Order.from_line(sys.stdin.readline()), settings, _as_line)
+        carry_out_order(settings, carry_out)
         return
     if not source or not source_cluster:
         raise click.UsageError("say --from TOPIC and --source-cluster NAME, or --order -")
@@ -54,7 +48,3 @@ def replay_command(
         archive=replays.REPLAY_ARCHIVE_AUTO if settings.archive_folder else replays.REPLAY_ARCHIVE_NEVER,
     )
     copy_by_hand([source], copy, how, clusters, settings, settings.archive_folder, "replay")
-
-
-def _as_line(report: replays.ReportReplayRequest) -> None:
-    click.echo(report_to_line(report))

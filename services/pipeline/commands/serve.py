@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from mesh.lifecycle import Lifecycle, run
-from services.pipeline.commands.archive import DEFAULT_GATEWAY
-from services.pipeline.commands.foreground import config_option, require_spark, settings_of
+from services.pipeline.commands.foreground import DEFAULT_GATEWAY, config_option, require_spark, settings_of
 
 
 @click.command("serve")

@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 from mesh.rpc import replays
 from services.pipeline.copying.errors import SetbackError, from_task
 from services.pipeline.copying.origins import Archive
-from services.pipeline.copying.replay import Replaying, Report
+from services.pipeline.copying.replay import Replaying
 from services.pipeline.copying.tasks import Access, LaneTask, count_lane
 from services.pipeline.copying.transactions import copy_lane
-from services.pipeline.driver_protocol.orders import Order
+from services.pipeline.driver_protocol.orders import Order, Report
 from services.pipeline.kafka.positions import Place
 
 

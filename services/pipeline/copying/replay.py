@@ -14,8 +14,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -30,9 +29,10 @@ from services.pipeline.copying.origins import Archive
 from services.pipeline.copying.planner import Drawing, Plan
 from services.pipeline.copying.routes import group_of
 from services.pipeline.copying.tasks import Access, LaneTask, Part
-from services.pipeline.driver_protocol.orders import Order
+from services.pipeline.driver_protocol.orders import Order, Report
 from services.pipeline.kafka.admin import CLIENT_ID
 from services.pipeline.kafka.positions import Place, StreamError
+from services.pipeline.spark.cancellation import unless_stopped
 
 PROGRESS_S = 1.0
 """Seconds between two reports."""
@@ -45,10 +45,8 @@ SWEEPERS = 8
 """Transactional ids that are taken over in parallel."""
 END_S = 8.0
 """Seconds for tasks to end after a cancel; later tasks are fenced."""
-CANCEL_S = 0.5
 
 log = structlog.get_logger(__name__)
-Report = Callable[[replays.ReportReplayRequest], None]
 
 
 class Work(Protocol):
@@ -116,18 +114,11 @@ class Replaying:
         plan = drawing.draw()
         self._tell_notes({place: part.note for place, part in plan.parts.items()}, _planned(drawing, plan))
         tasks = self._tasks(plan)
-        archive = self._archive.origin if self._archive is not None else None
-        access = Access(self._order.clusters, archive)
         if self._replay.spec.dry_run:
-            counts = self._watched(lambda: self._work.run(tasks, access, dry_run=True), lambda: None)
+            counts = self._run(drawing, plan, tasks)
             return self._cancelled() if counts is None else self._counted(plan, counts)
-        if tasks:
-            places = list(plan.parts)
-            done = self._watched(
-                lambda: self._work.run(tasks, access, dry_run=False), lambda: self._tell_notes(drawing.notes(places))
-            )
-            if done is None:
-                return self._cancelled()
+        if tasks and self._run(drawing, plan, tasks) is None:
+            return self._cancelled()
         notes = drawing.notes(plan.parts, stable=True)
         left = [place for place, part in plan.parts.items() if not notes.get(place, part.note).is_done]
         if left:
@@ -136,34 +127,24 @@ class Replaying:
         copies = sum(each.records for each in self._told.values())
         return self._end(replays.REPLAY_STATE_DONE, f"{copies} {_plural(copies, 'record')} copied; {_ways(drawing)}")
 
-    def _watched(self, run: Callable[[], dict[Place, int]], tell: Callable[[], None]) -> dict[Place, int] | None:
-        """Returns the result of `run`, or None after a stop. Meanwhile reports progress."""
-        results: list[dict[Place, int]] = []
-        failures: list[Exception] = []
+    def _run(self, drawing: Drawing, plan: Plan, tasks: Sequence[LaneTask]) -> dict[Place, int] | None:
+        """Returns the counts of the tasks, or None after a stop. Meanwhile reports progress."""
+        access = Access(self._order.clusters, self._archive.origin if self._archive is not None else None)
+        dry_run = self._replay.spec.dry_run
+        return unless_stopped(
+            self._stopping,
+            lambda: self._work.run(tasks, access, dry_run=dry_run),
+            self._work.cancel,
+            end_s=END_S,
+            every_s=PROGRESS_S,
+            meanwhile=(lambda: None) if dry_run else (lambda: self._tell_progress(drawing, list(plan.parts))),
+        )
 
-        def work() -> None:
-            try:
-                results.append(run())
-            except Exception as error:  # noqa: BLE001  # raised again below, in the waiting thread
-                failures.append(error)
-
-        thread = threading.Thread(target=work, name="replay", daemon=True)
-        thread.start()
-        while thread.is_alive() and not self._stopping.is_set():
-            thread.join(PROGRESS_S)
-            try:
-                tell()
-            except SetbackError as error:
-                log.warning("progress unknown", replay=self._replay.name, reason=str(error))
-        deadline = time.monotonic() + END_S
-        while thread.is_alive() and time.monotonic() < deadline:
-            self._work.cancel()  # repeated, because Spark may be starting, or the job may be about to begin
-            thread.join(CANCEL_S)
-        if results:
-            return results[0]
-        if self._stopping.is_set():
-            return None
-        raise failures[0]
+    def _tell_progress(self, drawing: Drawing, places: Sequence[Place]) -> None:
+        try:
+            self._tell_notes(drawing.notes(places))
+        except SetbackError as error:
+            log.warning("progress unknown", replay=self._replay.name, reason=str(error))
 
     def _tasks(self, plan: Plan) -> list[LaneTask]:
         """The tasks of the unfinished lanes, the largest first."""

@@ -16,12 +16,15 @@ the changed partitions, the state (RUNNING or the final state), and the reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from google.protobuf import json_format
 
 from mesh.rpc import replays
+
+Report = Callable[[replays.ReportReplayRequest], None]
+"""Takes the reports of a driver."""
 
 
 class InvalidOrderError(ValueError):

@@ -6,20 +6,19 @@ The order writes nothing. So if a driver is started again with the same order, i
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from mesh.rpc import profiles, replays
+from services.pipeline.driver_protocol.orders import Report
 from services.pipeline.kafka.positions import Span, StreamError
 from services.pipeline.kafka.ranges import Bound, Range
+from services.pipeline.spark.cancellation import unless_stopped
 
-POLL_S = 0.5
 END_S = 30.0
 """Seconds for a cancelled task to end."""
-Report = Callable[[replays.ReportReplayRequest], None]
 
 
 class RefusedOrderError(Exception):
@@ -118,7 +117,7 @@ class Profiling:
             return self._end(replays.REPLAY_STATE_DONE, f"{offsets} offsets would be looked at")
         found: list[profiles.TopicProfile] = []
         for topic, (asked, spans) in plan.items():
-            profile = None if self._is_to_end() else self._watched(asked, chosen[topic])
+            profile = None if self._is_to_end() else self._profiled(asked, chosen[topic])
             if profile is None:
                 return self._end(replays.REPLAY_STATE_CANCELLED, "stopped; nothing was found yet", found)
             profile.topic, profile.cluster = topic, asked.cluster
@@ -131,30 +130,11 @@ class Profiling:
     def _is_to_end(self) -> bool:
         return self.replay.cancelling or self.stopping.is_set()
 
-    def _watched(self, asked: Asked, spans: Sequence[Span]) -> profiles.TopicProfile | None:
+    def _profiled(self, asked: Asked, spans: Sequence[Span]) -> profiles.TopicProfile | None:
         """None after a stop."""
-        found: list[profiles.TopicProfile] = []
-        failures: list[Exception] = []
-
-        def work() -> None:
-            try:
-                found.append(self.looking.profile(asked, spans))
-            except Exception as error:  # noqa: BLE001  # raised again below, in the waiting thread
-                failures.append(error)
-
-        thread = threading.Thread(target=work, name="profile", daemon=True)
-        thread.start()
-        while thread.is_alive() and not self.stopping.is_set():
-            thread.join(POLL_S)
-        deadline = time.monotonic() + END_S
-        while thread.is_alive() and time.monotonic() < deadline:
-            self.looking.cancel()  # repeated, because the next job may be about to begin
-            thread.join(POLL_S)
-        if self.stopping.is_set():
-            return None
-        if failures:
-            raise failures[0]
-        return found[0]
+        return unless_stopped(
+            self.stopping, lambda: self.looking.profile(asked, spans), self.looking.cancel, end_s=END_S
+        )
 
     def _done(self, topic: str, profile: profiles.TopicProfile) -> list[replays.ReplayPartition]:
         done = [each for (name, _), each in self._told.items() if name == topic]

@@ -30,7 +30,7 @@ from enum import Enum
 import structlog
 
 from mesh.rpc import replays
-from services.pipeline.driver_protocol.orders import Order
+from services.pipeline.driver_protocol.orders import Order, Report
 from services.pipeline.serving import metrics
 from services.pipeline.serving.driver import Command, Driver, Ending
 from services.pipeline.serving.orders import DRIVERS, ImpossibleOrderError, NotNowError
@@ -46,7 +46,6 @@ NOTHING_WRITTEN = "cancelled; nothing was written"
 NOT_SWEPT = "what it has left open there ends with the transactions' time-out"
 
 MakeOrder = Callable[[replays.Replay], Awaitable[Order]]
-Tell = Callable[[replays.ReportReplayRequest], None]
 MakeCommand = Callable[[Order], Command]
 
 log = structlog.get_logger(__name__)
@@ -83,7 +82,7 @@ class Carrying:
         member: str,
         *,
         make_order: MakeOrder,
-        tell: Tell,
+        tell: Report,
         turns: asyncio.Semaphore,
         attempts: int,
         stop_s: float,
