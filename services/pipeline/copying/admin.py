@@ -107,6 +107,14 @@ class AskedCluster:
         return found
 
     def _committed(self, group: str, partitions: Collection[int], stable: bool) -> list[TopicPartition]:
+        """Empty while the group's coordinator moves or loads.
+
+        Only DescribeGroups may find this out: librdkafka ends the process if a broker answers OffsetFetch with
+        NOT_COORDINATOR, as a new cluster does (rd_kafka_cgrp_op, librdkafka issue 5040).
+        """
+        described = self._ask.admin.describe_consumer_groups([group], request_timeout=self._timeout_s)
+        if not self._answers(described, "group", accepted=MOVING_COORDINATOR):
+            return []
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(SLOTS, each) for each in sorted(partitions)])
         futures = self._ask.admin.list_consumer_group_offsets(
             [asked], require_stable=stable, request_timeout=self._timeout_s
