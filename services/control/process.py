@@ -68,8 +68,8 @@ from services.control.decisions.sidecar_orders import SidecarOrders
 from services.control.decisions.sidecars import Sidecars
 from services.control.decisions.transactions import Transactions
 from services.control.decisions.turns import Turns
+from services.control.domain.clusters.properties import SecretPlaces
 from services.control.domain.errors import Refusal
-from services.control.domain.properties import SecretPlaces
 from services.control.parts import Parts
 from services.control.settings import ControlSettings
 from services.control.steady_clock import SteadyClock

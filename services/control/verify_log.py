@@ -23,7 +23,7 @@ from mesh.event_log import Chain
 from mesh.settings import AddressList, load
 from mesh.telemetry import configure_logging
 from services.control.domain.errors import Refusal
-from services.control.domain.snapshot_form import FORMAT, SnapshotError, view_from_bytes
+from services.control.domain.past.snapshots import FORMAT, SnapshotError, view_from_bytes
 from services.control.settings import ControlSettings
 from services.control.store.database import CONNECT_TIMEOUT, KEEPALIVE
 from services.control.store.verification import Difference, LogCheck, PublishedLog, StoredEvent, differing_rows

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from mesh.rpc import admin, instances, record_rules, replays
 from mesh.rpc.principals import Principal
 from services.control.api.bounds import LONGEST
-from services.control.domain.instances import name_of
+from services.control.domain.sidecars.instances import name_of
 
 LONGEST_PROBLEM = 4_000
 LONGEST_RESOURCE = 1_000

@@ -10,7 +10,7 @@ from services.control.api.calls import caller, once
 from services.control.decisions.answers import stored_response
 from services.control.decisions.freezing import Freezing
 from services.control.decisions.schedules import Schedules
-from services.control.domain.schedules import SCHEDULES, in_order
+from services.control.domain.change_control.schedules import SCHEDULES, in_order
 from services.control.store.journal import Journal
 
 

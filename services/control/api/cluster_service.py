@@ -13,7 +13,7 @@ from services.control.decisions.answers import stored_response
 from services.control.decisions.clusters import ClusterDecisions
 from services.control.decisions.probes import Probe, Probes
 from services.control.domain.errors import InvalidField
-from services.control.domain.rule_checks import INTERNAL_PREFIX
+from services.control.domain.rules.checks import INTERNAL_PREFIX
 from services.control.domain.view import MeshView
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer

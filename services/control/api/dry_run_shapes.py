@@ -5,8 +5,8 @@ from __future__ import annotations
 from mesh.rpc import admin
 from services.control.api import shapes
 from services.control.decisions.dry_runs import DryRun
-from services.control.domain.findings import FindingKind, Severity
-from services.control.domain.usage import Affected, HomeMove
+from services.control.domain.dry_runs.findings import FindingKind, Severity
+from services.control.domain.members.usage import Affected, HomeMove
 
 SEVERITIES = {
     Severity.NOTE: admin.SEVERITY_NOTE,

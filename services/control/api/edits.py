@@ -17,9 +17,9 @@ from mesh.rpc import admin, routing
 from services.control.api import shapes
 from services.control.decisions.past import Past
 from services.control.decisions.rules import Command
-from services.control.domain.edits import Create, Edit, Move, Place, Remove, Replace, RuleFields, Set, Update
 from services.control.domain.errors import InvalidField
-from services.control.domain.rules import RuleSet, RuleSetDecision
+from services.control.domain.rules.edits import Create, Edit, Move, Place, Remove, Replace, RuleFields, Set, Update
+from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
 
 MASK = tuple(each.name for each in fields(RuleFields))
 """Fields of a rule that UpdateRule can change; their names are those of RuleSpec."""

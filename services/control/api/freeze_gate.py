@@ -1,7 +1,8 @@
 """Decides which calls control admits while the mesh is frozen. One place for all services, also for later ones.
 
 A call that could change something is refused here, before it asks a cluster or creates a topic there. The journal
-refuses changes that do not pass here (`domain/freezing.py`): a scheduled change, or a call admitted before the freeze.
+refuses changes that do not pass here (`domain/change_control/freezing.py`): a scheduled change, or a call admitted
+before the freeze.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from google.protobuf.message import Message
 
 from mesh.rpc import instances, replays
 from mesh.rpc.method_access import access_of, decides
-from services.control.domain.freezing import refusal
-from services.control.domain.sidecar_commands import reads_only
+from services.control.domain.change_control.freezing import refusal
+from services.control.domain.sidecars.commands import reads_only
 from services.control.store.journal import Journal
 
 

@@ -16,8 +16,8 @@ from services.control.decisions.order_following import OrderFollowing
 from services.control.decisions.sidecar_orders import SidecarOrders
 from services.control.decisions.sidecars import Sidecars
 from services.control.domain.errors import InvalidField, Unavailable, Unknown
-from services.control.domain.incarnations import EARLIER_RELEASE, incarnation_of
-from services.control.domain.sidecar_orders import ORDERS, newest_first
+from services.control.domain.sidecars.incarnations import EARLIER_RELEASE, incarnation_of
+from services.control.domain.sidecars.orders import ORDERS, newest_first
 from services.control.store.journal import Journal
 from services.control.store.reports import Reports
 

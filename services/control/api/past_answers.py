@@ -13,8 +13,8 @@ from services.control.api import pages, shapes
 from services.control.decisions.history import Before, History
 from services.control.decisions.past import Past
 from services.control.domain.errors import InvalidField
-from services.control.domain.history import Entry
-from services.control.domain.past import Differences, Moved, differences, moved_topics
+from services.control.domain.past.history import Entry
+from services.control.domain.past.revisions import Differences, Moved, differences, moved_topics
 from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.journal import Journal
 from services.control.upstream.connections import Connections, UnreachableError

@@ -8,8 +8,8 @@ from mesh.rpc import pipelines, pipelines_grpc
 from services.control.decisions.pipelines import Pipelines
 from services.control.decisions.sidecars import Sidecars
 from services.control.domain.errors import Conflict, InvalidField
-from services.control.domain.incarnations import incarnation_of
-from services.control.domain.sidecar_commands import PIPELINES
+from services.control.domain.sidecars.commands import PIPELINES
+from services.control.domain.sidecars.incarnations import incarnation_of
 from services.control.store.journal import Journal
 
 

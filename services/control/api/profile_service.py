@@ -6,7 +6,7 @@ from typing import Any
 
 from mesh.rpc import profiles, profiles_grpc
 from services.control.api import shapes
-from services.control.domain.profiles import TOPICS, profile_of
+from services.control.domain.replays.profiles import TOPICS, profile_of
 from services.control.store.journal import Journal
 
 

@@ -14,8 +14,8 @@ from services.control.decisions.members import Members
 from services.control.decisions.probes import Probes
 from services.control.decisions.record_progress import RecordProgress
 from services.control.domain.errors import InvalidField
-from services.control.domain.explanations import tried_rules, why_unrouted, without_rule
-from services.control.domain.moves import located
+from services.control.domain.rules.moves import located
+from services.control.presentation.explanations import tried_rules, why_unrouted, without_rule
 from services.control.store.audit import AuditTrail
 from services.control.store.journal import Journal
 from services.control.store.outbox import Publisher

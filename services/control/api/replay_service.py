@@ -14,10 +14,10 @@ from services.control.decisions.replay_followers import ReplayFollowers
 from services.control.decisions.replay_progress import ReplayProgress
 from services.control.decisions.replays import ReplayDecisions
 from services.control.domain.errors import InvalidField
-from services.control.domain.incarnations import incarnation_of
-from services.control.domain.instances import LONGEST_NAME, NUL
-from services.control.domain.replay_assignment import MAX_RUNNING, USUAL_DESTINATIONS, Candidate
-from services.control.domain.replays import REPLAYS, newest_first
+from services.control.domain.replays.assignment import MAX_RUNNING, USUAL_DESTINATIONS, Candidate
+from services.control.domain.replays.replays import REPLAYS, newest_first
+from services.control.domain.sidecars.incarnations import incarnation_of
+from services.control.domain.sidecars.instances import LONGEST_NAME, NUL
 from services.control.store.journal import Journal
 
 USUAL_WAIT_MS = 5_000

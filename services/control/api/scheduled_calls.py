@@ -10,7 +10,7 @@ from mesh.rpc import admin, events
 from services.control.api.auditing import Introduction
 from services.control.api.calls import Calls
 from services.control.api.rule_service import RuleService
-from services.control.domain.schedules import request_id_of
+from services.control.domain.change_control.schedules import request_id_of
 
 
 class ScheduledCalls:

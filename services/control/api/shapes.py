@@ -12,11 +12,11 @@ from mesh.rpc import admin, events, record_rules, routing
 from services.control.decisions.probes import Probe
 from services.control.decisions.record_progress import RecordProgress
 from services.control.decisions.rules import RuleChange
-from services.control.domain.edits import Before, Place
-from services.control.domain.effects import Effect, Fate
 from services.control.domain.errors import InvalidField, Unknown
-from services.control.domain.moves import Move
-from services.control.domain.rule_checks import TOPIC_CHARACTERS
+from services.control.domain.rules.checks import TOPIC_CHARACTERS
+from services.control.domain.rules.edits import Before, Place
+from services.control.domain.rules.effects import Effect, Fate
+from services.control.domain.rules.moves import Move
 from services.control.domain.view import MeshView
 
 EFFECT_KINDS = {

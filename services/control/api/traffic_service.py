@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mesh.rpc import traffic, traffic_grpc
-from services.control.domain.traffic import (
+from services.control.domain.traffic.queries import (
     LAST_DAY,
     LAST_HOUR,
     Piece,

@@ -10,7 +10,13 @@ from services.control.api import pages
 from services.control.api.calls import caller
 from services.control.decisions.transactions import Transactions, late, now_ms
 from services.control.domain.errors import InvalidField
-from services.control.domain.transactions import TRANSACTIONS, CoordinatorState, SeenTransaction, Standing, in_order
+from services.control.domain.transactions.transactions import (
+    TRANSACTIONS,
+    CoordinatorState,
+    SeenTransaction,
+    Standing,
+    in_order,
+)
 from services.control.store.journal import Journal
 
 STATES = {

@@ -20,9 +20,9 @@ from mesh.rpc import events
 from services.control.decisions.members import Members
 from services.control.decisions.rollouts import APPLY_TIMEOUT, CONTROL, SETTLE_TIME, Rollouts
 from services.control.decisions.turns import Turns
-from services.control.domain.canaries import Outcome, chosen_for, judged
 from services.control.domain.errors import Conflict, NotAllowed, Refusal
-from services.control.domain.rollouts import Phase
+from services.control.domain.members.canaries import Outcome, chosen_for, judged
+from services.control.domain.members.rollouts import Phase
 from services.control.domain.view import MeshView
 from services.control.steady_clock import Clock
 from services.control.store.database import StoreUnavailableError

@@ -7,9 +7,9 @@ from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from mesh.routing import Place, RoutingTable, UpstreamCluster
-from services.control.domain.effects import LogRange
 from services.control.domain.errors import Unavailable
-from services.control.domain.moves import Move
+from services.control.domain.rules.effects import LogRange
+from services.control.domain.rules.moves import Move
 from services.control.upstream.connections import Connections, UnreachableError
 
 T = TypeVar("T")

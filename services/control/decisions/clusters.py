@@ -12,9 +12,9 @@ from mesh.routing.codec import cluster_from_proto, cluster_to_proto
 from mesh.rpc import events, routing
 from services.control.decisions.probes import Probes
 from services.control.decisions.turns import Turns
-from services.control.domain.clusters import Clusters, Sighting, check_spec, expect_revision
+from services.control.domain.clusters.clusters import Clusters, Sighting, check_spec, expect_revision
+from services.control.domain.clusters.properties import SecretPlaces, client_only
 from services.control.domain.errors import Refusal, Unavailable
-from services.control.domain.properties import SecretPlaces, client_only
 from services.control.domain.view import MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import Caller, Draft

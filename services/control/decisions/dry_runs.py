@@ -14,7 +14,7 @@ from services.control.decisions.cluster_questions import ClusterQuestions
 from services.control.decisions.members import Members
 from services.control.decisions.moving import ChangeWishes, MoveInspector, Moving
 from services.control.decisions.rules import Command, RuleChange
-from services.control.domain.findings import (
+from services.control.domain.dry_runs.findings import (
     COMPARED,
     Finding,
     of_covers,
@@ -29,10 +29,10 @@ from services.control.domain.findings import (
     of_unlisted,
     worst_first,
 )
-from services.control.domain.moves import Move
-from services.control.domain.profile_findings import arrivals_of_moves, of_profiles
-from services.control.domain.traffic_findings import TopicTraffic, of_traffic
-from services.control.domain.usage import Affected, ClientUse, HomeMove, affected, home_moves
+from services.control.domain.dry_runs.profiles import arrivals_of_moves, of_profiles
+from services.control.domain.dry_runs.traffic import TopicTraffic, of_traffic
+from services.control.domain.members.usage import Affected, ClientUse, HomeMove, affected, home_moves
+from services.control.domain.rules.moves import Move
 from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Journal
 from services.control.store.traffic import TrafficTables

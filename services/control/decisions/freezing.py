@@ -7,7 +7,7 @@ from collections.abc import Callable
 from google.protobuf.message import Message
 
 from mesh.rpc import events
-from services.control.domain.freezing import FREEZE_STREAM, freeze, thaw
+from services.control.domain.change_control.freezing import FREEZE_STREAM, freeze, thaw
 from services.control.domain.view import MeshView
 from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import Journal

@@ -8,8 +8,8 @@ from __future__ import annotations
 from mesh.rpc import events
 from services.control.decisions.sidecar_orders import SidecarOrders
 from services.control.domain.errors import NotAllowed
-from services.control.domain.instances import name_of, registered, removed
 from services.control.domain.reports import Reported
+from services.control.domain.sidecars.instances import name_of, registered, removed
 from services.control.store.drafts import Caller
 from services.control.store.journal import Journal
 from services.control.store.reports import Reports

@@ -31,9 +31,9 @@ from prometheus_client import Gauge
 
 from mesh.routing import ANONYMOUS, ClientIdentity
 from mesh.rpc import admin, discovery
-from services.control.domain.canaries import Counts, Trying
-from services.control.domain.rollouts import Answer, Phase
-from services.control.domain.usage import ClientUse, Unlisted
+from services.control.domain.members.canaries import Counts, Trying
+from services.control.domain.members.rollouts import Answer, Phase
+from services.control.domain.members.usage import ClientUse, Unlisted
 
 EXPIRY = timedelta(seconds=15)
 """A router or a sidecar that is silent for so long counts as gone; reports come every few seconds."""

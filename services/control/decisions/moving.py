@@ -11,8 +11,9 @@ import structlog
 from mesh.routing import Place, RoutingTable
 from mesh.rpc import events
 from services.control.decisions.cluster_questions import ClusterQuestions
-from services.control.domain.covers import Cover, covers, suspicions
-from services.control.domain.effects import (
+from services.control.domain.errors import NotAllowed
+from services.control.domain.rules.covers import Cover, covers, suspicions
+from services.control.domain.rules.effects import (
     Effect,
     Fate,
     OffsetKeepers,
@@ -20,9 +21,8 @@ from services.control.domain.effects import (
     places_of_danger,
     refuse_skips,
 )
-from services.control.domain.errors import NotAllowed
-from services.control.domain.kinds import kinds_of_clients
-from services.control.domain.moves import (
+from services.control.domain.rules.kinds import kinds_of_clients
+from services.control.domain.rules.moves import (
     Checked,
     Move,
     MovePlan,
@@ -31,7 +31,7 @@ from services.control.domain.moves import (
     refuse_absent,
     refuse_narrow,
 )
-from services.control.domain.rules import RuleSetDecision
+from services.control.domain.rules.rule_set import RuleSetDecision
 from services.control.upstream.connections import Connections, UnreachableError
 
 log = structlog.get_logger(__name__)

@@ -29,9 +29,9 @@ from services.control.decisions.replay_plans import ReplayPlans
 from services.control.decisions.rollouts import CONTROL
 from services.control.decisions.sidecar_orders import SidecarOrders
 from services.control.domain.errors import NotAllowed, Refusal, Unavailable
-from services.control.domain.instances import removed
-from services.control.domain.replay_plans import by_keeper
-from services.control.domain.replays import ended
+from services.control.domain.replays.plans import by_keeper
+from services.control.domain.replays.replays import ended
+from services.control.domain.sidecars.instances import removed
 from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import AlreadyAnswered, Journal
 from services.control.store.reports import Reports

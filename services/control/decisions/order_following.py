@@ -21,8 +21,8 @@ from prometheus_client import Gauge
 from mesh.rpc import events
 from services.control.decisions.sidecars import Sidecars
 from services.control.domain.errors import Unavailable
-from services.control.domain.incarnations import Incarnation
-from services.control.domain.sidecar_orders import Orders, can_begin
+from services.control.domain.sidecars.incarnations import Incarnation
+from services.control.domain.sidecars.orders import Orders, can_begin
 from services.control.store.journal import Journal
 
 MAX_FOLLOWERS = 500

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from datetime import datetime
 
-from services.control.domain.edits import Rules
 from services.control.domain.errors import InvalidField, NotAllowed
-from services.control.domain.past import mesh_of, require_past
-from services.control.domain.rules import RuleSet, RuleSetDecision
+from services.control.domain.past.revisions import mesh_of, require_past
+from services.control.domain.rules.edits import Rules
+from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
 from services.control.domain.view import MeshView
 from services.control.store.journal import Journal
 from services.control.store.past import PastStore

@@ -10,11 +10,11 @@ from mesh.record_rules import STREAM_PREFIX
 from mesh.rpc import events
 from services.control.decisions.cluster_questions import ClusterQuestions
 from services.control.decisions.turns import Turns
+from services.control.domain.dry_runs.findings import worst_first
+from services.control.domain.dry_runs.profiles import LOOKED_AT, arrivals_of_rule, of_profiles
 from services.control.domain.errors import InvalidField, Unavailable
-from services.control.domain.findings import worst_first
-from services.control.domain.profile_findings import LOOKED_AT, arrivals_of_rule, of_profiles
-from services.control.domain.record_needs import TopicNeed, needs_of, needs_of_offsets
-from services.control.domain.record_rules import RecordRuleSet
+from services.control.domain.records.needs import TopicNeed, needs_of, needs_of_offsets
+from services.control.domain.records.rule_set import RecordRuleSet
 from services.control.domain.view import MeshView, apply
 from services.control.store.drafts import PAYLOADS, Caller, Draft
 from services.control.store.journal import Journal

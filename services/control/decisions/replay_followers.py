@@ -24,10 +24,10 @@ from mesh.rpc import replays
 from services.control.decisions.members import Clock, steady_clock
 from services.control.decisions.sidecars import Sidecars
 from services.control.domain.errors import Conflict, Unavailable
-from services.control.domain.incarnations import Incarnation
-from services.control.domain.replay_assignment import SILENCE, Candidate
-from services.control.domain.replays import Replays
-from services.control.domain.sidecar_commands import SIDECARS
+from services.control.domain.replays.assignment import SILENCE, Candidate
+from services.control.domain.replays.replays import Replays
+from services.control.domain.sidecars.commands import SIDECARS
+from services.control.domain.sidecars.incarnations import Incarnation
 from services.control.store.journal import Journal
 
 MAX_FOLLOWERS = 500

@@ -12,7 +12,7 @@ import structlog
 
 from mesh.routing import UpstreamCluster
 from mesh.rpc import replays
-from services.control.domain.replay_places import check_there, places_of
+from services.control.domain.replays.places import check_there, places_of
 from services.control.store.journal import Journal
 from services.control.upstream.connections import Connections, UnreachableError
 

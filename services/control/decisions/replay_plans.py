@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 from mesh.routing import Place, UpstreamCluster
 from mesh.rpc import replays
 from services.control.decisions.sidecars import Sidecars
-from services.control.domain.effects import LogRange
 from services.control.domain.errors import InvalidField, NotAllowed, Unavailable, Unknown
-from services.control.domain.replay_plans import (
+from services.control.domain.replays.plans import (
     NOWHERE,
     Member,
     keeper_of,
@@ -26,7 +25,8 @@ from services.control.domain.replay_plans import (
     planned,
     to_be_stopped,
 )
-from services.control.domain.replays import MAX_PARTITIONS
+from services.control.domain.replays.replays import MAX_PARTITIONS
+from services.control.domain.rules.effects import LogRange
 from services.control.store.journal import Journal
 from services.control.store.reports import Reports
 from services.control.upstream.connections import Connections, UnreachableError

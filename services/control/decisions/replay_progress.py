@@ -18,11 +18,11 @@ from prometheus_client import Gauge
 from mesh.rpc import replays
 from services.control.decisions.replay_followers import ReplayFollowers
 from services.control.domain.errors import Unavailable
-from services.control.domain.instances import Instances
-from services.control.domain.replay_assignment import Readers, readers_of, why_waiting
-from services.control.domain.replay_course import Course, Key, key_of, without_partitions
-from services.control.domain.replays import ENDS, has_to_be_told, progress_interval, wanted_member
-from services.control.domain.sidecar_commands import SIDECARS
+from services.control.domain.replays.assignment import Readers, readers_of, why_waiting
+from services.control.domain.replays.course import Course, Key, key_of, without_partitions
+from services.control.domain.replays.replays import ENDS, has_to_be_told, progress_interval, wanted_member
+from services.control.domain.sidecars.commands import SIDECARS
+from services.control.domain.sidecars.instances import Instances
 from services.control.store.journal import Journal
 from services.control.store.reports import Reports
 

@@ -23,11 +23,11 @@ from services.control.decisions.replay_progress import COMING_BACK, ReplayProgre
 from services.control.decisions.rollouts import CONTROL
 from services.control.decisions.sidecars import Sidecars
 from services.control.domain.errors import Conflict, Refusal, Unknown
-from services.control.domain.profiles import TopicProfile
-from services.control.domain.replay_assignment import choose
-from services.control.domain.replay_checks import checked, is_of_control, is_of_pipelines
-from services.control.domain.replay_course import totals_of, without_partitions
-from services.control.domain.replays import (
+from services.control.domain.replays.assignment import choose
+from services.control.domain.replays.checks import checked, is_of_control, is_of_pipelines
+from services.control.domain.replays.course import totals_of, without_partitions
+from services.control.domain.replays.profiles import TopicProfile
+from services.control.domain.replays.replays import (
     ENDS,
     REPLAYS,
     WORDS,
@@ -41,7 +41,7 @@ from services.control.domain.replays import (
     started,
     wanted_member,
 )
-from services.control.domain.sidecar_commands import SIDECARS
+from services.control.domain.sidecars.commands import SIDECARS
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import Journal

@@ -16,9 +16,18 @@ from prometheus_client import Counter, Histogram
 from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import events
 from services.control.decisions.members import Members
-from services.control.domain.canaries import canary_of
 from services.control.domain.errors import Conflict, InvalidField, NotAllowed, Unfollowed
-from services.control.domain.rollouts import Verdict, answered, behind, holds, is_for_some, laggards, runs, verdict
+from services.control.domain.members.canaries import canary_of
+from services.control.domain.members.rollouts import (
+    Verdict,
+    answered,
+    behind,
+    holds,
+    is_for_some,
+    laggards,
+    runs,
+    verdict,
+)
 from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import Caller, Draft

@@ -15,9 +15,9 @@ from services.control.decisions.clusters import routing_position
 from services.control.decisions.moving import ChangeWishes, MoveInspector, Moving
 from services.control.decisions.rollouts import RolloutAbandoned, Rollouts, as_conflict
 from services.control.decisions.turns import Turns
-from services.control.domain.canaries import check_may_be_tried
 from services.control.domain.errors import Refusal
-from services.control.domain.rules import RuleSet, RuleSetDecision
+from services.control.domain.members.canaries import check_may_be_tried
+from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
 from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import Caller, Draft

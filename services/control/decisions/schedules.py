@@ -27,9 +27,9 @@ from mesh.routing import InvalidRuleError
 from mesh.rpc import admin, events
 from services.control.decisions.answers import ReplayedFailure
 from services.control.decisions.rollouts import CONTROL
-from services.control.domain import schedules
+from services.control.domain.change_control import schedules
+from services.control.domain.change_control.freezing import refusal
 from services.control.domain.errors import Conflict, Refusal, Unavailable
-from services.control.domain.freezing import refusal
 from services.control.steady_clock import Clock
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import Caller, Draft

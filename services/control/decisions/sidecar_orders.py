@@ -17,10 +17,10 @@ from prometheus_client import Counter
 from mesh.rpc import events, instances
 from services.control.decisions.rollouts import CONTROL
 from services.control.decisions.sidecars import Sidecars
-from services.control.domain import sidecar_orders
 from services.control.domain.errors import Conflict, Refusal
-from services.control.domain.instances import removed
 from services.control.domain.reports import Reported
+from services.control.domain.sidecars import orders as sidecar_orders
+from services.control.domain.sidecars.instances import removed
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import Journal

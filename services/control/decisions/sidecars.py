@@ -15,9 +15,9 @@ from prometheus_client import Gauge
 from mesh.rpc import events, instances
 from services.control.decisions.members import EXPIRY, MAX_SIDECARS, Clock, steady_clock
 from services.control.domain.errors import Conflict, Unavailable
-from services.control.domain.incarnations import EARLIER_RELEASE, Incarnation
-from services.control.domain.instances import Instances
-from services.control.domain.sidecar_commands import PIPELINES, named
+from services.control.domain.sidecars.commands import PIPELINES, named
+from services.control.domain.sidecars.incarnations import EARLIER_RELEASE, Incarnation
+from services.control.domain.sidecars.instances import Instances
 
 LONGEST_PROBLEM = 1000
 MAX_PARTITIONS = 500_000

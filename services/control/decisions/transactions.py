@@ -26,7 +26,7 @@ from mesh.rpc import events, transactions
 from mesh.transactions import OPEN, SECOND_PROTOCOL_SINCE, Decision, Identity, TransactionLog
 from services.control.decisions.answers import stored_response
 from services.control.domain.errors import Conflict, Unavailable
-from services.control.domain.transactions import (
+from services.control.domain.transactions.transactions import (
     TRANSACTIONS,
     CoordinatorState,
     SeenTransaction,

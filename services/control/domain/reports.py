@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from mesh.rpc import events, reports
-from services.control.domain.instances import Instances
-from services.control.domain.replay_course import merged
+from services.control.domain.replays.course import merged
+from services.control.domain.sidecars.instances import Instances
 
 Progress = Mapping[str, events.ReplayProgressed]
 """replays/{replay} -> all reported partitions of an open replay."""

@@ -10,15 +10,15 @@ from mesh.instance_names import INSTANCES
 from mesh.record_rules import STREAM_PREFIX, RecordRules, fold_record_rules
 from mesh.routing import Folding, RoutingState, fold, is_pending
 from mesh.rpc import events
-from services.control.domain.freezing import FREEZE_STREAM
-from services.control.domain.profiles import Profiles, fold_profiles
-from services.control.domain.record_rules import RecordRuleSet
-from services.control.domain.replays import REPLAYS, Replays, fold_replays
-from services.control.domain.rules import RuleSet
-from services.control.domain.schedules import SCHEDULES
-from services.control.domain.sidecar_commands import SIDECARS
-from services.control.domain.sidecar_orders import Orders, fold_orders
-from services.control.domain.transactions import TRANSACTIONS
+from services.control.domain.change_control.freezing import FREEZE_STREAM
+from services.control.domain.change_control.schedules import SCHEDULES
+from services.control.domain.records.rule_set import RecordRuleSet
+from services.control.domain.replays.profiles import Profiles, fold_profiles
+from services.control.domain.replays.replays import REPLAYS, Replays, fold_replays
+from services.control.domain.rules.rule_set import RuleSet
+from services.control.domain.sidecars.commands import SIDECARS
+from services.control.domain.sidecars.orders import Orders, fold_orders
+from services.control.domain.transactions.transactions import TRANSACTIONS
 
 RULES_STREAM = "rules"
 FIRST_ORDINAL = 1

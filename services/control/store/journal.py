@@ -30,8 +30,8 @@ from prometheus_client import Counter, Histogram
 
 from mesh.event_log import Chain
 from mesh.rpc import admin, events
+from services.control.domain.change_control.freezing import refuse_while_frozen
 from services.control.domain.errors import Conflict, InvalidField, Refusal, Unavailable
-from services.control.domain.freezing import refuse_while_frozen
 from services.control.domain.view import MeshView, ViewFolding
 from services.control.steady_clock import Clock
 from services.control.store.asked_answers import AskedAnswers

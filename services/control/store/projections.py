@@ -23,8 +23,8 @@ from mesh.routing import NodeView, RuleVersion, UpstreamCluster, field_of, is_pe
 from mesh.routing.codec import client_match_to_proto, cluster_to_proto
 from mesh.routing.ordered import Ordered
 from mesh.rpc import events
-from services.control.domain.replay_course import totals_of
-from services.control.domain.replays import WORDS
+from services.control.domain.replays.course import totals_of
+from services.control.domain.replays.replays import WORDS
 from services.control.domain.view import MeshView
 from services.control.store import rule_versions, schema
 from services.control.store.statements import Row, Statement, amend_row, delete_rows, insert_rows, put_row

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Row, Select, Text, bindparam, func, literal_column, select, tuple_
 
 from mesh.rpc import audit
-from services.control.domain.audit_queries import IDS, AuditQuery, PartitionProgress, SourceProgress
+from services.control.domain.audit.queries import IDS, AuditQuery, PartitionProgress, SourceProgress
 from services.control.store import schema
 from services.control.store.database import Database
 

@@ -23,7 +23,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert as insert_or
 
 from mesh.event_log import Chain, upcast
-from services.control.domain.snapshot_form import FORMAT, SnapshotError, view_from_bytes, view_to_bytes
+from services.control.domain.past.snapshots import FORMAT, SnapshotError, view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView
 from services.control.store import schema
 from services.control.store.database import Database, StoreUnavailableError

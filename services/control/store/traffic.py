@@ -18,8 +18,8 @@ from sqlalchemy import BigInteger, Select, Text, cast, desc, func, select, text,
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mesh.rpc import traffic
-from services.control.domain.traffic import Kept, Piece, Range, Step, Told
-from services.control.domain.traffic_findings import TopicTraffic
+from services.control.domain.dry_runs.traffic import TopicTraffic
+from services.control.domain.traffic.queries import Kept, Piece, Range, Step, Told
 from services.control.store import schema
 from services.control.store.database import Database
 

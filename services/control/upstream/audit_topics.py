@@ -21,8 +21,8 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, To
 
 from mesh.routing import UpstreamCluster
 from mesh.rpc import audit
+from services.control.domain.audit.events import is_asked_for, record_audit
 from services.control.domain.errors import Refusal
-from services.control.domain.record_audits import is_asked_for, record_audit
 from services.control.upstream.connections import REQUEST_TIMEOUT, connection_settings, knock, reason_of
 
 LOOK_SECONDS = 5.0

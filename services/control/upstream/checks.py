@@ -10,8 +10,8 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from services.control.domain.clusters.properties import names_a_file
 from services.control.domain.errors import InvalidField
-from services.control.domain.properties import names_a_file
 from services.control.upstream.references import resolved
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:9", "log_level": "0"}

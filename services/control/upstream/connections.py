@@ -32,7 +32,7 @@ from mesh.cluster_properties import allowed
 from mesh.connection_security import connection_properties
 from mesh.routing import UpstreamCluster
 from mesh.settings import host_port
-from services.control.domain.effects import LogRange
+from services.control.domain.rules.effects import LogRange
 from services.control.upstream import groups, offsets
 from services.control.upstream.features import finalized_features
 from services.control.upstream.partitions import LivePartition, live_partitions

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # as in connections
 
-from services.control.domain.effects import LogRange
+from services.control.domain.rules.effects import LogRange
 
 REQUEST_TIMEOUT = 4.0
 """Seconds for one request, as in `connections`."""

@@ -14,7 +14,7 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from mesh.routing import UpstreamCluster
 from mesh.transactions import LOG_PARTITION, STATE_TOPIC, TRANSACTIONS_TOPIC, Identity, TransactionLog
-from services.control.domain.transactions import CoordinatorState
+from services.control.domain.transactions.transactions import CoordinatorState
 from services.control.upstream.broker_connections import (
     ON_THE_WAY,
     PAUSE_S,

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.dialects import postgresql
 
 from mesh.rpc import audit
-from services.control.domain.audit_queries import HOW_TO_START, audit_query
+from services.control.domain.audit.queries import HOW_TO_START, audit_query
 from services.control.store.record_audits import _select
 from tests.integration.control.world import CALL, World, refused
 

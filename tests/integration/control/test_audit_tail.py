@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from mesh.rpc import audit
 from services.control.decisions import audit_tails
-from services.control.domain.record_audits import record_audit
+from services.control.domain.audit.events import record_audit
 from tests.fixtures.cables import Cable
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.world import CALL, World, refused, until

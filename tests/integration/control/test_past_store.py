@@ -15,7 +15,7 @@ from alembic.operations import Operations
 from sqlalchemy import create_engine, event, select, text
 
 from services.control.decisions.history import History
-from services.control.domain.past import mesh_of
+from services.control.domain.past.revisions import mesh_of
 from services.control.domain.view import MeshView, apply
 from services.control.steady_clock import SteadyClock
 from services.control.store import schema

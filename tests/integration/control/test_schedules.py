@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.message import Message
 
 from mesh.rpc import admin, events, routing
-from services.control.domain.schedules import command_of
+from services.control.domain.change_control.schedules import command_of
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.world import CALL, World, refused, until
 

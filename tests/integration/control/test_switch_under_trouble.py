@@ -15,7 +15,7 @@ import pytest
 
 from services.control import process
 from services.control.decisions.rollouts import Rollouts
-from services.control.domain.rollouts import Verdict
+from services.control.domain.members.rollouts import Verdict
 from tests.fixtures.cables import Cable
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.writers import Writer

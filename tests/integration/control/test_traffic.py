@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from mesh.rpc import admin, routing, traffic, traffic_grpc
-from services.control.domain.traffic import HOW_TO_START
+from services.control.domain.traffic.queries import HOW_TO_START
 from services.control.store import traffic as store
 from tests.fixtures.cables import Cable
 from tests.fixtures.clusters import KafkaCluster

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from services.control.domain.traffic import HOW_TO_START
+from services.control.domain.traffic.queries import HOW_TO_START
 from tests.fixtures.traffic_tables import TrafficTables
 
 Meshctl = Callable[..., subprocess.CompletedProcess[str]]

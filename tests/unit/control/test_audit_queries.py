@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from mesh.rpc import audit
-from services.control.domain.audit_queries import (
+from services.control.domain.audit.queries import (
     HOW_TO_START,
     WITHOUT_IDS,
     PartitionProgress,

@@ -6,7 +6,8 @@ import pytest
 
 from mesh.routing import NodeView
 from mesh.rpc import events
-from services.control.domain.canaries import (
+from services.control.domain.errors import InvalidField, NotAllowed
+from services.control.domain.members.canaries import (
     PROMOTE,
     WAIT,
     Counts,
@@ -16,9 +17,8 @@ from services.control.domain.canaries import (
     check_may_be_tried,
     judged,
 )
-from services.control.domain.edits import Create
-from services.control.domain.errors import InvalidField, NotAllowed
-from services.control.domain.rollouts import Answer, Phase
+from services.control.domain.members.rollouts import Answer, Phase
+from services.control.domain.rules.edits import Create
 from tests.unit.control.worlds import rule, rule_set, table
 
 CANARY = canary_of(events.Canary(permille=100, try_ms=10_000), ["g1", "g2"])

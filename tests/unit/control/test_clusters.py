@@ -8,7 +8,7 @@ import pytest
 
 from mesh.routing import RoutingTable, UpstreamCluster
 from mesh.rpc import routing
-from services.control.domain.clusters import Clusters, Sighting, check_spec, expect_revision
+from services.control.domain.clusters.clusters import Clusters, Sighting, check_spec, expect_revision
 from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed, Unknown
 from tests.unit.control.worlds import table
 

@@ -9,9 +9,9 @@ import pytest
 from mesh.routing import Place
 from mesh.rpc import events, record_rules, replays
 from services.control.domain.errors import InvalidField
-from services.control.domain.replay_checks import checked
-from services.control.domain.replay_places import ReplayPlaces, check_there, places_of
-from services.control.domain.sentences import Known, sentences
+from services.control.domain.replays.checks import checked
+from services.control.domain.replays.places import ReplayPlaces, check_there, places_of
+from services.control.presentation.sentences import Known, sentences
 from tests.unit.control.worlds import table
 
 Range = replays.ReplayRange

@@ -6,7 +6,7 @@ import asyncio
 
 from mesh.routing import ClientIdentity
 from services.control.decisions.dry_runs import CLIENTS_PER_TURN, touched
-from services.control.domain.usage import ClientUse, affected
+from services.control.domain.members.usage import ClientUse, affected
 from tests.unit.control.worlds import table
 
 TURNS = 20

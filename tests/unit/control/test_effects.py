@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mesh.routing import Place
-from services.control.domain.edits import Create, RuleFields, Update
-from services.control.domain.effects import (
+from services.control.domain.errors import NotAllowed
+from services.control.domain.rules.edits import Create, RuleFields, Update
+from services.control.domain.rules.effects import (
     Fate,
     LogRange,
     OffsetKeepers,
@@ -15,9 +16,8 @@ from services.control.domain.effects import (
     places_of_danger,
     refuse_skips,
 )
-from services.control.domain.errors import NotAllowed
-from services.control.domain.moves import Move
-from services.control.domain.rules import RuleSet
+from services.control.domain.rules.moves import Move
+from services.control.domain.rules.rule_set import RuleSet
 from tests.unit.control.worlds import rule, rule_set, table
 
 HERE, THERE = Place("c1", "apples"), Place("c2", "fruit.apples")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mesh.routing import RoutingTable, Subject
-from services.control.domain.explanations import tried_rules, why_unrouted, without_rule
+from services.control.presentation.explanations import tried_rules, why_unrouted, without_rule
 from tests.unit.control.worlds import table
 
 RULES = ("apples->c1", "group:shop*->c2", "ap*->c2", "txn:~pay-.+->c1", "client:kafkajs/*->")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mesh.routing import ClientIdentity, Place, RoutingTable, Subject
-from services.control.domain.findings import (
+from services.control.domain.dry_runs.findings import (
     Finding,
     FindingKind,
     Severity,
@@ -20,8 +20,8 @@ from services.control.domain.findings import (
     of_unlisted,
     worst_first,
 )
-from services.control.domain.moves import Checked, Move
-from services.control.domain.usage import ClientUse, HomeMove, Unlisted, affected, home_moves
+from services.control.domain.members.usage import ClientUse, HomeMove, Unlisted, affected, home_moves
+from services.control.domain.rules.moves import Checked, Move
 from tests.unit.control.worlds import table
 
 HERE, THERE = Place("c1", "apples"), Place("c2", "apples")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mesh.rpc import events, replays
+from services.control.domain.change_control.freezing import FREED, freeze, refuse_while_frozen, thaw
 from services.control.domain.errors import InvalidField, NotAllowed
-from services.control.domain.freezing import FREED, freeze, refuse_while_frozen, thaw
 from services.control.store.drafts import PAYLOADS
 
 FROZEN = events.Event(position=7, actor="ada", reason="inventory", mesh_frozen=events.MeshFrozen())

@@ -8,7 +8,7 @@ import pytest
 
 from mesh.rpc import events
 from services.control.domain.errors import InvalidField, NotAllowed
-from services.control.domain.instances import FORMATS, MAX_INSTANCES, name_of, registered
+from services.control.domain.sidecars.instances import FORMATS, MAX_INSTANCES, name_of, registered
 
 
 def instance(**fields: Any) -> events.ConsumerInstance:

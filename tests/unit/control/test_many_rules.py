@@ -25,14 +25,14 @@ from mesh.routing import (
 )
 from mesh.routing import clients as clients_module
 from services.control.api.edits import changing
-from services.control.domain import kinds, moves
-from services.control.domain.covers import suspicions
-from services.control.domain.edits import Before, Create, Edit, Move, Place, Remove, RuleFields, Update
 from services.control.domain.errors import NotAllowed
-from services.control.domain.kinds import kinds_of_clients
-from services.control.domain.moves import MovePlan, clusters_that_may_lose
-from services.control.domain.rules import RuleSet, RuleSetDecision
-from services.control.domain.shadows import shadowed_rules
+from services.control.domain.rules import kinds, moves
+from services.control.domain.rules.covers import suspicions
+from services.control.domain.rules.edits import Before, Create, Edit, Move, Place, Remove, RuleFields, Update
+from services.control.domain.rules.kinds import kinds_of_clients
+from services.control.domain.rules.moves import MovePlan, clusters_that_may_lose
+from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
+from services.control.domain.rules.shadows import shadowed_rules
 from tests.unit.control.worlds import rule, rule_set, table
 
 MANY = 300

@@ -6,7 +6,7 @@ import pytest
 
 from mesh.routing import Place, RoutingTable
 from services.control.domain.errors import NotAllowed
-from services.control.domain.moves import (
+from services.control.domain.rules.moves import (
     Move,
     checked,
     clusters_that_may_lose,

@@ -15,8 +15,8 @@ from services.control.decisions import order_following
 from services.control.decisions.order_following import OrderFollowing
 from services.control.decisions.sidecars import Sidecars
 from services.control.domain.errors import Conflict, Unavailable
-from services.control.domain.incarnations import incarnation_of
-from services.control.domain.sidecar_orders import Orders, fold_orders
+from services.control.domain.sidecars.incarnations import incarnation_of
+from services.control.domain.sidecars.orders import Orders, fold_orders
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ELDER, YOUNGER = incarnation_of("1795305600000-zzzz"), incarnation_of("1795305600001-aaaa")

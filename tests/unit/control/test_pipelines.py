@@ -10,8 +10,8 @@ from mesh.rpc import events, instances, pipelines
 from services.control.decisions.members import EXPIRY
 from services.control.decisions.pipelines import MAX_APART, Pipelines
 from services.control.domain.errors import InvalidField, Unknown
-from services.control.domain.sidecar_orders import TIME_OF_A_LOOK, Orders, given_up, overdue, place
-from services.control.domain.sidecar_sentences import order_ended, ordered
+from services.control.domain.sidecars.orders import TIME_OF_A_LOOK, Orders, given_up, overdue, place
+from services.control.presentation.sidecars import order_ended, ordered
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TARGET = "pipelines/p1"

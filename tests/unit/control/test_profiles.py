@@ -9,11 +9,10 @@ import pytest
 
 from mesh.routing import Place
 from mesh.rpc import events, profiles, record_rules, replays
+from services.control.domain.dry_runs.findings import Finding, FindingKind, Severity
+from services.control.domain.dry_runs.profiles import arrivals_of_moves, arrivals_of_rule, of_profiles
 from services.control.domain.errors import InvalidField, Unknown
-from services.control.domain.findings import Finding, FindingKind, Severity
-from services.control.domain.moves import Move
-from services.control.domain.profile_findings import arrivals_of_moves, arrivals_of_rule, of_profiles
-from services.control.domain.profiles import (
+from services.control.domain.replays.profiles import (
     KEPT_BYTES,
     LARGEST,
     Profiles,
@@ -22,6 +21,7 @@ from services.control.domain.profiles import (
     fold_profiles,
     profile_of,
 )
+from services.control.domain.rules.moves import Move
 from tests.unit.control.worlds import table
 
 MADE = datetime(2026, 11, 1, 12, tzinfo=UTC)

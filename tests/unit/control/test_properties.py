@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from services.control.domain.clusters.properties import client_only, is_secret
 from services.control.domain.errors import InvalidField
-from services.control.domain.properties import client_only, is_secret
 from services.control.upstream.checks import check_with_librdkafka
 from services.control.upstream.references import resolved
 

@@ -9,8 +9,8 @@ import pytest
 from mesh.record_rules import RecordRules, fold_record_rules
 from mesh.rpc import events, record_rules
 from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed, Unknown
-from services.control.domain.record_needs import needs_of
-from services.control.domain.record_rules import RecordRuleSet
+from services.control.domain.records.needs import needs_of
+from services.control.domain.records.rule_set import RecordRuleSet
 
 CLUSTERS = ("c1", "c2", "c3")
 

@@ -12,9 +12,9 @@ import pytest
 from mesh.event_log import FORMAT, Chain, upcast
 from mesh.routing import RoutingState, fold
 from mesh.rpc import events
-from services.control.domain.instances import Instances
+from services.control.domain.past.snapshots import view_from_bytes, view_to_bytes
 from services.control.domain.reports import fold_instances
-from services.control.domain.snapshot_form import view_from_bytes, view_to_bytes
+from services.control.domain.sidecars.instances import Instances
 from services.control.domain.view import MeshView, apply
 from tests.fixtures.logs.described import described_routing, described_view
 

@@ -8,9 +8,8 @@ import pytest
 
 from mesh.routing import Place, RoutingTable, RuleVersion
 from mesh.rpc import events, replays
-from services.control.domain.effects import LogRange
 from services.control.domain.errors import InvalidField, NotAllowed
-from services.control.domain.replay_plans import (
+from services.control.domain.replays.plans import (
     NOWHERE,
     by_keeper,
     keeper_of,
@@ -19,6 +18,7 @@ from services.control.domain.replay_plans import (
     place_of,
     to_be_stopped,
 )
+from services.control.domain.rules.effects import LogRange
 from tests.unit.control.worlds import rule, table
 
 LOG = LogRange(10, 50)

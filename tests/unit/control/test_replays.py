@@ -11,9 +11,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import events, replays
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
-from services.control.domain.replay_assignment import MAX_RUNNING, Candidate, choose, readers_of, why_waiting
-from services.control.domain.replay_checks import checked
-from services.control.domain.replays import (
+from services.control.domain.replays.assignment import MAX_RUNNING, Candidate, choose, readers_of, why_waiting
+from services.control.domain.replays.checks import checked
+from services.control.domain.replays.replays import (
     KEPT,
     MAX_OPEN,
     MAX_OPEN_FOR_MEMBER,
@@ -25,8 +25,8 @@ from services.control.domain.replays import (
     progress_interval,
     started,
 )
-from services.control.domain.sentences import Known, sentences
 from services.control.domain.view import MeshView, apply
+from services.control.presentation.sentences import Known, sentences
 from services.control.store.drafts import PAYLOADS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -6,9 +6,9 @@ import pytest
 
 from mesh.routing import RoutingTable
 from mesh.routing.fold import with_changes
-from services.control.domain.edits import Before, Create, Edit, Move, Place, Remove, RuleFields, Set, Update
 from services.control.domain.errors import NotAllowed
-from services.control.domain.rules import RuleSet, RuleSetDecision
+from services.control.domain.rules.edits import Before, Create, Edit, Move, Place, Remove, RuleFields, Set, Update
+from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
 from tests.unit.control.worlds import after, kinds, match, rule, rule_set, written
 
 

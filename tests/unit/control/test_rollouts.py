@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.control.domain.rollouts import Answer, Phase, Verdict, behind, laggards, verdict
+from services.control.domain.members.rollouts import Answer, Phase, Verdict, behind, laggards, verdict
 
 HELD, OLD = Answer(9, Phase.HELD), Answer(5, Phase.APPLIED)
 REFUSED = Answer(9, Phase.REFUSED, "too many topics")

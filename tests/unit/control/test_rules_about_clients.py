@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from mesh.routing import ClientIdentity, ClientMatch, ExactName, Match, Place, RoutingTable, Subject, UnmatchedTopics
-from services.control.domain.covers import covers, suspicions
-from services.control.domain.edits import Create, Replace, RuleFields, Set
-from services.control.domain.edits import Place as At
 from services.control.domain.errors import Exists, InvalidField, NotAllowed
-from services.control.domain.explanations import tried_rules
-from services.control.domain.kinds import KINDS_LOOKED_AT, kinds_of_clients
-from services.control.domain.moves import clusters_that_may_lose, planned_moves
-from services.control.domain.rules import RuleSet
+from services.control.domain.rules.covers import covers, suspicions
+from services.control.domain.rules.edits import Create, Replace, RuleFields, Set
+from services.control.domain.rules.edits import Place as At
+from services.control.domain.rules.kinds import KINDS_LOOKED_AT, kinds_of_clients
+from services.control.domain.rules.moves import clusters_that_may_lose, planned_moves
+from services.control.domain.rules.rule_set import RuleSet
+from services.control.presentation.explanations import tried_rules
 from tests.unit.control.worlds import clients, kinds, match, rule, rule_set, table, written
 
 

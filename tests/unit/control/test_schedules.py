@@ -9,9 +9,9 @@ import pytest
 from google.protobuf.message import Message
 
 from mesh.rpc import admin, events, routing
-from services.control.domain import schedules
+from services.control.domain.change_control import schedules
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
-from services.control.domain.snapshot_form import view_from_bytes, view_to_bytes
+from services.control.domain.past.snapshots import view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView, apply
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

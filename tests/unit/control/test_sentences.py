@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from mesh.routing import ForwardingRule, NodeView
 from mesh.routing.codec import rule_to_proto
 from mesh.rpc import admin, events, record_rules, routing
-from services.control.domain.sentences import MOST_SENTENCES, Known, sentences
+from services.control.presentation.sentences import MOST_SENTENCES, Known, sentences
 from services.control.store.drafts import PAYLOADS
 from services.control.store.reports import FIELDS
 from tests.unit.control.worlds import rule

@@ -9,9 +9,9 @@ import pytest
 from google.protobuf.message import Message
 
 from mesh.rpc import events, instances
-from services.control.domain import sidecar_orders
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
-from services.control.domain.sidecar_orders import KEPT, LONGEST_DETAILS, MAX_OPEN, MAX_OPEN_OF_SIDECAR
+from services.control.domain.sidecars import orders as sidecar_orders
+from services.control.domain.sidecars.orders import KEPT, LONGEST_DETAILS, MAX_OPEN, MAX_OPEN_OF_SIDECAR
 from services.control.domain.view import MeshView, apply
 from services.control.store.drafts import PAYLOADS
 

@@ -11,7 +11,7 @@ from services.control.decisions import sidecars as module
 from services.control.decisions.members import EXPIRY
 from services.control.decisions.sidecars import Sidecars
 from services.control.domain.errors import Conflict, InvalidField, Unavailable
-from services.control.domain.incarnations import EARLIER_RELEASE, incarnation_of
+from services.control.domain.sidecars.incarnations import EARLIER_RELEASE, incarnation_of
 
 ELDER, YOUNGER = incarnation_of("1795305600000-zzzz"), incarnation_of("1795305600001-aaaa")
 LATE = EXPIRY + timedelta(seconds=1)

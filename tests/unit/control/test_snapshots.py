@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from mesh.rpc import events, profiles, replays, routing
-from services.control.domain.snapshot_form import SnapshotError, view_from_bytes, view_to_bytes
+from services.control.domain.past.snapshots import SnapshotError, view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView, apply
 from services.control.store.drafts import PAYLOADS
 from services.control.store.reports import FIELDS

@@ -8,9 +8,10 @@ import pytest
 
 from mesh.routing import Place
 from mesh.rpc import traffic
+from services.control.domain.dry_runs.traffic import TopicTraffic, of_traffic
 from services.control.domain.errors import InvalidField
-from services.control.domain.moves import Move
-from services.control.domain.traffic import (
+from services.control.domain.rules.moves import Move
+from services.control.domain.traffic.queries import (
     HOW_TO_START,
     LAST_HOUR,
     Range,
@@ -25,7 +26,6 @@ from services.control.domain.traffic import (
     range_of,
     step_of,
 )
-from services.control.domain.traffic_findings import TopicTraffic, of_traffic
 
 NOW = datetime(2026, 11, 22, 12, 34, 56, tzinfo=UTC)
 

@@ -22,7 +22,7 @@ from mesh.transactions import (
 )
 from services.control.decisions.transactions import Transactions
 from services.control.domain.errors import Conflict, NotAllowed, Unavailable, Unknown
-from services.control.domain.transactions import CoordinatorState, SeenTransaction, Standing
+from services.control.domain.transactions.transactions import CoordinatorState, SeenTransaction, Standing
 from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import AlreadyAnswered, Journal
 from services.control.store.log import StoredAnswer

@@ -7,7 +7,7 @@ from google.protobuf.message import Message
 
 from mesh.routing import LogGapError
 from mesh.rpc import events, routing
-from services.control.domain.ranks import STEP
+from services.control.domain.rules.ranks import STEP
 from services.control.domain.view import MeshView, apply
 from services.control.store.drafts import PAYLOADS
 from services.control.store.reports import FIELDS

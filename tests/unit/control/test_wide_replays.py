@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mesh.rpc import events, replays, reports
-from services.control.domain import replays as module
 from services.control.domain.errors import InvalidField, NotAllowed
-from services.control.domain.replay_course import Course, totals_of, without_partitions
-from services.control.domain.replays import (
+from services.control.domain.past.snapshots import view_to_bytes
+from services.control.domain.replays import replays as module
+from services.control.domain.replays.course import Course, totals_of, without_partitions
+from services.control.domain.replays.replays import (
     MAX_COPIED,
     MAX_PARTITIONS,
     check_report,
@@ -20,7 +21,6 @@ from services.control.domain.replays import (
     started,
 )
 from services.control.domain.reports import Reported
-from services.control.domain.snapshot_form import view_to_bytes
 from services.control.domain.view import MeshView, apply
 from services.control.store.drafts import PAYLOADS
 

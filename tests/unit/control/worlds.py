@@ -23,8 +23,8 @@ from mesh.routing import (
     UpstreamCluster,
 )
 from mesh.routing.fold import with_changes
-from services.control.domain.ranks import STEP
-from services.control.domain.rules import RuleSet, RuleSetDecision
+from services.control.domain.rules.ranks import STEP
+from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
 
 SUBJECTS = {"group": Subject.GROUP, "txn": Subject.TRANSACTIONAL_ID, "client": Subject.CLIENT_SOFTWARE}
 

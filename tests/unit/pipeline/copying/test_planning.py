@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import replays
-from services.control.domain.replays import MAX_COPIED
+from services.control.domain.replays.replays import MAX_COPIED
 from services.pipeline.copying import offsets as planning
 from services.pipeline.copying.errors import CopyError, RefusedError
 from services.pipeline.copying.notes import Note

@@ -1,0 +1,1 @@
+"""Decisions and findings as sentences for people."""
