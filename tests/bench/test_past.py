@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import psycopg
 import pytest
 
-from services.control.decisions.history import History
+from services.control.decisions.past.history import History
 from services.control.steady_clock import SteadyClock
 from services.control.store.database import Database
 from services.control.store.migrate import migrate

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from mesh.rpc import audit, audit_grpc
 from services.control.api import pages
-from services.control.decisions.audit_tails import AuditTails
+from services.control.decisions.audit.tails import AuditTails
 from services.control.domain.audit.queries import audit_query, freshness
 from services.control.domain.errors import InvalidField
 from services.control.store.journal import Journal

@@ -8,8 +8,8 @@ from mesh.rpc import admin, admin_grpc, events
 from services.control.api import shapes
 from services.control.api.calls import caller, once
 from services.control.decisions.answers import stored_response
-from services.control.decisions.freezing import Freezing
-from services.control.decisions.schedules import Schedules
+from services.control.decisions.change_control.freezing import Freezing
+from services.control.decisions.change_control.schedules import Schedules
 from services.control.domain.change_control.schedules import SCHEDULES, in_order
 from services.control.store.journal import Journal
 

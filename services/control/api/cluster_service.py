@@ -10,8 +10,8 @@ from mesh.rpc import admin, admin_grpc, routing
 from services.control.api import pages, shapes
 from services.control.api.calls import caller, once
 from services.control.decisions.answers import stored_response
-from services.control.decisions.clusters import ClusterDecisions
-from services.control.decisions.probes import Probe, Probes
+from services.control.decisions.clusters.commands import ClusterDecisions
+from services.control.decisions.clusters.probes import Probe, Probes
 from services.control.domain.errors import InvalidField
 from services.control.domain.rules.checks import INTERNAL_PREFIX
 from services.control.domain.view import MeshView

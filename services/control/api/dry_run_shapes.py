@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mesh.rpc import admin
 from services.control.api import shapes
-from services.control.decisions.dry_runs import DryRun
+from services.control.decisions.dry_runs.dry_runs import DryRun
 from services.control.domain.dry_runs.findings import FindingKind, Severity
 from services.control.domain.members.usage import Affected, HomeMove
 

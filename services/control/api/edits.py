@@ -15,8 +15,8 @@ from mesh.routing import InvalidRuleError
 from mesh.routing.codec import match_from_proto, node_view_from_proto, rule_from_proto
 from mesh.rpc import admin, routing
 from services.control.api import shapes
-from services.control.decisions.past import Past
-from services.control.decisions.rules import Command
+from services.control.decisions.past.revisions import Past
+from services.control.decisions.rules.commands import Command
 from services.control.domain.errors import InvalidField
 from services.control.domain.rules.edits import Create, Edit, Move, Place, Remove, Replace, RuleFields, Set, Update
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision

@@ -10,11 +10,11 @@ from mesh.rpc import events, instances, instances_grpc
 from services.control.api import pages, shapes
 from services.control.api.calls import caller, once, time_left
 from services.control.decisions.answers import stored_response
-from services.control.decisions.instances import InstanceDecisions
-from services.control.decisions.members import MAX_SIDECARS, Members, short
-from services.control.decisions.order_following import OrderFollowing
-from services.control.decisions.sidecar_orders import SidecarOrders
-from services.control.decisions.sidecars import Sidecars
+from services.control.decisions.members.members import MAX_SIDECARS, Members, short
+from services.control.decisions.sidecars.following import OrderFollowing
+from services.control.decisions.sidecars.instances import InstanceDecisions
+from services.control.decisions.sidecars.orders import SidecarOrders
+from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import InvalidField, Unavailable, Unknown
 from services.control.domain.sidecars.incarnations import EARLIER_RELEASE, incarnation_of
 from services.control.domain.sidecars.orders import ORDERS, newest_first

@@ -8,8 +8,8 @@ from typing import Any
 import structlog
 
 from mesh.rpc import discovery, discovery_grpc
-from services.control.decisions.members import Members
-from services.control.decisions.record_progress import RecordProgress
+from services.control.decisions.members.members import Members
+from services.control.decisions.records.progress import RecordProgress
 from services.control.store.journal import Journal
 
 log = structlog.get_logger(__name__)

@@ -10,8 +10,8 @@ from mesh.instance_names import INSTANCES
 from mesh.routing import UpstreamCluster
 from mesh.rpc import admin
 from services.control.api import pages, shapes
-from services.control.decisions.history import Before, History
-from services.control.decisions.past import Past
+from services.control.decisions.past.history import Before, History
+from services.control.decisions.past.revisions import Past
 from services.control.domain.errors import InvalidField
 from services.control.domain.past.history import Entry
 from services.control.domain.past.revisions import Differences, Moved, differences, moved_topics

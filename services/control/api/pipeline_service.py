@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mesh.rpc import pipelines, pipelines_grpc
-from services.control.decisions.pipelines import Pipelines
-from services.control.decisions.sidecars import Sidecars
+from services.control.decisions.members.pipelines import Pipelines
+from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import Conflict, InvalidField
 from services.control.domain.sidecars.commands import PIPELINES
 from services.control.domain.sidecars.incarnations import incarnation_of

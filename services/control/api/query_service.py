@@ -10,9 +10,9 @@ from mesh.routing.codec import client_from_proto, node_view_to_proto
 from mesh.rpc import admin, admin_grpc, events
 from services.control.api import pages, shapes
 from services.control.api.past_answers import PastAnswers
-from services.control.decisions.members import Members
-from services.control.decisions.probes import Probes
-from services.control.decisions.record_progress import RecordProgress
+from services.control.decisions.clusters.probes import Probes
+from services.control.decisions.members.members import Members
+from services.control.decisions.records.progress import RecordProgress
 from services.control.domain.errors import InvalidField
 from services.control.domain.rules.moves import located
 from services.control.presentation.explanations import tried_rules, why_unrouted, without_rule

@@ -11,13 +11,13 @@ from mesh.rpc import record_rules, record_rules_grpc
 from services.control.api import pages, shapes
 from services.control.api.calls import caller, once
 from services.control.decisions.answers import stored_response
-from services.control.decisions.record_progress import RecordProgress
-from services.control.decisions.record_rules import (
+from services.control.decisions.records.commands import (
     Command,
     RecordRuleChange,
     RecordRuleDecisions,
     RecordRuleWishes,
 )
+from services.control.decisions.records.progress import RecordProgress
 from services.control.domain.errors import InvalidField
 from services.control.store.drafts import Caller
 from services.control.store.journal import Journal

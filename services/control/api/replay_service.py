@@ -9,10 +9,10 @@ from mesh.rpc import replays, replays_grpc
 from services.control.api import pages, shapes
 from services.control.api.calls import caller, once, time_left
 from services.control.decisions.answers import stored_response
-from services.control.decisions.members import short
-from services.control.decisions.replay_followers import ReplayFollowers
-from services.control.decisions.replay_progress import ReplayProgress
-from services.control.decisions.replays import ReplayDecisions
+from services.control.decisions.members.members import short
+from services.control.decisions.replays.commands import ReplayDecisions
+from services.control.decisions.replays.followers import ReplayFollowers
+from services.control.decisions.replays.progress import ReplayProgress
 from services.control.domain.errors import InvalidField
 from services.control.domain.replays.assignment import MAX_RUNNING, USUAL_DESTINATIONS, Candidate
 from services.control.domain.replays.replays import REPLAYS, newest_first

@@ -10,11 +10,11 @@ from services.control.api.calls import caller, once, present_record, time_left
 from services.control.api.dry_run_shapes import dry_run
 from services.control.api.edits import command_of
 from services.control.decisions.answers import stored_failure, stored_response
-from services.control.decisions.canaries import Canaries
-from services.control.decisions.dry_runs import DryRuns
-from services.control.decisions.moving import ChangeWishes
-from services.control.decisions.past import Past
-from services.control.decisions.rules import RuleChange, RuleDecisions
+from services.control.decisions.dry_runs.dry_runs import DryRuns
+from services.control.decisions.members.canaries import Canaries
+from services.control.decisions.past.revisions import Past
+from services.control.decisions.rules.commands import RuleChange, RuleDecisions
+from services.control.decisions.rules.moves import ChangeWishes
 from services.control.domain.errors import InvalidField, Refusal
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer

@@ -14,7 +14,7 @@ from services.control.domain.change_control.schedules import request_id_of
 
 
 class ScheduledCalls:
-    """See `Commands` in decisions/schedules.py."""
+    """See `Commands` in decisions/change_control/schedules.py."""
 
     def __init__(self, calls: Calls, rules: RuleService) -> None:
         self._calls = calls

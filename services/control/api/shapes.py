@@ -9,9 +9,9 @@ from mesh.record_rules import RecordRule
 from mesh.routing import MAX_NAME, ForwardingRule
 from mesh.routing.codec import client_match_to_proto, cluster_to_proto, rule_to_proto
 from mesh.rpc import admin, events, record_rules, routing
-from services.control.decisions.probes import Probe
-from services.control.decisions.record_progress import RecordProgress
-from services.control.decisions.rules import RuleChange
+from services.control.decisions.clusters.probes import Probe
+from services.control.decisions.records.progress import RecordProgress
+from services.control.decisions.rules.commands import RuleChange
 from services.control.domain.errors import InvalidField, Unknown
 from services.control.domain.rules.checks import TOPIC_CHARACTERS
 from services.control.domain.rules.edits import Before, Place

@@ -8,7 +8,7 @@ from mesh.rpc import transactions, transactions_grpc
 from mesh.transactions import TRANSACTIONS_TOPIC
 from services.control.api import pages
 from services.control.api.calls import caller
-from services.control.decisions.transactions import Transactions, late, now_ms
+from services.control.decisions.transactions.transactions import Transactions, late, now_ms
 from services.control.domain.errors import InvalidField
 from services.control.domain.transactions.transactions import (
     TRANSACTIONS,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.control.decisions import rollouts
+from services.control.decisions.members import rollouts
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.integration.control.gateway_pair import GatewayPair

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
 
 from mesh.rpc import audit
-from services.control.decisions import audit_tails
+from services.control.decisions.audit import tails as audit_tails
 from services.control.domain.audit.events import record_audit
 from tests.fixtures.cables import Cable
 from tests.fixtures.clusters import KafkaCluster

@@ -14,7 +14,7 @@ import pytest
 
 from mesh.rpc import admin, admin_grpc, discovery, discovery_grpc, instances, instances_grpc
 from mesh.rpc.channels import open_channel
-from services.control.decisions import rollouts
+from services.control.decisions.members import rollouts
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.members import certificate_of

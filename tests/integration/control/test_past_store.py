@@ -14,7 +14,7 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import create_engine, event, select, text
 
-from services.control.decisions.history import History
+from services.control.decisions.past.history import History
 from services.control.domain.past.revisions import mesh_of
 from services.control.domain.view import MeshView, apply
 from services.control.steady_clock import SteadyClock

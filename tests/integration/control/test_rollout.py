@@ -12,7 +12,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 
 from mesh.routing import ExactName
 from mesh.rpc import admin, discovery
-from services.control.decisions.rollouts import SWITCH_MARGIN_MS
+from services.control.decisions.members.rollouts import SWITCH_MARGIN_MS
 from services.control.domain.rules.edits import RuleFields, Set
 from services.control.domain.view import RULES_STREAM
 from services.control.steady_clock import SteadyClock

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from services.control import process
-from services.control.decisions.rollouts import Rollouts
+from services.control.decisions.members.rollouts import Rollouts
 from services.control.domain.members.rollouts import Verdict
 from tests.fixtures.cables import Cable
 from tests.fixtures.clusters import KafkaCluster

@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from mesh.rpc import admin, events
-from services.control.decisions.schedules import Schedules
+from services.control.decisions.change_control.schedules import Schedules
 from services.control.store.drafts import Caller, Draft
 
 NAME = "schedules/1a2b3c4d"

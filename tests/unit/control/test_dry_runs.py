@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mesh.routing import ClientIdentity
-from services.control.decisions.dry_runs import CLIENTS_PER_TURN, touched
+from services.control.decisions.dry_runs.dry_runs import CLIENTS_PER_TURN, touched
 from services.control.domain.members.usage import ClientUse, affected
 from tests.unit.control.worlds import table
 

@@ -8,7 +8,7 @@ import pytest
 
 from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import admin, discovery
-from services.control.decisions.members import EXPIRY, KEPT, MAX_AWAY, Members
+from services.control.decisions.members.members import EXPIRY, KEPT, MAX_AWAY, Members
 from services.control.domain.members.rollouts import Answer, Phase
 from services.control.domain.members.usage import Unlisted
 

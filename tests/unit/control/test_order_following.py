@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mesh.rpc import events
-from services.control.decisions import order_following
-from services.control.decisions.order_following import OrderFollowing
-from services.control.decisions.sidecars import Sidecars
+from services.control.decisions.sidecars import following as order_following
+from services.control.decisions.sidecars.following import OrderFollowing
+from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import Conflict, Unavailable
 from services.control.domain.sidecars.incarnations import incarnation_of
 from services.control.domain.sidecars.orders import Orders, fold_orders

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mesh.rpc import events, instances, pipelines
-from services.control.decisions.members import EXPIRY
-from services.control.decisions.pipelines import MAX_APART, Pipelines
+from services.control.decisions.members.members import EXPIRY
+from services.control.decisions.members.pipelines import MAX_APART, Pipelines
 from services.control.domain.errors import InvalidField, Unknown
 from services.control.domain.sidecars.orders import TIME_OF_A_LOOK, Orders, given_up, overdue, place
 from services.control.presentation.sidecars import order_ended, ordered

@@ -10,8 +10,9 @@ import pytest
 from mesh.routing import Place
 from mesh.rpc import events, profiles, record_rules, replays
 from services.control.domain.dry_runs.findings import Finding, FindingKind, Severity
-from services.control.domain.dry_runs.profiles import arrivals_of_moves, arrivals_of_rule, of_profiles
+from services.control.domain.dry_runs.profiles import arrivals_of_moves, of_profiles
 from services.control.domain.errors import InvalidField, Unknown
+from services.control.domain.records.flows import arrivals_of_rule
 from services.control.domain.replays.profiles import (
     KEPT_BYTES,
     LARGEST,

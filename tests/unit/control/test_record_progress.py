@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mesh.rpc import record_rules
-from services.control.decisions.record_progress import EXPIRY, RecordProgress
+from services.control.decisions.records.progress import EXPIRY, RecordProgress
 
 
 class Clock:

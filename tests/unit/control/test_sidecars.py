@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mesh.rpc import events, instances
-from services.control.decisions import sidecars as module
-from services.control.decisions.members import EXPIRY
-from services.control.decisions.sidecars import Sidecars
+from services.control.decisions.members.members import EXPIRY
+from services.control.decisions.sidecars import sidecars as module
+from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import Conflict, InvalidField, Unavailable
 from services.control.domain.sidecars.incarnations import EARLIER_RELEASE, incarnation_of
 

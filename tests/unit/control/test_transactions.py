@@ -20,7 +20,7 @@ from mesh.transactions import (
     TransactionLog,
     registry_partition,
 )
-from services.control.decisions.transactions import Transactions
+from services.control.decisions.transactions.transactions import Transactions
 from services.control.domain.errors import Conflict, NotAllowed, Unavailable, Unknown
 from services.control.domain.transactions.transactions import CoordinatorState, SeenTransaction, Standing
 from services.control.store.drafts import Caller, Draft

@@ -12,9 +12,9 @@ import pytest
 from google.protobuf.message import Message
 
 from mesh.rpc import admin, events
-from services.control.decisions import canaries as canaries_module
-from services.control.decisions.canaries import Canaries
-from services.control.decisions.members import Members
+from services.control.decisions.members import canaries as canaries_module
+from services.control.decisions.members.canaries import Canaries
+from services.control.decisions.members.members import Members
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REVISION = 7

@@ -9,11 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from mesh.routing import Place, RoutingTable
-from mesh.rpc import record_rules
+from mesh.routing import Place
+from mesh.rpc import profiles as profiles_pb
 from services.control.domain.dry_runs.findings import COMPACTION, Finding, FindingKind, Settings, Severity
-from services.control.domain.records.flows import names_of, template_of
-from services.control.domain.replays.profiles import Profiles, TopicProfile
 from services.control.domain.rules.moves import Move, located
 
 LARGEST_MESSAGE = "max.message.bytes"
@@ -37,21 +35,9 @@ def arrivals_of_moves(moves: Iterable[Move]) -> list[Arrival]:
     return list(dict.fromkeys(Arrival(move.topic, move.target) for move in moves if move.target is not None))
 
 
-def arrivals_of_rule(spec: record_rules.RecordRuleSpec, table: RoutingTable, profiles: Profiles) -> list[Arrival]:
-    """The arrivals of a mirror's records, for the topics that have a profile."""
-    if spec.WhichOneof("kind") != "mirror":
-        return []
-    mirror, names, template = spec.mirror, names_of(spec), template_of(spec.mirror)
-    found: list[Arrival] = []
-    for topic in profiles:
-        route = table.route(topic)
-        if route is None or route.cluster != mirror.source_cluster or not names.take(route.upstream_topic):
-            continue
-        found.append(Arrival(topic, Place(mirror.target_cluster, template.upstream(route.upstream_topic))))
-    return found
-
-
-def of_profiles(arrivals: Iterable[Arrival], profiles: Profiles, settings: Settings, now: datetime) -> list[Finding]:
+def of_profiles(
+    arrivals: Iterable[Arrival], profiles: Mapping[str, profiles_pb.TopicProfile], settings: Settings, now: datetime
+) -> list[Finding]:
     """The findings of all arrivals. Topics without a profile and unknown settings give no finding."""
     return [
         finding
@@ -62,7 +48,7 @@ def of_profiles(arrivals: Iterable[Arrival], profiles: Profiles, settings: Setti
 
 
 def _of_profile(
-    arrival: Arrival, profile: TopicProfile, settings: Mapping[str, str], now: datetime
+    arrival: Arrival, profile: profiles_pb.TopicProfile, settings: Mapping[str, str], now: datetime
 ) -> Iterator[Finding]:
     topic, there = arrival.topic, located(arrival.topic, arrival.place)
     since = _since(profile, now)
@@ -83,7 +69,7 @@ def _of_profile(
     yield finding(FindingKind.PROFILE, Severity.NOTE, _spread(profile))
 
 
-def _spread(profile: TopicProfile) -> str:
+def _spread(profile: profiles_pb.TopicProfile) -> str:
     partitions = profile.partition_records
     sample = " of a sample" if profile.is_sample else ""
     said = f"has {profile.records} records{sample}, {profile.values.median} bytes in the middle"
@@ -94,7 +80,7 @@ def _spread(profile: TopicProfile) -> str:
     return f"{said}, in {len(partitions)} partitions, {share:.0%} of them in partition {fullest}"
 
 
-def _since(profile: TopicProfile, now: datetime) -> str:
+def _since(profile: profiles_pb.TopicProfile, now: datetime) -> str:
     made = profile.time.ToDatetime(UTC)
     age = now - made
     text = f"as of {made:%Y-%m-%d %H:%M} UTC"

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from mesh.routing import Place, RoutingTable
 from mesh.routing.templates import TopicTemplate
 from mesh.rpc import record_rules
+from services.control.domain.dry_runs.profiles import Arrival
 from services.control.domain.errors import NotAllowed
 
 SOURCE_CLUSTER = "{source_cluster}"
@@ -40,13 +42,13 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClusterTopics:
     """Topics of one cluster."""
 
     cluster: str
     names: Names
 
-    def meets(self, other: Place) -> bool:
+    def meets(self, other: ClusterTopics) -> bool:
         return self.cluster == other.cluster and self.names.meet(other.names)
 
     def __str__(self) -> str:
@@ -58,8 +60,8 @@ class Flow:
     """The source of one rule, and the topics to which it writes records without noting where they have been."""
 
     rule_id: str
-    source: Place
-    targets: tuple[Place, ...]
+    source: ClusterTopics
+    targets: tuple[ClusterTopics, ...]
 
     def feeds(self, other: Flow) -> bool:
         return any(target.meets(other.source) for target in self.targets)
@@ -124,11 +126,26 @@ def flow_of(spec: record_rules.RecordRuleSpec) -> Flow:
     if spec.WhichOneof("kind") == "mirror":
         mirror = spec.mirror
         within = mirror.source_cluster == mirror.target_cluster
-        written = (Place(mirror.target_cluster, target_names(mirror)),) if within else ()
-        return Flow(spec.record_rule_id, Place(mirror.source_cluster, names_of(spec)), written)
+        written = (ClusterTopics(mirror.target_cluster, target_names(mirror)),) if within else ()
+        return Flow(spec.record_rule_id, ClusterTopics(mirror.source_cluster, names_of(spec)), written)
     content = spec.content
-    targets = tuple(Place(each.cluster or content.source_cluster, Names(each.topic)) for _, each in targets_of(content))
-    return Flow(spec.record_rule_id, Place(content.source_cluster, names_of(spec)), targets)
+    source = content.source_cluster
+    targets = tuple(ClusterTopics(each.cluster or source, Names(each.topic)) for _, each in targets_of(content))
+    return Flow(spec.record_rule_id, ClusterTopics(source, names_of(spec)), targets)
+
+
+def arrivals_of_rule(spec: record_rules.RecordRuleSpec, table: RoutingTable, profiled: Iterable[str]) -> list[Arrival]:
+    """The places to which a mirror copies the records of the topics that have a profile."""
+    if spec.WhichOneof("kind") != "mirror":
+        return []
+    mirror, names, template = spec.mirror, names_of(spec), template_of(spec.mirror)
+    found: list[Arrival] = []
+    for topic in profiled:
+        route = table.route(topic)
+        if route is None or route.cluster != mirror.source_cluster or not names.take(route.upstream_topic):
+            continue
+        found.append(Arrival(topic, Place(mirror.target_cluster, template.upstream(route.upstream_topic))))
+    return found
 
 
 def refuse_loops(new: Flow, others: Iterable[Flow]) -> None:

@@ -65,7 +65,7 @@ class Replays:
     """The replays that control knows, by replays/{replay}; the oldest first."""
 
     open: Mapping[str, replays.Replay] = field(default_factory=dict)
-    """The replays as in the log; their members report later progress (`decisions/replay_progress.py`)."""
+    """The replays as in the log; their members report later progress (`decisions/replays/progress.py`)."""
     ended: Mapping[str, replays.Replay] = field(default_factory=dict)
     """The last `KEPT` ended replays, as they were at their end."""
     stopped: Mapping[str, str] = field(default_factory=dict)

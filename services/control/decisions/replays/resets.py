@@ -24,10 +24,10 @@ from mesh.routing import InvalidRuleError
 from mesh.rpc import events, replays
 from mesh.rpc import instances as instances_pb
 from services.control.decisions.answers import replayed, stored_response
-from services.control.decisions.order_following import OrderFollowing
-from services.control.decisions.replay_plans import ReplayPlans
-from services.control.decisions.rollouts import CONTROL
-from services.control.decisions.sidecar_orders import SidecarOrders
+from services.control.decisions.members.rollouts import CONTROL
+from services.control.decisions.replays.plans import ReplayPlans
+from services.control.decisions.sidecars.following import OrderFollowing
+from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.domain.errors import NotAllowed, Refusal, Unavailable
 from services.control.domain.replays.plans import by_keeper
 from services.control.domain.replays.replays import ended

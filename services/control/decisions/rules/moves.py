@@ -10,7 +10,7 @@ import structlog
 
 from mesh.routing import Place, RoutingTable
 from mesh.rpc import events
-from services.control.decisions.cluster_questions import ClusterQuestions
+from services.control.decisions.rules.questions import ClusterQuestions
 from services.control.domain.errors import NotAllowed
 from services.control.domain.rules.covers import Cover, covers, suspicions
 from services.control.domain.rules.effects import (

@@ -15,8 +15,8 @@ import structlog
 from prometheus_client import Counter
 
 from mesh.rpc import events, instances
-from services.control.decisions.rollouts import CONTROL
-from services.control.decisions.sidecars import Sidecars
+from services.control.decisions.members.rollouts import CONTROL
+from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import Conflict, Refusal
 from services.control.domain.reports import Reported
 from services.control.domain.sidecars import orders as sidecar_orders

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from mesh.routing import Place, UpstreamCluster
 from mesh.rpc import replays
-from services.control.decisions.sidecars import Sidecars
+from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import InvalidField, NotAllowed, Unavailable, Unknown
 from services.control.domain.replays.plans import (
     NOWHERE,

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from prometheus_client import Gauge
 
 from mesh.rpc import events
-from services.control.decisions.sidecars import Sidecars
+from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import Unavailable
 from services.control.domain.sidecars.incarnations import Incarnation
 from services.control.domain.sidecars.orders import Orders, can_begin

@@ -15,7 +15,7 @@ from prometheus_client import Counter, Histogram
 
 from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import events
-from services.control.decisions.members import Members
+from services.control.decisions.members.members import Members
 from services.control.domain.errors import Conflict, InvalidField, NotAllowed, Unfollowed
 from services.control.domain.members.canaries import canary_of
 from services.control.domain.members.rollouts import (

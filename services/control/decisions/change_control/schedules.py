@@ -26,7 +26,7 @@ from prometheus_client import Counter
 from mesh.routing import InvalidRuleError
 from mesh.rpc import admin, events
 from services.control.decisions.answers import ReplayedFailure
-from services.control.decisions.rollouts import CONTROL
+from services.control.decisions.members.rollouts import CONTROL
 from services.control.domain.change_control import schedules
 from services.control.domain.change_control.freezing import refusal
 from services.control.domain.errors import Conflict, Refusal, Unavailable

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 import structlog
 
 from mesh.routing import RoutingTable
-from services.control.decisions.cluster_questions import ClusterQuestions
-from services.control.decisions.members import Members
-from services.control.decisions.moving import ChangeWishes, MoveInspector, Moving
-from services.control.decisions.rules import Command, RuleChange
+from services.control.decisions.members.members import Members
+from services.control.decisions.rules.commands import Command, RuleChange
+from services.control.decisions.rules.moves import ChangeWishes, MoveInspector, Moving
+from services.control.decisions.rules.questions import ClusterQuestions
 from services.control.domain.dry_runs.findings import (
     COMPARED,
     Finding,

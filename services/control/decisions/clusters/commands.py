@@ -10,7 +10,7 @@ import structlog
 from mesh.routing import UpstreamCluster
 from mesh.routing.codec import cluster_from_proto, cluster_to_proto
 from mesh.rpc import events, routing
-from services.control.decisions.probes import Probes
+from services.control.decisions.clusters.probes import Probes
 from services.control.decisions.turns import Turns
 from services.control.domain.clusters.clusters import Clusters, Sighting, check_spec, expect_revision
 from services.control.domain.clusters.properties import SecretPlaces, client_only

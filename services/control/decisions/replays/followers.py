@@ -21,8 +21,8 @@ from datetime import datetime
 from prometheus_client import Gauge
 
 from mesh.rpc import replays
-from services.control.decisions.members import Clock, steady_clock
-from services.control.decisions.sidecars import Sidecars
+from services.control.decisions.members.members import Clock, steady_clock
+from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import Conflict, Unavailable
 from services.control.domain.replays.assignment import SILENCE, Candidate
 from services.control.domain.replays.replays import Replays

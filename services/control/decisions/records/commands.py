@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 
 from mesh.record_rules import STREAM_PREFIX
 from mesh.rpc import events
-from services.control.decisions.cluster_questions import ClusterQuestions
+from services.control.decisions.rules.questions import ClusterQuestions
 from services.control.decisions.turns import Turns
 from services.control.domain.dry_runs.findings import worst_first
-from services.control.domain.dry_runs.profiles import LOOKED_AT, arrivals_of_rule, of_profiles
+from services.control.domain.dry_runs.profiles import LOOKED_AT, of_profiles
 from services.control.domain.errors import InvalidField, Unavailable
+from services.control.domain.records.flows import arrivals_of_rule
 from services.control.domain.records.needs import TopicNeed, needs_of, needs_of_offsets
 from services.control.domain.records.rule_set import RecordRuleSet
 from services.control.domain.view import MeshView, apply

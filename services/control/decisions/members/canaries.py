@@ -17,8 +17,8 @@ import structlog
 from prometheus_client import Counter
 
 from mesh.rpc import events
-from services.control.decisions.members import Members
-from services.control.decisions.rollouts import APPLY_TIMEOUT, CONTROL, SETTLE_TIME, Rollouts
+from services.control.decisions.members.members import Members
+from services.control.decisions.members.rollouts import APPLY_TIMEOUT, CONTROL, SETTLE_TIME, Rollouts
 from services.control.decisions.turns import Turns
 from services.control.domain.errors import Conflict, NotAllowed, Refusal
 from services.control.domain.members.canaries import Outcome, chosen_for, judged

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from prometheus_client import Gauge
 
 from mesh.rpc import replays
-from services.control.decisions.replay_followers import ReplayFollowers
+from services.control.decisions.replays.followers import ReplayFollowers
 from services.control.domain.errors import Unavailable
 from services.control.domain.replays.assignment import Readers, readers_of, why_waiting
 from services.control.domain.replays.course import Course, Key, key_of, without_partitions

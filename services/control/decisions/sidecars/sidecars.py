@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from prometheus_client import Gauge
 
 from mesh.rpc import events, instances
-from services.control.decisions.members import EXPIRY, MAX_SIDECARS, Clock, steady_clock
+from services.control.decisions.members.members import EXPIRY, MAX_SIDECARS, Clock, steady_clock
 from services.control.domain.errors import Conflict, Unavailable
 from services.control.domain.sidecars.commands import PIPELINES, named
 from services.control.domain.sidecars.incarnations import EARLIER_RELEASE, Incarnation

@@ -15,13 +15,13 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from mesh.rpc import events, replays
-from services.control.decisions.offset_resets import OffsetResets
-from services.control.decisions.replay_followers import ReplayFollowers
-from services.control.decisions.replay_places import ReplayPlaceSearch
-from services.control.decisions.replay_plans import Plan, ReplayPlans
-from services.control.decisions.replay_progress import COMING_BACK, ReplayProgress
-from services.control.decisions.rollouts import CONTROL
-from services.control.decisions.sidecars import Sidecars
+from services.control.decisions.members.rollouts import CONTROL
+from services.control.decisions.replays.followers import ReplayFollowers
+from services.control.decisions.replays.places import ReplayPlaceSearch
+from services.control.decisions.replays.plans import Plan, ReplayPlans
+from services.control.decisions.replays.progress import COMING_BACK, ReplayProgress
+from services.control.decisions.replays.resets import OffsetResets
+from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import Conflict, Refusal, Unknown
 from services.control.domain.replays.assignment import choose
 from services.control.domain.replays.checks import checked, is_of_control, is_of_pipelines

@@ -7,7 +7,7 @@ import asyncio
 import structlog
 
 from mesh.rpc import admin
-from services.control.decisions.members import Members
+from services.control.decisions.members.members import Members
 from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Journal
 from services.control.store.register import GatewayRegister

@@ -10,10 +10,10 @@ import structlog
 
 from mesh.rpc import events
 from services.control.decisions.answers import stored_failure
-from services.control.decisions.canaries import Canaries, refuse_while_tried
-from services.control.decisions.clusters import routing_position
-from services.control.decisions.moving import ChangeWishes, MoveInspector, Moving
-from services.control.decisions.rollouts import RolloutAbandoned, Rollouts, as_conflict
+from services.control.decisions.clusters.commands import routing_position
+from services.control.decisions.members.canaries import Canaries, refuse_while_tried
+from services.control.decisions.members.rollouts import RolloutAbandoned, Rollouts, as_conflict
+from services.control.decisions.rules.moves import ChangeWishes, MoveInspector, Moving
 from services.control.decisions.turns import Turns
 from services.control.domain.errors import Refusal
 from services.control.domain.members.canaries import check_may_be_tried

@@ -6,7 +6,7 @@ The log has only the orders about instances.
 from __future__ import annotations
 
 from mesh.rpc import events
-from services.control.decisions.sidecar_orders import SidecarOrders
+from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.domain.errors import NotAllowed
 from services.control.domain.reports import Reported
 from services.control.domain.sidecars.instances import name_of, registered, removed

@@ -1,0 +1,1 @@
+"""Freezes and scheduled changes."""

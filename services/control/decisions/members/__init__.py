@@ -1,0 +1,1 @@
+"""Members, their rollouts and canaries."""

@@ -1,0 +1,1 @@
+"""Record rules: mirrors and content rules."""

@@ -1,0 +1,1 @@
+"""Replays, copies and profiles."""

@@ -1,0 +1,1 @@
+"""Sidecars, their instances, and orders."""
