@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from types import ModuleType
 
+import grpc.aio
 import structlog
 
 from mesh.lifecycle import Lifecycle
@@ -40,33 +43,18 @@ from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
 from services.control.api.traffic_service import TrafficService
 from services.control.api.transaction_service import TransactionService
-from services.control.decisions.audit.tails import AuditTails
-from services.control.decisions.change_control.freezing import Freezing
 from services.control.decisions.change_control.schedules import Schedules
 from services.control.decisions.clusters.commands import ClusterDecisions
-from services.control.decisions.clusters.probes import Probes
 from services.control.decisions.dry_runs.dry_runs import DryRuns
-from services.control.decisions.members.canaries import Canaries
 from services.control.decisions.members.members import Members
-from services.control.decisions.members.pipelines import Pipelines
 from services.control.decisions.members.registering import Registering
-from services.control.decisions.members.rollouts import SWITCH_MARGIN_MS, Rollouts
-from services.control.decisions.past.history import History
+from services.control.decisions.members.rollouts import SWITCH_MARGIN_MS
 from services.control.decisions.past.revisions import Past
 from services.control.decisions.records.commands import RecordRuleDecisions
 from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.replays.commands import ReplayDecisions
-from services.control.decisions.replays.followers import ReplayFollowers
-from services.control.decisions.replays.places import ReplayPlaceSearch
-from services.control.decisions.replays.plans import ReplayPlans
-from services.control.decisions.replays.progress import ReplayProgress
-from services.control.decisions.replays.resets import OffsetResets
 from services.control.decisions.rules.commands import RuleDecisions
-from services.control.decisions.sidecars.following import OrderFollowing
-from services.control.decisions.sidecars.instances import InstanceDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
-from services.control.decisions.sidecars.sidecars import Sidecars
-from services.control.decisions.transactions.transactions import Transactions
 from services.control.decisions.turns import Turns
 from services.control.domain.clusters.properties import SecretPlaces
 from services.control.domain.errors import Refusal
@@ -75,26 +63,20 @@ from services.control.settings import ControlSettings
 from services.control.steady_clock import SteadyClock
 from services.control.store.audit import AuditTrail
 from services.control.store.audit_outbox import AuditPublisher
+from services.control.store.cleaning import clean_up
 from services.control.store.database import Database, StoreUnavailableError
 from services.control.store.home_topic import Home
 from services.control.store.journal import Journal
 from services.control.store.leader import Leader
 from services.control.store.outbox import Publisher
-from services.control.store.past import PastStore
-from services.control.store.record_audits import RecordAuditTable
 from services.control.store.register import GatewayRegister
 from services.control.store.reports import Reports
 from services.control.store.snapshots import SnapshotKeeper
 from services.control.store.traffic import TrafficTables
 from services.control.upstream.connections import Connections
-from services.control.upstream.transactions import TransactionCoordinators
 
-FORGET_EVERY = 3600.0
-"""Seconds between two clean-ups of answers that no client asks for any more, of old audit events and old reports."""
 FIRST_LOOK = 5.0
 """Seconds that readiness waits to hear whether mesh.events is this mesh's own."""
-SETTLE_EVERY = 2.0
-"""Seconds between two checks for rollouts that no call finishes; a rollout with a running call is left alone."""
 
 log = structlog.get_logger(__name__)
 
@@ -105,119 +87,83 @@ class Control:
     def __init__(self, settings: ControlSettings, lifecycle: Lifecycle) -> None:
         self._settings = settings
         self._lifecycle = lifecycle
-        self._database = Database(settings.database_url.get_secret_value())
-        clock = SteadyClock()
         self._parts = Parts()
-        self.journal = Journal(self._database, clock)
-        self.reports = Reports(self._database, clock)
+        clock = SteadyClock()
+        turns = self._turns = Turns()
+        database = self._database = Database(settings.database_url.get_secret_value())
+        journal = self.journal = Journal(database, clock)
+        reports = self.reports = Reports(database, clock)
+        connections = self.connections = Connections()
+        self.audit = AuditTrail(database)
         self.publisher = Publisher(
-            self._database,
-            self.journal,
+            database,
+            journal,
             Home(settings.home_bootstrap_servers, settings.home_properties, settings.events_topic),
             on_foreign=lambda reason: lifecycle.not_ready(reason) if reason else lifecycle.ready(),
         )
-        self._snapshots = SnapshotKeeper(
-            self.journal.snapshots, settings.snapshot_every, lambda: (self.journal.view, self.journal.chain)
-        )
-        self.audit = AuditTrail(self._database)
         self._audit_publisher = AuditPublisher(
-            self._database,
+            database,
             self.audit,
             Home(settings.home_bootstrap_servers, settings.home_properties, settings.audit_topic),
             settings.audit_kept_days,
         )
-        self.members = Members()
-        self.register = GatewayRegister(self._database)
-        self._registering = Registering(self.journal, self.members, self.register)
-        self.connections = Connections()
-        self._turns = Turns()
-        self._probes = Probes(self.journal, self.connections, settings.probe_interval_s)
-        rollouts = Rollouts(self.journal, self.members, settings.hold_ms)
+        self._snapshots = SnapshotKeeper(
+            journal.snapshots, settings.snapshot_every, lambda: (journal.view, journal.chain)
+        )
         own_topics = [settings.events_topic, settings.audit_topic]
-        self._canaries = Canaries(self.journal, self._turns, self.members, rollouts, clock)
-        self._rules = RuleDecisions(
-            self.journal, self._turns, self.connections, rollouts, self._canaries, never_move=own_topics
-        )
-        traffic = TrafficTables(self._database)
-        dry_runs = DryRuns(self.journal, self.connections, self.members, traffic, never_move=own_topics)
+        secrets = SecretPlaces(settings.secrets_folder, settings.secret_variables)
         self._clusters = ClusterDecisions(
-            self.journal,
-            self._turns,
-            self.connections,
-            self._probes,
-            self.publisher.is_home,
-            SecretPlaces(settings.secrets_folder, settings.secret_variables),
+            journal, turns, connections, self.publisher.is_home, secrets, settings.probe_interval_s
         )
-        record_rules = RecordRuleDecisions(self.journal, self._turns, self.connections)
-        self.record_progress = RecordProgress(lambda: self.journal.view.record_rules)
-        sidecars = Sidecars(lambda: self.reports.known.instances)
-        self.orders = SidecarOrders(self.journal, self.reports, sidecars)
-        self._following = OrderFollowing(self.journal, sidecars)
-        self.replay_followers = ReplayFollowers(self.journal, sidecars)
-        self.replay_progress = ReplayProgress(self.journal, self.reports, self.replay_followers)
-        plans = ReplayPlans(self.journal, self.reports, self.connections, sidecars)
-        own_replays = OffsetResets(self.journal, self.reports, plans, self.orders, self._following, self.connections)
-        places = ReplayPlaceSearch(self.journal, self.connections)
-        self.replays = ReplayDecisions(
-            self.journal,
-            self.reports,
-            sidecars,
-            self.replay_followers,
-            self.replay_progress,
-            plans,
-            places,
-            own_replays,
-        )
-        calls = Calls(self.audit, FreezeGate(self.journal))
-        past_store = PastStore(self._database)
-        past = Past(self.journal, past_store)
-        rule_service = RuleService(self.journal, self._rules, dry_runs, self._canaries, past)
+        members = self.members = Members()
+        self.register = GatewayRegister(database)
+        self._registering = Registering(journal, members, self.register)
+        self._rules = RuleDecisions(journal, turns, connections, members, clock, settings.hold_ms, own_topics)
+        self.orders = SidecarOrders(journal, reports)
+        self.replays = ReplayDecisions(journal, reports, self.orders, connections)
+        self.replay_followers = self.replays.followers
+        traffic = TrafficTables(database)
+        record_progress = RecordProgress(lambda: journal.view.record_rules)
+        past = Past(journal, database)
+        calls = Calls(self.audit, FreezeGate(journal))
+        dry_runs = DryRuns(journal, connections, members, traffic, own_topics)
+        rule_service = RuleService(journal, self._rules, dry_runs, past)
         self.scheduled_calls = ScheduledCalls(calls, rule_service)
-        self.schedules = Schedules(self.journal, self.scheduled_calls, clock)
-        self._services: dict[str, Any] = {
-            "ClusterService": ClusterService(self.journal, self._clusters, self._probes),
-            "RuleService": rule_service,
-            "ChangeControlService": ChangeControlService(self.journal, Freezing(self.journal), self.schedules),
-            "QueryService": QueryService(
-                self.journal,
-                self.reports,
-                self.members,
-                self._probes,
-                self.publisher,
-                self.audit,
-                self.record_progress,
-                self.connections,
-                PastAnswers(self.journal, past, History(past_store, self.reports), self.connections),
-                self._problems,
+        self.schedules = Schedules(journal, self.scheduled_calls, clock)
+        query_service = QueryService(
+            journal,
+            reports,
+            members,
+            self._clusters.probes,
+            self.publisher,
+            self.audit,
+            record_progress,
+            connections,
+            PastAnswers(journal, past, reports, connections),
+            self._problems,
+        )
+        longest_hold_ms = settings.hold_ms + SWITCH_MARGIN_MS
+        services = (
+            (admin_grpc, ClusterService(journal, self._clusters)),
+            (admin_grpc, rule_service),
+            (admin_grpc, ChangeControlService(journal, self.schedules)),
+            (admin_grpc, query_service),
+            (instances_grpc, InstanceService(journal, reports, self.orders, members)),
+            (discovery_grpc, MemberReportService(journal, members, record_progress, longest_hold_ms)),
+            (pipelines_grpc, PipelineService(journal, self.orders.sidecars)),
+            (profiles_grpc, ProfileService(journal)),
+            (replays_grpc, ReplayService(journal, self.replays)),
+            (
+                record_rules_grpc,
+                RecordRuleService(journal, RecordRuleDecisions(journal, turns, connections), record_progress),
             ),
-            "InstanceService": InstanceService(
-                self.journal,
-                self.reports,
-                InstanceDecisions(self.journal, self.reports, self.orders),
-                self.orders,
-                self._following,
-                self.members,
-                sidecars,
-            ),
-            "PipelineService": PipelineService(self.journal, sidecars, Pipelines(sidecars.is_alive)),
-            "ProfileService": ProfileService(self.journal),
-            "ReplayService": ReplayService(self.journal, self.replays, self.replay_followers, self.replay_progress),
-            "MemberReportService": MemberReportService(
-                self.journal, self.members, self.record_progress, settings.hold_ms + SWITCH_MARGIN_MS
-            ),
-            "RecordRuleService": RecordRuleService(self.journal, record_rules, self.record_progress),
-            "TrafficService": TrafficService(traffic),
-            "TransactionService": TransactionService(
-                self.journal, Transactions(self.journal, TransactionCoordinators())
-            ),
-            "AuditService": AuditService(
-                self.journal,
-                AuditTails(self.journal, settings.record_audit_topics),
-                RecordAuditTable(self._database),
-            ),
-        }
-        self.server = RpcServer(settings.listen, self._adders(), [calls], settings.rpc_tls)
-        self._leader = Leader(self._database, self.journal, self.reports, self._began_to_lead, self._lost_the_lead)
+            (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
+            (traffic_grpc, TrafficService(traffic)),
+            (transactions_grpc, TransactionService(journal)),
+        )
+        adders = {f"mesh.v1.{type(each).__name__}": _adder(stubs, each) for stubs, each in services}
+        self.server = RpcServer(settings.listen, adders, [calls], settings.rpc_tls)
+        self._leader = Leader(database, journal, reports, self._began_to_lead, self._lost_the_lead)
 
     @property
     def port(self) -> int:
@@ -226,18 +172,27 @@ class Control:
     async def start(self) -> None:
         """Serves at once: reads as soon as the log is read, writes as soon as this process leads."""
         await self.server.start()
-        self._parts.keep("leader", self._leader.run)
-        self._parts.keep("probes", lambda: self._probes.run(self._clusters.learn))
-        self._parts.keep("forgetting", self._forget)
-        self._parts.keep("audit", self.audit.run)
-        self._parts.keep("registering", self._registering.run)
-        self._parts.keep("schedules", self.schedules.run)
-        self._parts.keep("canaries", self._canaries.run)
-        self._parts.keep("orders", self.orders.run)
-        self._parts.keep("followers of orders", self._following.run)
-        self._parts.keep("replays", self.replays.run)
-        self._parts.keep("followers of replays", self.replay_followers.run)
-        self._parts.keep("settling", self._settle_strays)
+        days, kept = self._settings.audit_kept_days, self._settings.reports_kept_days
+        deletions = [
+            self.journal.store.forget_old_answers,
+            lambda: self.audit.forget(days),
+            lambda: self.reports.forget(kept),
+        ]
+        for name, run in {
+            "leader": self._leader.run,
+            "probes": self._clusters.run,
+            "forgetting": lambda: clean_up(deletions),
+            "audit": self.audit.run,
+            "registering": self._registering.run,
+            "schedules": self.schedules.run,
+            "canaries": self._rules.canaries.run,
+            "orders": self.orders.run,
+            "followers of orders": self.orders.following.run,
+            "replays": self.replays.run,
+            "followers of replays": self.replays.followers.run,
+            "settling": self._rules.run,
+        }.items():
+            self._parts.keep(name, run)
 
     async def stop(self) -> None:
         """Running calls end, what is decided is published, then everything is put away; each step is bounded."""
@@ -284,34 +239,11 @@ class Control:
             self._lifecycle.ready()
 
     def _lost_the_lead(self, reason: str) -> None:
-        self.replay_followers.lost_the_lead()
-        self._following.lost_the_lead()
+        self.replays.followers.lost_the_lead()
+        self.orders.following.lost_the_lead()
         self._parts.stop("publisher", "audit publisher", "snapshots")
         self._lifecycle.not_ready(reason)
         self._parts.keep("serving", lambda: self.server.set_serving(False))
-
-    async def _settle_strays(self) -> None:
-        """A rollout whose first event was stored although its call failed (the answer of the database was lost) has
-        nobody who sees it through.
-        """
-        while True:
-            await asyncio.sleep(SETTLE_EVERY)
-            if self.journal.view.rollout is None or self.journal.why_not_leading:
-                continue
-            try:
-                await self._rules.settle()
-            except (Refusal, StoreUnavailableError) as error:
-                log.info("control checks a pending rollout again later, as this check failed", reason=str(error))
-
-    async def _forget(self) -> None:
-        while True:
-            await asyncio.sleep(FORGET_EVERY)
-            try:
-                await self.journal.store.forget_old_answers()
-                await self.audit.forget(self._settings.audit_kept_days)
-                await self.reports.forget(self._settings.reports_kept_days)
-            except StoreUnavailableError as error:
-                log.warning("old answers, audit events and reports are kept until the next clean-up", reason=str(error))
 
     def _problems(self) -> list[str]:
         """The problems that the operator has to know, a sentence each."""
@@ -323,26 +255,10 @@ class Control:
         }
         return [*(f"{what}: {why}" for what, why in troubles.items() if why), *self._parts.problems]
 
-    def _adders(self) -> dict[str, Any]:
-        adders = {
-            "ClusterService": admin_grpc.add_ClusterServiceServicer_to_server,
-            "RuleService": admin_grpc.add_RuleServiceServicer_to_server,
-            "ChangeControlService": admin_grpc.add_ChangeControlServiceServicer_to_server,
-            "QueryService": admin_grpc.add_QueryServiceServicer_to_server,
-            "InstanceService": instances_grpc.add_InstanceServiceServicer_to_server,
-            "MemberReportService": discovery_grpc.add_MemberReportServiceServicer_to_server,
-            "PipelineService": pipelines_grpc.add_PipelineServiceServicer_to_server,
-            "ProfileService": profiles_grpc.add_ProfileServiceServicer_to_server,
-            "ReplayService": replays_grpc.add_ReplayServiceServicer_to_server,
-            "RecordRuleService": record_rules_grpc.add_RecordRuleServiceServicer_to_server,
-            "AuditService": audit_grpc.add_AuditServiceServicer_to_server,
-            "TrafficService": traffic_grpc.add_TrafficServiceServicer_to_server,
-            "TransactionService": transactions_grpc.add_TransactionServiceServicer_to_server,
-        }
-        return {
-            f"mesh.v1.{name}": lambda server, name=name, add=add: add(self._services[name], server)
-            for name, add in adders.items()
-        }
+
+def _adder(stubs: ModuleType, service: object) -> Callable[[grpc.aio.Server], None]:
+    """The generated function that adds a service to a server; `stubs` is the module that has this function."""
+    return partial(getattr(stubs, f"add_{type(service).__name__}Servicer_to_server"), service)
 
 
 async def serve(settings: ControlSettings, lifecycle: Lifecycle) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -14,6 +14,7 @@ from services.control.api import pages
 from services.control.decisions.audit.tails import AuditTails
 from services.control.domain.audit.queries import audit_query, freshness
 from services.control.domain.errors import InvalidField
+from services.control.store.database import Database
 from services.control.store.journal import Journal
 from services.control.store.record_audits import Place, RecordAuditTable
 
@@ -21,10 +22,10 @@ from services.control.store.record_audits import Place, RecordAuditTable
 class AuditService(audit_grpc.AuditServiceServicer):
     """See AuditService in audit.proto."""
 
-    def __init__(self, journal: Journal, tails: AuditTails, table: RecordAuditTable) -> None:
+    def __init__(self, journal: Journal, database: Database, topics: Sequence[str]) -> None:
         self._journal = journal
-        self._tails = tails
-        self._table = table
+        self._tails = AuditTails(journal, topics)
+        self._table = RecordAuditTable(database)
 
     async def Tail(self, request: audit.TailAuditRequest, context: Any) -> AsyncIterator[audit.TailAuditResponse]:
         self._journal.require_loaded()

@@ -17,9 +17,9 @@ from services.control.store.journal import Journal
 class ChangeControlService(admin_grpc.ChangeControlServiceServicer):
     """See ChangeControlService in admin.proto."""
 
-    def __init__(self, journal: Journal, freezing: Freezing, schedules: Schedules) -> None:
+    def __init__(self, journal: Journal, schedules: Schedules) -> None:
         self._journal = journal
-        self._freezing = freezing
+        self._freezing = Freezing(journal)
         self._schedules = schedules
 
     async def Freeze(self, request: admin.FreezeRequest, context: Any) -> admin.FreezeResponse:

@@ -11,7 +11,7 @@ from services.control.api import pages, shapes
 from services.control.api.calls import caller, once
 from services.control.decisions.answers import stored_response
 from services.control.decisions.clusters.commands import ClusterDecisions
-from services.control.decisions.clusters.probes import Probe, Probes
+from services.control.decisions.clusters.probes import Probe
 from services.control.domain.errors import InvalidField
 from services.control.domain.rules.checks import INTERNAL_PREFIX
 from services.control.domain.view import MeshView
@@ -22,10 +22,10 @@ from services.control.store.log import StoredAnswer
 class ClusterService(admin_grpc.ClusterServiceServicer):
     """See ClusterService in admin.proto."""
 
-    def __init__(self, journal: Journal, decisions: ClusterDecisions, probes: Probes) -> None:
+    def __init__(self, journal: Journal, decisions: ClusterDecisions) -> None:
         self._journal = journal
         self._decisions = decisions
-        self._probes = probes
+        self._probes = decisions.probes
 
     async def ListClusters(self, request: admin.ListClustersRequest, context: Any) -> admin.ListClustersResponse:
         self._journal.require_loaded()

@@ -11,10 +11,8 @@ from services.control.api import pages, shapes
 from services.control.api.calls import caller, once, time_left
 from services.control.decisions.answers import stored_response
 from services.control.decisions.members.members import MAX_SIDECARS, Members, short
-from services.control.decisions.sidecars.following import OrderFollowing
 from services.control.decisions.sidecars.instances import InstanceDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
-from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import InvalidField, Unavailable, Unknown
 from services.control.domain.sidecars.incarnations import EARLIER_RELEASE, incarnation_of
 from services.control.domain.sidecars.orders import ORDERS, newest_first
@@ -27,23 +25,13 @@ MOST_ORDERS_DESCRIBED = 10
 class InstanceService(instances_grpc.InstanceServiceServicer):
     """See InstanceService in instances.proto."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        reports: Reports,
-        decisions: InstanceDecisions,
-        orders: SidecarOrders,
-        following: OrderFollowing,
-        members: Members,
-        sidecars: Sidecars,
-    ) -> None:
+    def __init__(self, journal: Journal, reports: Reports, orders: SidecarOrders, members: Members) -> None:
         self._journal = journal
         self._reports = reports
-        self._decisions = decisions
+        self._decisions = InstanceDecisions(journal, reports, orders)
         self._orders = orders
-        self._following = following
         self._members = members
-        self._sidecars = sidecars
+        self._sidecars = orders.sidecars
 
     async def RegisterInstance(
         self, request: instances.RegisterInstanceRequest, context: Any
@@ -114,7 +102,7 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
         who = caller(request, request.request_id, request.reason)
         placing = self._orders.place(request, who, lambda order: stored_response(who, order))
         order = await once(events.SidecarOrder, placing)
-        return await self._following.outcome(order, min(request.wait_ms / 1000, time_left()))
+        return await self._orders.following.outcome(order, min(request.wait_ms / 1000, time_left()))
 
     async def GetOrder(self, request: instances.GetOrderRequest, context: Any) -> events.SidecarOrder:
         self._journal.require_loaded()
@@ -138,7 +126,7 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
         if not sidecar:
             raise InvalidField("sidecar", "is required")
         self._sidecars.hear(sidecar, incarnation)  # an older process is refused below
-        async for order in self._following.follow(sidecar, incarnation):
+        async for order in self._orders.following.follow(sidecar, incarnation):
             yield order
 
     async def ReportOrder(self, request: instances.ReportOrderRequest, context: Any) -> instances.ReportOrderResponse:

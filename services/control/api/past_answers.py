@@ -17,6 +17,7 @@ from services.control.domain.past.history import Entry
 from services.control.domain.past.revisions import Differences, Moved, differences, moved_topics
 from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.journal import Journal
+from services.control.store.reports import Reports
 from services.control.upstream.connections import Connections, UnreachableError
 
 PLACE = re.compile(r"(\d+) (\d*)")
@@ -28,10 +29,10 @@ FIRST_TIME, LAST_TIME = -62_135_596_800, 253_402_300_799
 class PastAnswers:
     """The answers of QueryService about the past."""
 
-    def __init__(self, journal: Journal, past: Past, history: History, connections: Connections) -> None:
+    def __init__(self, journal: Journal, past: Past, reports: Reports, connections: Connections) -> None:
         self._journal = journal
         self._past = past
-        self._history = history
+        self._history = History(past.store, reports)
         self._connections = connections
 
     async def history(self, request: admin.ListHistoryRequest) -> admin.ListHistoryResponse:

@@ -16,11 +16,11 @@ from services.control.store.journal import Journal
 class PipelineService(pipelines_grpc.PipelineServiceServicer):
     """See PipelineService in pipelines.proto."""
 
-    def __init__(self, journal: Journal, sidecars: Sidecars, told: Pipelines) -> None:
+    def __init__(self, journal: Journal, sidecars: Sidecars) -> None:
         """`sidecars` holds the members that follow orders, pipelines by their resource names."""
         self._journal = journal
         self._sidecars = sidecars
-        self._told = told
+        self._told = Pipelines(sidecars.is_alive)
 
     async def ReportJobs(self, request: pipelines.ReportJobsRequest, context: Any) -> pipelines.ReportJobsResponse:
         if not request.pipeline:

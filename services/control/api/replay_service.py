@@ -11,8 +11,6 @@ from services.control.api.calls import caller, once, time_left
 from services.control.decisions.answers import stored_response
 from services.control.decisions.members.members import short
 from services.control.decisions.replays.commands import ReplayDecisions
-from services.control.decisions.replays.followers import ReplayFollowers
-from services.control.decisions.replays.progress import ReplayProgress
 from services.control.domain.errors import InvalidField
 from services.control.domain.replays.assignment import MAX_RUNNING, USUAL_DESTINATIONS, Candidate
 from services.control.domain.replays.replays import REPLAYS, newest_first
@@ -30,13 +28,10 @@ MOST_RUNNING = 100
 class ReplayService(replays_grpc.ReplayServiceServicer):
     """See ReplayService in replays.proto."""
 
-    def __init__(
-        self, journal: Journal, decisions: ReplayDecisions, followers: ReplayFollowers, progress: ReplayProgress
-    ) -> None:
+    def __init__(self, journal: Journal, decisions: ReplayDecisions) -> None:
         self._journal = journal
         self._decisions = decisions
-        self._followers = followers
-        self._progress = progress
+        self._progress = decisions.progress
 
     async def StartReplay(self, request: replays.StartReplayRequest, context: Any) -> replays.Replay:
         self._journal.require_loaded()
@@ -88,7 +83,7 @@ class ReplayService(replays_grpc.ReplayServiceServicer):
             raise InvalidField("max_running", f"{request.max_running} is not from 0 ({MAX_RUNNING}) to {MOST_RUNNING}")
         destinations = frozenset(request.destinations) or USUAL_DESTINATIONS
         candidate = Candidate(member, destinations, request.max_running or MAX_RUNNING)
-        async for replay in self._followers.follow(candidate, incarnation, self._progress.shown):
+        async for replay in self._decisions.followers.follow(candidate, incarnation, self._progress.shown):
             yield replay
 
     async def ReportReplay(self, request: replays.ReportReplayRequest, context: Any) -> replays.ReportReplayResponse:

@@ -11,7 +11,6 @@ from services.control.api.dry_run_shapes import dry_run
 from services.control.api.edits import command_of
 from services.control.decisions.answers import stored_failure, stored_response
 from services.control.decisions.dry_runs.dry_runs import DryRuns
-from services.control.decisions.members.canaries import Canaries
 from services.control.decisions.past.revisions import Past
 from services.control.decisions.rules.commands import RuleChange, RuleDecisions
 from services.control.decisions.rules.moves import ChangeWishes
@@ -23,13 +22,10 @@ from services.control.store.log import StoredAnswer
 class RuleService(admin_grpc.RuleServiceServicer):
     """See RuleService in admin.proto."""
 
-    def __init__(
-        self, journal: Journal, decisions: RuleDecisions, dry_runs: DryRuns, canaries: Canaries, past: Past
-    ) -> None:
+    def __init__(self, journal: Journal, decisions: RuleDecisions, dry_runs: DryRuns, past: Past) -> None:
         self._journal = journal
         self._decisions = decisions
         self._dry_runs = dry_runs
-        self._canaries = canaries
         self._past = past
 
     async def ListRules(self, request: admin.ListRulesRequest, context: Any) -> admin.ListRulesResponse:
@@ -79,7 +75,7 @@ class RuleService(admin_grpc.RuleServiceServicer):
         who = caller(request, request.request_id, request.reason)
 
         async def decide() -> admin.EndCanaryResponse:
-            revision = await self._canaries.end(
+            revision = await self._decisions.canaries.end(
                 request.revision,
                 promote=request.promote,
                 caller=who,

@@ -18,6 +18,7 @@ from services.control.domain.transactions.transactions import (
     in_order,
 )
 from services.control.store.journal import Journal
+from services.control.upstream.transactions import TransactionCoordinators
 
 STATES = {
     Standing.UNDECIDED: transactions.TRANSACTION_STATE_UNDECIDED,
@@ -31,9 +32,9 @@ OPEN = frozenset(STATES.values()) - {transactions.TRANSACTION_STATE_ENDED}
 class TransactionService(transactions_grpc.TransactionServiceServicer):
     """See TransactionService in transactions.proto."""
 
-    def __init__(self, journal: Journal, known: Transactions) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._transactions = known
+        self._transactions = Transactions(journal, TransactionCoordinators())
 
     async def ListTransactions(
         self, request: transactions.ListTransactionsRequest, context: Any

@@ -48,15 +48,15 @@ class ClusterDecisions:
         journal: Journal,
         turns: Turns,
         connections: Connections,
-        probes: Probes,
         is_home: Callable[[str, Sequence[str]], bool],
         secret_places: SecretPlaces,
+        probe_interval_s: float,
     ) -> None:
+        self.probes = Probes(journal, connections, probe_interval_s)
         self._secret_places = secret_places
         self._journal = journal
         self._turns = turns
         self._connections = connections
-        self._probes = probes
         self._is_home = is_home
 
     @property
@@ -160,12 +160,16 @@ class ClusterDecisions:
                 answer=lambda new, _: answer(new[0].position),
             )
             self._connections.forget(name)
-            self._probes.forget(name)
+            self.probes.forget(name)
             return new[0].position
 
         return await (decide() if validate_only else self._turns.take(decide()))
 
-    async def learn(self, name: str, seen: SeenCluster) -> None:
+    async def run(self) -> None:
+        """Asks all clusters for ever, and records the ids of those that now answer."""
+        await self.probes.run(self._learn)
+
+    async def _learn(self, name: str, seen: SeenCluster) -> None:
         """Records the Kafka cluster id of a cluster that now answers, and was not reached when it was registered."""
         known = self._journal.view.state.effective.clusters.get(name)
         if known is None or known.kafka_cluster_id or not seen.kafka_cluster_id or self._journal.why_not_leading:
@@ -210,9 +214,9 @@ class ClusterDecisions:
                     "CLUSTER_UNREACHABLE",
                     f"{test.reason}; check its address and security; to register it all the same set allow_unreachable",
                 )
-            self._probes.note_failure(spec.cluster_name, test.reason)
+            self.probes.note_failure(spec.cluster_name, test.reason)
             return Sighting(home=self._is_home("", spec.bootstrap_servers))
-        self._probes.note(spec.cluster_name, test.seen)
+        self.probes.note(spec.cluster_name, test.seen)
         kafka_id = test.seen.kafka_cluster_id
         return Sighting(kafka_id, self._is_home(kafka_id, spec.bootstrap_servers))
 

@@ -10,6 +10,7 @@ from services.control.domain.past.revisions import mesh_of, require_past
 from services.control.domain.rules.edits import Rules
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
 from services.control.domain.view import MeshView
+from services.control.store.database import Database
 from services.control.store.journal import Journal
 from services.control.store.past import PastStore
 
@@ -20,9 +21,9 @@ REMEMBERED = 8
 class Past:
     """Questions about earlier revisions. A change with a rollout counts from its decision on, if it switched."""
 
-    def __init__(self, journal: Journal, store: PastStore) -> None:
+    def __init__(self, journal: Journal, database: Database) -> None:
         self._journal = journal
-        self._store = store
+        self.store = PastStore(database)
         self._views: OrderedDict[int, MeshView] = OrderedDict()
 
     async def view_at(self, revision: int, field: str = "revision") -> MeshView:
@@ -33,7 +34,7 @@ class Past:
             self._views.move_to_end(revision)
             return known
         pending = self._journal.view.rollout
-        view = mesh_of(revision, await self._store.rules_at(revision), await self._store.last_of_aggregates(revision))
+        view = mesh_of(revision, await self.store.rules_at(revision), await self.store.last_of_aggregates(revision))
         if pending is None or pending.position > revision:  # the pending change may still count for this revision
             self._views[revision] = view
             while len(self._views) > REMEMBERED:
@@ -42,15 +43,15 @@ class Past:
 
     async def revision_at(self, time: datetime) -> int:
         """The position of the last event at or before a time."""
-        position = await self._store.position_at(time)
+        position = await self.store.position_at(time)
         if not position:
-            first = await self._store.time_of(1)
+            first = await self.store.time_of(1)
             when = "nothing was decided yet" if first is None else f"the first decision is of {first.isoformat()}"
             raise InvalidField("time", f"{time.isoformat()} is before all that is known: {when}")
         return position
 
     async def time_of(self, revision: int) -> datetime | None:
-        return await self._store.time_of(revision)
+        return await self.store.time_of(revision)
 
     async def reverted(self, rules: RuleSet, revision: int) -> RuleSetDecision:
         """Decides to put the rules of a revision in force again."""
@@ -61,9 +62,9 @@ class Past:
         """Decides to undo the last change of the rules."""
         if not rules.revision:
             raise NotAllowed("NOTHING_TO_REVERT", "rules", "the rules have never been changed: nothing to revert")
-        before = await self._store.change_before(rules.revision) or rules.revision - 1
+        before = await self.store.change_before(rules.revision) or rules.revision - 1
         return rules.bring_back(await self._rules_at(before), before)
 
     async def _rules_at(self, revision: int) -> Rules:
-        versions = sorted(await self._store.rules_at(revision), key=lambda each: each[0].rank)
+        versions = sorted(await self.store.rules_at(revision), key=lambda each: each[0].rank)
         return tuple(version.rule for version, _ in versions)

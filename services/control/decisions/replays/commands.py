@@ -21,7 +21,7 @@ from services.control.decisions.replays.places import ReplayPlaceSearch
 from services.control.decisions.replays.plans import Plan, ReplayPlans
 from services.control.decisions.replays.progress import COMING_BACK, ReplayProgress
 from services.control.decisions.replays.resets import OffsetResets
-from services.control.decisions.sidecars.sidecars import Sidecars
+from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.domain.errors import Conflict, Refusal, Unknown
 from services.control.domain.replays.assignment import choose
 from services.control.domain.replays.checks import checked, is_of_control, is_of_pipelines
@@ -47,6 +47,7 @@ from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 from services.control.store.reports import Reports
+from services.control.upstream.connections import Connections
 
 LOOK_EVERY = 1.0
 """The longest time in seconds between two checks of the open replays."""
@@ -72,27 +73,23 @@ class ReplayDecisions:
         self,
         journal: Journal,
         reports: Reports,
-        sidecars: Sidecars,
-        followers: ReplayFollowers,
-        progress: ReplayProgress,
-        plans: ReplayPlans,
-        places: ReplayPlaceSearch,
-        own: OffsetResets,
+        orders: SidecarOrders,
+        connections: Connections,
     ) -> None:
+        self.followers = ReplayFollowers(journal, orders.sidecars)
+        self.progress = ReplayProgress(journal, reports, self.followers)
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
         self._journal = journal
         self._reports = reports
-        self._sidecars = sidecars
-        self._followers = followers
-        self._progress = progress
-        self._plans = plans
-        self._places = places
-        self._own = own
+        self._sidecars = orders.sidecars
+        self._plans = ReplayPlans(journal, reports, connections, orders.sidecars)
+        self._places = ReplayPlaceSearch(journal, connections)
+        self._resets = OffsetResets(journal, reports, self._plans, orders, connections)
         self._leading_since = 0.0
         self._stirred = asyncio.Event()
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._cancelling_since: dict[str, float] = {}
-        followers.on_change = self._stirred.set
+        self.followers.on_change = self._stirred.set
 
     def began_to_lead(self) -> None:
         """Marks the beginning of the lead: from now on, members can follow."""
@@ -131,7 +128,7 @@ class ReplayDecisions:
         if event is not None:
             await self._append(name, [event], caller, answer)
             self._stirred.set()
-        return self._progress.in_brief(self._journal.view.replays.get(name))
+        return self.progress.in_brief(self._journal.view.replays.get(name))
 
     async def report(self, request: replays.ReportReplayRequest, member: str, caller: Caller) -> None:
         """Takes a member's report about a replay."""
@@ -139,11 +136,11 @@ class ReplayDecisions:
         await self._journal.catch_up()
         known = self._journal.view.replays
         open_one = known.open.get(request.name)
-        said = () if open_one is None else self._progress.course(open_one).partitions.keys()
-        replay = check_report(known, request, member, said, self._progress.partitions_open)
+        said = () if open_one is None else self.progress.course(open_one).partitions.keys()
+        replay = check_report(known, request, member, said, self.progress.partitions_open)
         if replay is None:
             return
-        self._progress.note(replay, request.partitions)
+        self.progress.note(replay, request.partitions)
         if request.state not in ENDS:
             self._stirred.set()
             return
@@ -169,7 +166,7 @@ class ReplayDecisions:
         known = self._journal.view.replays
         for state in (replays.REPLAY_STATE_PENDING, replays.REPLAY_STATE_RUNNING):
             open_gauge.labels(WORDS[state]).set(sum(each.state == state for each in known.open.values()))
-        self._progress.keep_only(known.open.keys())
+        self.progress.keep_only(known.open.keys())
         self._cancelling_since = {name: at for name, at in self._cancelling_since.items() if name in known.open}
         for replay in known.open.values():
             try:
@@ -184,7 +181,7 @@ class ReplayDecisions:
             log.info("how far replays were that have ended is forgotten later", reason=str(error))
         if known.stopped:
             try:
-                await self._own.let_go_on()
+                await self._resets.let_go_on()
             except (Refusal, StoreUnavailableError, TimeoutError) as error:
                 log.warning("what a replay has stopped can't go on yet", reason=str(error))
 
@@ -204,25 +201,25 @@ class ReplayDecisions:
         await self._write_progress(replay)
 
     async def _assign(self, replay: replays.Replay, gone: str) -> None:
-        load = self._progress.load()
-        there = [each for each in self._followers.candidates() if each.member != gone]
-        member = choose(replay, there, self._progress.readers(), load)
+        load = self.progress.load()
+        there = [each for each in self.followers.candidates() if each.member != gone]
+        member = choose(replay, there, self.progress.readers(), load)
         if member is None:
             return
         why = f"{gone} does not follow its replays any more" if gone else ""
         event = events.ReplayAssigned(name=replay.name, member=f"{SIDECARS}{member}")
         await self._append(replay.name, [event], Caller(CONTROL, why))
         log.info("a replay has a member", replay=replay.name, member=member, before=gone)
-        self._progress.tell()
+        self.progress.tell()
 
     async def _write_progress(self, replay: replays.Replay) -> None:
-        changed = self._progress.to_be_written(replay)
+        changed = self.progress.to_be_written(replay)
         if not changed:
             return
-        totals = self._progress.course(replay).totals
+        totals = self.progress.course(replay).totals
         report = events.ReplayProgressed(name=replay.name, partitions=changed, totals=totals)
         await self._reports.add(replay.name, replay.member.removeprefix(SIDECARS), lambda _known: report)
-        self._progress.written(replay.name)
+        self.progress.written(replay.name)
 
     def _ending(
         self,
@@ -232,7 +229,7 @@ class ReplayDecisions:
         profiles: Iterable[TopicProfile] = (),
     ) -> list[ReplayEvent]:
         """The events that end a member's replay, with all partitions that are newer than in the log."""
-        course = self._progress.course(replay)
+        course = self.progress.course(replay)
         news = course.beyond(replay.partitions)
         *before, last = progressed(replay.name, news, course.totals) or [events.ReplayProgressed()]
         return [*before, ended(replay.name, state, text, last.partitions, course.totals, profiles)]
@@ -244,7 +241,7 @@ class ReplayDecisions:
                 await self._append(
                     replay.name, [events.ReplayAssigned(name=replay.name, member=CONTROL)], Caller(CONTROL)
                 )
-            end = await self._own.carry_out(replay)
+            end = await self._resets.carry_out(replay)
             await self._end(replay, [end], Caller(CONTROL))
         except (Refusal, StoreUnavailableError, TimeoutError) as error:
             log.warning("a replay is tried again", replay=replay.name, reason=str(error))
@@ -271,7 +268,7 @@ class ReplayDecisions:
             label = WORDS[end.state]
             ended_total.labels(replay.spec.WhichOneof("destination"), label).inc()
             log.info("a replay came to its end", replay=replay.name, outcome=label, description=end.description)
-            self._progress.tell()
+            self.progress.tell()
 
     async def _append(
         self, name: str, new: Sequence[ReplayEvent], caller: Caller, answer: Answer = lambda _replay: None
@@ -289,12 +286,12 @@ class ReplayDecisions:
 
     def _is_there(self, member: str) -> bool:
         """Whether the member is connected. Just after control took the lead, every member counts as connected."""
-        return self._followers.is_there(member) or _now() - self._leading_since < COMING_BACK
+        return self.followers.is_there(member) or _now() - self._leading_since < COMING_BACK
 
     def _check_sidecar(self, spec: replays.ReplaySpec) -> None:
         """Refuses a sidecar that nobody has heard of: its name is mistyped. A pipeline may connect later."""
         sidecar = "" if is_of_pipelines(spec) else wanted_member(spec)
-        if not sidecar or self._followers.is_known(sidecar) or sidecar in self._sidecars.known():
+        if not sidecar or self.followers.is_known(sidecar) or sidecar in self._sidecars.known():
             return
         named = ", ".join(sorted(self._sidecars.known())[:MOST_NAMED]) or "none"
         raise Unknown(f"{SIDECARS}{sidecar}", f"no sidecar {sidecar!r} has been heard of (known: {named})")

@@ -26,7 +26,6 @@ from mesh.rpc import instances as instances_pb
 from services.control.decisions.answers import replayed, stored_response
 from services.control.decisions.members.rollouts import CONTROL
 from services.control.decisions.replays.plans import ReplayPlans
-from services.control.decisions.sidecars.following import OrderFollowing
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.domain.errors import NotAllowed, Refusal, Unavailable
 from services.control.domain.replays.plans import by_keeper
@@ -68,14 +67,12 @@ class OffsetResets:
         reports: Reports,
         plans: ReplayPlans,
         orders: SidecarOrders,
-        following: OrderFollowing,
         connections: Connections,
     ) -> None:
         self._journal = journal
         self._reports = reports
         self._plans = plans
         self._orders = orders
-        self._following = following
         self._connections = connections
 
     async def carry_out(self, replay: replays.Replay) -> events.ReplayEnded:
@@ -205,7 +202,7 @@ class OffsetResets:
 
     async def _outcome(self, order: events.SidecarOrder) -> str:
         """The description of an outcome, as the sidecar reports it."""
-        last = await self._following.outcome(order, ORDER_WITHIN)
+        last = await self._orders.following.outcome(order, ORDER_WITHIN)
         name = last.target.removeprefix(INSTANCES)
         if not last.HasField("outcome"):
             raise _FailedError(f"{name}: nobody has said within {ORDER_WITHIN:g} s what became of {last.name}")

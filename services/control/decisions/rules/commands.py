@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +13,7 @@ from mesh.rpc import events
 from services.control.decisions.answers import stored_failure
 from services.control.decisions.clusters.commands import routing_position
 from services.control.decisions.members.canaries import Canaries, refuse_while_tried
+from services.control.decisions.members.members import Members
 from services.control.decisions.members.rollouts import RolloutAbandoned, Rollouts, as_conflict
 from services.control.decisions.rules.moves import ChangeWishes, MoveInspector, Moving
 from services.control.decisions.turns import Turns
@@ -19,11 +21,15 @@ from services.control.domain.errors import Refusal
 from services.control.domain.members.canaries import check_may_be_tried
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
 from services.control.domain.view import RULES_STREAM, MeshView
+from services.control.steady_clock import Clock
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import Appended, Ground, Journal, Record
 from services.control.store.log import StoredAnswer
 from services.control.upstream.connections import Connections
+
+SETTLE_EVERY = 2.0
+"""Seconds between two checks for rollouts that no call finishes."""
 
 log = structlog.get_logger(__name__)
 
@@ -67,15 +73,16 @@ class RuleDecisions:
         journal: Journal,
         turns: Turns,
         connections: Connections,
-        rollouts: Rollouts,
-        canaries: Canaries,
-        never_move: Sequence[str] = (),
+        members: Members,
+        clock: Clock,
+        hold_ms: int,
+        never_move: Sequence[str],
     ) -> None:
-        self._canaries = canaries
+        self._rollouts = Rollouts(journal, members, hold_ms)
+        self.canaries = Canaries(journal, turns, members, self._rollouts, clock)
         self._journal = journal
         self._turns = turns
         self._inspector = MoveInspector(connections, never_move)
-        self._rollouts = rollouts
 
     async def change(
         self,
@@ -108,6 +115,20 @@ class RuleDecisions:
     async def settle(self) -> None:
         """See Rollouts.settle; also corrects the stored answer for that change's caller, who may ask again."""
         await self._turns.take(self._settle())
+
+    async def run(self) -> None:
+        """Settles, for ever, each rollout that no call finishes; a rollout with a running call is left alone.
+
+        A call may fail although the first event of its rollout is stored: the answer of the database was lost.
+        """
+        while True:
+            await asyncio.sleep(SETTLE_EVERY)
+            if self._journal.view.rollout is None or self._journal.why_not_leading:
+                continue
+            try:
+                await self.settle()
+            except (Refusal, StoreUnavailableError) as error:
+                log.info("control checks a pending rollout again later, as this check failed", reason=str(error))
 
     async def _settle(self) -> None:
         pending = await self._rollouts.settle()
@@ -190,7 +211,7 @@ class RuleDecisions:
         )
         change = _made(planned, new, self._journal.view)
         if decision.event.HasField("canary"):
-            return replace(change, warnings=[*planned.warnings, *await self._canaries.begun(new[0])])
+            return replace(change, warnings=[*planned.warnings, *await self.canaries.begun(new[0])])
         try:
             switch_ms = await self._rollouts.run(new[0], caller, wishes.without_members)
         except RolloutAbandoned as abandoned:

@@ -16,6 +16,7 @@ from prometheus_client import Counter
 
 from mesh.rpc import events, instances
 from services.control.decisions.members.rollouts import CONTROL
+from services.control.decisions.sidecars.following import OrderFollowing
 from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import Conflict, Refusal
 from services.control.domain.reports import Reported
@@ -40,11 +41,12 @@ ended_total = Counter("control_sidecar_orders_total", "Orders to sidecars that c
 class SidecarOrders:
     """Places orders, takes outcomes, and gives up overdue orders."""
 
-    def __init__(self, journal: Journal, reports: Reports, sidecars: Sidecars) -> None:
+    def __init__(self, journal: Journal, reports: Reports) -> None:
+        self.sidecars = Sidecars(lambda: reports.known.instances)
+        self.following = OrderFollowing(journal, self.sidecars)
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
         self._journal = journal
         self._reports = reports
-        self._sidecars = sidecars
         self._leading_since = self.clock()
 
     def began_to_lead(self) -> None:
@@ -58,7 +60,7 @@ class SidecarOrders:
         await self._journal.first_time(caller)
         known = self._reports.known.instances
         event = sidecar_orders.place(
-            self._journal.view.orders, known, self._sidecars.listeners(), self._new_id(), request, self.clock(), replay
+            self._journal.view.orders, known, self.sidecars.listeners(), self._new_id(), request, self.clock(), replay
         )
         target = event.order.target
         [new] = await self._journal.append(
@@ -102,7 +104,7 @@ class SidecarOrders:
             except (Refusal, StoreUnavailableError, TimeoutError) as error:
                 log.info("orders are handed over later", reason=str(error))
             orders, now = self._journal.view.orders, self.clock()
-            for order in sidecar_orders.overdue(orders, now, self._leading_since, self._sidecars.is_alive):
+            for order in sidecar_orders.overdue(orders, now, self._leading_since, self.sidecars.is_alive):
                 try:
                     await self._give_up(order)
                 except (Refusal, StoreUnavailableError, TimeoutError) as error:
@@ -114,7 +116,7 @@ class SidecarOrders:
 
     async def _give_up(self, order: events.SidecarOrder) -> None:
         """Ends an order without success. If its sidecar is gone, an order to remove an instance still takes effect."""
-        heard = self._sidecars.is_alive(order.sidecar)
+        heard = self.sidecars.is_alive(order.sidecar)
         event = sidecar_orders.given_up(order, self.clock(), heard=heard)
         if order.command.HasField("remove") and not heard and self._holder_of(order.target) == order.sidecar:
             event.outcome.description += "; control has forgotten the instance, until a sidecar tells of it again"
