@@ -22,6 +22,14 @@ log = structlog.get_logger(__name__)
 difference_gauge = Gauge("control_wall_clock_difference_seconds", "The wall clock less control's own clock.")
 
 
+_SINCE = datetime.now(UTC) - timedelta(seconds=time.monotonic())
+
+
+def steady_clock() -> datetime:
+    """A time of day that nobody sets: no member is gone because somebody sets the wall clock."""
+    return _SINCE + timedelta(seconds=time.monotonic())
+
+
 class SteadyClock:
     """Call it for the time, in UTC."""
 

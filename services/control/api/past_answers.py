@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from datetime import UTC
 
 from mesh.instance_names import INSTANCES
-from mesh.routing import UpstreamCluster
 from mesh.rpc import admin
 from services.control.api import pages, shapes
 from services.control.decisions.past.history import Before, History
 from services.control.decisions.past.revisions import Past
+from services.control.decisions.rules.questions import ClusterQuestions
 from services.control.domain.errors import InvalidField
 from services.control.domain.past.history import Entry
 from services.control.domain.past.revisions import Differences, Moved, differences, moved_topics
 from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.journal import Journal
 from services.control.store.reports import Reports
-from services.control.upstream.connections import Connections, UnreachableError
+from services.control.upstream.connections import Connections
 
 PLACE = re.compile(r"(\d+) (\d*)")
 """In the history of an instance: a position of the log, and the number of a report."""
@@ -110,19 +109,12 @@ class PastAnswers:
 
     async def _moved(self, before: MeshView, after: MeshView) -> tuple[list[Moved], list[str]]:
         """The topics that moved, and the clusters that do not list their topics; removed clusters are among them."""
-        now = self._journal.view.state.effective.clusters
+        now = self._journal.view.state.effective
         names = {**before.state.effective.clusters, **after.state.effective.clusters}
-        asked = [name for name in names if name in now]
-        answers = await asyncio.gather(*(self._topics_of(now[name]) for name in asked))
-        topics = {name: there for name, there in zip(asked, answers, strict=True) if there is not None}
+        questions = ClusterQuestions(self._connections, allow_unreachable=True)
+        topics = await questions.topics(now, names.keys() & now.clusters.keys(), "topics")
         moved = moved_topics(before.state.effective, after.state.effective, topics)
         return moved, sorted(names.keys() - topics.keys())
-
-    async def _topics_of(self, cluster: UpstreamCluster) -> dict[str, int] | None:
-        try:
-            return await self._connections.topics(cluster)
-        except UnreachableError:
-            return None
 
 
 WITH_HISTORY = ("clusters", "recordrules", "instances", "members", "pipelines", "schedules", "replays")

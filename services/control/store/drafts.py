@@ -14,34 +14,13 @@ from services.control.domain.errors import InvalidField
 from services.control.store.log import Entry, new_event_id
 
 PAYLOADS: dict[type[Message], str] = {
-    events.ClusterRegistered: "cluster_registered",
-    events.ClusterUpdated: "cluster_updated",
-    events.ClusterRemoved: "cluster_removed",
-    events.RuleSetChanged: "rule_set_changed",
-    events.RolloutSwitched: "rollout_switched",
-    events.RolloutAborted: "rollout_aborted",
-    events.ConsumerInstanceRemoved: "consumer_instance_removed",
-    events.ChangeScheduled: "change_scheduled",
-    events.ScheduledChangeEnded: "scheduled_change_ended",
-    events.MeshFrozen: "mesh_frozen",
-    events.MeshThawed: "mesh_thawed",
-    events.RecordRuleCreated: "record_rule_created",
-    events.RecordRuleUpdated: "record_rule_updated",
-    events.RecordRulePaused: "record_rule_paused",
-    events.RecordRuleResumed: "record_rule_resumed",
-    events.RecordRuleRewound: "record_rule_rewound",
-    events.RecordRuleRemoved: "record_rule_removed",
-    events.GroupOffsetsSyncOrdered: "group_offsets_sync_ordered",
-    events.SidecarOrdered: "sidecar_ordered",
-    events.SidecarOrderHandedOver: "sidecar_order_handed_over",
-    events.SidecarOrderEnded: "sidecar_order_ended",
-    events.ReplayStarted: "replay_started",
-    events.ReplayAssigned: "replay_assigned",
-    events.ReplayProgressed: "replay_progressed",
-    events.ReplayCancelOrdered: "replay_cancel_ordered",
-    events.ReplayEnded: "replay_ended",
-    events.TransactionEndOrdered: "transaction_end_ordered",
+    getattr(events, each.message_type.name): each.name
+    for each in events.Event.DESCRIPTOR.oneofs_by_name["payload"].fields
+    if each.message_type is not None
 }
+"""Payload -> its field in an event."""
+CONTROL = "control"
+"""The actor of decisions that control makes by itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from mesh.rpc import admin, profiles, profiles_grpc, record_rules, record_rules_grpc, replays, routing
-from services.control.decisions.members.members import steady_clock
 from services.control.decisions.replays import commands as decisions
+from services.control.steady_clock import steady_clock
 from services.control.verify_log import VerifySettings, verify
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.replays import CANCELLED, DONE, RUNNING, Given, Member, cancel, part, replay_now, start

@@ -14,7 +14,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from mesh.rpc import admin, routing
 from services.control.api import calls
 from services.control.decisions.members import rollouts
-from services.control.decisions.members.members import steady_clock
+from services.control.steady_clock import steady_clock
 from tests.integration.control.world import CALL, World, refused, router, status_of, until
 
 HELD, APPLIED = admin.MEMBER_PHASE_HELD, admin.MEMBER_PHASE_APPLIED

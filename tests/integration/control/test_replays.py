@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from mesh.rpc import admin, events, replays
-from services.control.decisions.members.members import steady_clock
 from services.control.decisions.replays import commands as decisions
+from services.control.steady_clock import steady_clock
 from services.control.verify_log import VerifySettings, verify
 from tests.integration.control.replays import (
     CANCELLED,

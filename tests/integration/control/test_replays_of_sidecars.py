@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from mesh.rpc import replays
-from services.control.decisions.members.members import steady_clock
 from services.control.decisions.replays import commands as decisions
+from services.control.steady_clock import steady_clock
 from tests.fixtures.backend import Backend
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.replays import DONE, ended, replay_now, start, to_backend

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mesh.rpc import replays
-from services.control.decisions.members.members import steady_clock
 from services.control.decisions.replays import commands as decisions
+from services.control.steady_clock import steady_clock
 from services.sidecar.control import replay_follower
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer

@@ -14,7 +14,6 @@ Theory of operation
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable
 from datetime import UTC
 from typing import Protocol
@@ -26,13 +25,13 @@ from prometheus_client import Counter
 from mesh.routing import InvalidRuleError
 from mesh.rpc import admin, events
 from services.control.decisions.answers import ReplayedFailure
-from services.control.decisions.members.rollouts import CONTROL
+from services.control.decisions.short_ids import new_id
 from services.control.domain.change_control import schedules
 from services.control.domain.change_control.freezing import refusal
 from services.control.domain.errors import Conflict, Refusal, Unavailable
 from services.control.steady_clock import Clock
 from services.control.store.database import StoreUnavailableError
-from services.control.store.drafts import Caller, Draft
+from services.control.store.drafts import CONTROL, Caller, Draft
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 
@@ -74,7 +73,8 @@ class Schedules:
     async def schedule(self, request: admin.ScheduleChangeRequest, caller: Caller, answer: Answer) -> events.Event:
         """The event of a command that control would carry out if its time were now."""
         await self._journal.first_time(caller)
-        event = schedules.schedule(self._journal.view.schedules, self._new_id(), request, self.clock())
+        pending = self._journal.view.schedules
+        event = schedules.schedule(pending, new_id(schedules.SCHEDULES, pending), request, self.clock())
         await self._commands.check(schedules.command_of(request.command))
         [new] = await self._journal.append(
             [Draft(event.name, event)],
@@ -171,13 +171,6 @@ class Schedules:
         ended_total.labels(label).inc()
         log.info("a scheduled change came to its end", name=name, outcome=label, revision=revision, problem=problem)
         return new
-
-    def _new_id(self) -> str:
-        """An id that no pending change has. It is short, because users type it."""
-        while True:
-            identifier = secrets.token_hex(4)
-            if f"{schedules.SCHEDULES}/{identifier}" not in self._journal.view.schedules:
-                return identifier
 
 
 def _problem(event: events.Event, error: Exception) -> str:

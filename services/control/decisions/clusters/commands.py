@@ -17,7 +17,7 @@ from services.control.domain.clusters.properties import SecretPlaces, client_onl
 from services.control.domain.errors import Refusal, Unavailable
 from services.control.domain.view import MeshView
 from services.control.store.database import StoreUnavailableError
-from services.control.store.drafts import Caller, Draft
+from services.control.store.drafts import CONTROL, Caller, Draft
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 from services.control.upstream.checks import check_with_librdkafka
@@ -176,7 +176,7 @@ class ClusterDecisions:
             return
 
         async def decide() -> None:
-            caller = Caller("control", "the cluster was reached for the first time")
+            caller = Caller(CONTROL, "the cluster was reached for the first time")
             await self._journal.first_time(caller)
             home = self._is_home(seen.kafka_cluster_id, known.bootstrap_servers)
             spec = cluster_to_proto(self.clusters.get(name)).spec

@@ -18,7 +18,7 @@ from prometheus_client import Counter
 
 from mesh.rpc import events
 from services.control.decisions.members.members import Members
-from services.control.decisions.members.rollouts import APPLY_TIMEOUT, CONTROL, SETTLE_TIME, Rollouts
+from services.control.decisions.members.rollouts import APPLY_TIMEOUT, SETTLE_TIME, Rollouts
 from services.control.decisions.turns import Turns
 from services.control.domain.errors import Conflict, NotAllowed, Refusal
 from services.control.domain.members.canaries import Outcome, chosen_for, judged
@@ -26,7 +26,7 @@ from services.control.domain.members.rollouts import Phase
 from services.control.domain.view import MeshView
 from services.control.steady_clock import Clock
 from services.control.store.database import StoreUnavailableError
-from services.control.store.drafts import Caller
+from services.control.store.drafts import CONTROL, Caller
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 

@@ -22,8 +22,7 @@ Gateways that are away
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -34,6 +33,7 @@ from mesh.rpc import admin, discovery
 from services.control.domain.members.canaries import Counts, Trying
 from services.control.domain.members.rollouts import Answer, Phase
 from services.control.domain.members.usage import ClientUse, Unlisted
+from services.control.steady_clock import Clock, steady_clock
 
 EXPIRY = timedelta(seconds=15)
 """A router or a sidecar that is silent for so long counts as gone; reports come every few seconds."""
@@ -54,16 +54,6 @@ PHASES = {
 
 members_gauge = Gauge("control_members", "Members that control hears of.", ["kind"])
 away_gauge = Gauge("control_gateways_away", "Gateways that said no goodbye, and that no router hears.")
-
-Clock = Callable[[], datetime]
-
-
-_SINCE = datetime.now(UTC) - timedelta(seconds=time.monotonic())
-
-
-def steady_clock() -> datetime:
-    """A time of day that no one sets: so no member is gone because a clock was put right."""
-    return _SINCE + timedelta(seconds=time.monotonic())
 
 
 @dataclass(slots=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mesh.rpc import pipelines
-from services.control.decisions.members.members import EXPIRY, Clock, steady_clock
+from services.control.decisions.members.members import EXPIRY
+from services.control.steady_clock import Clock, steady_clock
 
 MAX_JOBS = 20
 """The most jobs of one pipeline; there are three kinds."""

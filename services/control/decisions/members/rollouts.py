@@ -30,7 +30,7 @@ from services.control.domain.members.rollouts import (
 )
 from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.database import StoreUnavailableError
-from services.control.store.drafts import Caller, Draft
+from services.control.store.drafts import CONTROL, Caller, Draft
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 
@@ -52,8 +52,6 @@ SWITCH_MARGIN_MS = 3000
 No record depends on this margin: a gateway that has answered HELD writes the moving topics nowhere until it knows how
 the move ended.
 """
-CONTROL = "control"
-"""The actor of decisions that control makes by itself."""
 
 log = structlog.get_logger(__name__)
 rollouts_total = Counter("control_rollouts_total", "Rollouts of rule changes that move topics.", ["outcome"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ from services.control.decisions.rules.questions import ClusterQuestions
 from services.control.decisions.turns import Turns
 from services.control.domain.dry_runs.findings import worst_first
 from services.control.domain.dry_runs.profiles import LOOKED_AT, of_profiles
-from services.control.domain.errors import InvalidField, Unavailable
+from services.control.domain.errors import InvalidField
 from services.control.domain.records.flows import arrivals_of_rule
 from services.control.domain.records.needs import TopicNeed, needs_of, needs_of_offsets
 from services.control.domain.records.rule_set import RecordRuleSet
@@ -20,7 +20,7 @@ from services.control.domain.view import MeshView, apply
 from services.control.store.drafts import PAYLOADS, Caller, Draft
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
-from services.control.upstream.connections import Connections, UnreachableError
+from services.control.upstream.connections import Connections
 
 RecordRuleEvent = (
     events.RecordRuleCreated
@@ -97,10 +97,11 @@ class RecordRuleDecisions:
 
     async def _look(self, event: RecordRuleEvent, wishes: RecordRuleWishes) -> None:
         needs = self._needs(event)
-        topics = {cluster: await self._topics(cluster, wishes) for cluster in dict.fromkeys(n.cluster for n in needs)}
+        questions = ClusterQuestions(self._connections, allow_unreachable=wishes.allow_unreachable)
+        table = self._journal.view.state.effective
+        topics = await questions.topics(table, {need.cluster for need in needs}, "topics of the record rule")
         for need in needs:
-            known = topics[need.cluster]
-            problem = "" if known is None else need.unmet(known)
+            problem = need.unmet(topics[need.cluster]) if need.cluster in topics else ""
             if problem:
                 raise InvalidField(need.field, problem)
 
@@ -128,16 +129,6 @@ class RecordRuleDecisions:
                 return needs_of_offsets("start", rule.spec, event.start)
             case _:
                 return ()
-
-    async def _topics(self, cluster: str, wishes: RecordRuleWishes) -> Mapping[str, int] | None:
-        """Topics of a cluster -> their partitions; None when the cluster does not answer, and the caller allows it."""
-        try:
-            return await self._connections.topics(self._journal.view.state.effective.clusters[cluster])
-        except UnreachableError as error:
-            if wishes.allow_unreachable:
-                return None
-            text = f"{error}; to go on without a look at its topics set allow_unreachable"
-            raise Unavailable("CLUSTER_UNREACHABLE", text) from None
 
     def _would_be(self, rule_id: str, event: RecordRuleEvent | None, caller: Caller) -> MeshView:
         view = self._journal.view

@@ -6,7 +6,6 @@ The leading control assigns replays to members and records their progress. It ca
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -15,12 +14,11 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from mesh.rpc import events, replays
-from services.control.decisions.members.rollouts import CONTROL
 from services.control.decisions.replays.followers import ReplayFollowers
-from services.control.decisions.replays.places import ReplayPlaceSearch
 from services.control.decisions.replays.plans import Plan, ReplayPlans
 from services.control.decisions.replays.progress import COMING_BACK, ReplayProgress
 from services.control.decisions.replays.resets import OffsetResets
+from services.control.decisions.short_ids import new_id
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.domain.errors import Conflict, Refusal, Unknown
 from services.control.domain.replays.assignment import choose
@@ -43,7 +41,7 @@ from services.control.domain.replays.replays import (
 )
 from services.control.domain.sidecars.commands import SIDECARS
 from services.control.store.database import StoreUnavailableError
-from services.control.store.drafts import Caller, Draft
+from services.control.store.drafts import CONTROL, Caller, Draft
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 from services.control.store.reports import Reports
@@ -83,7 +81,6 @@ class ReplayDecisions:
         self._reports = reports
         self._sidecars = orders.sidecars
         self._plans = ReplayPlans(journal, reports, connections, orders.sidecars)
-        self._places = ReplayPlaceSearch(journal, connections)
         self._resets = OffsetResets(journal, reports, self._plans, orders, connections)
         self._leading_since = 0.0
         self._stirred = asyncio.Event()
@@ -98,12 +95,13 @@ class ReplayDecisions:
     async def start(self, request: replays.StartReplayRequest, caller: Caller, answer: Answer) -> replays.Replay:
         """The replay, pending; a dry run of a seek or a reset has ended at once, and is not kept."""
         await self._journal.first_time(caller)
-        name = self._new_name()
-        spec = checked(request.spec, name.removeprefix(f"{REPLAYS}/"))
-        check_room(self._journal.view.replays, spec)
+        known = self._journal.view.replays
+        identifier = new_id(REPLAYS, known.open, known.ended)
+        name, spec = f"{REPLAYS}/{identifier}", checked(request.spec, identifier)
+        check_room(known, spec)
         self._check_sidecar(spec)
         plan = await self._plans.of(spec) if is_of_control(spec) else Plan([])
-        places = await self._places.of(spec) if is_of_pipelines(spec) else []
+        places = await self._plans.places(spec) if is_of_pipelines(spec) else []
         event = started(
             self._journal.view.replays, name, spec, caller.actor, caller.reason, self.clock(), plan.partitions,
             plan.stopped, places,
@@ -299,14 +297,6 @@ class ReplayDecisions:
     def _stop_workers(self) -> None:
         for task in self._workers.values():
             task.cancel()
-
-    def _new_name(self) -> str:
-        """A name that is unknown so far. It is short, because users type it."""
-        known = self._journal.view.replays
-        while True:
-            name = f"{REPLAYS}/{secrets.token_hex(4)}"
-            if name not in known.open and name not in known.ended:
-                return name
 
 
 def _now() -> float:

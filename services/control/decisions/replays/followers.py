@@ -21,13 +21,13 @@ from datetime import datetime
 from prometheus_client import Gauge
 
 from mesh.rpc import replays
-from services.control.decisions.members.members import Clock, steady_clock
 from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import Conflict, Unavailable
 from services.control.domain.replays.assignment import SILENCE, Candidate
 from services.control.domain.replays.replays import Replays
 from services.control.domain.sidecars.commands import SIDECARS
 from services.control.domain.sidecars.incarnations import Incarnation
+from services.control.steady_clock import Clock, steady_clock
 from services.control.store.journal import Journal
 
 MAX_FOLLOWERS = 500

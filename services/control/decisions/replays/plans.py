@@ -1,4 +1,4 @@
-"""Plans of seeks and of resets of groups: the new position of each partition.
+"""Plans of replays: the new position of each partition of a seek or a reset, the places of the topics of a copy.
 
 Control asks clusters and sidecars for them before it decides anything.
 """
@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any, TypeVar
 
+import structlog
+
 from mesh.routing import Place, UpstreamCluster
 from mesh.rpc import replays
+from services.control.decisions.rules.questions import ClusterQuestions
 from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import InvalidField, NotAllowed, Unavailable, Unknown
+from services.control.domain.replays.places import check_there, places_of
 from services.control.domain.replays.plans import (
     NOWHERE,
     Member,
@@ -32,6 +36,8 @@ from services.control.store.reports import Reports
 from services.control.upstream.connections import Connections, UnreachableError
 
 T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,19 @@ class ReplayPlans:
     async def of(self, spec: replays.ReplaySpec) -> Plan:
         """The plan of a seek or a reset; refused if it is not possible."""
         return await (self._of_group(spec) if spec.HasField("group") else self._of_seek(spec))
+
+    async def places(self, spec: replays.ReplaySpec) -> list[replays.ReplayPlace]:
+        """The places for a copy or a profile; refused if a topic has no place, or does not exist on its cluster.
+
+        A cluster that does not answer refuses nothing. The member that carries the replay out waits for the cluster.
+        """
+        table = self._journal.view.state.effective
+        places = places_of(spec, table)
+        questions = ClusterQuestions(self._connections, allow_unreachable=True)
+        check_there(spec, places, await questions.topics(table, places.clusters, "topics of the replay"))
+        if questions.silent:
+            log.info("control accepts a replay without a check of some topics", clusters=questions.silent)
+        return list(places.to_proto())
 
     async def members(self, group: str) -> list[Member]:
         """The members of a group, on all clusters that may be its home."""

@@ -24,14 +24,13 @@ from mesh.routing import InvalidRuleError
 from mesh.rpc import events, replays
 from mesh.rpc import instances as instances_pb
 from services.control.decisions.answers import replayed, stored_response
-from services.control.decisions.members.rollouts import CONTROL
 from services.control.decisions.replays.plans import ReplayPlans
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.domain.errors import NotAllowed, Refusal, Unavailable
 from services.control.domain.replays.plans import by_keeper
 from services.control.domain.replays.replays import ended
 from services.control.domain.sidecars.instances import removed
-from services.control.store.drafts import Caller, Draft
+from services.control.store.drafts import CONTROL, Caller, Draft
 from services.control.store.journal import AlreadyAnswered, Journal
 from services.control.store.reports import Reports
 from services.control.upstream.connections import Connections, UnreachableError

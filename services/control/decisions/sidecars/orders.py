@@ -6,7 +6,6 @@ The leading control gives up orders that nobody carries out.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ import structlog
 from prometheus_client import Counter
 
 from mesh.rpc import events, instances
-from services.control.decisions.members.rollouts import CONTROL
+from services.control.decisions.short_ids import new_id
 from services.control.decisions.sidecars.following import OrderFollowing
 from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import Conflict, Refusal
@@ -23,7 +22,7 @@ from services.control.domain.reports import Reported
 from services.control.domain.sidecars import orders as sidecar_orders
 from services.control.domain.sidecars.instances import removed
 from services.control.store.database import StoreUnavailableError
-from services.control.store.drafts import Caller, Draft
+from services.control.store.drafts import CONTROL, Caller, Draft
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 from services.control.store.reports import Reports
@@ -59,8 +58,10 @@ class SidecarOrders:
         """The open order; `replay`: the replay that the order is part of."""
         await self._journal.first_time(caller)
         known = self._reports.known.instances
+        orders = self._journal.view.orders
+        identifier = new_id(sidecar_orders.ORDERS, orders.open, orders.ended)
         event = sidecar_orders.place(
-            self._journal.view.orders, known, self.sidecars.listeners(), self._new_id(), request, self.clock(), replay
+            orders, known, self.sidecars.listeners(), identifier, request, self.clock(), replay
         )
         target = event.order.target
         [new] = await self._journal.append(
@@ -140,15 +141,6 @@ class SidecarOrders:
     def _holder_of(self, target: str) -> str:
         instance = self._reports.known.instances.get(target)
         return "" if instance is None else instance.sidecar
-
-    def _new_id(self) -> str:
-        """An id that no known order has. It is short, because users type it."""
-        orders = self._journal.view.orders
-        while True:
-            identifier = secrets.token_hex(4)
-            name = f"{sidecar_orders.ORDERS}/{identifier}"
-            if name not in orders.open and name not in orders.ended:
-                return identifier
 
 
 def _removal(known: Reported, order: events.SidecarOrder, cause: str) -> events.ConsumerInstanceRemoved | None:

@@ -13,11 +13,12 @@ from datetime import datetime, timedelta
 from prometheus_client import Gauge
 
 from mesh.rpc import events, instances
-from services.control.decisions.members.members import EXPIRY, MAX_SIDECARS, Clock, steady_clock
+from services.control.decisions.members.members import EXPIRY, MAX_SIDECARS
 from services.control.domain.errors import Conflict, Unavailable
 from services.control.domain.sidecars.commands import PIPELINES, named
 from services.control.domain.sidecars.incarnations import EARLIER_RELEASE, Incarnation
 from services.control.domain.sidecars.instances import Instances
+from services.control.steady_clock import Clock, steady_clock
 
 LONGEST_PROBLEM = 1000
 MAX_PARTITIONS = 500_000

@@ -13,7 +13,7 @@ from mesh.rpc.dead_letters import REASONS
 from services.control.domain.errors import InvalidField
 from services.control.domain.replays.copies import check_copy, check_profile
 from services.control.domain.replays.names import check_name, check_topic
-from services.control.domain.sidecars.commands import LAST_SECOND
+from services.control.domain.sidecars.commands import check_time
 from services.control.domain.sidecars.instances import LONGEST_NAME, NUL
 
 MAX_RANGES = 1000
@@ -98,8 +98,7 @@ def _check_place(where: str, field: str, asked: replays.ReplayRange) -> None:
             if value < 0:
                 raise InvalidField(f"{where}.{field}", f"{value} is negative")
         case Timestamp():
-            if not 0 <= value.seconds <= LAST_SECOND or not 0 <= value.nanos < 1_000_000_000:
-                raise InvalidField(f"{where}.{field}", "is no time between the years 1970 and 9999")
+            check_time(f"{where}.{field}", value)
 
 
 def _check_order(where: str, asked: replays.ReplayRange) -> None:

@@ -15,6 +15,7 @@ from services.control.domain.errors import InvalidField
 from services.control.domain.records.checks import check_cluster
 from services.control.domain.records.needs import TopicNeed
 from services.control.domain.replays.copies import target_of, topics_of
+from services.control.domain.replays.plans import place_of
 
 TARGET = "spec.topic.topic"
 
@@ -93,11 +94,7 @@ def _place(table: RoutingTable, topic: str, cluster: str, field: str, way_out: s
         which = "spec.topic.cluster" if field == TARGET else "spec.topic.source_cluster"
         check_cluster(which, cluster, table.clusters)
         return Place(cluster, topic)
-    route = table.route(topic)
-    if route is None:
-        text = f"topic {topic!r} lives nowhere: no rule leads to a cluster; `meshctl explain` says more"
-        raise InvalidField(field, f"{text}; {way_out}" if way_out else text)
-    return Place(route.cluster, route.upstream_topic)
+    return place_of(table, topic, field, way_out)
 
 
 def _first(spec: replays.ReplaySpec, topic: str) -> int:

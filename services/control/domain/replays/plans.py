@@ -20,13 +20,12 @@ Member = tuple[str, str]
 """A member of a group: its client id, and its name in messages."""
 
 
-def place_of(table: RoutingTable, topic: str, field: str) -> Place:
+def place_of(table: RoutingTable, topic: str, field: str, way_out: str = "") -> Place:
     """The place of a topic, for clients of which nothing is known."""
     route = table.route(topic)
     if route is None:
-        raise InvalidField(
-            field, f"topic {topic!r} lives nowhere: no rule leads to a cluster; `meshctl explain` says more"
-        )
+        text = f"topic {topic!r} lives nowhere: no rule leads to a cluster; `meshctl explain` says more"
+        raise InvalidField(field, f"{text}; {way_out}" if way_out else text)
     return Place(route.cluster, route.upstream_topic)
 
 

@@ -22,9 +22,9 @@ from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 from services.control.domain.replays.checks import check_partitions, is_of_control, is_of_pipelines
 from services.control.domain.replays.course import Key, key_of, merged, totals_of, without_partitions
 from services.control.domain.replays.profiles import TopicProfile, check_profiles, fitting
-from services.control.domain.sidecars.commands import LAST_SECOND, SIDECARS
+from services.control.domain.sidecars.commands import SIDECARS
 from services.control.domain.sidecars.instances import NUL
-from services.control.domain.sidecars.orders import Orders
+from services.control.domain.sidecars.orders import Orders, newest_first
 
 REPLAYS = "replays"
 """The collection, in resource names. A replay's events are in the stream of its name."""
@@ -84,11 +84,6 @@ class Replays:
     def of_member(self, member: str) -> list[replays.Replay]:
         """The replays that a member has to carry out, the oldest first; `member` is without "members/"."""
         return [replay for replay in self.open.values() if replay.member == f"{SIDECARS}{member}"]
-
-
-def newest_first(replay: replays.Replay) -> str:
-    """A key to sort by, also as text."""
-    return f"{(LAST_SECOND + 1) * 1_000_000_000 - replay.create_time.ToNanoseconds():021d} {replay.name}"
 
 
 def fold_replays(known: Replays, event: events.Event, orders: Orders) -> Replays:

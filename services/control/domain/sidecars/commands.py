@@ -79,7 +79,7 @@ def _check_seek(seek: events.SeekInstance) -> None:
         case "offset":
             _check_offset(seek)
         case "time":
-            _check_time(seek.time)
+            check_time("command.seek.time", seek.time)
         case "first" | "last" as where:
             if not getattr(seek, where):
                 raise InvalidField(f"command.seek.{where}", "is false, which says nothing; set it, or another one")
@@ -96,9 +96,14 @@ def _check_offset(seek: events.SeekInstance) -> None:
         raise InvalidField("command.seek.offset", f"{seek.offset} is negative; first and last have fields of their own")
 
 
-def _check_time(time: Timestamp) -> None:
-    if not 0 <= time.seconds <= LAST_SECOND or not 0 <= time.nanos < 1_000_000_000:
-        raise InvalidField("command.seek.time", "is no time between the years 1970 and 9999")
+def check_time(field: str, time: Timestamp) -> None:
+    """InvalidField for a time that no record can have."""
+    if not is_time(time):
+        raise InvalidField(field, "is no time between the years 1970 and 9999")
+
+
+def is_time(time: Timestamp) -> bool:
+    return 0 <= time.seconds <= LAST_SECOND and 0 <= time.nanos < 1_000_000_000
 
 
 def _check_drain(drain: events.DrainInstance) -> None:

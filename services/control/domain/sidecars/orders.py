@@ -17,12 +17,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from mesh.instance_names import INSTANCES
-from mesh.rpc import events, instances
+from mesh.rpc import events, instances, replays
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
-from services.control.domain.sidecars.commands import LAST_SECOND, PIPELINES, SIDECARS, checked, named
+from services.control.domain.sidecars.commands import LAST_SECOND, PIPELINES, SIDECARS, checked, is_time, named
 from services.control.domain.sidecars.instances import NUL, Instances
 
 ORDERS = "orders"
@@ -74,9 +72,9 @@ class Orders:
         return sorted((each for each in known if target in ("", each.target)), key=newest_first)
 
 
-def newest_first(order: events.SidecarOrder) -> str:
-    """A key to sort by, also as text."""
-    return f"{(LAST_SECOND + 1) * 1_000_000_000 - order.create_time.ToNanoseconds():021d} {order.name}"
+def newest_first(made: events.SidecarOrder | replays.Replay) -> str:
+    """A key to sort orders or replays by, also as text."""
+    return f"{(LAST_SECOND + 1) * 1_000_000_000 - made.create_time.ToNanoseconds():021d} {made.name}"
 
 
 def fold_orders(orders: Orders, event: events.Event) -> Orders:
@@ -271,7 +269,7 @@ def _kept(outcome: events.OrderOutcome, now: datetime) -> events.OrderOutcome:
     if problem := _problem_of_details(kept.details_json):
         kept.details_json = ""
         kept.description = f"{kept.description} (its details are left out: {problem})".strip()
-    if _is_time(outcome.time):
+    if outcome.time.seconds and is_time(outcome.time):
         kept.time.CopyFrom(outcome.time)
     else:
         kept.time.FromDatetime(now)
@@ -288,7 +286,3 @@ def _problem_of_details(details: str) -> str:
     except (ValueError, RecursionError):
         return "they are no JSON"
     return ""
-
-
-def _is_time(time: Timestamp) -> bool:
-    return 0 < time.seconds <= LAST_SECOND and 0 <= time.nanos < 1_000_000_000
