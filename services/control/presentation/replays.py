@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mesh.instance_names import INSTANCES
 from mesh.rpc import events, replays
@@ -25,24 +25,24 @@ def started(event: events.Event) -> Iterator[str]:
         yield f"replay {short(replay.name)} stops {names} for as long as it takes"
 
 
-def assigned(event: events.Event) -> Iterator[str]:
+def assigned(event: events.Event) -> str:
     of = event.replay_assigned
-    yield f"replay {short(of.name)} is carried out by {of.member.removeprefix(SIDECARS)}"
+    return f"replay {short(of.name)} is carried out by {of.member.removeprefix(SIDECARS)}"
 
 
-def progressed(event: events.Event) -> Iterator[str]:
+def progressed(event: events.Event) -> str:
     of = event.replay_progressed
-    yield f"replay {short(of.name)}: {_counts(of.totals if of.HasField('totals') else totals_of(of.partitions))}"
+    return f"replay {short(of.name)}: {_counts(of.totals if of.HasField('totals') else totals_of(of.partitions))}"
 
 
-def cancel_ordered(event: events.Event) -> Iterator[str]:
-    yield f"replay {short(event.replay_cancel_ordered.name)} is to end where it is"
+def cancel_ordered(event: events.Event) -> str:
+    return f"replay {short(event.replay_cancel_ordered.name)} is to end where it is"
 
 
-def ended(event: events.Event) -> Iterator[str]:
+def ended(event: events.Event) -> str:
     end = event.replay_ended
     why = f": {end.description}" if end.description else ""
-    yield f"replay {short(end.name)} {WORDS.get(end.state, 'ended in a way that this release does not know')}{why}"
+    return f"replay {short(end.name)} {WORDS.get(end.state, 'ended in a way that this release does not know')}{why}"
 
 
 def short(name: str) -> str:
@@ -118,3 +118,12 @@ def _range(each: replays.ReplayRange) -> str:
             return f"{where} {start} to {moment_text(each.end_time)}"
         case _:
             return f"{where} {start}"
+
+
+SENTENCES: dict[str, Callable[[events.Event], str]] = {
+    "replay_assigned": assigned,
+    "replay_progressed": progressed,
+    "replay_cancel_ordered": cancel_ordered,
+    "replay_ended": ended,
+}
+"""Payload -> its sentence."""

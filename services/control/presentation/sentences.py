@@ -12,8 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from mesh.routing import ForwardingRule, NodeView, Subject
 from mesh.routing.codec import rule_from_proto
 from mesh.rpc import events, record_rules, routing
-from services.control.presentation import replays as replay_sentences
-from services.control.presentation import sidecars as sidecar_sentences
+from services.control.presentation import replays, sidecars
 from services.control.presentation.sidecars import moment_text
 
 MOST_SENTENCES = 200
@@ -36,10 +35,11 @@ class Known:
 def sentences(event: events.Event, known: Known) -> list[str]:
     """The decision of an event, as sentences."""
     kind = event.WhichOneof("payload") or ""
-    tell = _TELLERS.get(kind)
-    if tell is None:
+    if kind in _SENTENCES:
+        return [_SENTENCES[kind](event)]
+    if kind not in _TELLERS:
         return ["something that this release does not know"]
-    told = list(tell(event, known))
+    told = list(_TELLERS[kind](event, known))
     left_out = len(told) - MOST_SENTENCES
     return [*told[:MOST_SENTENCES], f"and {left_out} more changes"] if left_out > 1 else told
 
@@ -114,10 +114,10 @@ def _canary(canary: events.Canary) -> str:
     return who if share == 1000 else f"{share / 10:g} % of the connections of {who}"
 
 
-def _cluster_registered(event: events.Event, known: Known) -> Iterator[str]:
+def _cluster_registered(event: events.Event) -> str:
     cluster = event.cluster_registered.cluster
     home = ", the home cluster" if cluster.home else ""
-    yield f"cluster {cluster.spec.cluster_name} registered at {', '.join(cluster.spec.bootstrap_servers)}{home}"
+    return f"cluster {cluster.spec.cluster_name} registered at {', '.join(cluster.spec.bootstrap_servers)}{home}"
 
 
 def _cluster_updated(event: events.Event, known: Known) -> Iterator[str]:
@@ -131,46 +131,26 @@ def _cluster_updated(event: events.Event, known: Known) -> Iterator[str]:
     yield f"cluster {after.spec.cluster_name}: {', '.join(told).replace('spec.', '') or 'seen anew'}"
 
 
-def _cluster_removed(event: events.Event, known: Known) -> Iterator[str]:
-    yield f"cluster {event.cluster_removed.cluster_name} removed"
-
-
-def _switched(event: events.Event, known: Known) -> Iterator[str]:
-    yield f"revision {event.rollout_switched.revision} in force on all gateways"
-
-
-def _aborted(event: events.Event, known: Known) -> Iterator[str]:
-    yield f"revision {event.rollout_aborted.revision} given up: {event.rollout_aborted.cause}"
-
-
-def _scheduled(event: events.Event, known: Known) -> Iterator[str]:
+def _scheduled(event: events.Event) -> str:
     change = event.change_scheduled
     command = change.command.TypeName().rpartition(".")[2].removesuffix("Request")
-    yield f"scheduled as {_schedule(change.name)} for {moment_text(change.time)}: {command}"
+    return f"scheduled as {_schedule(change.name)} for {moment_text(change.time)}: {command}"
 
 
-def _schedule_ended(event: events.Event, known: Known) -> Iterator[str]:
+def _schedule_ended(event: events.Event) -> str:
     ended = event.scheduled_change_ended
     what = _OUTCOMES.get(ended.outcome, "ended in a way that this release does not know")
     more = f"revision {ended.revision}" if ended.revision else ended.problem
-    yield f"scheduled change {_schedule(ended.name)} {what}{': ' if more else ''}{more}"
+    return f"scheduled change {_schedule(ended.name)} {what}{': ' if more else ''}{more}"
 
 
 def _schedule(name: str) -> str:
     return name.removeprefix("schedules/")
 
 
-def _frozen(event: events.Event, known: Known) -> Iterator[str]:
-    yield "the mesh is frozen: changes are refused"
-
-
-def _thawed(event: events.Event, known: Known) -> Iterator[str]:
-    yield "the mesh takes changes again"
-
-
-def _record_rule_created(event: events.Event, known: Known) -> Iterator[str]:
+def _record_rule_created(event: events.Event) -> str:
     spec = event.record_rule_created.rule
-    yield f"record rule {spec.record_rule_id} created: {_record_rule(spec)}"
+    return f"record rule {spec.record_rule_id} created: {_record_rule(spec)}"
 
 
 def _record_rule_updated(event: events.Event, known: Known) -> Iterator[str]:
@@ -191,38 +171,26 @@ def _record_rule(spec: record_rules.RecordRuleSpec) -> str:
     return f"content rule for topic {spec.content.topic} of {spec.content.source_cluster}"
 
 
-def _record_rule_paused(event: events.Event, known: Known) -> Iterator[str]:
-    yield f"record rule {event.record_rule_paused.record_rule_id} paused"
-
-
-def _record_rule_resumed(event: events.Event, known: Known) -> Iterator[str]:
-    yield f"record rule {event.record_rule_resumed.record_rule_id} resumed"
-
-
-def _record_rule_rewound(event: events.Event, known: Known) -> Iterator[str]:
+def _record_rule_rewound(event: events.Event) -> str:
     rewound = event.record_rule_rewound
     kind = rewound.start.WhichOneof("kind") or "nowhere"
     where = moment_text(rewound.start.time) if kind == "time" else kind
     if kind == "offsets":
         where = f"{len(rewound.start.offsets.offsets)} offsets of {rewound.start.offsets.topic}"
-    yield f"record rule {rewound.record_rule_id} begins again from {where}"
+    return f"record rule {rewound.record_rule_id} begins again from {where}"
 
 
-def _record_rule_removed(event: events.Event, known: Known) -> Iterator[str]:
-    yield f"record rule {event.record_rule_removed.record_rule_id} removed"
-
-
-def _groups_synced(event: events.Event, known: Known) -> Iterator[str]:
+def _groups_synced(event: events.Event) -> str:
     order = event.group_offsets_sync_ordered
     groups = ", ".join(order.groups) or "all groups"
-    yield f"record rule {order.record_rule_id}: offsets of {groups} are to be translated"
+    return f"record rule {order.record_rule_id}: offsets of {groups} are to be translated"
 
 
-def _transaction_ended(event: events.Event, _: Known) -> Iterator[str]:
+def _transaction_ended(event: events.Event) -> str:
     order = event.transaction_end_ordered
     where = ", ".join(part.cluster for part in order.parts)
     how = "the decided transaction is finished" if order.commit else "the open transaction is aborted"
-    yield f"transactional id {order.transactional_id}: {how} on {where}"
+    return f"transactional id {order.transactional_id}: {how} on {where}"
 
 
 _RULE_FIELDS: dict[str, Callable[[ForwardingRule], str]] = {
@@ -239,36 +207,39 @@ _OUTCOMES = {
     events.SCHEDULE_OUTCOME_MISSED: "missed",
     events.SCHEDULE_OUTCOME_CANCELLED: "cancelled",
 }
-_TELLERS: dict[str, Callable[[events.Event, Known], Iterator[str]]] = {
+_SENTENCES: dict[str, Callable[[events.Event], str]] = {
+    "cluster_removed": lambda event: f"cluster {event.cluster_removed.cluster_name} removed",
+    "rollout_switched": lambda event: f"revision {event.rollout_switched.revision} in force on all gateways",
+    "rollout_aborted": lambda event: (
+        f"revision {event.rollout_aborted.revision} given up: {event.rollout_aborted.cause}"
+    ),
+    "mesh_frozen": lambda _: "the mesh is frozen: changes are refused",
+    "mesh_thawed": lambda _: "the mesh takes changes again",
+    "record_rule_created": _record_rule_created,
+    "record_rule_paused": lambda event: f"record rule {event.record_rule_paused.record_rule_id} paused",
+    "record_rule_resumed": lambda event: f"record rule {event.record_rule_resumed.record_rule_id} resumed",
+    "record_rule_removed": lambda event: f"record rule {event.record_rule_removed.record_rule_id} removed",
     "cluster_registered": _cluster_registered,
-    "cluster_updated": _cluster_updated,
-    "cluster_removed": _cluster_removed,
-    "rule_set_changed": _rules_changed,
-    "rollout_switched": _switched,
-    "rollout_aborted": _aborted,
-    "consumer_instance_registered": lambda event, _: sidecar_sentences.instance_registered(event),
-    "consumer_instance_removed": lambda event, _: sidecar_sentences.instance_removed(event),
-    "sidecar_ordered": lambda event, _: sidecar_sentences.ordered(event),
-    "sidecar_order_ended": lambda event, _: sidecar_sentences.order_ended(event),
-    "sidecar_order_handed_over": lambda event, _: sidecar_sentences.order_handed_over(event),
-    "replay_started": lambda event, _: replay_sentences.started(event),
-    "replay_assigned": lambda event, _: replay_sentences.assigned(event),
-    "replay_progressed": lambda event, _: replay_sentences.progressed(event),
-    "replay_cancel_ordered": lambda event, _: replay_sentences.cancel_ordered(event),
-    "replay_ended": lambda event, _: replay_sentences.ended(event),
     "change_scheduled": _scheduled,
     "scheduled_change_ended": _schedule_ended,
-    "mesh_frozen": _frozen,
-    "mesh_thawed": _thawed,
-    "record_rule_created": _record_rule_created,
-    "record_rule_updated": _record_rule_updated,
-    "record_rule_paused": _record_rule_paused,
-    "record_rule_resumed": _record_rule_resumed,
     "record_rule_rewound": _record_rule_rewound,
-    "record_rule_removed": _record_rule_removed,
     "group_offsets_sync_ordered": _groups_synced,
     "transaction_end_ordered": _transaction_ended,
+    **replays.SENTENCES,
 }
+"""Payload -> its only sentence."""
+_TELLERS: dict[str, Callable[[events.Event, Known], Iterator[str]]] = {
+    "cluster_updated": _cluster_updated,
+    "rule_set_changed": _rules_changed,
+    "record_rule_updated": _record_rule_updated,
+    "replay_started": lambda event, _: replays.started(event),
+    "consumer_instance_registered": lambda event, _: sidecars.instance_registered(event),
+    "consumer_instance_removed": lambda event, _: sidecars.instance_removed(event),
+    "sidecar_ordered": lambda event, _: sidecars.ordered(event),
+    "sidecar_order_ended": lambda event, _: sidecars.order_ended(event),
+    "sidecar_order_handed_over": lambda event, _: sidecars.order_handed_over(event),
+}
+"""Payload -> its sentences."""
 
 
 def message_differences(before: Message, after: Message, path: str = "") -> Iterator[str]:
