@@ -155,7 +155,7 @@ _COMMANDS: dict[type[Message], Callable[[Any], str]] = {
     admin.CreateRuleRequest: lambda request: f"add {rule(request.rule)}",
     admin.UpdateRuleRequest: lambda request: f"update rule {short(request.name)}",
     admin.SetRuleRequest: lambda request: _arrow(f"set {match(request.match)}", request.target_cluster),
-    admin.MoveRuleRequest: lambda request: f"move rule {short(request.name)}",
+    admin.ReorderRuleRequest: lambda request: f"move rule {short(request.name)}",
     admin.RemoveRuleRequest: lambda request: f"remove rule {short(request.name)}",
     admin.ReplaceRulesRequest: lambda request: f"replace all rules by {count(len(request.rules), 'rule')}",
     admin.ChangeRulesRequest: lambda request: count(len(request.edits), "edit"),

@@ -18,7 +18,7 @@ Request = (
     admin.CreateRuleRequest
     | admin.UpdateRuleRequest
     | admin.SetRuleRequest
-    | admin.MoveRuleRequest
+    | admin.ReorderRuleRequest
     | admin.RemoveRuleRequest
     | admin.ReplaceRulesRequest
     | admin.ChangeRulesRequest
@@ -56,8 +56,8 @@ def _edits(request: Request) -> Sequence[admin.RuleEdit]:
             return [admin.RuleEdit(update=request)]
         case admin.SetRuleRequest():
             return [admin.RuleEdit(set=request)]
-        case admin.MoveRuleRequest():
-            return [admin.RuleEdit(move=request)]
+        case admin.ReorderRuleRequest():
+            return [admin.RuleEdit(reorder=request)]
         case admin.RemoveRuleRequest():
             return [admin.RuleEdit(remove=request)]
         case admin.ReplaceRulesRequest():

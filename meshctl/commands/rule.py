@@ -165,7 +165,7 @@ def move(
     """Move RULE (an id, or the rule with the given match) to another place in the order."""
     if place is None:
         raise click.UsageError("say where to: --first, --before RULE or --last")
-    request = admin.MoveRuleRequest(name=_named(session, given, match), place=place, options=options)
+    request = admin.ReorderRuleRequest(name=_named(session, given, match), place=place, options=options)
     carry_out(session, request)
 
 

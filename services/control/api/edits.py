@@ -18,7 +18,7 @@ from services.control.api import shapes
 from services.control.decisions.past.revisions import Past
 from services.control.decisions.rules.commands import Command
 from services.control.domain.errors import InvalidField
-from services.control.domain.rules.edits import Create, Edit, Move, Place, Remove, Replace, RuleFields, Set, Update
+from services.control.domain.rules.edits import Create, Edit, Place, Remove, Reorder, Replace, RuleFields, Set, Update
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
 
 MASK = tuple(each.name for each in fields(RuleFields))
@@ -61,7 +61,7 @@ def _placed_edit(number: int, message: admin.RuleEdit) -> Edit:
     kind = message.WhichOneof("kind")
     if kind is None:
         raise InvalidField(
-            f"edits[{number}]", "says nothing; it is one of create, update, set, move, remove and replace"
+            f"edits[{number}]", "says nothing; it is one of create, update, set, reorder, remove and replace"
         )
     try:
         return _edit(getattr(message, kind))
@@ -99,11 +99,11 @@ def _set(request: admin.SetRuleRequest) -> Edit:
     return Set(match_from_proto(request.match), _fields(request, said), shapes.place(request.place))
 
 
-def _move(request: admin.MoveRuleRequest) -> Edit:
+def _reorder(request: admin.ReorderRuleRequest) -> Edit:
     place = shapes.place(request.place)
     if place is None:
         raise InvalidField("place", "say where to: one of first, before and last")
-    return Move(shapes.id_of("rules", request.name), place)
+    return Reorder(shapes.id_of("rules", request.name), place)
 
 
 def _remove(request: admin.RemoveRuleRequest) -> Edit:
@@ -118,7 +118,7 @@ _EDITS: dict[type[Message], Callable[[Any], Edit]] = {
     admin.CreateRuleRequest: _create,
     admin.UpdateRuleRequest: _update,
     admin.SetRuleRequest: _set,
-    admin.MoveRuleRequest: _move,
+    admin.ReorderRuleRequest: _reorder,
     admin.RemoveRuleRequest: _remove,
     admin.ReplaceRulesRequest: _replace,
 }

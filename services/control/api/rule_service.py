@@ -55,7 +55,7 @@ class RuleService(admin_grpc.RuleServiceServicer):
     async def SetRule(self, request: admin.SetRuleRequest, context: Any) -> admin.RuleChangeResponse:
         return await self._change(request)
 
-    async def MoveRule(self, request: admin.MoveRuleRequest, context: Any) -> admin.RuleChangeResponse:
+    async def ReorderRule(self, request: admin.ReorderRuleRequest, context: Any) -> admin.RuleChangeResponse:
         return await self._change(request)
 
     async def RemoveRule(self, request: admin.RemoveRuleRequest, context: Any) -> admin.RuleChangeResponse:

@@ -47,7 +47,7 @@ async def test_history_says_in_words_what_was_decided_by_whom_and_why(mesh_of_tw
     metadata = (("x-mesh-actor", "ada"), ("traceparent", f"00-{trace}-00f067aa0ba902b7-01"))
     moved = await mesh_of_two.rules.SetRule(request, metadata=metadata, timeout=CALL)
     place = admin.RulePlace(first=True)
-    await mesh_of_two.rules.MoveRule(admin.MoveRuleRequest(name="rules/pears", place=place), timeout=CALL)
+    await mesh_of_two.rules.ReorderRule(admin.ReorderRuleRequest(name="rules/pears", place=place), timeout=CALL)
     entries = await history(mesh_of_two)
     assert [list(each.changes) for each in entries[:3]] == [
         ["rule pears: place 2 -> 1"],
@@ -219,7 +219,7 @@ async def test_what_differs_between_two_revisions_and_which_topics_it_moved(
 async def test_moved_rules_differ_and_those_they_passed_do_not(mesh_of_two: World) -> None:
     before = await change(mesh_of_two, create("a", "c1"), create("b", "c1"), create("c", "c1"))
     place = admin.RulePlace(first=True)
-    await mesh_of_two.rules.MoveRule(admin.MoveRuleRequest(name="rules/c", place=place), timeout=CALL)
+    await mesh_of_two.rules.ReorderRule(admin.ReorderRuleRequest(name="rules/c", place=place), timeout=CALL)
     found = await diff(mesh_of_two, before.revision)
     assert [(each.before.name, each.before.place, each.after.place) for each in found.rules] == [("rules/c", 3, 1)]
 

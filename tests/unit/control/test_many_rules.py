@@ -28,7 +28,8 @@ from services.control.api.edits import changing
 from services.control.domain.errors import NotAllowed
 from services.control.domain.rules import kinds, moves
 from services.control.domain.rules.covers import suspicions
-from services.control.domain.rules.edits import Before, Create, Edit, Move, Place, Remove, RuleFields, Update
+from services.control.domain.rules.edits import Before, Create, Edit, Place, Remove, RuleFields, Update
+from services.control.domain.rules.edits import Reorder as Move
 from services.control.domain.rules.kinds import kinds_of_clients
 from services.control.domain.rules.moves import MovePlan, clusters_that_may_lose
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision

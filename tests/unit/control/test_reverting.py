@@ -7,7 +7,8 @@ import pytest
 from mesh.routing import RoutingTable
 from mesh.routing.fold import with_changes
 from services.control.domain.errors import NotAllowed
-from services.control.domain.rules.edits import Before, Create, Edit, Move, Place, Remove, RuleFields, Set, Update
+from services.control.domain.rules.edits import Before, Create, Edit, Place, Remove, RuleFields, Set, Update
+from services.control.domain.rules.edits import Reorder as Move
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
 from tests.unit.control.worlds import after, kinds, match, rule, rule_set, written
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from mesh.routing import InvalidRuleError, NodeView
 from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed, Unknown
-from services.control.domain.rules.edits import Before, Create, Move, Place, Remove, Replace, RuleFields, Set, Update
+from services.control.domain.rules.edits import Before, Create, Place, Remove, Replace, RuleFields, Set, Update
+from services.control.domain.rules.edits import Reorder as Move
 from services.control.domain.rules.ranks import STEP
 from services.control.domain.rules.rule_set import RuleSet
 from tests.unit.control.worlds import after, kinds, match, rule, rule_set, table, written

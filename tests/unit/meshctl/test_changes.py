@@ -60,7 +60,7 @@ def test_a_member_that_is_away_is_passed_over_by_an_option(control: ScriptedCont
     [
         (SET, admin.SetRuleRequest),
         (("rule", "add", "--topic", "apples", "--to", "c2"), admin.CreateRuleRequest),
-        (("rule", "move", "apples", "--first"), admin.MoveRuleRequest),
+        (("rule", "move", "apples", "--first"), admin.ReorderRuleRequest),
         (("rule", "remove", "apples"), admin.RemoveRuleRequest),
     ],
 )
@@ -68,7 +68,7 @@ def test_every_change_of_rules_can_be_scheduled(
     control: ScriptedControl,
     meshctl: Meshctl,
     arguments: tuple[str, ...],
-    kind: type[admin.SetRuleRequest | admin.CreateRuleRequest | admin.MoveRuleRequest | admin.RemoveRuleRequest],
+    kind: type[admin.SetRuleRequest | admin.CreateRuleRequest | admin.ReorderRuleRequest | admin.RemoveRuleRequest],
 ) -> None:
     control.answers["ScheduleChange"] = scheduled
     before = datetime.now(UTC)

@@ -225,7 +225,7 @@ def test_a_dry_run_tells_what_would_break_and_who_would_notice(control: Scripted
     assert "till librdkafka/2.10.0 10.0.0.7 gw-1 2 apples, pears" in lines
     assert "group shop: would be coordinated by c2, not by c1" in lines
     [request] = control.requests("DryRun")
-    assert request.edits[0].move.name == "rules/a"
+    assert request.edits[0].reorder.name == "rules/a"
 
 
 def test_setting_a_rule_shows_the_topics_that_moved(control: ScriptedControl, meshctl: Meshctl) -> None:
@@ -262,7 +262,7 @@ def test_a_rule_is_removed_and_moved_by_id_or_by_match(control: ScriptedControl,
     assert meshctl("rule", "remove", "--prefix", "apples").exit_code == 0
     assert [each.name for each in control.requests("RemoveRule")] == ["rules/a", "rules/a"]
     assert meshctl("rule", "move", "--prefix", "apples", "--last").exit_code == 0
-    (move,) = control.requests("MoveRule")
+    (move,) = control.requests("ReorderRule")
     assert (move.name, move.place.last) == ("rules/a", True)
     absent = meshctl("rule", "remove", "--topic", "apples")
     assert absent.exit_code == 4

@@ -34,7 +34,7 @@ COMMANDS: dict[str, type[Message]] = {
         admin.CreateRuleRequest,
         admin.UpdateRuleRequest,
         admin.SetRuleRequest,
-        admin.MoveRuleRequest,
+        admin.ReorderRuleRequest,
         admin.RemoveRuleRequest,
         admin.ReplaceRulesRequest,
         admin.ChangeRulesRequest,

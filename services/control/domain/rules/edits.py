@@ -226,7 +226,7 @@ class Set:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Reorder:
     """Moves a rule to another place in the order."""
 
     rule_id: str
@@ -267,7 +267,7 @@ class Replace:
         return draft
 
 
-Edit = Create | Update | Set | Move | Remove | Replace
+Edit = Create | Update | Set | Reorder | Remove | Replace
 
 
 def named(rules: Iterable[ForwardingRule], rule_id: str, where: str = "") -> ForwardingRule:
