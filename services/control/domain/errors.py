@@ -1,6 +1,6 @@
 """The reasons why control refuses a command.
 
-Each refusal says the fact, the place and the remedy; `api/failures.py` turns it into a gRPC status.
+Each refusal says the fact, the place and the remedy; `decisions/answers.py` turns it into a gRPC status.
 """
 
 from __future__ import annotations

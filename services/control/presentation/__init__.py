@@ -1,1 +1,1 @@
-"""Decisions and findings as sentences for people."""
+"""Decisions as sentences for people, and the reasons of a route."""

@@ -1,7 +1,7 @@
 """Transactions over all clusters: reads their state, finishes a decided one, aborts an undecided one.
 
 Theory of operation
-1. Control does what any gateway may do, by the same rules (`domain.transactions`). It keeps no state of its own.
+1. Control does what any gateway may do, by the same rules (`domain/transactions`). It keeps no state of its own.
 2. Control reads the states of an id first and the logs of decisions after that. If home is not open in the states,
    every decision of its transaction is in the log.
 3. An abort ends the transaction first at the cluster that decides, under the exact identity that was seen. Then nobody

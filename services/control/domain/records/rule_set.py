@@ -1,6 +1,6 @@
 """The record rule aggregate: create, update, pause, resume, rewind, remove mirrors and content rules.
 
-This module makes the decisions that need no call to a cluster; `record_rule_checks.py` checks a specification.
+This module makes the decisions that need no call to a cluster; `checks.py` checks a specification.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The replay aggregate: a user starts a replay, a member consumes the records again, control records the progress.
 
 The life of a replay
-1. A replay is PENDING until a member that can carry it out is connected (`replay_assignment.py`). Meanwhile it says why
+1. A replay is PENDING until a member that can carry it out is connected (`assignment.py`). Meanwhile it says why
    it waits.
 2. From then on the replay is RUNNING, whichever member carries it out. If that member is gone, another member may go on
    from the last reported positions. The offsets that the replay's group has committed in Kafka are more exact.

@@ -1,6 +1,6 @@
 """Edits of the rule set; control makes them one after the other on a draft of the rule set.
 
-An edit refuses only what it can't do (a rule that does not exist, an id that is taken). `rules.py` checks the whole
+An edit refuses only what it can't do (a rule that does not exist, an id that is taken). `rule_set.py` checks the whole
 list once, after all edits of a command; between two edits the list may be invalid.
 """
 

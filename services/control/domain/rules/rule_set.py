@@ -3,7 +3,7 @@
 The list comes from edits of the present list (`edits.py`), or from an earlier revision. Checks and the event follow
 from this list.
 
-Checks on the wanted list: `rule_checks.py` checks each rule by itself. No two rules have the same match, and no two
+Checks on the wanted list: `checks.py` checks each rule by itself. No two rules have the same match, and no two
 rules give topics one name on their cluster. No exact or prefix rule newly becomes unable to match.
 The event holds the smallest set of changes (`ranks.py`); a command that changes nothing gives no event.
 """
