@@ -83,7 +83,7 @@ class PastAnswers:
         view = await self._past.view_at(revision)
         response = admin.MeshAsOf(
             revision=revision,
-            clusters=[_cluster(view, name) for name in view.state.effective.clusters],
+            clusters=[shapes.cluster(view, name) for name in view.state.effective.clusters],
             rules=shapes.rules(view),
             record_rules=[shapes.record_rule(view.record_rules[name], None) for name in sorted(view.record_rules)],
             frozen=view.frozen is not None,
@@ -103,7 +103,7 @@ class PastAnswers:
         _show(response, before, after, found)
         if found.rules:
             moved, silent = await self._moved(before, after)
-            response.moves.extend(_move(each) for each in moved)
+            response.moves.extend(map(shapes.topic_move, moved))
             response.unreachable.extend(silent)
         return response
 
@@ -132,22 +132,7 @@ def _stream(name: str) -> str:
 
 
 def _entry(of: Entry) -> admin.HistoryEntry:
-    event = of.event
-    return admin.HistoryEntry(
-        revision=event.position,
-        time=event.time,
-        actor=event.actor,
-        reason=event.reason,
-        request_id=event.request_id,
-        trace_id=event.trace_id,
-        changes=of.changes,
-        outcome=of.outcome,
-        place=of.place,
-    )
-
-
-def _cluster(view: MeshView, name: str) -> admin.Cluster:
-    return shapes.cluster(view, name, None)
+    return shapes.history_entry(of.event, of.changes, of.outcome, of.place)
 
 
 def _show(response: admin.DiffResponse, before: MeshView, after: MeshView, found: Differences) -> None:
@@ -155,7 +140,9 @@ def _show(response: admin.DiffResponse, before: MeshView, after: MeshView, found
     for rule_id in found.rules:
         response.rules.add(before=old_rules.get(rule_id), after=new_rules.get(rule_id))
     for name in found.clusters:
-        was, now = (_cluster(view, name) if name in view.state.effective.clusters else None for view in (before, after))
+        was, now = (
+            shapes.cluster(view, name) if name in view.state.effective.clusters else None for view in (before, after)
+        )
         response.clusters.add(before=was, after=now)
     for name in found.record_rules:
         old, new = (
@@ -163,12 +150,3 @@ def _show(response: admin.DiffResponse, before: MeshView, after: MeshView, found
             for view in (before, after)
         )
         response.record_rules.add(before=old, after=new)
-
-
-def _move(of: Moved) -> admin.TopicMove:
-    shape = admin.TopicMove(topic=of.topic, partitions=of.partitions)
-    if of.source is not None:
-        shape.from_cluster, shape.from_topic = of.source
-    if of.target is not None:
-        shape.to_cluster, shape.to_topic = of.target
-    return shape

@@ -180,7 +180,7 @@ class QueryService(admin_grpc.QueryServiceServicer):
             members=self._members.all(),
             clusters=[shapes.cluster(view, name, self._probes.last(name)) for name in view.state.effective.clusters],
             instances=[instance for _, instance in sorted(self._reports.known.instances.items())],
-            frozen=None if view.frozen is None else shapes.frozen(view.frozen),
+            frozen=None if view.frozen is None else shapes.history_entry(view.frozen, ["changes are refused"]),
             scheduled_changes=len(view.schedules),
             record_rules=[
                 shapes.record_rule(view.record_rules[rule_id], self._record_progress)

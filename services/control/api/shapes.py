@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC
 from typing import Any
 
@@ -13,6 +14,7 @@ from services.control.decisions.clusters.probes import Probe
 from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rules.commands import RuleChange
 from services.control.domain.errors import InvalidField, Unknown
+from services.control.domain.past.revisions import Moved
 from services.control.domain.rules.checks import TOPIC_CHARACTERS
 from services.control.domain.rules.edits import Before, Place
 from services.control.domain.rules.effects import Effect, Fate
@@ -40,8 +42,8 @@ def id_of(collection: str, name: str, field: str = "name") -> str:
     return identifier
 
 
-def cluster(view: MeshView, name: str, probe: Probe | None) -> admin.Cluster:
-    """A registered cluster with the result of its last probe."""
+def cluster(view: MeshView, name: str, probe: Probe | None = None) -> admin.Cluster:
+    """A registered cluster with the result of its last probe, if that is given."""
     known = view.state.effective.clusters.get(name)
     if known is None:
         raise Unknown(f"clusters/{name}", f"cluster {name!r} is not registered")
@@ -89,7 +91,7 @@ def change(result: RuleChange) -> admin.RuleChangeResponse:
         revision=result.revision,
         rules=[_rule(result.view, place, rule) for place, rule in result.decision.changed],
         removed=[f"rules/{rule_id}" for rule_id in result.decision.removed_ids],
-        moves=[_move(each) for each in result.moving.moves],
+        moves=[topic_move(each) for each in result.moving.moves],
         switch_ms=result.switch_ms,
         created_topics=[move.target.upstream_topic for move in result.moving.absent if move.target is not None],
         effects=[_effect(each) for each in result.moving.effects],
@@ -97,12 +99,14 @@ def change(result: RuleChange) -> admin.RuleChangeResponse:
     )
 
 
-def _move(move: Move) -> admin.TopicMove:
+def topic_move(move: Move | Moved) -> admin.TopicMove:
+    """A topic that a change moves, or that has moved."""
     shape = admin.TopicMove(topic=move.topic, partitions=move.partitions)
-    shape.from_cluster, shape.from_topic = move.source
+    if move.source is not None:
+        shape.from_cluster, shape.from_topic = move.source
     if move.target is not None:
         shape.to_cluster, shape.to_topic = move.target
-    if move.client is not None:
+    if isinstance(move, Move) and move.client is not None:
         shape.client.CopyFrom(client_match_to_proto(move.client))
     return shape
 
@@ -137,8 +141,10 @@ def record_rule(rule: RecordRule, progress: RecordProgress | None) -> record_rul
     return shape
 
 
-def frozen(event: events.Event) -> admin.HistoryEntry:
-    """The entry of the history for a freeze: its actor, time and reason."""
+def history_entry(
+    event: events.Event, changes: Iterable[str], outcome: str = "", place: str = ""
+) -> admin.HistoryEntry:
+    """The entry of the history for a decision."""
     return admin.HistoryEntry(
         revision=event.position,
         time=event.time,
@@ -146,7 +152,9 @@ def frozen(event: events.Event) -> admin.HistoryEntry:
         reason=event.reason,
         request_id=event.request_id,
         trace_id=event.trace_id,
-        changes=["changes are refused"],
+        changes=changes,
+        outcome=outcome,
+        place=place,
     )
 
 

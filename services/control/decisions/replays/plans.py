@@ -5,7 +5,6 @@ Control asks clusters and sidecars for them before it decides anything.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -15,7 +14,7 @@ import structlog
 
 from mesh.routing import Place, UpstreamCluster
 from mesh.rpc import replays
-from services.control.decisions.rules.questions import ClusterQuestions
+from services.control.decisions.rules.questions import ClusterQuestions, answers_of, by_cluster
 from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import InvalidField, NotAllowed, Unavailable, Unknown
 from services.control.domain.replays.places import check_there, places_of
@@ -33,7 +32,7 @@ from services.control.domain.replays.replays import MAX_PARTITIONS
 from services.control.domain.rules.effects import LogRange
 from services.control.store.journal import Journal
 from services.control.store.reports import Reports
-from services.control.upstream.connections import Connections, UnreachableError
+from services.control.upstream.connections import Connections
 
 T = TypeVar("T")
 
@@ -181,11 +180,9 @@ class ReplayPlans:
         """The committed offsets of a group, by the names of topics for clients."""
         table = self._journal.view.state.effective
         keepers = {topic: keeper_of(table, group, topic, place_of(table, topic, "spec.ranges")) for topic in topics}
-        wanted: dict[str, list[str]] = {}
-        for keeper in keepers.values():
-            wanted.setdefault(keeper.cluster, []).append(keeper.upstream_topic)
         asked = {
-            name: self._connections.positions(self._cluster(name), there, [group]) for name, there in wanted.items()
+            name: self._connections.positions(self._cluster(name), there, [group])
+            for name, there in by_cluster(keepers.values()).items()
         }
         found = await _answers(asked, f"where group {group!r} is")
         return {
@@ -218,12 +215,7 @@ def _about(asked: replays.ReplayRange, topic: str) -> replays.ReplayRange:
 
 async def _answers(questions: Mapping[str, Coroutine[Any, Any, T]], what: str) -> dict[str, T]:
     """The answer of each cluster; Unavailable when a cluster does not answer."""
-    answers = await asyncio.gather(*questions.values(), return_exceptions=True)
-    found: dict[str, T] = {}
-    for name, answer in zip(questions, answers, strict=True):
-        if isinstance(answer, UnreachableError):
-            raise Unavailable("CLUSTER_UNREACHABLE", f"{answer}; it has to say {what}", {"cluster": name}) from answer
-        if isinstance(answer, BaseException):
-            raise answer
-        found[name] = answer
-    return found
+    answers, silent = await answers_of(questions)
+    for name, error in silent.items():
+        raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; it has to say {what}", {"cluster": name}) from error
+    return answers

@@ -60,10 +60,10 @@ class ClusterQuestions:
         groups: Collection[str] | None,
     ) -> dict[Place, Committed]:
         """Committed offsets of the groups (of all groups, for None)."""
-        wanted: dict[str, list[str]] = {}
-        for cluster, topic in places:
-            wanted.setdefault(cluster, []).append(topic)
-        questions = {name: self._connections.positions(clusters[name], there, groups) for name, there in wanted.items()}
+        questions = {
+            name: self._connections.positions(clusters[name], topics, groups)
+            for name, topics in by_cluster(places).items()
+        }
         found = await self._answers(questions, "groups that read topics that move")
         return {Place(cluster, topic): by for cluster, there in found.items() for topic, by in there.items()}
 
@@ -71,11 +71,9 @@ class ClusterQuestions:
         self, clusters: Mapping[str, UpstreamCluster], places: Iterable[Place], names: Collection[str]
     ) -> dict[Place, dict[str, str]]:
         """The effective values of these settings for the topics there, defaults of the cluster included."""
-        wanted: dict[str, list[str]] = {}
-        for cluster, topic in places:
-            wanted.setdefault(cluster, []).append(topic)
         questions = {
-            name: self._connections.effective_settings(clusters[name], topics, names) for name, topics in wanted.items()
+            name: self._connections.effective_settings(clusters[name], topics, names)
+            for name, topics in by_cluster(places).items()
         }
         found = await self._answers(questions, "settings of topics that move")
         return {Place(cluster, topic): said for cluster, there in found.items() for topic, said in there.items()}
@@ -86,20 +84,39 @@ class ClusterQuestions:
         return await self._answers(questions, "groups of clusters that topics move between")
 
     async def _answers(self, questions: Mapping[str, Coroutine[Any, Any, T]], what: str) -> dict[str, T]:
-        answers = await asyncio.gather(*questions.values(), return_exceptions=True)
-        found: dict[str, T] = {}
-        for name, answer in zip(questions, answers, strict=True):
-            if isinstance(answer, UnreachableError):
-                if not self._allow_unreachable:
-                    raise Unavailable(
-                        "CLUSTER_UNREACHABLE",
-                        f"{answer}; the {what} can't be checked, so the rules stay as they are; "
-                        "to change them unchecked set allow_unreachable",
-                        {"cluster": name},
-                    )
-                self.silent[name] = str(answer)
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                found[name] = answer
-        return found
+        answers, silent = await answers_of(questions)
+        for name, error in silent.items():
+            if not self._allow_unreachable:
+                raise Unavailable(
+                    "CLUSTER_UNREACHABLE",
+                    f"{error}; the {what} can't be checked, so the rules stay as they are; "
+                    "to change them unchecked set allow_unreachable",
+                    {"cluster": name},
+                )
+            self.silent[name] = str(error)
+        return answers
+
+
+async def answers_of(
+    questions: Mapping[str, Coroutine[Any, Any, T]],
+) -> tuple[dict[str, T], dict[str, UnreachableError]]:
+    """The answers of the clusters that answer, and the errors of the others."""
+    answers = await asyncio.gather(*questions.values(), return_exceptions=True)
+    found: dict[str, T] = {}
+    silent: dict[str, UnreachableError] = {}
+    for name, answer in zip(questions, answers, strict=True):
+        if isinstance(answer, UnreachableError):
+            silent[name] = answer
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            found[name] = answer
+    return found, silent
+
+
+def by_cluster(places: Iterable[Place]) -> dict[str, list[str]]:
+    """Cluster -> the topics there."""
+    found: dict[str, list[str]] = {}
+    for cluster, topic in places:
+        found.setdefault(cluster, []).append(topic)
+    return found

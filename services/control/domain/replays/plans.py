@@ -30,13 +30,8 @@ def place_of(table: RoutingTable, topic: str, field: str, way_out: str = "") -> 
 
 
 def keeper_of(table: RoutingTable, group: str, topic: str, place: Place) -> Place:
-    """The place of a group's offsets of a topic: beside its records; with shadow topics, at the group's home."""
-    home = OffsetKeepers(table).home_of(group)
-    if home is None or home == place.cluster:
-        return place
-    route = table.route(topic)
-    left = None if route is None else route.before
-    return Place(home, left.upstream_topic if left is not None and left.cluster == home else topic)
+    """The place of a group's offsets of a topic."""
+    return OffsetKeepers(table).place(group, topic, place)
 
 
 def partitions_of(asked: replays.ReplayRange, count: int, field: str) -> list[int]:

@@ -105,16 +105,21 @@ class OffsetKeepers:
     def places(self, move: Move) -> set[Place]:
         """The places that may hold offsets of groups for a topic before it moves: the topic itself, and its shadows."""
         homes = self._homes - {move.source.cluster}
-        return {move.source} | {Place(home, self._shadow(home, move)) for home in homes}
+        return {move.source} | {self._shadow(home, move.topic, move.client) for home in homes}
 
-    def _shadow(self, home: str, move: Move) -> str:
-        """The name of a topic's shadow on a cluster that is not the topic's own.
+    def place(self, group: str, topic: str, place: Place) -> Place:
+        """The place of a group's offsets of a topic: beside its records; with shadow topics, at the group's home."""
+        home = self.home_of(group)
+        return place if home is None or home == place.cluster else self._shadow(home, topic)
 
-        It is the name that the topic had when it was last on that cluster.
+    def _shadow(self, home: str, topic: str, clients: ClientMatch | None = None) -> Place:
+        """The place of a topic's shadow on a cluster that is not the topic's own.
+
+        It has the name that the topic had when it was last on that cluster.
         """
-        route = self._table.for_clients(move.client).route(move.topic)
+        route = self._table.for_clients(clients).route(topic)
         left = None if route is None else route.before
-        return left.upstream_topic if left is not None and left.cluster == home else move.topic
+        return Place(home, left.upstream_topic if left is not None and left.cluster == home else topic)
 
     def readers(self, move: Move, positions: Positions) -> dict[str, Mapping[int, int]]:
         """The groups that read a topic, each with the offsets that its members use."""
