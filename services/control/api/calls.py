@@ -27,12 +27,13 @@ from mesh.rpc.principals import principal_of
 from services.control.api.auditing import UNKNOWN, Introduction, audit_event
 from services.control.api.bounds import check_bounds
 from services.control.api.freeze_gate import FreezeGate
-from services.control.decisions.answers import ReplayedFailure, as_rpc_error, replayed
+from services.control.decisions.answers import ReplayedFailure, as_rpc_error, replayed, stored_response
 from services.control.domain.errors import InvalidField, Refusal
 from services.control.store.audit import AuditTrail
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import Caller
 from services.control.store.journal import AlreadyAnswered
+from services.control.store.log import StoredAnswer
 
 CALL_TIMEOUT = 60.0
 """Seconds for a unary call: turn, checks, rollout and all; each part has a bound of its own, far below."""
@@ -131,6 +132,20 @@ async def once(kind: type[M], decision: Awaitable[M]) -> M:
         return await decision
     except AlreadyAnswered as again:
         return replayed(kind, again.answer)
+
+
+async def once_with_revision(
+    kind: type[M], who: Caller, decide: Callable[[Callable[[int], StoredAnswer | None]], Awaitable[int]]
+) -> M:
+    """The response that holds the revision of a decision; `decide` gets the answer to store, given the revision."""
+
+    def response(revision: int) -> M:
+        return kind(revision=revision)
+
+    async def decided() -> M:
+        return response(await decide(lambda revision: stored_response(who, response(revision))))
+
+    return await once(kind, decided())
 
 
 class Calls(grpc.aio.ServerInterceptor):

@@ -6,7 +6,7 @@ from typing import Any
 
 from mesh.rpc import admin, admin_grpc, events
 from services.control.api import shapes
-from services.control.api.calls import caller, once
+from services.control.api.calls import caller, once, once_with_revision
 from services.control.decisions.answers import stored_response
 from services.control.decisions.change_control.freezing import Freezing
 from services.control.decisions.change_control.schedules import Schedules
@@ -25,26 +25,12 @@ class ChangeControlService(admin_grpc.ChangeControlServiceServicer):
     async def Freeze(self, request: admin.FreezeRequest, context: Any) -> admin.FreezeResponse:
         self._journal.require_loaded()
         who = caller(request, request.request_id, request.reason)
-
-        async def decide() -> admin.FreezeResponse:
-            revision = await self._freezing.freeze(
-                who, lambda revision: stored_response(who, admin.FreezeResponse(revision=revision))
-            )
-            return admin.FreezeResponse(revision=revision)
-
-        return await once(admin.FreezeResponse, decide())
+        return await once_with_revision(admin.FreezeResponse, who, lambda answer: self._freezing.freeze(who, answer))
 
     async def Thaw(self, request: admin.ThawRequest, context: Any) -> admin.ThawResponse:
         self._journal.require_loaded()
         who = caller(request, request.request_id, request.reason)
-
-        async def decide() -> admin.ThawResponse:
-            revision = await self._freezing.thaw(
-                who, lambda revision: stored_response(who, admin.ThawResponse(revision=revision))
-            )
-            return admin.ThawResponse(revision=revision)
-
-        return await once(admin.ThawResponse, decide())
+        return await once_with_revision(admin.ThawResponse, who, lambda answer: self._freezing.thaw(who, answer))
 
     async def ScheduleChange(self, request: admin.ScheduleChangeRequest, context: Any) -> admin.ScheduledChange:
         self._journal.require_loaded()
@@ -69,16 +55,11 @@ class ChangeControlService(admin_grpc.ChangeControlServiceServicer):
         self._journal.require_loaded()
         shapes.id_of(SCHEDULES, request.name)
         who = caller(request, request.request_id, request.reason)
-
-        async def decide() -> admin.CancelScheduledChangeResponse:
-            revision = await self._schedules.cancel(
-                request.name,
-                who,
-                lambda event: stored_response(who, admin.CancelScheduledChangeResponse(revision=event.position)),
-            )
-            return admin.CancelScheduledChangeResponse(revision=revision)
-
-        return await once(admin.CancelScheduledChangeResponse, decide())
+        return await once_with_revision(
+            admin.CancelScheduledChangeResponse,
+            who,
+            lambda answer: self._schedules.cancel(request.name, who, lambda event: answer(event.position)),
+        )
 
 
 def _shape(event: events.Event) -> admin.ScheduledChange:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mesh.routing.codec import cluster_to_proto
-from mesh.rpc import admin, admin_grpc, routing
+from mesh.rpc import admin, admin_grpc, events, routing
 from services.control.api import pages, shapes
-from services.control.api.calls import caller, once
+from services.control.api.calls import caller, once, once_with_revision
 from services.control.decisions.answers import stored_response
-from services.control.decisions.clusters.commands import ClusterDecisions
+from services.control.decisions.clusters.commands import AnswerCluster, ClusterDecisions
 from services.control.decisions.clusters.probes import Probe
 from services.control.domain.errors import InvalidField
 from services.control.domain.rules.checks import INTERNAL_PREFIX
 from services.control.domain.view import MeshView
+from services.control.store.drafts import Caller
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
+
+ClusterEvent = events.ClusterRegistered | events.ClusterUpdated
 
 
 class ClusterService(admin_grpc.ClusterServiceServicer):
@@ -45,37 +49,26 @@ class ClusterService(admin_grpc.ClusterServiceServicer):
     async def RegisterCluster(self, request: admin.RegisterClusterRequest, context: Any) -> admin.Cluster:
         self._journal.require_loaded()
         shapes.spec_of(request, "spec")
-        who = caller(request, request.request_id, request.reason)
-        name = request.spec.cluster_name
-
-        def answer(name: str, view: MeshView) -> StoredAnswer | None:
-            return stored_response(who, shapes.cluster(view, name, self._probes.last(name)))
-
-        async def decide() -> admin.Cluster:
-            event = await self._decisions.register(
+        return await self._changed(
+            request,
+            request.spec.cluster_name,
+            lambda who, answer: self._decisions.register(
                 request.spec,
                 who,
                 allow_unreachable=request.allow_unreachable,
                 validate_only=request.validate_only,
                 answer=answer,
-            )
-            if request.validate_only and event is not None:
-                return shapes.seen_cluster(event.cluster, self._probes.last(name))
-            return self._shape(name)
-
-        return await once(admin.Cluster, decide())
+            ),
+        )
 
     async def UpdateCluster(self, request: admin.UpdateClusterRequest, context: Any) -> admin.Cluster:
         self._journal.require_loaded()
         shapes.spec_of(request, "spec")
         name = shapes.id_of("clusters", request.name)
-        who = caller(request, request.request_id, request.reason)
-
-        def answer(name: str, view: MeshView) -> StoredAnswer | None:
-            return stored_response(who, shapes.cluster(view, name, self._probes.last(name)))
-
-        async def decide() -> admin.Cluster:
-            event = await self._decisions.update(
+        return await self._changed(
+            request,
+            name,
+            lambda who, answer: self._decisions.update(
                 name,
                 request.spec,
                 [path.removeprefix("spec.") for path in request.update_mask.paths],
@@ -84,12 +77,8 @@ class ClusterService(admin_grpc.ClusterServiceServicer):
                 allow_unreachable=request.allow_unreachable,
                 validate_only=request.validate_only,
                 answer=answer,
-            )
-            if request.validate_only and event is not None:
-                return shapes.seen_cluster(event.cluster, self._probes.last(name))
-            return self._shape(name)
-
-        return await once(admin.Cluster, decide())
+            ),
+        )
 
     async def TestCluster(self, request: admin.TestClusterRequest, context: Any) -> admin.TestClusterResponse:
         self._journal.require_loaded()
@@ -113,18 +102,34 @@ class ClusterService(admin_grpc.ClusterServiceServicer):
         self._journal.require_loaded()
         name = shapes.id_of("clusters", request.name)
         who = caller(request, request.request_id, request.reason)
-
-        async def decide() -> admin.RemoveClusterResponse:
-            revision = await self._decisions.remove(
+        return await once_with_revision(
+            admin.RemoveClusterResponse,
+            who,
+            lambda answer: self._decisions.remove(
                 name,
                 who,
                 expected_revision=request.expected_revision,
                 validate_only=request.validate_only,
-                answer=lambda revision: stored_response(who, admin.RemoveClusterResponse(revision=revision)),
-            )
-            return admin.RemoveClusterResponse(revision=revision)
+                answer=answer,
+            ),
+        )
 
-        return await once(admin.RemoveClusterResponse, decide())
+    async def _changed(
+        self, request: Any, name: str, decide: Callable[[Caller, AnswerCluster], Awaitable[ClusterEvent | None]]
+    ) -> admin.Cluster:
+        """The cluster after a decision; with `validate_only`, the cluster that the decision would give."""
+        who = caller(request, request.request_id, request.reason)
+
+        def answer(name: str, view: MeshView) -> StoredAnswer | None:
+            return stored_response(who, shapes.cluster(view, name, self._probes.last(name)))
+
+        async def decided() -> admin.Cluster:
+            event = await decide(who, answer)
+            if request.validate_only and event is not None:
+                return shapes.seen_cluster(event.cluster, self._probes.last(name))
+            return self._shape(name)
+
+        return await once(admin.Cluster, decided())
 
     def _shape(self, name: str) -> admin.Cluster:
         return shapes.cluster(self._journal.view, name, self._probes.last(name))

@@ -6,7 +6,7 @@ from typing import Any
 
 from mesh.rpc import admin, admin_grpc
 from services.control.api import pages, shapes
-from services.control.api.calls import caller, once, present_record, time_left
+from services.control.api.calls import caller, once, once_with_revision, present_record, time_left
 from services.control.api.dry_run_shapes import dry_run
 from services.control.api.edits import command_of
 from services.control.decisions.answers import stored_failure, stored_response
@@ -73,17 +73,13 @@ class RuleService(admin_grpc.RuleServiceServicer):
     async def EndCanary(self, request: admin.EndCanaryRequest, context: Any) -> admin.EndCanaryResponse:
         self._journal.require_loaded()
         who = caller(request, request.request_id, request.reason)
-
-        async def decide() -> admin.EndCanaryResponse:
-            revision = await self._decisions.canaries.end(
-                request.revision,
-                promote=request.promote,
-                caller=who,
-                answer=lambda position: stored_response(who, admin.EndCanaryResponse(revision=position)),
-            )
-            return admin.EndCanaryResponse(revision=revision)
-
-        return await once(admin.EndCanaryResponse, decide())
+        return await once_with_revision(
+            admin.EndCanaryResponse,
+            who,
+            lambda answer: self._decisions.canaries.end(
+                request.revision, promote=request.promote, caller=who, answer=answer
+            ),
+        )
 
     async def DryRun(self, request: admin.DryRunRequest, context: Any) -> admin.DryRunResponse:
         self._journal.require_loaded()
