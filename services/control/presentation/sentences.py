@@ -9,9 +9,10 @@ from typing import Any
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from mesh.routing import ForwardingRule, NodeView, Subject
+from mesh.routing import ForwardingRule, NodeView, Place, Subject
 from mesh.routing.codec import rule_from_proto
 from mesh.rpc import events, record_rules, routing
+from services.control.domain.past.history import Home
 from services.control.presentation import replays, sidecars
 from services.control.presentation.sidecars import moment_text
 
@@ -42,6 +43,21 @@ def sentences(event: events.Event, known: Known) -> list[str]:
     told = list(_TELLERS[kind](event, known))
     left_out = len(told) - MOST_SENTENCES
     return [*told[:MOST_SENTENCES], f"and {left_out} more changes"] if left_out > 1 else told
+
+
+def place_text(of: Sequence[Home], topic: str) -> str:
+    """ "c1", "c1/upstream-name"; if the place depends on the client: "c2 for principal User:ada, c1 for others"."""
+    texts = [
+        f"{_place(home.place, topic)} for {home.clients}" if home.clients is not None else _place(home.place, topic)
+        for home in of
+    ]
+    if len(of) > 1 and of[-1].clients is None:
+        texts[-1] += " for others"
+    return ", ".join(texts)
+
+
+def _place(place: Place, topic: str) -> str:
+    return place.cluster if place.upstream_topic == topic else f"{place.cluster}/{place.upstream_topic}"
 
 
 def rule_text(rule: ForwardingRule) -> str:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from mesh.routing import ClientMatch, ExactName, ForwardingRule, RuleVersion
 from mesh.routing.codec import rule_to_proto
 from mesh.rpc import events
-from services.control.domain.past.history import homes_at, homes_if, place_text, turning_points
+from services.control.domain.past.history import homes_at, homes_if, turning_points
+from services.control.presentation.sentences import place_text
 from tests.unit.control.worlds import rule
 
 ADA = ClientMatch(principal="User:ada")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from mesh.routing import ForwardingRule, RuleVersion, is_pending
 from mesh.rpc import events
 from mesh.rpc import reports as reports_pb
-from services.control.domain.past.history import Entry, homes_at, homes_if, place_text, turning_points
-from services.control.presentation.sentences import MOST_SENTENCES, Known, sentences
+from services.control.domain.past.history import Entry, homes_at, homes_if, turning_points
+from services.control.presentation.sentences import MOST_SENTENCES, Known, place_text, sentences
 from services.control.store.past import Outcome, PastStore
 from services.control.store.reports import Reports
 

@@ -87,21 +87,6 @@ def turning_points(
     return found[::-1]
 
 
-def place_text(of: Sequence[Home], topic: str) -> str:
-    """ "c1", "c1/upstream-name"; if the place depends on the client: "c2 for principal User:ada, c1 for others"."""
-    texts = [
-        f"{_place(home.place, topic)} for {home.clients}" if home.clients is not None else _place(home.place, topic)
-        for home in of
-    ]
-    if len(of) > 1 and of[-1].clients is None:
-        texts[-1] += " for others"
-    return ", ".join(texts)
-
-
-def _place(place: Place, topic: str) -> str:
-    return place.cluster if place.upstream_topic == topic else f"{place.cluster}/{place.upstream_topic}"
-
-
 def _table(versions: Iterable[RuleVersion], revision: int) -> RoutingTable:
     """The rules at a revision, in the order that a table gives them."""
     living = [RuleVersion(each.rule, each.rank, each.from_revision) for each in versions if each.counts_at(revision)]
