@@ -378,7 +378,7 @@ traffic_progress = Table(
         primary_key=True,
         autoincrement=False,
     ),
-    # offsets in mesh.traffic, as services/pipeline/positions.py has them
+    # offsets in mesh.traffic, as services/pipeline/kafka/positions.py has them
     Column("position", JSONB, nullable=False),
     Column("batch", BigInteger, nullable=False),
     # traffic before this time is in the tables; null while nothing is known

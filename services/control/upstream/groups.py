@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # as in connections
 
-from services.control.upstream.offsets import COORDINATORS_ON_THE_WAY, ON_THE_WAY_POLL, REQUEST_TIMEOUT, listed
+from mesh.group_offsets import COORDINATOR_MOVES
+from services.control.upstream.offsets import ON_THE_WAY_POLL, REQUEST_TIMEOUT, listed
 
 NOT_OF_THIS_KIND = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.INVALID_GROUP_ID})
 """Errors for a group that this cluster does not know, or whose offsets it does not keep by partition."""
@@ -97,6 +98,6 @@ def _of_coordinator(ask: Callable[[], T], bound: float) -> T:
         try:
             return ask()
         except KafkaException as error:
-            if error.args[0].code() not in COORDINATORS_ON_THE_WAY or time.monotonic() > deadline:
+            if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline:
                 raise
         time.sleep(ON_THE_WAY_POLL)

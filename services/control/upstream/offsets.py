@@ -10,17 +10,13 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # as in connections
 
+from mesh.group_offsets import COORDINATOR_MOVES, committed_offsets
 from services.control.domain.rules.effects import LogRange
 
 REQUEST_TIMEOUT = 4.0
 """Seconds for one request, as in `connections`."""
 AT_ONCE = 100
 """Groups asked at the same time: librdkafka keeps a request for each."""
-COORDINATORS_ON_THE_WAY = frozenset(
-    {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
-)
-"""Answers of a cluster whose coordinator still reads `__consumer_offsets`: for seconds after a broker's start and after
-a change of leader. librdkafka leaves it to its caller to ask again."""
 LEADERS_ON_THE_WAY = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 """Answers about a partition that was made just now, or whose leader changes."""
 ON_THE_WAY_POLL = 0.1
@@ -99,9 +95,7 @@ def _groups(client: AdminClient, deadline: float) -> list[str]:
     while True:
         listed: Any = client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT).result(REQUEST_TIMEOUT)
         errors = [each if isinstance(each, KafkaException) else KafkaException(each) for each in listed.errors]
-        final = next(
-            (error for error in errors if not _worth_asking_again(error, COORDINATORS_ON_THE_WAY, deadline)), None
-        )
+        final = next((error for error in errors if not _worth_asking_again(error, COORDINATOR_MOVES, deadline)), None)
         if final is not None:
             raise final
         if not errors:
@@ -112,21 +106,15 @@ def _groups(client: AdminClient, deadline: float) -> list[str]:
 def _committed(client: AdminClient, groups: Sequence[str], deadline: float) -> Iterator[tuple[str, TopicPartition]]:
     remaining = list(groups)
     while remaining:
-        asked = [
-            (group, future)
-            for group in remaining
-            for future in client.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT
-            ).values()
-        ]
+        asked = committed_offsets(client, [*map(ConsumerGroupTopicPartitions, remaining)], REQUEST_TIMEOUT)
         remaining = []
-        for group, future in asked:
+        for group, future in asked.items():
             try:
                 answer: Any = future.result(REQUEST_TIMEOUT)
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                     continue  # it was deleted just now
-                if not _worth_asking_again(error, COORDINATORS_ON_THE_WAY, deadline):
+                if not _worth_asking_again(error, COORDINATOR_MOVES, deadline):
                     raise
                 remaining.append(group)
                 continue

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
     ResourceType,
 )
 
+from mesh.group_offsets import COORDINATOR_MOVES, committed_offsets
 from services.pipeline.copying.errors import RefusedError, SetbackError
 from services.pipeline.copying.notes import Note
 from services.pipeline.copying.routes import SLOTS
@@ -32,12 +33,6 @@ SLOTS_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000"}
 """The topic holds no records."""
 POLL_S = 0.05
 """Seconds between two checks for an expected state."""
-MOVING_COORDINATOR = (
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-)
-"""Errors of a group whose coordinator moves or loads; a retry succeeds soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,19 +102,10 @@ class AskedCluster:
         return found
 
     def _committed(self, group: str, partitions: Collection[int], stable: bool) -> list[TopicPartition]:
-        """Empty while the group's coordinator moves or loads.
-
-        Only DescribeGroups may find this out: librdkafka ends the process if a broker answers OffsetFetch with
-        NOT_COORDINATOR, as a new cluster does (rd_kafka_cgrp_op, librdkafka issue 5040).
-        """
-        described = self._ask.admin.describe_consumer_groups([group], request_timeout=self._timeout_s)
-        if not self._answers(described, "group", accepted=MOVING_COORDINATOR):
-            return []
+        """Empty while the group's coordinator moves or loads."""
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(SLOTS, each) for each in sorted(partitions)])
-        futures = self._ask.admin.list_consumer_group_offsets(
-            [asked], require_stable=stable, request_timeout=self._timeout_s
-        )
-        answers = self._answers(futures, "group", accepted=MOVING_COORDINATOR).values()
+        futures = committed_offsets(self._ask.admin, [asked], self._timeout_s, stable=stable)
+        answers = self._answers(futures, "group", accepted=COORDINATOR_MOVES).values()
         return [each for answer in answers for each in answer.topic_partitions]
 
     def ensure_slots(self, partitions: int) -> None:

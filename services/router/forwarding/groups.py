@@ -24,8 +24,9 @@ from typing import Any
 import re2
 import structlog
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
 
+from mesh.group_offsets import committed_offsets
 from mesh.rpc import record_rules
 from services.router.forwarding.connections import REQUEST_TIMEOUT, Cluster, Setback, answers, setback
 from services.router.forwarding.memory import SourcePartition
@@ -264,11 +265,8 @@ class GroupFollower:
 
     def _committed(self, cluster: Cluster, groups: Collection[str]) -> dict[str, dict[SourcePartition, int]]:
         """The offsets that these groups have committed on a cluster."""
-        futures: dict[str, Any] = {}
-        for group in groups:
-            wanted = [ConsumerGroupTopicPartitions(group)]
-            asked = cluster.ask(partial(_ask_committed, wanted))
-            futures.update(asked)
+        wanted = [*map(ConsumerGroupTopicPartitions, groups)]
+        futures = cluster.ask(lambda admin: committed_offsets(admin, wanted, REQUEST_TIMEOUT))
         found = answers(futures, f"groups of cluster {cluster.name!r}", accepted=[KafkaError.GROUP_ID_NOT_FOUND])
         return {
             group: {
@@ -302,6 +300,3 @@ def _place(source: SourcePartition, way: Way) -> SourcePartition:
     """The partition of the target."""
     return SourcePartition(way.target_topic, source.number)
 
-
-def _ask_committed(wanted: list[ConsumerGroupTopicPartitions], admin: AdminClient) -> Any:
-    return admin.list_consumer_group_offsets(wanted, request_timeout=REQUEST_TIMEOUT)
