@@ -299,4 +299,3 @@ class GroupFollower:
 def _place(source: SourcePartition, way: Way) -> SourcePartition:
     """The partition of the target."""
     return SourcePartition(way.target_topic, source.number)
-
