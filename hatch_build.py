@@ -1,12 +1,12 @@
 """What is made beside the sources, when the package is built and by `make stubs`: the gRPC stubs from proto/mesh/v1 in
-mesh/rpc/v1, and a compiled copy of the gateway's walks over Produce and Fetch.
+mesh/rpc/v1, and a compiled copy of those modules of the gateway that each record passes.
 
 protoc derives import paths from file paths, so its output says `from mesh.v1 import ...`; the modules live in
 `mesh.rpc.v1`, and the imports are rewritten to say so. The protobuf package name (`mesh.v1`) stays what it is.
 The folder is written whole and swapped in file by file, so that a process that imports it meanwhile sees old or new.
 
-The walks run as they are, too: where there is no C compiler, one line says so, and the build goes on. A copy has a name
-made of its sources (services/gateway/wire/scanner/copies.py), so it is made once, and again when they change.
+The modules run as they are, too: where there is no C compiler, one line says so, and the build goes on. A copy has a
+name made of its sources (services/gateway/copies.py), so it is made once, and again when they change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import runpy
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
 from contextlib import chdir, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +27,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PROTO_ROOT = Path("proto")
 PROTO_PACKAGE = Path("mesh/v1")
 STUBS = Path("mesh/rpc/v1")
-COPIES_OF_WALKS = Path("services/gateway/wire/scanner/copies.py")
+COPIES = Path("services/gateway/copies.py")
 PACKAGE_DOC = '"""Stubs generated from proto/mesh/v1 when the package is built; do not edit, do not commit."""\n'
 
 _IMPORT_FROM = re.compile(r"\bfrom mesh\.v1 import\b")
@@ -44,7 +43,7 @@ class MadeBeside(BuildHookInterface[Any]):
         build_data["artifacts"].append(f"/{STUBS.as_posix()}/")
         if self.target_name != "wheel":
             return
-        copy = compile_walks(root)
+        copy = compile_modules(root)
         if copy is not None:
             build_data["artifacts"].append(f"/{copy.relative_to(root).as_posix()}/")
             build_data["pure_python"], build_data["infer_tag"] = False, True
@@ -121,41 +120,48 @@ def _write_if_changed(path: Path, text: str) -> None:
     part.replace(path)
 
 
-# --- compiled walks --------------------------------------------------------------------------------------------------
+# --- compiled modules ------------------------------------------------------------------------------------------------
 
 
-def compile_walks(root: Path) -> Path | None:
-    """The folder of the copy that is compiled from the walks as they are; None where that can't be done."""
-    copies = runpy.run_path(str(root / COPIES_OF_WALKS))
+def compile_modules(root: Path) -> Path | None:
+    """The folder of the copy that is compiled from the sources as they are; None where that can't be done."""
+    copies = runpy.run_path(str(root / COPIES))
     copy: Path = copies["COPIES"] / copies["name_of_copy"]()
     if copy.is_dir():
         return copy
-    with tempfile.TemporaryDirectory(prefix="walks-") as folder:
-        part = Path(folder) / copy.relative_to(root)
-        shutil.copytree(copies["SOURCES"], part, ignore=shutil.ignore_patterns("__pycache__"))
-        for package in part.relative_to(folder).parents[:-1]:
-            (Path(folder) / package / "__init__.py").touch()
-        libraries = _compiled(Path(folder), part, copies["MODULES"], copies["DIRECTIVES"])
+    gateway: Path = copies["GATEWAY"]
+    with tempfile.TemporaryDirectory(prefix="modules-") as folder:
+        part = Path(folder)
+        for source in gateway.rglob("*.pxd"):
+            for path in (source, source.with_suffix(".py")):
+                target = part / path.relative_to(root)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, target)
+        for package in {parent for path in part.rglob("*.pxd") for parent in path.parents if part in parent.parents}:
+            (package / "__init__.py").touch()
+        modules = [f"{copies['PACKAGE']}.{module}" for module in copies["MODULES"]]
+        libraries = _compiled(part, modules, copies["DIRECTIVES"], copies["OF_WALKS"])
         if libraries is None:
             return None
         _put_in_place(libraries, copy)
     return copy
 
 
-def _compiled(root: Path, folder: Path, modules: Iterable[str], directives: dict[str, Any]) -> list[Path] | None:
-    """The libraries made of these modules in `folder`, a package below `root`; None without a compiler."""
+def _compiled(
+    root: Path, modules: list[str], directives: dict[str, Any], of_walks: dict[str, Any]
+) -> dict[str, Path] | None:
+    """The libraries made of these modules below `root`, by their names; None without a compiler."""
     from Cython.Build import cythonize
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
     from setuptools.errors import BaseError, CCompilerError
 
-    package = ".".join(folder.relative_to(root).parts)
-    extensions = [
-        Extension(f"{package}.{module}", [str(folder / f"{module}.py")], extra_compile_args=["-O2", "-g0"])
-        for module in modules
-    ]
     with chdir(root):  # where Cython looks for the packages
-        sources = cythonize(extensions, compiler_directives=directives, quiet=True)
+        sources = []
+        for module in modules:
+            extension = Extension(module, [module.replace(".", "/") + ".py"], extra_compile_args=["-O2", "-g0"])
+            unchecked = of_walks if ".walks." in module else {}
+            sources += cythonize([extension], compiler_directives={**directives, **unchecked}, quiet=True)
         command = build_ext(Distribution({"ext_modules": sources}))
         command.build_lib = command.build_temp = str(root)
         command.parallel = os.cpu_count() or 1
@@ -163,20 +169,19 @@ def _compiled(root: Path, folder: Path, modules: Iterable[str], directives: dict
         try:
             command.run()
         except (BaseError, CCompilerError) as error:
-            print(f"the gateway's walks are not compiled, and run as Python, which is slower: {error}", file=sys.stderr)
+            print(f"modules of the gateway are not compiled, and run as Python, slower: {error}", file=sys.stderr)
             return None
-    return [Path(command.get_ext_fullpath(extension.name)) for extension in extensions]
+    return {module: Path(command.get_ext_fullpath(module)) for module in modules}
 
 
-def _put_in_place(libraries: Iterable[Path], copy: Path) -> None:
+def _put_in_place(libraries: dict[str, Path], copy: Path) -> None:
     """The copy appears whole, or not at all; older ones for this Python leave."""
     copy.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".part-", dir=copy.parent) as part:
         whole = Path(part) / copy.name
         whole.mkdir()
-        (whole / "__init__.py").touch()
-        for library in libraries:
-            shutil.copy(library, whole)
+        for module, library in libraries.items():
+            shutil.copy(library, whole / f"{module}{library.suffix}")
         with suppress(OSError):  # somebody else has just made it
             whole.rename(copy)
     for old in copy.parent.glob(f"{sys.implementation.cache_tag.replace('-', '_')}_*"):
@@ -186,4 +191,4 @@ def _put_in_place(libraries: Iterable[Path], copy: Path) -> None:
 
 if __name__ == "__main__":
     generate(Path(__file__).resolve().parent)
-    compile_walks(Path(__file__).resolve().parent)
+    compile_modules(Path(__file__).resolve().parent)

@@ -8,7 +8,7 @@ from mesh.settings import load
 from mesh.telemetry import configure_logging, serve_management
 from services.gateway import open_files
 from services.gateway.downstream.gateway import Gateway
-from services.gateway.serving import serve, stop_bound_s, warn_of_slow_walks
+from services.gateway.serving import serve, stop_bound_s, warn_of_slow_modules
 from services.gateway.settings import GatewaySettings
 from services.gateway.workers.supervisor import supervise
 
@@ -17,7 +17,7 @@ def main(argv: list[str] | None = None) -> None:
     settings = settings_of(argv)
     configure_logging("gateway", level=settings.log_level)
     open_files.raise_limit()
-    warn_of_slow_walks()
+    warn_of_slow_modules()
 
     async def alone(lifecycle: Lifecycle) -> None:
         management = serve_management(settings.metrics_listen, lifecycle)

@@ -19,11 +19,11 @@ import os
 import socket
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
 from services.gateway.wire.frames import SIZE_BYTES, FrameSplitter
-from services.gateway.wire.primitives import Buffer, WireError, unpack_int32
+from services.gateway.wire.primitives import Buffer, WireError
+from services.gateway.wire.scanner.walks import headers
 
 RECEIVE_BUFFER_BYTES: Final = 1 << 20
 GATHER_FROM_BYTES: Final = 64 * 1024
@@ -41,18 +41,21 @@ KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6, "
 their way to the peer (milliseconds)."""
 
 
-@dataclass(slots=True)
 class LoopShare:
     """The state that all connections of an event loop share. A loop stays in its thread, so each thread has one."""
 
-    buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(RECEIVE_BUFFER_BYTES)))
-    unflushed: "list[FrameStream]" = field(default_factory=list)
-    """Connections with pieces that were given to `send` since the last flush."""
-    is_reading: bool = False
+    __slots__ = ("buffer", "is_reading", "unflushed")
+
+    def __init__(self) -> None:
+        self.buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self.unflushed: list[FrameStream] = []
+        """Connections with pieces that were given to `send` since the last flush."""
+        self.is_reading = False
 
     def flush(self) -> None:
         while self.unflushed:
-            self.unflushed.pop()._flush()
+            stream = self.unflushed.pop()
+            stream._flush()
 
 
 class _ThreadsShare(threading.local):
@@ -73,7 +76,7 @@ class Passage(Protocol):
         """The peer is gone in the middle of the frame."""
 
 
-class FrameStream(asyncio.BufferedProtocol):
+class FrameStream:
     """See above. Subclasses implement the hooks at the end."""
 
     __slots__ = (
@@ -83,7 +86,9 @@ class FrameStream(asyncio.BufferedProtocol):
         "_fd",
         "_filled",
         "_gathered",
+        "_least",
         "_missing",
+        "_most",
         "_passage",
         "_paused",
         "_pieces",
@@ -98,6 +103,7 @@ class FrameStream(asyncio.BufferedProtocol):
         """In the thread of the event loop that serves the connection."""
         self._share = _of_this_thread.share
         self._splitter = FrameSplitter(max_frame_bytes)
+        self._least, self._most = self._splitter.min_frame_bytes, max_frame_bytes
         self._transport: asyncio.Transport | None = None
         self._fd = -1
         self._direct = True
@@ -143,11 +149,11 @@ class FrameStream(asyncio.BufferedProtocol):
             share.flush()
 
     def _walk(self, buffer: memoryview, start: int, end: int) -> None:
-        splitter, size = self._splitter, end - start - SIZE_BYTES
-        if splitter.min_frame_bytes <= size <= splitter.max_frame_bytes and unpack_int32(buffer, start)[0] == size:
+        size = end - start - SIZE_BYTES
+        if self._least <= size <= self._most and headers.int32_at(buffer, start) == size:
             self.frame_received(buffer[start:end], False)  # one whole frame, as mostly
             return
-        frames, rest, missing = splitter.split(buffer, start, end)
+        frames, rest, missing = self._splitter.split(buffer, start, end)
         for start, stop in frames:
             if self._fd == -1:
                 return

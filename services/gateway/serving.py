@@ -5,10 +5,9 @@ import gc
 import structlog
 
 from mesh.lifecycle import Lifecycle
-from services.gateway import metrics
+from services.gateway import WHY_NOT_COMPILED, metrics
 from services.gateway.downstream.gateway import Gateway
 from services.gateway.settings import GatewaySettings
-from services.gateway.wire.scanner import WHY_NOT_COMPILED
 
 log = structlog.get_logger(__name__)
 
@@ -24,10 +23,10 @@ def stop_bound_s(settings: GatewaySettings) -> float:
     return settings.drain_timeout_s + CLOSING_S
 
 
-def warn_of_slow_walks(why: str | None = WHY_NOT_COMPILED) -> None:
-    """Logs one line if Python walks the requests, which is right, but slower."""
+def warn_of_slow_modules(why: str | None = WHY_NOT_COMPILED) -> None:
+    """Logs one line if the modules that records pass run as Python, which is right, but slower."""
     if why is not None:
-        log.warning("the walks over Produce and Fetch run as Python: build where a C compiler is", reason=why)
+        log.warning("the modules that records pass run as Python: build where a C compiler is", reason=why)
 
 
 async def serve(gateway: Gateway, lifecycle: Lifecycle) -> None:

@@ -8,8 +8,8 @@ Theory of operation
    earlier requests wait too: a Fetch request is small, but its answer is not.
 4. If a client disconnects, its waiting requests are dropped, except Produce: the gateway carries a Produce through, as
    a broker does. A client that produces without acks disconnects as soon as it has sent everything.
-5. A large Produce that may skip its plan leaves for the broker while it still arrives (`Onward`). A large answer
-   leaves for the client while it still arrives (`PassingAnswer`).
+5. A Produce that one broker gets as a whole is forwarded without a plan (`Forwarder`), a large one while it still
+   arrives. A large answer leaves for the client while it still arrives (`PassingAnswer`).
 """
 
 import asyncio
@@ -22,18 +22,18 @@ import structlog
 from services.gateway import metrics
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fanned_fetch import FannedFetch, FanWay
+from services.gateway.downstream.forwarding import Forwarder
 from services.gateway.downstream.hold import Hold, Started
+from services.gateway.downstream.in_flight import InFlight
 from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.passing import Passed, Source
 from services.gateway.downstream.reading import Reading
 from services.gateway.downstream.server_tls import subject_of
 from services.gateway.downstream.siblings import Introduction, SiblingWay
-from services.gateway.downstream.slots import Slot, Slots, answered_requests, bytes_out, count_request
-from services.gateway.downstream.straight import StraightProduce, StraightWay
+from services.gateway.downstream.slots import Slot, Slots, bytes_out, count_request
 from services.gateway.downstream.straight_fetch import FetchWay, StraightFetch
 from services.gateway.downstream.tables import Follower
-from services.gateway.downstream.wide import WideWay
 from services.gateway.frame_stream import FrameStream, Passage
 from services.gateway.requests.failures import is_failure
 from services.gateway.requests.groups.share_opening import end_sessions
@@ -49,20 +49,19 @@ from services.gateway.requests.table import HANDLERS
 from services.gateway.upstream.answer_memory import Share
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey, api_name
-from services.gateway.wire.frames import (
-    SIZE_BYTES,
-    RequestHeader,
-    parse_request_header,
-)
-from services.gateway.wire.primitives import INT32, Buffer, WireError
+from services.gateway.wire.frames import SIZE_BYTES, RequestHeader
+from services.gateway.wire.primitives import Buffer, WireError
+from services.gateway.wire.scanner.walks import headers
 
 log = structlog.get_logger(__name__)
 
+_PRODUCE = int(ApiKey.PRODUCE)
+"""A constant, because to compare with an enumeration's member takes a while."""
 COUNTED_KEYS, COUNTED_VERSIONS = range(128), range(32)
 """Refused requests are counted by these alone, well above what Kafka has: no client can make up counters at will."""
 
 
-class ClientConnection(FrameStream):
+class ClientConnection(FrameStream, asyncio.BufferedProtocol):
     """See above."""
 
     __slots__ = (
@@ -72,6 +71,7 @@ class ClientConnection(FrameStream):
         "_fans",
         "_fetches",
         "_follower",
+        "_forwarder",
         "_held",
         "_introduction",
         "_lanes",
@@ -82,15 +82,11 @@ class ClientConnection(FrameStream):
         "_pumping",
         "_queue",
         "_reading",
-        "_roads",
         "_serial",
         "_serial_running",
         "_sharing",
         "_slots",
-        "_straight",
         "_untaken",
-        "_wide",
-        "_wide_roads",
         "session",
     )
 
@@ -105,7 +101,6 @@ class ClientConnection(FrameStream):
         """`introduction`: who the client is, where another worker has its connection."""
         super().__init__(mesh.limits.max_frame_bytes)
         self.session = Session()
-        self._roads, self._wide_roads = self.session.roads, self.session.wide_roads
         self._follower = Follower(mesh.tables, self.session)
         self._mesh = mesh
         self._connections = connections
@@ -114,8 +109,7 @@ class ClientConnection(FrameStream):
         self._introduction = introduction
         self._sharing = SiblingWay(self, mesh)
         self._lanes = Lanes(on_congestion=self._upstream_congestion, on_unheard=self._unheard)
-        self._straight = StraightWay(self, mesh, self.session, self._follower, self._lanes)
-        self._wide = WideWay(self, mesh, self.session, self._follower, self._lanes)
+        self._forwarder = Forwarder(self, mesh, self.session, self._follower, self._lanes)
         self._now = asyncio.get_running_loop().time
         self._slots = Slots(self)
         self._queue = self._slots.queue
@@ -156,13 +150,13 @@ class ClientConnection(FrameStream):
         _bytes_in.total += len(frame)
         if self._slots.draining is not None:
             return
-        if (self._roads.ends or self._wide_roads.ends) and self._goes_straight(frame):
-            return
         if self.session.fetch_road is not None and self._polls_straight(frame, self.session.fetch_road):
             return
-        header = parse_request_header(frame, SIZE_BYTES, len(frame))
+        header = headers.parse_request_header(frame, SIZE_BYTES, len(frame))
         if header.client_id is not None:
             self.session.client_id = header.client_id
+        if header.api_key == _PRODUCE and self._is_forwarded(header, frame):
+            return
         handler = HANDLERS.get(header.api_key)
         served = self._mesh.clusters.served.get(header.api_key)
         # what was served when the client asked may be no more, since a cluster joined: it has to ask again
@@ -183,12 +177,11 @@ class ClientConnection(FrameStream):
         self._pump()
         self._reading.update()
 
-    def _goes_straight(self, frame: memoryview) -> bool:
-        """Whether this is a Produce like earlier ones, and on its way."""
+    def _is_forwarded(self, header: RequestHeader, frame: memoryview) -> bool:
+        """Whether this Produce needs no plan, and is on its way."""
         if not self._is_free():
             return False
-        now = self._now()
-        produce = self._straight.begun(frame, now) or self._wide.begun(frame, now)
+        produce = self._forwarder.begun(header, frame, self._now())
         if produce is None:
             return False
         self._queue.append(produce)
@@ -219,13 +212,13 @@ class ClientConnection(FrameStream):
         return not self._pipelined and self._pipelined_asking is None and self._mesh.hold is None
 
     def frame_begun(self, beginning: memoryview, missing: int) -> Passage | None:
-        if self._slots.draining is not None or not self._roads.ends or not self._is_free():
+        if self._slots.draining is not None or not self._is_free():
             return None
-        onward = self._straight.begun_in_part(beginning, missing, self._now())
+        onward = self._forwarder.begun_in_part(beginning, missing, self._now())
         if onward is None:
             return None
         _bytes_in.total += len(beginning)
-        self._queue.append(onward.produce)
+        self._queue.append(onward)
         self._reading.onward_began(onward, missing)
         return onward
 
@@ -346,22 +339,19 @@ class ClientConnection(FrameStream):
             self._pump()
             self._close_lanes_when_done()
 
-    def straight_answered(self, slot: StraightProduce | StraightFetch, frame: memoryview) -> None:
-        slots, road = self._queue, slot.road
+    def straight_answered(self, slot: InFlight | StraightFetch, frame: memoryview) -> None:
+        slots = self._queue
         if self._fd == -1 or slots[0] is not slot or self._mesh.tables.canary is not None:
-            answer = RawResponse(frame, 0, road.version)
-            if isinstance(slot, StraightProduce):
-                self.straight_ended(slot, answer)
+            answer = RawResponse(frame, 0, slot.version)
+            if isinstance(slot, InFlight):
+                self.produce_ended(slot, answer)
             else:
                 self.straight_fetch_ended(slot, answer)
             return
         if slot is self._serial_running:
             self._serial_running = None
-        counter = road.answers
-        if counter is None:
-            counter = road.answers = answered_requests(slot.api_key, road.version)
-        counter.total += 1
-        INT32.pack_into(frame, SIZE_BYTES, slot.clients_id)
+        slot.answers.total += 1
+        headers.patch_correlation_id(frame, SIZE_BYTES, slot.clients_id)
         slots.popleft()
         bytes_out.total += len(frame)
         self.send(frame)
@@ -374,8 +364,8 @@ class ClientConnection(FrameStream):
         if self._reading.paused_for is not None:
             self._reading.update()
 
-    def straight_ended(self, produce: StraightProduce, answer: Answer) -> None:
-        self._count(ApiKey.PRODUCE, produce.road.version, answer)
+    def produce_ended(self, produce: InFlight, answer: Answer) -> None:
+        self._count(ApiKey.PRODUCE, produce.version, answer)
         if self.is_open:
             self._slots.fill(produce, answer)
             self._slots.flush()

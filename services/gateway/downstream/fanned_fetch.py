@@ -211,7 +211,7 @@ class FanWay:
                 return None
         waiting = self._lanes.left_behind
         for part, way in look.ways.items():
-            if not way.connection.takes_more:
+            if not way.connection.takes_more():
                 fan.look = None  # it may have ended: then another one is in its place
                 return None
             if part.fetches.on_its_way is not None:
@@ -319,7 +319,7 @@ class FanWay:
         if fetch.ended:
             return
         step = fetch.poll.come(question, outcome)
-        if step is Step.ASK and not fetch.ways[question.part].connection.takes_more:
+        if step is Step.ASK and not fetch.ways[question.part].connection.takes_more():
             step = Step.DOUBT
         match step:
             case Step.ANSWER:

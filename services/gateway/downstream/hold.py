@@ -9,13 +9,13 @@ A hold whose gateway has said HELD does not end by itself, for control may have 
 is over, requests wait no longer. They are refused with an error that clients retry, until a router reports how the move
 has ended (`refuse`).
 
-A large request may be on its way to the old cluster while it still comes from its client (`Onward`). Such a client gets
-`PATIENCE_S` to send the rest; then the request is broken off, and the client sends it again.
+A large request may be on its way to the old cluster while it still comes from its client (`forwarding`). Such a client
+gets `PATIENCE_S` to send the rest; then the request is broken off, and the client sends it again.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from mesh.routing import ClientIdentity, RoutingTable
 from services.gateway import metrics
@@ -30,14 +30,29 @@ NameOf = Callable[[bytes, RoutingTable], str | None]
 """The name of the topic with this id, if clients that see this table know the topic."""
 
 
-class Started(NamedTuple):
-    """A Produce, and the client that sent it."""
+class Underway(Protocol):
+    """A Produce that has started, and the client that sent it."""
 
-    what: Request | tuple[str, ...]
-    """The request, or the topics that it names."""
+    @property
+    def what(self) -> Request | tuple[str, ...]:
+        """The request, or the topics that it names."""
+        ...
+
+    @property
+    def client(self) -> ClientIdentity: ...
+
+    @property
+    def break_off(self) -> Callable[[], None] | None:
+        """Gives up a request that has not come as a whole yet; None if it has."""
+        ...
+
+
+class Started(NamedTuple):
+    """A Produce that goes by its plan."""
+
+    what: Request
     client: ClientIdentity
-    break_off: Callable[[], None] | None = None
-    """Gives up a request that has not come as a whole yet; does nothing if it has."""
+    break_off: None = None
 
 
 class Hold:
@@ -72,7 +87,7 @@ class Hold:
         before, after = self.before.for_client(client), self.after.for_client(client)
         return any(_moves(topic, before, after) for topic in what)
 
-    def drain(self, started: Mapping[object, Started]) -> None:
+    def drain(self, started: Mapping[object, Underway]) -> None:
         """Begin: these Produce requests are on their way."""
         concerned = {who: each for who, each in started.items() if self._moves_some(each.what, each.client)}
         self._draining = set(concerned)

@@ -14,7 +14,7 @@ from mesh.routing import RoutingTable
 from services.gateway import metrics
 from services.gateway.downstream.budget import ByteBudget
 from services.gateway.downstream.conversions import Conversions
-from services.gateway.downstream.hold import Hold, Started
+from services.gateway.downstream.hold import Hold, Underway
 from services.gateway.downstream.tables import Tables, View
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import Advertised
@@ -53,7 +53,7 @@ class Mesh:
     siblings: "Siblings | None" = None
     """The other workers of this gateway; None: it has none."""
     hold: Hold | None = None
-    producing: dict[object, Started] = field(default_factory=dict)
+    producing: dict[object, Underway] = field(default_factory=dict)
     """Produce requests that have started and are not answered."""
     budget: ByteBudget = field(init=False)
 

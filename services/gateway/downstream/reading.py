@@ -2,8 +2,8 @@
 
 Reading stops while too many requests or bytes are unanswered, while the client does not take its answers, or while a
 broker does not read the client's requests. Reading goes on when none of these reasons holds any more. A request that
-leaves while it comes (`Onward`) holds no memory, so only the broker and the client's own answers stop it. A client that
-reads nothing of its answers for `UNREAD_S` is cut off.
+leaves while it comes (`forwarding`) holds no memory, so only the broker and the client's own answers stop it. A client
+that reads nothing of its answers for `UNREAD_S` is cut off.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from typing import Final, Protocol
 import structlog
 
 from services.gateway import metrics
+from services.gateway.downstream.in_flight import InFlight
 from services.gateway.downstream.mesh import Mesh
-from services.gateway.downstream.onward import Onward
 from services.gateway.downstream.slots import Slots
 
 log = structlog.get_logger(__name__)
@@ -85,7 +85,7 @@ class Reading:
         """The time by which the request that is on its way must have gone on ..."""
         self._missing = 0
         """... and the bytes of it that were missing at the last check."""
-        self.onward: Onward | None = None
+        self.onward: InFlight | None = None
         """The request that leaves while it comes."""
         self.paused_for: str | None = None
         """The reason why nothing is read."""
@@ -135,7 +135,7 @@ class Reading:
             self._stop_watch()
         self.update()
 
-    def onward_began(self, onward: Onward, missing: int) -> None:
+    def onward_began(self, onward: InFlight, missing: int) -> None:
         self.onward = onward
         self._watch_for_stall(missing)
         self.update()

@@ -11,8 +11,8 @@ from services.gateway import metrics
 from services.gateway.counting import Count
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fanned_fetch import FannedFetch
+from services.gateway.downstream.in_flight import InFlight
 from services.gateway.downstream.passing import Outlet, Passed, Passing, PassingAnswer, Source
-from services.gateway.downstream.straight import StraightProduce
 from services.gateway.downstream.straight_fetch import StraightFetch
 from services.gateway.frame_stream import Passage
 from services.gateway.requests.handler import Handler, Order
@@ -43,7 +43,7 @@ class Slot:
         return self.handler is not None and self.handler.order is Order.PIPELINED
 
 
-AnySlot = Slot | StraightProduce | StraightFetch | FannedFetch
+AnySlot = Slot | InFlight | StraightFetch | FannedFetch
 
 
 class Client(Outlet, Protocol):

@@ -113,6 +113,18 @@ class StraightFetch:
         self.close: str | None = None
 
     @property
+    def version(self) -> int:
+        return self.road.version
+
+    @property
+    def answers(self) -> Count:
+        """The count of answered requests."""
+        road = self.road
+        if road.answers is None:
+            road.answers = metrics.requests.labels(api_name(ApiKey.FETCH), str(road.version), "answered")
+        return road.answers
+
+    @property
     def header(self) -> RequestHeader:
         road = self.road
         return RequestHeader(ApiKey.FETCH, road.version, self.clients_id, road.client_id, 0)
@@ -204,7 +216,7 @@ class FetchWay:
             if look is None:
                 return None
         connection = look.connection
-        if not connection.takes_more:
+        if not connection.takes_more():
             road.look = None  # it may have ended: then another one is in its place
             return None
         memory = mesh.memory

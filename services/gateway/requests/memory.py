@@ -26,8 +26,6 @@ from services.gateway.requests.records.producer_memory import (
     Refusals,
     Seams,
 )
-from services.gateway.requests.records.roads import Roads
-from services.gateway.requests.records.wide_roads import WideRoads
 from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.requests.transactions.sight import Sight
@@ -246,9 +244,6 @@ class Session:
     uses: Uses = field(default_factory=Uses)
     producing: list[OnItsWay] = field(default_factory=list)
     """Produce requests in progress, in the order in which they came."""
-    roads: Roads = field(default_factory=Roads)
-    wide_roads: WideRoads = field(default_factory=WideRoads)
-    """The roads of requests with several partitions."""
     fetch_road: "FetchRoad | FetchFan | None" = None
     """The road of the last Fetch, if the next Fetch may go straight on."""
     share_sessions: dict[Member, ShareSession] = field(default_factory=dict)

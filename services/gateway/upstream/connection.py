@@ -41,8 +41,8 @@ from services.gateway.wire.frames import (
     request_prefix,
     request_start,
 )
-from services.gateway.wire.primitives import INT32, Buffer, WireError, unpack_int32
-from services.gateway.wire.scanner import patch_correlation_id
+from services.gateway.wire.primitives import Buffer, WireError
+from services.gateway.wire.scanner.walks import headers
 from services.gateway.wire.schema import Struct, api_key_of
 
 MAX_CORRELATION_ID: Final = 0x7FFF_FFFF
@@ -55,7 +55,7 @@ longer among the pending ones, so no deadline covers it."""
 SEVERED: Final = "a request was broken off in the middle"
 
 
-class BrokerConnection(FrameStream):
+class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
     """See above."""
 
     __slots__ = (
@@ -176,7 +176,7 @@ class BrokerConnection(FrameStream):
         message = call.message
         pieces: tuple[Buffer, ...]
         if isinstance(message, Verbatim):
-            patch_correlation_id(message.frame, REQUEST_ID_AT, correlation_id)
+            headers.patch_correlation_id(message.frame, REQUEST_ID_AT, correlation_id)
             pieces = (message.frame,)
         elif isinstance(message, Body):
             size = sum(map(len, message.pieces))
@@ -195,14 +195,13 @@ class BrokerConnection(FrameStream):
             self._watch(deadline)
         self._out(pending, settle if pending is None else None, *pieces)
 
-    @property
     def takes_more(self) -> bool:
         """Whether `pass_on` may be called now."""
         return self._ready and self._midway is None and len(self._pending) < self._max_in_flight
 
     def pass_on(self, frame: memoryview, awaiting: Awaiting) -> None:
         """Send a client's request from the receive buffer, which holds it until this read is done (`FrameStream`)."""
-        INT32.pack_into(frame, REQUEST_ID_AT, self._numbered(awaiting))
+        headers.patch_correlation_id(frame, REQUEST_ID_AT, self._numbered(awaiting))
         self._sent_bytes.total += len(frame)
         self.send(frame)
 
@@ -223,7 +222,7 @@ class BrokerConnection(FrameStream):
         """Send the beginning of a client's request, as `pass_on` does, in one piece or two; `pass_on_more` the rest.
         Its deadline is set at the end."""
         awaiting.deadline = math.inf
-        patch_correlation_id(start, REQUEST_ID_AT, self._numbered(awaiting))
+        headers.patch_correlation_id(start, REQUEST_ID_AT, self._numbered(awaiting))
         beginning = (start,) if goes_on is None else (start, goes_on)
         self._midway = awaiting
         self._sent_bytes.total += sum(map(len, beginning))
@@ -385,7 +384,7 @@ class BrokerConnection(FrameStream):
     def frame_received(self, frame: memoryview, owned: bool) -> None:
         self.heard = True
         self._received_bytes.total += len(frame)
-        (correlation_id,) = unpack_int32(frame, SIZE_BYTES)
+        correlation_id = headers.int32_at(frame, SIZE_BYTES)
         in_order = self._pending
         if not in_order or in_order[0].correlation_id != correlation_id:
             self._fail(f"{self.address} answered request {correlation_id}, which was not the next", "malformed")
@@ -408,7 +407,7 @@ class BrokerConnection(FrameStream):
 
     def frame_begun(self, beginning: memoryview, missing: int) -> Passage | None:
         self.heard = True
-        (correlation_id,) = unpack_int32(beginning, SIZE_BYTES)
+        correlation_id = headers.int32_at(beginning, SIZE_BYTES)
         if self._severed or self._retired is not None or not self._pending:
             return None
         pending = self._pending[0]

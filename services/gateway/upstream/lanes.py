@@ -60,7 +60,7 @@ class Lanes:
     on_unheard: Callable[[], None] | None = None
     """Called when a broker ends a connection on which requests without acks were sent: its only way to refuse."""
     seats: dict[LaneKey, Seat] = field(default_factory=dict)
-    """The seats of straight Produce, by the lane that other Produce requests take."""
+    """The seats of forwarded Produce, by the lane that other Produce requests take."""
     closed: bool = False
 
     def drop_old_left_behind(self) -> None:

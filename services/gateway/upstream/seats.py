@@ -53,7 +53,7 @@ class Seat:
         if pool is not None:
             pool.clients += 1
 
-    def connection(self, size: int, now: float, *, quick: bool) -> BrokerConnection | None:
+    def connection(self, size: int, now: float, quick: bool) -> BrokerConnection | None:
         """The connection for a request of `size` bytes; `quick` says whether its broker answers right away.
 
         None: no connection may take the request now. Its plan takes it as soon as nothing is `unanswered`.
@@ -68,7 +68,7 @@ class Seat:
                 self._leave(now + REST_S, "large" if quick else "replicas")
             elif self.unanswered >= FAIR_SHARE:
                 self._leave(now + REST_S, "many")
-            elif shared.takes_more:
+            elif shared.takes_more():
                 return shared
             return None
         elif quick and size <= SMALL_BYTES and now >= self._rests_until:
@@ -80,7 +80,7 @@ class Seat:
                 if shared is not None:
                     return shared
         own = self.own
-        return own if own is not None and own.takes_more else None
+        return own if own is not None and own.takes_more() else None
 
     def _changed(self, pool: Pool, now: float) -> SharedConnection | None:
         """Another shared connection, if one can be had."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from services.gateway.wire.apis import api_name, request_header_version, response_header_version
 from services.gateway.wire.codec import encode_into
 from services.gateway.wire.primitives import INT32, Buffer, WireError, write_nullable_string
-from services.gateway.wire.scanner.running import (
+from services.gateway.wire.scanner.walks.headers import (
     RequestHeader,
     ResponseHeader,
     parse_request_header,

@@ -87,7 +87,7 @@ def measure(record_bytes: int, partitions: int = 1, *, straight: bool, counted: 
     answer = memoryview(bytearray(encode_response(done, VERSION, 1)))
     client, upstream = _stage(Lane.PRODUCE, counted=counted)
     if not straight:
-        client._goes_straight = lambda frame: False
+        client._is_forwarded = lambda header, frame: False
 
     def ask() -> None:
         client.frame_received(frame, False)

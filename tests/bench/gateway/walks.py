@@ -6,6 +6,7 @@ Microseconds of CPU, the best of some rounds in which both take turns; the last 
 import time
 from collections.abc import Callable
 
+from services.gateway import WHY_NOT_COMPILED
 from services.gateway.wire.frames import SIZE_BYTES, encode_request, encode_response
 from services.gateway.wire.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from services.gateway.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchTopic, PartitionData
@@ -16,7 +17,6 @@ from services.gateway.wire.messages.produce import (
     TopicProduceResponse,
 )
 from services.gateway.wire.primitives import Buffer
-from services.gateway.wire.scanner import running
 from tests.unit.gateway.wire.both_walks import COMPILED, PYTHON, Walks
 from tests.unit.gateway.wire.records import batch
 
@@ -100,8 +100,8 @@ def measure(walk: Walk) -> tuple[float, float]:
 
 
 def main() -> None:
-    if running.WHY_NOT_COMPILED is not None:
-        raise SystemExit(f"nothing to compare: {running.WHY_NOT_COMPILED}")
+    if WHY_NOT_COMPILED is not None:
+        raise SystemExit(f"nothing to compare: {WHY_NOT_COMPILED}")
     print(f"{'topics x partitions':<21}{'version':>7}  {'walk':<12}{'Python':>8}{'compiled':>10}")
     for topics, partitions in ((1, 1), (2, 10)):
         for versions, walks_of in (((7, 9), produce), ((11, 12), fetch)):

@@ -20,7 +20,7 @@ from services.gateway.wire.messages import (
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.schema import Struct
 from tests.fuzz.wire.test_hostile_bytes import damaged
-from tests.unit.gateway.wire.both_walks import COMPILED, PYTHON, SOURCES, is_compiled
+from tests.unit.gateway.wire.both_walks import COMPILED, PYTHON, RUNNING, is_compiled
 from tests.unit.gateway.wire.strategies import structs
 
 pytestmark = is_compiled
@@ -58,7 +58,7 @@ def _told(note: Any) -> object:
     """All that a note says."""
     if isinstance(note, list | tuple):
         return [_told(one) for one in note]
-    for source in SOURCES:
+    for source in RUNNING:
         fields = getattr(getattr(source, type(note).__name__, None), "__slots__", None)
         if fields is not None:
             return {name: _told(getattr(note, name)) for name in fields}
@@ -94,15 +94,15 @@ def test_about_headers_of_noise(noise: bytes, start: int, key: int, version: int
 
 
 @some
-@given(
-    length=st.one_of(st.binary(max_size=6), st.sampled_from([b"\x06", b"\x86\x00", b"\x06\x00"])),
-    tags=st.one_of(st.binary(max_size=5), st.just(bytes(3))),
-    start=st.integers(-2, 3),
-    end=st.integers(-2, 20),
-)
-def test_about_the_records_of_noise(length: bytes, tags: bytes, start: int, end: int) -> None:
-    same("sole_records", length + b"batch" + tags, start, end)
-    same("sole_records", length + b"batch" + tags, 0, len(length) + 5 + len(tags))
+@pytest.mark.parametrize("version", [2, 8, 9, 13])
+@given(data=st.data())
+def test_about_the_beginning_of_a_request(version: int, data: st.DataObject) -> None:
+    body = encode(data.draw(structs(ProduceRequest, version)), version)
+    known = data.draw(st.integers(0, len(body)))
+    size = data.draw(st.integers(len(body) - 2, len(body) + 2))
+    same("scan_produce_beginning", body[:known], version, 0, known, size)
+    same("scan_produce_beginning", damaged(data, body)[:known], version, 0, known, size)
+    same("scan_produce_beginning", body, version, data.draw(st.integers(-3, 5)), known, size)
 
 
 @pytest.mark.parametrize("version", [0, 8, 9, 12])

@@ -15,11 +15,15 @@ from tests.fixtures.waiting import WITHIN_S
 LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 
 
+class Stream(FrameStream, asyncio.BufferedProtocol):
+    """As an event loop takes it."""
+
+
 @LOOPS
 def test_a_peer_that_is_gone_without_a_word_is_noticed(new_loop: type[asyncio.AbstractEventLoop]) -> None:
     async def options() -> tuple[int, int]:
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            stream = FrameStream(1000)
+            stream = Stream(1000)
             loop = asyncio.get_running_loop()
             transport, _ = await loop.create_connection(lambda: stream, *listening.getsockname())
             made = transport.get_extra_info("socket")
@@ -35,7 +39,7 @@ def test_a_peer_that_is_gone_without_a_word_is_noticed(new_loop: type[asyncio.Ab
         assert runner.run(options()) == (1, 60)
 
 
-class Watched(FrameStream):
+class Watched(Stream):
     def __init__(self) -> None:
         super().__init__(1000)
         self.gone = asyncio.Event()
@@ -67,7 +71,7 @@ async def heard(send: Callable[[FrameStream], None], size: int) -> bytes:
     """What comes to a peer that begins to read when all has been sent."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
-        stream = FrameStream(1000)
+        stream = Stream(1000)
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: stream, *listening.getsockname())
         peer, _ = await loop.sock_accept(listening)
@@ -110,7 +114,7 @@ def test_what_the_socket_has_not_taken_is_kept_when_its_buffer_is_used_again(
         assert runner.run(asyncio.wait_for(heard(send, sum(sizes)), WITHIN_S)).count(b"a") == sum(sizes)
 
 
-class Kept(FrameStream):
+class Kept(Stream):
     def __init__(self) -> None:
         super().__init__(1000)
         self.frames: list[bytes] = []

@@ -50,7 +50,6 @@ from services.gateway.requests.plan import (
     Unreachable,
     Verbatim,
 )
-from services.gateway.requests.records import wide_road
 from services.gateway.requests.records.produce_order import (
     MAYBE_WRITTEN,
     Item,
@@ -62,14 +61,12 @@ from services.gateway.requests.records.produce_order import (
     not_overtaking,
     note_batch,
 )
-from services.gateway.requests.records.roads import FLEXIBLE
 from services.gateway.requests.records.seams import is_open
-from services.gateway.requests.records.straight_road import road_of
 from services.gateway.requests.topic_ids import topic_names
 from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.transactions.records import admit, bearable
 from services.gateway.requests.versions import highest_version
-from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.batches import BatchHeader, patch_producer_id, visit_producer_id
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -83,6 +80,7 @@ from services.gateway.wire.scanner.produce_response import (
     with_topic_ids,
 )
 
+FLEXIBLE = flexible_since(ApiKey.PRODUCE) or 0
 NAMES_UNTIL = IDS_SINCE - 1
 """The last version that names topics, and so the newest that the gateway speaks to clusters."""
 
@@ -120,8 +118,6 @@ def _carried(produce: Producing) -> Plan:
             return NoAnswer()
         passing = _passing(produce, outcome)
         if passing is not None:
-            if isinstance(outcome, RawResponse):
-                _remember_road(produce, sole, outcome.version)
             return passing
         for wanted in produce.wanted:
             note_batch(produce, wanted)
@@ -137,16 +133,6 @@ def _carried(produce: Producing) -> Plan:
             mesh.memory.passages.leave(key, produce)
 
 
-def _remember_road(produce: Producing, place: Place, version: int) -> None:
-    scan = produce.scan
-    if len(scan.topics) > 1 or any(len(topic.partitions) > 1 for topic in scan.topics):
-        wide_road.remember(produce.request, produce.mesh, scan, place, version)
-        return
-    road = road_of(produce.request, produce.mesh, scan, place, version)
-    if road is not None:
-        produce.mesh.session.roads.learn(road)
-
-
 def ended_astray(
     request: Request,
     mesh: MeshView,
@@ -155,7 +141,7 @@ def ended_astray(
     batches: dict[Slot, BatchHeader],
     outcome: Outcome,
 ) -> Plan:
-    """The plan of a request that went straight on to `place` and was not simply stored.
+    """The plan of a request that was forwarded to `place` without one, and was not simply stored.
 
     `batches`: the batches whose producers number them; `request` has only its own header left.
     """

@@ -12,9 +12,8 @@ Theory of operation
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from mesh.routing import Route
 from mesh.traffic.counting import Key, bounded
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Answer, Ask, Close, Gather, MeshView, Plan, Request
@@ -31,10 +30,9 @@ if TYPE_CHECKING:
     from services.gateway.requests.records.fetch_road import FetchRoad, RoadTopic
     from services.gateway.requests.records.fetch_sessions import Slot
     from services.gateway.requests.records.produce_order import Producing
-    from services.gateway.requests.records.roads import Road
-    from services.gateway.requests.records.wide_roads import Course
+    from services.gateway.requests.records.produce_routes import Route as ProduceRoute
     from services.gateway.wire.messages.share_fetch import PartitionData
-    from services.gateway.wire.scanner import FetchResponseScan, Produced
+    from services.gateway.wire.scanner import FetchResponseScan, Produced, ProduceScan
 
 TAKEN = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 """Codes of a batch that is stored; the second means that the producer had no answer before."""
@@ -118,64 +116,57 @@ class CountedCall:
         sums.tell(self)
 
 
-def is_taken(answer: Answer) -> bool:
-    """Whether the answer to a Produce says that its batches are stored."""
-    if not isinstance(answer, ProduceResponse):
-        return False
-    return all(part.error_code in TAKEN for topic in answer.responses for part in topic.partition_responses)
+class Forwarded(Protocol):
+    """A Produce that was forwarded without a plan."""
+
+    @property
+    def client_id(self) -> str | None: ...
+
+    @property
+    def began(self) -> float: ...
+
+    @property
+    def brought(self) -> "Produced | None": ...
+
+    @property
+    def scan(self) -> "ProduceScan": ...
+
+    @property
+    def routes(self) -> "list[ProduceRoute]": ...
 
 
-def count_straight(
-    traffic: ClientTraffic, session: Session, road: "Road", began: float, records: int, size: int, failed: bool
-) -> None:
-    """Counts a Produce that took a straight road, from `began` till now."""
-    who = road.counted_as
-    if who is None:
-        who = _produced_key(session, road.client_id, road.topic, road.route, road.place.cluster)
-        road.counted_as = who
-    traffic.counts.count(who, (traffic.clock() - began) * 1000, records, size, failed)
-
-
-def _produced_key(session: Session, client_id: str | None, topic: str, route: Route, cluster: str) -> Key:
-    rule = f"rules/{route.rule.rule_id}"
-    return bounded(client_id or ""), session.shown_principal, topic, rule, cluster, _name_of(ApiKey.PRODUCE)
-
-
-def count_wide(
-    traffic: ClientTraffic,
-    session: Session,
-    client_id: str | None,
-    began: float,
-    course: "Course",
-    brought: "Produced",
-    heard: Answer | None,
-) -> None:
-    """Counts a Produce that took a wide road, from `began` till now, by each of its topics.
+def count_forwarded(traffic: ClientTraffic, session: Session, request: Forwarded, heard: Answer | None) -> None:
+    """Counts a forwarded Produce by each of its topics.
 
     `heard`: the client's answer, if the batches were not simply stored.
     """
-    ms = (traffic.clock() - began) * 1000
+    brought = request.brought
+    if brought is None:  # traffic was not counted yet when it came
+        return
+    ms = (traffic.clock() - request.began) * 1000
     sums: Iterable[tuple[int, int, int]]
     if heard is None:
         sums = ((records, size, 0) for records, size in zip(brought.by_topic, brought.size_by_topic, strict=True))
     else:
-        sums = _taken_of(course, brought, heard)
-    for leg, (records, size, errors) in zip(course.legs, sums, strict=True):
-        if leg.counted_as is None:
-            leg.counted_as = _produced_key(session, client_id, leg.name, leg.route, leg.route.cluster)
-        traffic.counts.count(leg.counted_as, ms, records, size, errors)
+        sums = _taken_of(request, brought, heard)
+    for route, (records, size, errors) in zip(request.routes, sums, strict=True):
+        if route.counted_as is None:
+            who, rule = bounded(request.client_id or ""), f"rules/{route.route.rule.rule_id}"
+            cluster, api = route.route.cluster, _name_of(ApiKey.PRODUCE)
+            route.counted_as = (who, session.shown_principal, route.name, rule, cluster, api)
+        traffic.counts.count(route.counted_as, ms, records, size, errors)
 
 
-def _taken_of(course: "Course", brought: "Produced", heard: Answer) -> Iterator[tuple[int, int, int]]:
+def _taken_of(request: Forwarded, brought: "Produced", heard: Answer) -> Iterator[tuple[int, int, int]]:
     """By topic: stored records and bytes, and 1 if other batches were not stored."""
     codes: dict[tuple[str, int], int] = {}
     if isinstance(heard, ProduceResponse):
         codes = {(topic.name, p.index): p.error_code for topic in heard.responses for p in topic.partition_responses}
     counts = iter(brought.by_partition)
-    for topic, leg in zip(course.scan.topics, course.legs, strict=True):
+    for topic, route in zip(request.scan.topics, request.routes, strict=True):
         records = size = errors = 0
         for part, count in zip(topic.partitions, counts, strict=False):
-            if codes.get((leg.name, part.partition)) in TAKEN:
+            if codes.get((route.name, part.partition)) in TAKEN:
                 records += count
                 size += part.records_end - part.records_start
             else:

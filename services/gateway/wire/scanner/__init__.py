@@ -9,17 +9,22 @@ Every scan checks bounds as `primitives` does, raises nothing but `WireError`, a
 notes take memory in proportion to the partitions in the message, of which it takes `MAX_ENTRIES` at most.
 """
 
-from services.gateway.wire.primitives import INT32
 from services.gateway.wire.scanner.fetch_join import Entries, cut_entry, join_fetch_response, own_entry
 from services.gateway.wire.scanner.produce_split import split_produce
-from services.gateway.wire.scanner.running import (
-    WHY_NOT_COMPILED,
-    FetchedPartition,
-    FetchedTopic,
+from services.gateway.wire.scanner.walks.fetch_request import (
     FetchPartitionScan,
     FetchRequestScan,
-    FetchResponseScan,
     FetchTopicScan,
+    scan_fetch_request,
+)
+from services.gateway.wire.scanner.walks.fetch_response import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchResponseScan,
+    scan_fetch_response,
+)
+from services.gateway.wire.scanner.walks.headers import patch_correlation_id
+from services.gateway.wire.scanner.walks.produce import (
     Produced,
     ProducePartition,
     ProduceScan,
@@ -27,14 +32,11 @@ from services.gateway.wire.scanner.running import (
     count_produced,
     first_headers,
     led_by,
-    scan_fetch_request,
-    scan_fetch_response,
     scan_produce,
-    sole_records,
+    scan_produce_beginning,
 )
 
 __all__ = [
-    "WHY_NOT_COMPILED",
     "Entries",
     "FetchPartitionScan",
     "FetchRequestScan",
@@ -56,11 +58,6 @@ __all__ = [
     "scan_fetch_request",
     "scan_fetch_response",
     "scan_produce",
-    "sole_records",
+    "scan_produce_beginning",
     "split_produce",
 ]
-
-
-def patch_correlation_id(buffer: bytearray | memoryview, offset: int, correlation_id: int) -> None:
-    """Write the id at its own offset: a request's start + `frames.CORRELATION_OFFSET`, a response's start."""
-    INT32.pack_into(buffer, offset, correlation_id)

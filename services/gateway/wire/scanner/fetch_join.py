@@ -23,7 +23,7 @@ from services.gateway.wire.primitives import (
     write_uvarint,
 )
 from services.gateway.wire.scanner.bounds import IDS_SINCE
-from services.gateway.wire.scanner.running import FetchedPartition
+from services.gateway.wire.scanner.walks.fetch_response import FetchedPartition
 
 _FLEXIBLE = flexible_since(ApiKey.FETCH) or 0
 _SESSIONS_SINCE = 7

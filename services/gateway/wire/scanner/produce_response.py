@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from services.gateway.wire.primitives import INT32, Buffer
 from services.gateway.wire.scanner.produce_split import written_count
-from services.gateway.wire.scanner.running import produce_response_is_clean, topics_of_clean_response
+from services.gateway.wire.scanner.walks.produce_response import produce_response_is_clean, topics_of_clean_response
 
-__all__ = ["Awaited", "join_clean", "produce_response_is_clean", "with_topic_ids"]
+__all__ = ["Awaited", "join_clean", "produce_response_is_clean", "throttle_ms", "with_topic_ids"]
 
 _PARTITION_BYTES = 33
 """Size of a partition in a clean flexible response: number, error, offset, time, start, three empty fields."""
@@ -23,6 +23,19 @@ class Awaited(NamedTuple):
     """The id that stands in the place of its name."""
     partitions: int
     """The number of partitions."""
+
+
+def throttle_ms(frame: memoryview, *, flexible: bool) -> int:
+    """For how long, in ms, the broker reads nothing more from the connection of this response.
+
+    A response with tags, which names another leader, counts as none: its client is about to go there.
+    """
+    end = len(frame)
+    if flexible:
+        end -= 1
+        if frame[end]:
+            return 0
+    return int(INT32.unpack_from(frame, end - INT32.size)[0])
 
 
 def with_topic_ids(

@@ -14,7 +14,7 @@ from services.gateway.wire.primitives import (
     write_uvarint,
 )
 from services.gateway.wire.scanner.bounds import IDS_SINCE
-from services.gateway.wire.scanner.running import ProducePartition, ProduceScan, ProduceTopic
+from services.gateway.wire.scanner.walks.produce import ProducePartition, ProduceScan, ProduceTopic
 
 _PRODUCE_FLEXIBLE = flexible_since(ApiKey.PRODUCE) or 0
 _ACKS_AND_TIMEOUT = Packing(">hi")

@@ -198,7 +198,7 @@ def test_a_request_that_is_numbered_keeps_its_numbers() -> None:
             None, -1, 1000, [TopicProduceData("apples", partition_data=[PartitionProduceData(0, records)])]
         )
         between.feed(between.client, encode_request(message, 9, 2, "raw")[:2000])
-        found = between.client._queue[0].batch_header
+        found = between.client._queue[0].headers
         between.client._ended("seen")
         return cast(bytes, found)
 

@@ -190,9 +190,9 @@ async def test_what_needs_a_look_waits_for_what_is_unanswered_among_others(shari
     sharing.c1.scripts[ApiKey.PRODUCE] = gated(gate)
     before = shared_calls()
     client.send(named("straight", 1), 9)
-    two = named("planned", 1)
-    two.topic_data[0].partition_data.append(PartitionProduceData(1, batch(b"other partition")))
-    client.send(two, 9)
+    planned = named("planned", 1)
+    planned.transactional_id = "t"
+    client.send(planned, 9)
     client.send(named("behind", 1), 9)
     (connection,) = sharing.gateway.connections
     await until(lambda: connection.unanswered == 3)

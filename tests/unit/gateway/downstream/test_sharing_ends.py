@@ -13,13 +13,11 @@ from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import RequestHeader
 from services.gateway.wire.messages import MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse
 from services.gateway.wire.messages.metadata import MetadataResponseBroker
-from services.gateway.wire.messages.produce import PartitionProduceData
 from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage, staged
 from tests.unit.gateway.downstream.test_order import gated, produce, written
 from tests.unit.gateway.downstream.test_sharing import named, pool_of, seated, shared_calls, values
 from tests.unit.gateway.downstream.test_straight import code_of
-from tests.unit.gateway.wire.records import batch
 
 pytestmark = pytest.mark.usefixtures("patience")
 
@@ -58,9 +56,9 @@ async def test_nothing_overtakes_what_goes_by_a_connection_of_its_own_that_had_t
     gate = asyncio.Event()
     sharing.c1.scripts[ApiKey.PRODUCE] = gated(gate)
     before = shared_calls()
-    two = named("planned", 1)
-    two.topic_data[0].partition_data.append(PartitionProduceData(1, batch(b"other partition")))
-    client.send(two, 9)
+    planned = named("planned", 1)
+    planned.transactional_id = "t"
+    client.send(planned, 9)
     client.send(named("behind", 1), 9)
     await until(lambda: connection.unanswered == 2)
     await until(lambda: values(sharing))

@@ -9,10 +9,10 @@ import pytest
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion
 from services.gateway import metrics
 from services.gateway.downstream import client as client_module
-from services.gateway.downstream import sweeping
+from services.gateway.downstream import forwarding, sweeping
 from services.gateway.downstream.exchange import Exchange
+from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.nodes import Advertised
-from services.gateway.requests.records.roads import LENGTHS_REMEMBERED, ROADS_REMEMBERED
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -373,11 +373,34 @@ async def test_it_is_counted_as_ever(stage: Stage) -> None:
     assert [count.total - was for count, was in zip(counts, before, strict=True)] == [1, 1, size, size]
 
 
-async def test_another_version_is_looked_at(stage: Stage, planned: Planned) -> None:
+async def test_another_version_needs_no_plan_and_one_that_the_cluster_lacks_does(
+    stage: Stage, planned: Planned
+) -> None:
     client = await warm(stage)
     before = planned()
     await client.ask(produce("apples"), 10, ProduceResponse)
+    assert planned() == before
+    versions = stage.gateway.mesh.clusters.known["c1"].versions
+    versions[ApiKey.PRODUCE] = VersionRange(3, 9)
+    stage.gateway.mesh.clusters._recount()
+    await client.ask(produce("apples"), 9, ProduceResponse)
+    assert planned() == before
+    await client.ask(produce("apples"), 10, ProduceResponse)
     assert planned() == before + 1
+    assert {header.api_version for header, _ in stage.c1.received} == {9, 10}
+
+
+async def test_a_partition_and_a_topic_that_come_for_the_first_time_need_no_plan(
+    stage: Stage, planned: Planned
+) -> None:
+    client = await warm(stage)
+    stage.gateway.mesh.run_table(stage.table(2, apples="c1", bananas="c1"))
+    for topic in ("apples", "bananas"):
+        await client.ask(produce(topic), 9, ProduceResponse, client_id="who knows the leaders")
+    before = planned()
+    await client.ask(produce("apples", partition=1), 9, ProduceResponse)
+    await client.ask(produce("bananas", partition=1), 9, ProduceResponse, client_id="new")
+    assert planned() == before
 
 
 async def test_what_lies_about_its_length_is_looked_at(stage: Stage) -> None:
@@ -388,14 +411,19 @@ async def test_what_lies_about_its_length_is_looked_at(stage: Stage) -> None:
     assert await client.closed() == b""
 
 
-async def test_a_connection_remembers_no_more_than_so_many_roads(stage: Stage) -> None:
+async def test_a_connection_remembers_no_more_than_so_many_routes(
+    stage: Stage, planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarding, "ROUTES_REMEMBERED", 1)
     client = await warm(stage)
-    for number in range(LENGTHS_REMEMBERED + 3):
-        await client.ask(produce("apples"), 9, ProduceResponse, client_id="x" * (10 + number))
-    for number in range(ROADS_REMEMBERED + 3):
-        await client.ask(produce("apples"), 9, ProduceResponse, client_id=f"{number:03}")
+    for _ in range(2):
+        await client.ask(produce("bananas"), 9, ProduceResponse)
+    before = planned()
+    for topic in ("apples", "bananas", "apples"):
+        await client.ask(produce(topic), 9, ProduceResponse)
+    assert planned() == before
     (connection,) = stage.gateway.connections
-    assert len(connection.session.roads) == ROADS_REMEMBERED
+    assert list(connection._forwarder._routes) == ["apples"]
 
 
 async def test_the_look_for_shadows_leaves_the_ways_as_they_are(

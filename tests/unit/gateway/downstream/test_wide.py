@@ -11,11 +11,9 @@ import pytest
 from mesh.traffic.counting import Counts
 from mesh.traffic.sketches import LatencySketch
 from services.gateway.downstream import client as client_module
+from services.gateway.downstream import forwarding
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.auditing.clients import AuditedBatch, AuditedTopics, ClientAudit
-from services.gateway.requests.records import wide_roads
-from services.gateway.requests.records.roads import LENGTHS_REMEMBERED
-from services.gateway.requests.records.wide_roads import HEADS_REMEMBERED
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.wire.apis import ApiKey
@@ -402,25 +400,11 @@ async def test_what_lies_about_its_length_is_looked_at(stage: Stage) -> None:
     assert await client.closed() == b""
 
 
-async def test_a_connection_remembers_no_more_than_so_much(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wide_roads, "LEGS_REMEMBERED", 1)
-    client = await warm(stage)
-    for number in range(LENGTHS_REMEMBERED + 3):
-        await client.ask(produce(), 9, ProduceResponse, client_id="x" * (10 + number))
-    for number in range(HEADS_REMEMBERED + 3):
-        assert not any(codes(await client.ask(produce(), 9, ProduceResponse, client_id=f"{number:03}")).values())
-    (connection,) = stage.gateway.connections
-    assert len(connection.session.wide_roads) == HEADS_REMEMBERED
-    road = connection.session.wide_roads.of_head(next(iter(connection.session.wide_roads._by_head)))
-    assert road is not None
-    assert len(road.legs) == 1
-
-
 async def test_what_has_more_partitions_than_anybody_writes_to_is_looked_at(
     stage: Stage, planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await warm(stage)
-    monkeypatch.setattr(wide_roads, "PARTITIONS_AT_MOST", 3)
+    monkeypatch.setattr(forwarding, "PARTITIONS_AT_MOST", 3)
     before = planned()
     await client.ask(produce(), 9, ProduceResponse)
     assert planned() == before + 1

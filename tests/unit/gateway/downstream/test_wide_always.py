@@ -1,4 +1,4 @@
-"""Whatever a producer writes, straight on or by plans, brokers and clients hear the same of it, byte for byte.
+"""Whatever a producer writes, forwarded or by plans, brokers and clients hear the same of it, byte for byte.
 
 Two gateways get the same requests: random topics, partitions, versions, batches and acks, cut anywhere on their way;
 brokers refuse some, and topics move. One of the gateways goes by plans alone.
@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from services.gateway.downstream.client import ClientConnection
-from services.gateway.downstream.wide import WideProduce, WideWay
+from services.gateway.downstream.forwarding import Forwarder
+from services.gateway.downstream.in_flight import InFlight
+from services.gateway.frame_stream import GATHER_FROM_BYTES
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.codec import decode
@@ -47,7 +49,7 @@ class Producers:
 
     def __init__(self, seed: int, mesh_id: str) -> None:
         self.chance = random.Random(seed)
-        self.version = self.chance.choice((3, 7, 8, 9, 11, 12, 13))
+        self.version = self.chance.choice(range(3, 14))
         self._mesh_id = mesh_id
         self._sequences: dict[tuple[str, int], int] = {}
         self._sent: dict[tuple[str, int], int] = {}
@@ -59,8 +61,9 @@ class Producers:
         chance = self.chance
         self._sent.clear()
         places = PLACES[:-1] if chance.random() < 0.95 else PLACES
+        most = 1 if chance.random() < 0.3 else len(places)
         by_topic: dict[str, list[PartitionProduceData]] = {}
-        written = sorted({*chance.sample(places, chance.randint(1, len(places))), *self._again})
+        written = sorted({*chance.sample(places, chance.randint(1, most)), *self._again})
         chance.shuffle(written)
         for topic, partition in written:
             by_topic.setdefault(topic, []).append(PartitionProduceData(partition, self._records(topic, partition)))
@@ -69,6 +72,10 @@ class Producers:
             for name, data in by_topic.items()
         ]
         return ProduceRequest(None, chance.choice((-1, -1, -1, -1, 1)), chance.choice((1000, 1000, 1000, 5)), topics)
+
+    @property
+    def client_id(self) -> str | None:
+        return self.chance.choice(("test", "test", "test", "another", None))
 
     def hear(self, answer: ProduceResponse) -> None:
         """What was refused comes again."""
@@ -86,7 +93,7 @@ class Producers:
         kind = 1.0 if (topic, partition) in self._again else self.chance.random()
         if kind < 0.02:
             return self.chance.choice((None, b"", bytes(20)))
-        payload = bytes(self.chance.choice((0, 5, 130, 3_000, 40_000)))
+        payload = bytes(self.chance.choice((0, 5, 130, 3_000, 40_000, 100_000, 150_000)))
         if kind < 0.3 or topic == "cherries":  # a numbered one would have to come back
             return bytes(batch(payload)) * self.chance.choice((1, 1, 2))
         sequence = self._sent[topic, partition] = self._sequences.get((topic, partition), 0)
@@ -143,41 +150,66 @@ def answer_in(frame: bytes, version: int) -> ProduceResponse:
     return decode(ProduceResponse, version, frame, header.body_offset)
 
 
+class Planned(Forwarder):
+    """Forwards nothing."""
+
+    def begun(self, header: RequestHeader, frame: memoryview, now: float) -> InFlight | None:
+        return None
+
+    def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> InFlight | None:
+        return None
+
+
+class Counted(Forwarder):
+    """Counts what it forwards."""
+
+    whole = in_part = 0
+
+    def begun(self, header: RequestHeader, frame: memoryview, now: float) -> InFlight | None:
+        found = super().begun(header, frame, now)
+        self.whole += found is not None
+        return found
+
+    def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> InFlight | None:
+        found = super().begun_in_part(beginning, missing, now)
+        self.in_part += found is not None
+        return found
+
+
+ForwarderT = TypeVar("ForwarderT", bound=Forwarder)
+
+
+def forwards_by(stage: Stage, kind: type[ForwarderT]) -> ForwarderT:
+    """The only connection forwards by this from now on."""
+    (connection,) = stage.gateway.connections
+    made = kind(connection, stage.gateway.mesh, connection.session, connection._follower, connection._lanes)
+    connection._forwarder = made
+    return made
+
+
 @pytest.mark.parametrize("seed", range(12))
-async def test_all_is_heard_as_by_plans(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    straight, moves = 0, seed % 2 == 0
-
-    class Counted(WideWay):
-        def begun(self, frame: memoryview, now: float) -> WideProduce | None:
-            nonlocal straight
-            found = super().begun(frame, now)
-            straight += found is not None
-            return found
-
-    monkeypatch.setattr("services.gateway.downstream.client.WideWay", Counted)
+async def test_all_is_heard_as_by_plans(seed: int, tmp_path: Path) -> None:
+    moves = seed % 2 == 0
     async with AsyncExitStack() as stack:
-        stages = [await stack.enter_async_context(staged(tmp_path / name)) for name in ("straight", "planned")]
+        stages = [await stack.enter_async_context(staged(tmp_path / name)) for name in ("forwarded", "planned")]
         for stage in stages:
             stage.gateway.mesh.run_table(stage.table(2, apples="c1", bananas="c1"))
             answer_by(seed, REFUSED if moves else NOT_LED, stage)
         clients = [await stage.connect() for stage in stages]
         await until(lambda: all(stage.gateway.connections for stage in stages))
-        (planned,) = stages[1].gateway.connections
-        goes_straight = ClientConnection._goes_straight
-        monkeypatch.setattr(
-            ClientConnection,
-            "_goes_straight",
-            lambda client, frame: client is not planned and goes_straight(client, frame),
-        )
+        counted = forwards_by(stages[0], Counted)
+        forwards_by(stages[1], Planned)
         producers = Producers(seed, stages[0].gateway.mesh.mesh_id)
         for number in range(REQUESTS):
             if moves and number == REQUESTS * 2 // 3:
                 for stage in stages:
                     stage.gateway.mesh.run_table(stage.table(3, apples="c1", bananas="c2"))
-            frame = encode_request(producers.request(), producers.version, number, "test")
-            cuts = sorted(producers.chance.sample(range(1, len(frame)), producers.chance.choice((0, 0, 1, 3))))
+            frame = encode_request(producers.request(), producers.version, number, producers.client_id)
+            few = (0, 0, 1, 3) if len(frame) < GATHER_FROM_BYTES else (2, 3)
+            cuts = sorted(producers.chance.sample(range(1, len(frame)), producers.chance.choice(few)))
             heard = [await told(client, frame, cuts) for client in clients]
             assert heard[0] == heard[1], number
             producers.hear(answer_in(heard[0], producers.version))
             assert written_to(stages[0]) == written_to(stages[1])
-        assert straight > REQUESTS / 10, "much of it was to be tested straight on"
+        assert counted.whole > REQUESTS / 10, "much of it was to be forwarded"
+        assert counted.in_part, "some of it while it came"

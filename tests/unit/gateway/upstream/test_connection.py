@@ -259,7 +259,7 @@ async def test_a_refused_login_is_told_to_who_waits_as_never_sent(scripted: Scri
 
 
 def takes_more(caller: Caller) -> bool:
-    return caller.connection.takes_more
+    return caller.connection.takes_more()
 
 
 def ended(caller: Caller) -> str | None:
@@ -394,7 +394,7 @@ async def test_a_login_is_renewed_behind_a_request_that_still_comes(scripted: Sc
     caller = Caller(scripted, keyring=PlainKeyring())
     await caller.open()
     half = Half("a", caller.connection)
-    await until(lambda: caller.connection.takes_more)
+    await until(caller.connection.takes_more)
     half.begin()
     logins = len(scripted.requests(ApiKey.SASL_AUTHENTICATE))
     await until(lambda: not caller.connection._ready, "the renewal has begun")

@@ -1,5 +1,6 @@
 """The walks as Python and compiled: what holds for one holds for the other."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from importlib import import_module
@@ -7,8 +8,10 @@ from types import ModuleType
 
 import pytest
 
+from services.gateway import WHY_NOT_COMPILED
+from services.gateway.copies import Copy
 from services.gateway.wire.primitives import Buffer
-from services.gateway.wire.scanner import running
+from services.gateway.wire.scanner import walks as running
 from services.gateway.wire.scanner.walks import fetch_request, fetch_response, headers, produce, produce_response
 
 
@@ -16,18 +19,33 @@ from services.gateway.wire.scanner.walks import fetch_request, fetch_response, h
 class Walks:
     parse_request_header: Callable[[Buffer, int, int], headers.RequestHeader]
     parse_response_header: Callable[[Buffer, int, int, int, int], headers.ResponseHeader]
+    int32_at: Callable[[Buffer, int], int]
+    patch_correlation_id: Callable[[bytearray | memoryview, int, int], None]
     scan_produce: Callable[[Buffer, int, int, int], produce.ProduceScan]
     first_headers: Callable[[Buffer, produce.ProduceScan], bytes | None]
     count_produced: Callable[[Buffer, produce.ProduceScan], produce.Produced]
     led_by: Callable[[produce.ProduceTopic, tuple[int | None, ...]], int | None]
-    sole_records: Callable[[Buffer, int, int], tuple[int, int] | None]
+    scan_produce_beginning: Callable[[Buffer, int, int, int, int], produce.ProduceScan | None]
     scan_fetch_request: Callable[[Buffer, int, int, int], fetch_request.FetchRequestScan]
     scan_fetch_response: Callable[[Buffer, int, int, int], fetch_response.FetchResponseScan]
     produce_response_is_clean: Callable[[Buffer, int, int, int], bool]
     topics_of_clean_response: Callable[[Buffer, int, int, int], list[produce_response.AnsweredTopic] | None]
 
 
-SOURCES = (headers, produce, fetch_request, fetch_response, produce_response)
+RUNNING = (headers, produce, fetch_request, fetch_response, produce_response)
+
+
+def _sources() -> list[ModuleType]:
+    """The walks as Python, whatever runs."""
+    package = running.__name__
+    kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith(package)}
+    finders, sys.meta_path = sys.meta_path, [finder for finder in sys.meta_path if not isinstance(finder, Copy)]
+    try:
+        return [import_module(module.__name__) for module in RUNNING]
+    finally:
+        sys.meta_path = finders
+        sys.modules.update(kept)
+        sys.modules[package.rpartition(".")[0]].__dict__["walks"] = running
 
 
 def _walks(modules: list[ModuleType]) -> Walks:
@@ -35,12 +53,10 @@ def _walks(modules: list[ModuleType]) -> Walks:
     return Walks(*(next(getattr(module, name) for module in modules if hasattr(module, name)) for name in names))
 
 
-PYTHON = _walks(list(SOURCES))
-COMPILED: Walks = PYTHON
-if running.WHY_NOT_COMPILED is None:
-    COMPILED = _walks([import_module(running.compiled(source)) for source in SOURCES])
+COMPILED = _walks(list(RUNNING))
+PYTHON = COMPILED if WHY_NOT_COMPILED else _walks(_sources())
 
-is_compiled = pytest.mark.skipif(running.WHY_NOT_COMPILED is not None, reason=str(running.WHY_NOT_COMPILED))
+is_compiled = pytest.mark.skipif(WHY_NOT_COMPILED is not None, reason=str(WHY_NOT_COMPILED))
 both = pytest.mark.parametrize(
     "walks", [pytest.param(PYTHON, id="python"), pytest.param(COMPILED, id="compiled", marks=is_compiled)]
 )

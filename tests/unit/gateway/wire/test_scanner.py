@@ -24,7 +24,6 @@ from services.gateway.wire.scanner import (
     cut_entry,
     join_fetch_response,
     own_entry,
-    patch_correlation_id,
     split_produce,
 )
 from services.gateway.wire.scanner.fetch_join import by_topic
@@ -403,34 +402,43 @@ def test_many_tiny_batches_are_not_counted_one_by_one(walks: Walks) -> None:
     assert walks.count_produced(body, scan).by_topic == [2 * most * (MOST_COUNTED + 700)]
 
 
-def test_a_correlation_id_is_patched_in_place() -> None:
+@both
+def test_a_correlation_id_is_patched_in_place(walks: Walks) -> None:
     buffer = bytearray(12)
-    patch_correlation_id(buffer, 4, -2)
+    walks.patch_correlation_id(buffer, 4, -2)
     assert buffer.hex() == "00000000fffffffe00000000"
+    assert walks.int32_at(buffer, 4) == -2
+    for at in (-1, 9):
+        with pytest.raises(WireError):
+            walks.patch_correlation_id(buffer, at, 1)
+        with pytest.raises(WireError):
+            walks.int32_at(buffer, at)
 
 
 @both
-@pytest.mark.parametrize(
-    ("request_end", "where"),
-    [
-        (b"\x06batch\x00\x00\x00", (3, 8)),
-        (b"\x86\x00batch\x00\x00\x00", (4, 9)),
-        (b"\x06batch\x00\x01\x00", None),
-        (b"\x06batch\x00\x00", None),
-        (b"\x06batch\x00\x00\x00\x00", None),
-        (b"\x07batch\x00\x00\x00", None),
-        (b"\x00\x00\x00\x00", None),
-        (b"\x01\x00\x00\x00", (3, 3)),
-    ],
-)
-def test_records_with_nothing_but_empty_tags_behind_them(
-    walks: Walks, request_end: bytes, where: tuple[int, int] | None
-) -> None:
-    assert walks.sole_records(b"::" + request_end, 2, 2 + len(request_end)) == where
-
-
-@both
-def test_the_length_of_records_that_cannot_be_read_is_an_error(walks: Walks) -> None:
-    for broken in (b"", b"\x80", b"\xff\xff\xff\xff\x7f"):
-        with pytest.raises(WireError, match=r"Produce\.records"):
-            walks.sole_records(broken + bytes(3 if len(broken) > 1 else 0), 0, len(broken))
+@pytest.mark.parametrize("version", [7, 9, 12, 13])
+def test_a_request_with_one_partition_shows_in_its_beginning_where_it_ends(walks: Walks, version: int) -> None:
+    records = bytes(batch(bytes(5_000), producer_id=7, epoch=0, sequence=3))
+    topic = TopicProduceData("apples", bytes(range(16)), partition_data=[PartitionProduceData(4, records)])
+    body = PAD + encode(ProduceRequest("t", -1, 1000, [topic]), version)
+    for known in (len(PAD) + 200, len(body)):
+        found = walks.scan_produce_beginning(body[:known], version, len(PAD), known, len(body))
+        whole = walks.scan_produce(body, version, len(PAD), len(body))
+        assert found is not None
+        assert (found.acks, found.timeout_ms, found.transactional_id) == (-1, 1000, "t")
+        assert (found.end, found.tags_at, found.topics_at) == (whole.end, whole.tags_at, whole.topics_at)
+        (topic_found,), (topic_whole,) = found.topics, whole.topics
+        assert (topic_found.name, topic_found.topic_id) == (topic_whole.name, topic_whole.topic_id)
+        assert (topic_found.partitions_at, topic_found.end) == (topic_whole.partitions_at, topic_whole.end)
+        (part_found,), (part_whole,) = topic_found.partitions, topic_whole.partitions
+        assert all(
+            getattr(part_found, name) == getattr(part_whole, name)
+            for name in ("partition", "start", "end", "records_start", "records_end")
+        )
+    for size in (len(body) - 1, len(body) + 1):  # something else follows, or a part is missing
+        assert walks.scan_produce_beginning(body, version, len(PAD), len(body), size) is None
+    two = TopicProduceData("apples", partition_data=[PartitionProduceData(n, records) for n in (0, 1)])
+    none = TopicProduceData("apples", partition_data=[PartitionProduceData(0, None)])
+    for topics in ([two], [topic, topic], [none], []):
+        body = encode(ProduceRequest(None, -1, 1000, topics), version)
+        assert walks.scan_produce_beginning(body, version, 0, len(body), len(body)) is None

@@ -36,7 +36,7 @@ cdef class FetchRequestScan:
     left=Py_ssize_t, scan=FetchRequestScan, topic=FetchTopicScan, topics=list,
 )
 cpdef FetchRequestScan scan_fetch_request(
-    const unsigned char[::1] buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end
+    object buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end
 )
 
 @cython.locals(flexible=bint, offset_at=Py_ssize_t, size=Py_ssize_t, count=Py_ssize_t, part=FetchPartitionScan)

@@ -37,7 +37,7 @@ cdef class FetchResponseScan:
     left=Py_ssize_t, tags_at=Py_ssize_t, scan=FetchResponseScan, topic=FetchedTopic, topics=list,
 )
 cpdef FetchResponseScan scan_fetch_response(
-    const unsigned char[::1] buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end
+    object buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end
 )
 
 @cython.locals(

@@ -21,12 +21,16 @@ cdef class ResponseHeader:
 
 
 @cython.locals(data="const unsigned char *", at=Py_ssize_t, begin=Py_ssize_t, header=RequestHeader)
-cpdef RequestHeader parse_request_header(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t end)
+cpdef RequestHeader parse_request_header(object buffer, Py_ssize_t start, Py_ssize_t end)
 
 @cython.locals(data="const unsigned char *", at=Py_ssize_t, header=ResponseHeader)
 cpdef ResponseHeader parse_response_header(
-    const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t end, Py_ssize_t api_key, Py_ssize_t api_version
+    object buffer, Py_ssize_t start, Py_ssize_t end, Py_ssize_t api_key, Py_ssize_t api_version
 )
+
+cpdef Py_ssize_t int32_at(object buffer, Py_ssize_t at) except? -1
+
+cpdef int patch_correlation_id(object buffer, Py_ssize_t offset, Py_ssize_t correlation_id) except -1
 
 @cython.locals(since=Py_ssize_t)
 cdef bint _is_flexible(Py_ssize_t api_key, Py_ssize_t api_version) except -1

@@ -77,5 +77,17 @@ def parse_response_header(buffer: Buffer, start: int, end: int, api_key: int, ap
     return header
 
 
+def int32_at(buffer: Buffer, at: int) -> int:
+    """A size or a correlation id."""
+    readers.enclose("header", buffer, at, at + 4)
+    return octets.int32(octets.of(buffer), at)
+
+
+def patch_correlation_id(buffer: bytearray | memoryview, offset: int, correlation_id: int) -> None:
+    """Write the id at its own offset: a request's start + `frames.CORRELATION_OFFSET`, a response's start."""
+    readers.enclose("header", buffer, offset, offset + 4)
+    octets.put32(buffer, offset, correlation_id)
+
+
 def _is_flexible(api_key: int, api_version: int) -> bool:
     return 0 <= api_key < _KEYS and api_version >= _FLEXIBLE_SINCE[api_key]

@@ -1,10 +1,26 @@
 # octets.py in C, for the compiled walks.
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
 
 
-cdef inline const unsigned char *of(const unsigned char[::1] buffer) noexcept:
-    return &buffer[0]
+cdef inline const unsigned char *of(object buffer) except? NULL:
+    # whoever calls keeps the buffer alive, and nothing resizes it meanwhile
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    PyBuffer_Release(&view)
+    return <const unsigned char *> view.buf
+
+
+cdef inline int put32(object buffer, Py_ssize_t at, int32_t value) except -1:
+    cdef Py_buffer view
+    cdef unsigned char *octets
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    octets = <unsigned char *> view.buf + at
+    octets[0], octets[1] = <uint32_t> value >> 24, <uint32_t> value >> 16 & 0xFF
+    octets[2], octets[3] = <uint32_t> value >> 8 & 0xFF, <uint32_t> value & 0xFF
+    PyBuffer_Release(&view)
+    return 0
 
 
 cdef inline int16_t int16(const unsigned char *octets, Py_ssize_t at) noexcept:

@@ -6,7 +6,7 @@ from there. The caller checks bounds; in C nothing here checks them.
 
 from struct import Struct as Packing
 
-from services.gateway.wire.primitives import Buffer
+from services.gateway.wire.primitives import INT32, Buffer
 
 _INT16 = Packing(">h").unpack_from
 _INT32 = Packing(">i").unpack_from
@@ -28,6 +28,10 @@ def int32(octets: Buffer, at: int) -> int:
 
 def int64(octets: Buffer, at: int) -> int:
     return int(_INT64(octets, at)[0])
+
+
+def put32(buffer: bytearray | memoryview, at: int, value: int) -> None:
+    INT32.pack_into(buffer, at, value)
 
 
 def text(octets: Buffer, start: int, stop: int) -> str:

@@ -2,7 +2,7 @@ cimport cython
 
 from . cimport octets, readers
 
-cdef Py_ssize_t _IDS_SINCE, _MAX_ENTRIES, _HEADER_BYTES, _MOST_COUNTED, _FLEXIBLE, _TAGS
+cdef Py_ssize_t _IDS_SINCE, _MAX_ENTRIES, _HEADER_BYTES, _MOST_COUNTED, _FLEXIBLE
 
 
 @cython.final
@@ -36,15 +36,15 @@ cdef class ProduceScan:
 
 
 @cython.locals(
-    data="const unsigned char *", flexible=bint, at=Py_ssize_t, begin=Py_ssize_t, count=Py_ssize_t, left=Py_ssize_t,
-    scan=ProduceScan, topic=ProduceTopic, topics=list,
+    data="const unsigned char *", flexible=bint, at=Py_ssize_t, count=Py_ssize_t, left=Py_ssize_t, scan=ProduceScan,
+    topic=ProduceTopic, topics=list,
 )
-cpdef ProduceScan scan_produce(const unsigned char[::1] buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end)
+cpdef ProduceScan scan_produce(object buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end)
 
 @cython.locals(
     data="const unsigned char *", topic=ProduceTopic, part=ProducePartition, start=Py_ssize_t, found=list,
 )
-cpdef bytes first_headers(const unsigned char[::1] buffer, ProduceScan scan)
+cpdef bytes first_headers(object buffer, ProduceScan scan)
 
 @cython.locals(known=Py_ssize_t, part=ProducePartition)
 cpdef object led_by(ProduceTopic topic, tuple leaders)
@@ -60,13 +60,27 @@ cdef class Produced:
     data="const unsigned char *", found=Produced, topic=ProduceTopic, part=ProducePartition, sum_=object,
     size=Py_ssize_t, records=object,
 )
-cpdef Produced count_produced(const unsigned char[::1] buffer, ProduceScan scan)
+cpdef Produced count_produced(object buffer, ProduceScan scan)
 
 @cython.locals(records=Py_ssize_t, at=Py_ssize_t, length=Py_ssize_t, stop=Py_ssize_t, counted=object)
 cdef object _count_records(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
 
-@cython.locals(data="const unsigned char *", length=Py_ssize_t, start=Py_ssize_t, stop=Py_ssize_t)
-cpdef tuple sole_records(const unsigned char[::1] buffer, Py_ssize_t at, Py_ssize_t end)
+cdef Py_ssize_t _head(
+    const unsigned char *data, ProduceScan scan, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end
+) except -1
+
+@cython.locals(begin=Py_ssize_t)
+cdef Py_ssize_t _named(
+    const unsigned char *data, ProduceTopic topic, Py_ssize_t version, Py_ssize_t at, Py_ssize_t end
+) except -1
+
+@cython.locals(
+    data="const unsigned char *", flexible=bint, at=Py_ssize_t, count=Py_ssize_t, length=Py_ssize_t, scan=ProduceScan,
+    topic=ProduceTopic, part=ProducePartition,
+)
+cpdef ProduceScan scan_produce_beginning(
+    object buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end, Py_ssize_t size
+)
 
 @cython.locals(
     least=Py_ssize_t, head=Py_ssize_t, count=Py_ssize_t, length=Py_ssize_t, begin=Py_ssize_t, stop=Py_ssize_t,

@@ -12,8 +12,6 @@ _MAX_ENTRIES = MAX_ENTRIES
 _HEADER_BYTES = HEADER_BYTES
 _MOST_COUNTED = MOST_COUNTED
 _FLEXIBLE = flexible_since(ApiKey.PRODUCE) or 0
-_TAGS = 3
-"""Bytes of empty tags of the partition, the topic and the request: a byte each."""
 
 
 class ProducePartition:
@@ -98,33 +96,13 @@ def scan_produce(buffer: Buffer, version: int, offset: int, end: int) -> Produce
     data = octets.of(buffer)
     flexible = version >= _FLEXIBLE
     scan = ProduceScan.__new__(ProduceScan)
-    scan.version = version
-    scan.transactional_id = None
-    scan.start = at = offset
-    if version >= 3:
-        begin, at = readers.nullable_text(data, at, end, flexible, "Produce.transactional_id")
-        if begin >= 0:
-            scan.transactional_id = readers.decoded(data, begin, at, "Produce.transactional_id")
-    if end - at < 6:
-        raise truncated("Produce.acks", at, 6, end)
-    scan.acks = octets.int16(data, at)
-    scan.timeout_ms = octets.int32(data, at + 2)
-    scan.topics_at = at = at + 6
+    at = _head(data, scan, version, offset, end)
     count, at = readers.count(data, at, end, flexible, 2 + flexible, "Produce.topics")
     left = readers.take(_MAX_ENTRIES, count, "Produce.topics", at)
     topics: list[ProduceTopic] = []
     for _ in range(count):
         topic = ProduceTopic.__new__(ProduceTopic)
-        topic.start = at
-        if version >= _IDS_SINCE:
-            at = readers.topic_id(at, end, "Produce.topic_id")
-            topic.topic_id = octets.copy(data, topic.start, at)
-            topic.name = ""
-        else:
-            begin, at = readers.text(data, at, end, flexible, "Produce.topic")
-            topic.topic_id = NO_UUID
-            topic.name = readers.decoded(data, begin, at, "Produce.topic")
-        topic.partitions_at = at
+        at = _named(data, topic, version, at, end)
         topic.partitions = []
         at = _produce_partitions(data, at, end, flexible, left, topic.partitions)
         left -= len(topic.partitions)
@@ -140,6 +118,43 @@ def scan_produce(buffer: Buffer, version: int, offset: int, end: int) -> Produce
     readers.finish("Produce", at, end)
     scan.end = end
     return scan
+
+
+def scan_produce_beginning(buffer: Buffer, version: int, offset: int, end: int, size: int) -> ProduceScan | None:
+    """The Produce that begins in `buffer[offset:end]` and ends at `size`.
+
+    None unless it has one partition, whose records begin here, and nothing but empty tags behind them.
+    """
+    readers.enclose("Produce", buffer, offset, end)
+    data = octets.of(buffer)
+    flexible = version >= _FLEXIBLE
+    scan = ProduceScan.__new__(ProduceScan)
+    topic = ProduceTopic.__new__(ProduceTopic)
+    part = ProducePartition.__new__(ProducePartition)
+    at = _head(data, scan, version, offset, end)
+    count, at = readers.count(data, at, end, flexible, 0, "Produce.topics")
+    if count != 1:
+        return None
+    at = _named(data, topic, version, at, end)
+    count, at = readers.count(data, at, end, flexible, 0, "Produce.partitions")
+    if count != 1 or end - at < 8:
+        return None
+    part.partition = octets.int32(data, at)
+    part.start = at
+    if flexible:
+        length, at = readers.uvarint(data, at + 4, end, "Produce.records")
+        length -= 1
+    else:
+        length = octets.int32(data, at + 4)
+        at += 8
+    part.records_start = at
+    part.records_end = at + length
+    part.end = topic.tags_at = part.records_end + flexible
+    topic.end = scan.tags_at = topic.tags_at + flexible
+    scan.end = scan.tags_at + flexible
+    topic.partitions = [part]
+    scan.topics = [topic]
+    return None if length < 0 or scan.end != size else scan
 
 
 def first_headers(buffer: Buffer, scan: ProduceScan) -> bytes | None:
@@ -182,6 +197,13 @@ class Produced:
     """... of all topics; `size_by_topic` has the bytes of those."""
     size_by_topic: list[int]
 
+    @staticmethod
+    def of(records: int, size: int) -> "Produced":
+        """Those of a request with one partition."""
+        found = Produced.__new__(Produced)
+        found.by_partition, found.by_topic, found.size_by_topic = [records], [records], [size]
+        return found
+
 
 def count_produced(buffer: Buffer, scan: ProduceScan) -> Produced:
     """Records of the request in `buffer`, by the headers of their batches, as `count_records` takes them."""
@@ -221,17 +243,36 @@ def _count_records(data: Buffer, start: int, end: int) -> int:
     return counted * (end - start) // (at - start)
 
 
-def sole_records(buffer: Buffer, at: int, end: int) -> tuple[int, int] | None:
-    """The start and end of the records whose length stands at `at`. Only the empty tags of a flexible request with one
-    partition may follow them. None for other requests, and for no records. Raises WireError for an unreadable length.
-    """
-    readers.enclose("Produce", buffer, at, end)
-    data = octets.of(buffer)
-    length, start = readers.uvarint(data, at, end, "Produce.records")
-    stop = start + length - 1
-    if not length or end - stop != _TAGS or data[stop] or data[stop + 1] or data[stop + 2]:
-        return None
-    return start, stop
+def _head(data: Buffer, scan: ProduceScan, version: int, offset: int, end: int) -> int:
+    """Notes all before the topics, and returns where these begin."""
+    scan.version = version
+    scan.transactional_id = None
+    scan.start = at = offset
+    if version >= 3:
+        begin, at = readers.nullable_text(data, at, end, version >= _FLEXIBLE, "Produce.transactional_id")
+        if begin >= 0:
+            scan.transactional_id = readers.decoded(data, begin, at, "Produce.transactional_id")
+    if end - at < 6:
+        raise truncated("Produce.acks", at, 6, end)
+    scan.acks = octets.int16(data, at)
+    scan.timeout_ms = octets.int32(data, at + 2)
+    scan.topics_at = at + 6
+    return at + 6
+
+
+def _named(data: Buffer, topic: ProduceTopic, version: int, at: int, end: int) -> int:
+    """Notes the topic's name or id, and returns where its partitions begin."""
+    topic.start = at
+    if version >= _IDS_SINCE:
+        at = readers.topic_id(at, end, "Produce.topic_id")
+        topic.topic_id = octets.copy(data, topic.start, at)
+        topic.name = ""
+    else:
+        begin, at = readers.text(data, at, end, version >= _FLEXIBLE, "Produce.topic")
+        topic.topic_id = NO_UUID
+        topic.name = readers.decoded(data, begin, at, "Produce.topic")
+    topic.partitions_at = at
+    return at
 
 
 def _produce_partitions(

@@ -11,11 +11,11 @@ cdef class AnsweredTopic:
 
 
 cpdef bint produce_response_is_clean(
-    const unsigned char[::1] buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end
+    object buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end
 ) except -1
 
 cpdef list topics_of_clean_response(
-    const unsigned char[::1] buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end
+    object buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end
 )
 
 @cython.locals(

@@ -40,4 +40,4 @@ cdef lying(str field, Py_ssize_t at, Py_ssize_t length, Py_ssize_t left)
 
 cdef int finish(str message, Py_ssize_t at, Py_ssize_t end) except -1
 
-cdef int enclose(str message, const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t end) except -1
+cdef int enclose(str message, object buffer, Py_ssize_t start, Py_ssize_t end) except -1

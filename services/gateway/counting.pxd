@@ -1,0 +1,2 @@
+cdef class Count:
+    cdef public long long total

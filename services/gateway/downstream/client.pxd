@@ -1,0 +1,29 @@
+cimport cython
+
+from services.gateway.counting cimport Count
+from services.gateway.downstream.forwarding cimport Forwarder
+from services.gateway.downstream.in_flight cimport InFlight
+from services.gateway.frame_stream cimport FrameStream
+from services.gateway.wire.scanner.walks cimport headers
+
+cdef Count _bytes_in, bytes_out
+cdef Py_ssize_t _PRODUCE
+
+
+cdef class ClientConnection(FrameStream):
+    cdef public bint _held, _pumping
+    cdef public Forwarder _forwarder
+    cdef public object _advertised, _asked_node, _connections, _fans, _fetches, _follower, _introduction, _lanes, _mesh
+    cdef public object _now, _pipelined, _pipelined_asking, _queue, _reading, _serial, _serial_running, _sharing, _slots
+    cdef public object _untaken, session
+
+    @cython.locals(header=headers.RequestHeader)
+    cpdef frame_received(self, object frame, bint owned)
+
+    @cython.locals(produce=InFlight)
+    cpdef bint _is_forwarded(self, headers.RequestHeader header, object frame) except -1
+
+    cpdef bint _is_free(self) except -1
+
+    @cython.locals(request=InFlight)
+    cpdef straight_answered(self, object slot, object frame)

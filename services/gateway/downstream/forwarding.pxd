@@ -1,0 +1,43 @@
+cimport cython
+
+from services.gateway.counting cimport Count
+from services.gateway.downstream.in_flight cimport InFlight
+from services.gateway.requests.records.produce_routes cimport Route
+from services.gateway.upstream.connection cimport BrokerConnection
+from services.gateway.upstream.seats cimport Seat
+from services.gateway.wire.scanner.walks cimport headers, produce
+
+
+cdef class Way:
+    cdef public Count calls
+    cdef public object place
+    cdef public Seat seat
+
+
+cdef class Forwarder:
+    cdef public Py_ssize_t _edition, _highest, _lowest
+    cdef public dict _answers, _routes, _underway, _ways
+    cdef public list _producing
+    cdef public tuple _software
+    cdef public object _client, _client_id, _clusters, _follower, _known, _lanes, _memory, _mesh, _session, _table, _tables
+
+    @cython.locals(
+        scan=produce.ProduceScan, request=InFlight, way=Way, connection=BrokerConnection,
+    )
+    cpdef InFlight begun(self, headers.RequestHeader header, object frame, double now)
+
+    @cython.locals(
+        scan=produce.ProduceScan, topic=produce.ProduceTopic, route=Route, first=Route, way=Way, version=Py_ssize_t,
+        entries=Py_ssize_t, sent_version=Py_ssize_t, by_id=bint,
+    )
+    cpdef Way _found(self, InFlight request, double now)
+
+    cpdef bint _overtakes(self, InFlight request, object place) except -1
+
+    @cython.locals(quick=bint, route=Route, scan=produce.ProduceScan, connection=BrokerConnection)
+    cpdef BrokerConnection _connection(self, InFlight request, Way way, Py_ssize_t size, double now)
+
+    @cython.locals(answers=Count)
+    cpdef _taken(self, InFlight request, Way way)
+
+    cpdef stored(self, InFlight request, object frame)
