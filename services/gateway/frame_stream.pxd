@@ -29,3 +29,5 @@ cdef class FrameStream:
 
     @cython.locals(pieces=list)
     cpdef _flush(self)
+
+    cpdef _sent(self, object pieces)

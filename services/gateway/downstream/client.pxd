@@ -12,6 +12,7 @@ cdef Py_ssize_t _PRODUCE
 
 cdef class ClientConnection(FrameStream):
     cdef public bint _held, _pumping
+    cdef public Py_ssize_t _most_requests
     cdef public Forwarder _forwarder
     cdef public object _advertised, _asked_node, _connections, _fans, _fetches, _follower, _introduction, _lanes, _mesh
     cdef public object _now, _pipelined, _pipelined_asking, _queue, _reading, _serial, _serial_running, _sharing, _slots
@@ -25,5 +26,5 @@ cdef class ClientConnection(FrameStream):
 
     cpdef bint _is_free(self) except -1
 
-    @cython.locals(request=InFlight)
+    @cython.locals(answers=Count)
     cpdef straight_answered(self, object slot, object frame)

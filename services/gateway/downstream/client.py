@@ -76,6 +76,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         "_introduction",
         "_lanes",
         "_mesh",
+        "_most_requests",
         "_now",
         "_pipelined",
         "_pipelined_asking",
@@ -103,6 +104,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self.session = Session()
         self._follower = Follower(mesh.tables, self.session)
         self._mesh = mesh
+        self._most_requests = mesh.limits.max_requests
         self._connections = connections
         self._advertised = advertised
         self._asked_node = asked_node
@@ -185,7 +187,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         if produce is None:
             return False
         self._queue.append(produce)
-        if len(self._queue) >= self._mesh.limits.max_requests:
+        if len(self._queue) >= self._most_requests:
             self._reading.update()
         return True
 
@@ -350,7 +352,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             return
         if slot is self._serial_running:
             self._serial_running = None
-        slot.answers.total += 1
+        answers = slot.answers
+        answers.total += 1
         headers.patch_correlation_id(frame, SIZE_BYTES, slot.clients_id)
         slots.popleft()
         bytes_out.total += len(frame)

@@ -18,6 +18,7 @@ cdef class Forwarder:
     cdef public Py_ssize_t _edition, _highest, _lowest
     cdef public dict _answers, _routes, _underway, _ways
     cdef public list _producing
+    cdef public object _refused
     cdef public tuple _software
     cdef public object _client, _client_id, _clusters, _follower, _known, _lanes, _memory, _mesh, _session, _table, _tables
 

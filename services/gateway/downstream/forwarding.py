@@ -111,6 +111,7 @@ class Forwarder:
         "_memory",
         "_mesh",
         "_producing",
+        "_refused",
         "_routes",
         "_session",
         "_software",
@@ -128,6 +129,7 @@ class Forwarder:
         self._lanes = lanes
         self._clusters, self._tables, self._memory = mesh.clusters, mesh.tables, mesh.memory
         self._producing, self._underway = session.producing, mesh.producing
+        self._refused = mesh.memory.refusals.waiting
         self._routes: dict[str | bytes, Route] = {}
         """Routes by the names or ids that the client gives to topics."""
         self._ways: dict[tuple[str, int], Way] = {}
@@ -229,7 +231,7 @@ class Forwarder:
             or self._session.software_version != self._software[1]
         ):
             self._follow(request.client_id)
-        if version < self._lowest or version > self._highest or self._memory.refusals:
+        if version < self._lowest or version > self._highest or self._refused:
             return None
         by_id, entries = version >= IDS_SINCE, 0
         first: Route | None = None
@@ -242,7 +244,7 @@ class Forwarder:
                     return None
             if route.knowledge.down is not None:
                 return None
-            if route.route.before is not None and not route.is_settled(topic, self._memory, now):
+            if route.before is not None and not route.is_settled(topic, self._memory, now):
                 return None
             leader = produce.led_by(topic, route.leaders)
             if first is None:
@@ -257,9 +259,9 @@ class Forwarder:
         if sent_version < first.lowest or sent_version > first.highest or (by_id and sent_version < FLEXIBLE):
             return None
         request.sent_version = sent_version
-        way = self._ways.get((first.route.cluster, broker))
+        way = self._ways.get((first.cluster, broker))
         if way is None:
-            way = self._way(Place(first.route.cluster, broker))
+            way = self._way(Place(first.cluster, broker))
             if way is None:
                 return None
         return None if self._overtakes(request, way.place) else way
@@ -346,9 +348,12 @@ class Forwarder:
     def stored(self, request: InFlight, frame: memoryview) -> None:
         """The usual end: this answer goes to the client."""
         self._producing.remove(request)
-        self._mesh.produce_ended(request)
-        if self._memory.traffic is not None:
-            count_forwarded(self._memory.traffic, self._session, request, None)
+        del self._underway[request]
+        hold, traffic = self._mesh.hold, self._memory.traffic
+        if hold is not None:
+            hold.answered(request)
+        if traffic is not None:
+            count_forwarded(traffic, self._session, request, None)
         self._client.straight_answered(request, frame)
 
     def astray(self, request: InFlight, outcome: RawResponse | Unreachable) -> None:

@@ -17,7 +17,6 @@ ONE_RULE = Variant("gateway, 1 rule a cluster", {}, rules=2)
 RENAMES = Variant("gateway, rules that rename", {}, renames=True)
 TRAFFIC_TOLD = Variant("gateway, traffic told", {"HOME_BOOTSTRAP_SERVERS": "{sink}"})
 NOT_SHARED = Variant("gateway, no shared connections", {"SHARED_CONNECTIONS": "0"})
-UNCOUNTED = Variant("gateway, without metrics", {}, module="tests.bench.wire.uncounted")
 UPSTREAM_TLS = Variant("gateway, upstream TLS", {}, upstream_tls=True)
 
 
@@ -55,7 +54,6 @@ def variants_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFacto
     variants = [
         PLAIN,
         NOT_SHARED,
-        UNCOUNTED,
         ONE_RULE,
         RENAMES,
         TRAFFIC_TOLD,

@@ -2,6 +2,6 @@ cdef class Route:
     cdef public bint is_single
     cdef public Py_ssize_t edition, highest, lowest
     cdef public bytes called, written
-    cdef public str name
+    cdef public str cluster, name
     cdef public tuple leaders
-    cdef public object counted_as, knowledge, route
+    cdef public object before, counted_as, knowledge, route

@@ -22,7 +22,9 @@ class Route:
     """One topic's route. It counts as long as `edition` is that of the leaders of its cluster."""
 
     __slots__ = (
+        "before",
         "called",
+        "cluster",
         "counted_as",
         "edition",
         "highest",
@@ -51,6 +53,7 @@ class Route:
         self.written = bytes(written)
         """The name as the cluster reads it, in the place of an id."""
         self.route = route
+        self.cluster, self.before = route.cluster, route.before
         self.knowledge = knowledge
         self.edition = knowledge.leaders_edition
         self.leaders = leaders
@@ -63,7 +66,7 @@ class Route:
 
     def is_settled(self, topic: ProduceTopic, memory: "Memory", now: float) -> bool:
         """Whether no producer of these partitions can repeat a batch that the topic's last cluster has."""
-        before = self.route.before
+        before = self.before
         if before is None:
             return True
         if memory.doubts or memory.passages:

@@ -243,20 +243,20 @@ class Refusals:
     node. A refused batch may come again on another gateway, or not at all, so no refusal is for ever.
     """
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("waiting",)
     capacity = REFUSALS_REMEMBERED
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[BatchKey, tuple[list[int], float]] = OrderedDict()
+        self.waiting: OrderedDict[BatchKey, tuple[list[int], float]] = OrderedDict()
         """Base sequences in their order, and the time when the wait ends; the oldest refusal comes first."""
 
     def any(self, now: float) -> bool:
         """Whether the gateway waits for any batch."""
-        while self._waiting:
-            key, (_, until) = next(iter(self._waiting.items()))
+        while self.waiting:
+            key, (_, until) = next(iter(self.waiting.items()))
             if now < until:
                 return True
-            del self._waiting[key]
+            del self.waiting[key]
         return False
 
     def admits(self, key: BatchKey, base_sequence: int, records: int, now: float) -> bool:
@@ -264,25 +264,25 @@ class Refusals:
 
         A batch may hold records of several refused ones.
         """
-        waited, until = self._waiting.get(key, ([], now))
+        waited, until = self.waiting.get(key, ([], now))
         if now < until and comes_after(base_sequence, waited[0]):
             return False
         following = (base_sequence + records) % SEQUENCES
         left = [sequence for sequence in waited if not comes_after(following, sequence)] if now < until else []
         if left:
-            self._waiting[key] = (left, now + REFUSAL_SECONDS)
+            self.waiting[key] = (left, now + REFUSAL_SECONDS)
         else:
-            self._waiting.pop(key, None)
+            self.waiting.pop(key, None)
         return True
 
     def refuse(self, key: BatchKey, base_sequence: int, now: float) -> None:
         """Remembers that this batch was refused."""
-        waited, _ = self._waiting.setdefault(key, ([], now + REFUSAL_SECONDS))
+        waited, _ = self.waiting.setdefault(key, ([], now + REFUSAL_SECONDS))
         if base_sequence not in waited and len(waited) < REFUSED_IN_A_ROW:
             later = (at for at, each in enumerate(waited) if comes_after(each, base_sequence))
             waited.insert(next(later, len(waited)), base_sequence)
-        if len(self._waiting) > self.capacity:
-            self._waiting.popitem(last=False)
+        if len(self.waiting) > self.capacity:
+            self.waiting.popitem(last=False)
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
