@@ -6,12 +6,12 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 UV_VERSION := 0.13.9
 # what an image, or a person who runs a single part, installs; all agree with dev.txt
-EXTRA_LOCKS := control router gateway gssapi sidecar meshctl local judge pipeline bench audit build
+EXTRA_LOCKS := control router gateway gssapi sidecar meshctl local judge pipeline bench audit docs build
 COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help env stubs contract lock lock-kafka run test check audit compose soak bench clean clients
+.PHONY: help env stubs contract lock lock-kafka run test check audit docs compose soak bench clean clients
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -87,6 +87,10 @@ check: env ## style, types, plain English, and who may import whom
 audit: env $(VENV)/.audit ## weaknesses that are known: in patterns of code (bandit's rules), in locked packages
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m tests.advisories
+
+# not --quiet: MkDocs would count no warnings then, and `strict` would fail nothing
+docs: env ## the pages as a site with a search, which needs no server: build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 soak: env ## what takes longer: repeats, random kills, volumes
 	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest -o faulthandler_timeout=0 -rP $(if $(ARGS),$(ARGS),-m 'soak or repeated' tests)
