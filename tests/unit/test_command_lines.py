@@ -125,14 +125,14 @@ def named(program: click.Command, words: str) -> tuple[set[str], set[str]]:
     return set().union(*map(options, reached)), set().union(*map(options, beside))
 
 
-@pytest.mark.parametrize("line", typed(), ids=str)
+@pytest.mark.parametrize("line", list(typed()), ids=str)
 def test_a_program_takes_each_command_line_that_a_reader_copies(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)  # a line may name a file of examples/
     with contextlib.suppress(click.exceptions.Exit):  # --help
         parse(PROGRAMS[line.program], shlex.split(line.words, comments=True))
 
 
-@pytest.mark.parametrize("line", mentioned(), ids=str)
+@pytest.mark.parametrize("line", list(mentioned()), ids=str)
 def test_each_command_that_a_page_mentions_exists_with_its_options(line: Line) -> None:
     program = PROGRAMS[line.program]
     first = line.words.split()[0].strip("[],").split("|")[0]
