@@ -149,5 +149,5 @@ lost_audit_records = Counter(
 )
 walks = Info(
     "kafka_mesh_gateway_walks",
-    "What reads headers, Produce and Fetch: run is compiled, or python where the build found no C compiler.",
+    "What the modules that records pass run as: compiled, or python where the build found no C compiler.",
 )

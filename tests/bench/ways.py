@@ -73,7 +73,6 @@ def gateway_of(
     folder: Path,
     name: str = "gateway",
     environment: Mapping[str, str] | None = None,
-    module: str = "services.gateway",
 ) -> Iterator[Way]:
     """The gateway by itself, with this table on disk, and these settings beside the usual ones."""
     state = folder / "gateway"
@@ -82,7 +81,7 @@ def gateway_of(
     listens = {"LISTEN": f"127.0.0.1:{port}", "METRICS_LISTEN": f"127.0.0.1:{port + 1}", "STATE_DIR": str(state)}
     settings = {f"KAFKA_MESH_GATEWAY_{key}": value for key, value in {**listens, **(environment or {})}.items()}
     ready = HttpReady(f"http://127.0.0.1:{port + 1}/ready")
-    with running([sys.executable, "-m", module], folder / "gateway.log", ready, settings) as process:
+    with running([sys.executable, "-m", "services.gateway"], folder / "gateway.log", ready, settings) as process:
         yield Way(name, f"127.0.0.1:{port}", process)
 
 

@@ -64,6 +64,8 @@ bytes. Requests with more partitions get a plan."""
 HEAD_AT: Final = REQUEST_ID_AT + INT32.size
 """The place behind the correlation id of a request."""
 NAMES_UNTIL: Final = IDS_SINCE - 1
+BATCHES_SINCE: Final = 3
+"""The first version without message sets, which a plan converts."""
 _NOTHING = memoryview(b"")
 
 
@@ -274,7 +276,7 @@ class Forwarder:
         self._table = self._follower.view(client_id).table
         self._edition, self._known, self._client_id = self._tables.edition, self._clusters.known, client_id
         self._software = (session.software_name, session.software_version)
-        self._lowest, self._highest = (0, -1) if served is None else served
+        self._lowest, self._highest = (0, -1) if served is None else (max(served.low, BATCHES_SINCE), served.high)
         if self._tables.canary is not None:  # while a table is tried, every answer is decoded
             self._highest = -1
 

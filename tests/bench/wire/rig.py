@@ -43,8 +43,6 @@ class Variant:
     renames: bool = False
     """One rule in ten calls its topics otherwise upstream; never those of the bench."""
     upstream_tls: bool = False
-    module: str = "services.gateway"
-    """What is run."""
 
 
 PLAIN = Variant("gateway", {})
@@ -151,7 +149,7 @@ def rig(programs: Programs, variants: Sequence[Variant], folder: Path) -> Iterat
                 home = folder / variant.name.replace(" ", "-").replace(",", "")
                 home.mkdir(exist_ok=True)
                 environment = {key: value.format(sink=sinks[0].address) for key, value in variant.environment.items()}
-                made.append(stack.enter_context(gateway_of(table, home, variant.name, environment, variant.module)))
+                made.append(stack.enter_context(gateway_of(table, home, variant.name, environment)))
         clusters = {process for each in (*sinks, *behind_tls) for process in each.processes}
         yield Rig(programs, client_core, made, sorted(clusters, key=lambda process: process.pid))
 

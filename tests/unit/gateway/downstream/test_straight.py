@@ -390,6 +390,17 @@ async def test_another_version_needs_no_plan_and_one_that_the_cluster_lacks_does
     assert {header.api_version for header, _ in stage.c1.received} == {9, 10}
 
 
+async def test_message_sets_need_a_plan_also_if_the_cluster_takes_them(stage: Stage, planned: Planned) -> None:
+    client = await warm(stage)
+    stage.gateway.mesh.clusters.known["c1"].versions[ApiKey.PRODUCE] = VersionRange(0, 11)
+    stage.gateway.mesh.clusters._recount()
+    before = planned()
+    client.send(produce("apples"), 2)
+    await until(lambda: planned() == before + 1)
+    await client.answer(ProduceResponse)
+    assert {header.api_version for header, _ in stage.c1.received} <= {3}
+
+
 async def test_a_partition_and_a_topic_that_come_for_the_first_time_need_no_plan(
     stage: Stage, planned: Planned
 ) -> None:
