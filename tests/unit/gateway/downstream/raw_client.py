@@ -8,7 +8,7 @@ from services.gateway.wire.frames import SIZE_BYTES, encode_request, parse_respo
 from services.gateway.wire.schema import Struct, spec_of
 
 M = TypeVar("M", bound=Struct)
-ANSWER_S = 60.0
+ANSWER_S = 150.0
 
 
 class RawClient:

@@ -78,7 +78,7 @@ async def test_a_fetch_left_behind_at_another_cluster_of_that_name_answers_nobod
     await until(lambda: mesh.clusters.known["c1"].available)
     asked = len(stage.c2.requests(ApiKey.FETCH))
     await client.ask(fetch(), 11, FetchResponse)
-    assert len(stage.c2.requests(ApiKey.FETCH)) > asked + 1
+    await until(lambda: len(stage.c2.requests(ApiKey.FETCH)) > asked + 1, "both of its names are asked anew")
 
 
 async def test_a_setting_that_no_connection_depends_on_leaves_the_cluster_up(stage: Stage) -> None:
