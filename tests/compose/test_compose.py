@@ -79,13 +79,14 @@ def produce(bootstrap: str, topic: str, value: str) -> int:
 
 
 def consume(bootstrap: str, topic: str, count: int) -> list[str]:
-    """The first `count` values of a topic's first partition.
+    """The first `count` values of a topic.
 
     The consumer belongs to no group: a fresh broker first makes the 50 partitions of its groups' offsets, which takes
     longer than a minute on a busy machine.
     """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    partitions = consumer.list_topics(topic, RECORD_TIMEOUT_S).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
     values: list[str] = []
     deadline = time.monotonic() + RECORD_TIMEOUT_S
     try:
