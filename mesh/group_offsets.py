@@ -20,6 +20,9 @@ COORDINATOR_MOVES = frozenset(
 """Errors of a group whose coordinator moves, or still reads `__consumer_offsets`: for seconds after a broker's start
 and after a change of leader. librdkafka leaves the retry to its caller."""
 
+GRACE_S = 1.0
+"""librdkafka reports a time-out by itself, a moment after the request's time is over."""
+
 
 def committed_offsets(
     admin: AdminClient, wanted: Sequence[ConsumerGroupTopicPartitions], timeout_s: float, *, stable: bool = False
@@ -42,15 +45,11 @@ def committed_offsets(
 def _not_known_now(described: Future[Any], timeout_s: float) -> Future[Any] | None:
     """A failed future if the group's coordinator can't be asked now."""
     try:
-        described.result(timeout_s)
+        described.result(timeout_s + GRACE_S)
     except KafkaException as error:
-        return _failed(error) if error.args[0].code() in COORDINATOR_MOVES else None
-    except TimeoutError as error:
-        return _failed(error)
+        return described if error.args[0].code() in COORDINATOR_MOVES else None
+    except TimeoutError:
+        late: Future[Any] = Future()
+        late.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+        return late
     return None
-
-
-def _failed(error: Exception) -> Future[Any]:
-    failed: Future[Any] = Future()
-    failed.set_exception(error)
-    return failed
