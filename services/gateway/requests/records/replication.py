@@ -7,46 +7,31 @@ its replicas have them, they are lost, and no producer with `acks=all` ever hear
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from mesh.transactions import LogPlace
 from services.gateway.requests.placement import Place
-from services.gateway.requests.plan import Broker, Call, MeshView, Outcome
-from services.gateway.requests.versions import highest_version
-from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from services.gateway.requests.plan import Call, MeshView, Outcome
+from services.gateway.requests.transactions.stable_offsets import CONSUMER, READ_UNCOMMITTED, question
+from services.gateway.wire.messages.list_offsets import ListOffsetsResponse
 
-LATEST: Final = -1
-READ_UNCOMMITTED: Final = 0
-CONSUMER: Final = -1
-"""To a consumer a leader reports the high watermark as the latest offset ..."""
 DEBUGGER: Final = -2
-"""... and to this replica id the end of its own log (`ListOffsetsRequest.DEBUGGING_REPLICA_ID`)."""
-VERSION: Final = 5
-"""The last version before flexible messages; it has all that is asked here."""
+"""To this replica id a leader reports the end of its own log, and to a consumer the high watermark
+(`ListOffsetsRequest.DEBUGGING_REPLICA_ID`)."""
 
 
 def questions(
     leader: Place, partitions: Mapping[str, Sequence[int]], timeout_s: float, *, own_names: bool, mesh: MeshView
-) -> tuple[Call, Call]:
+) -> list[Call]:
     """The end of the leader's log first, then the high watermark: whatever is below that end may be compared.
 
     A broker answers the requests of one connection in their order.
     """
-    version = highest_version(mesh, leader.cluster, ApiKey.LIST_OFFSETS, VERSION)
-
-    def ask(replica_id: int) -> Call:
-        topics = [
-            ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=LATEST) for partition in of_topic])
-            for topic, of_topic in partitions.items()
-        ]
-        message = ListOffsetsRequest(replica_id, READ_UNCOMMITTED, topics)
-        target = Broker(leader.broker_id)
-        return Call(leader.cluster, message, version, target, timeout_s=timeout_s, own_names=own_names)
-
-    return ask(DEBUGGER), ask(CONSUMER)
+    places = [LogPlace(leader.cluster, topic, number) for topic, numbers in partitions.items() for number in numbers]
+    return [
+        question(
+            leader, places, READ_UNCOMMITTED, mesh, replica_id=replica_id, own_names=own_names, timeout_s=timeout_s
+        )
+        for replica_id in (DEBUGGER, CONSUMER)
+    ]
 
 
 def behind_leader(end: Outcome, high_watermark: Outcome) -> set[tuple[str, int]]:

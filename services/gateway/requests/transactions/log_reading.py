@@ -9,7 +9,7 @@ Theory of operation
 """
 
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -132,7 +132,7 @@ class _Reading:
         if self.end is not None:
             return [piece]
         place = LogPlace(home, TRANSACTIONS_TOPIC, LOG_PARTITION)
-        return [replace(question(self.leader, (place,), READ_UNCOMMITTED, mesh), timeout_s=self.timeout_s), piece]
+        return [question(self.leader, (place,), READ_UNCOMMITTED, mesh, timeout_s=self.timeout_s), piece]
 
     def take(self, outcomes: Sequence[Outcome], mesh: MeshView) -> _Step:
         *first, piece = outcomes

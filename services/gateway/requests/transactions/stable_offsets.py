@@ -26,6 +26,8 @@ from services.gateway.wire.messages.list_offsets import (
 VERSION: Final = 5
 """The last version before flexible messages; it has all that is asked here."""
 LATEST: Final = -1
+CONSUMER: Final = -1
+"""The replica id of a client: a leader reports the high watermark, or the last stable offset, as the latest offset."""
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 ATTEMPTS: Final = 2
@@ -101,12 +103,21 @@ def _ask(
     return moved
 
 
-def question(at: Place, places: Iterable[LogPlace], isolation_level: int, mesh: MeshView) -> Call:
+def question(
+    at: Place,
+    places: Iterable[LogPlace],
+    isolation_level: int,
+    mesh: MeshView,
+    *,
+    replica_id: int = CONSUMER,
+    own_names: bool = True,
+    timeout_s: float = TIMEOUT_S,
+) -> Call:
     """The ends of these partitions, which one broker leads."""
     topics: dict[str, ListOffsetsTopic] = {}
     for _, name, partition in places:
         topic = topics.setdefault(name, ListOffsetsTopic(name))
         topic.partitions.append(ListOffsetsPartition(partition, timestamp=LATEST))
-    message = ListOffsetsRequest(-1, isolation_level, list(topics.values()))
+    message = ListOffsetsRequest(replica_id, isolation_level, list(topics.values()))
     version = highest_version(mesh, at.cluster, ApiKey.LIST_OFFSETS, VERSION)
-    return Call(at.cluster, message, version, Broker(at.broker_id), timeout_s=TIMEOUT_S, own_names=True)
+    return Call(at.cluster, message, version, Broker(at.broker_id), timeout_s=timeout_s, own_names=own_names)
