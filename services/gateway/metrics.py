@@ -1,15 +1,26 @@
 """The metrics of the gateway. Labels are bounded: APIs, versions, clusters, outcomes; never topics or clients."""
 
+from functools import cache
+
 from prometheus_client import Counter, Gauge, Histogram, Info
 
 from mesh.traffic.metrics import TrafficMetrics
-from services.gateway.counting import Counts
+from services.gateway.counting import Count, Counts
+from services.gateway.wire.apis import api_name
 
 requests = Counts(
     "kafka_mesh_gateway_requests",
     "Requests of clients by what became of them: answered, no_answer (acks 0), closed, abandoned (client gone).",
     ["api", "version", "outcome"],
 )
+
+
+@cache
+def ended_requests(api_key: int, version: int, outcome: str = "answered") -> Count:
+    """The count of `requests` for this API, version and outcome."""
+    return requests.labels(api_name(api_key), str(version), outcome)
+
+
 refused_requests = Counter(
     "kafka_mesh_gateway_refused_requests",
     "Requests in an API or version that is not served; the connection was closed, ApiVersions alone got an answer.",

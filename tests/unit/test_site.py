@@ -17,7 +17,7 @@ from docs.site import ROOT, pages, place
 
 BUILD_TIMEOUT_S = 240.0
 ASSETS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
-"""What a browser fetches by itself, and the attribute with its address."""
+"""Elements that a browser fetches by itself, and the attribute with the address of each."""
 FOREIGN = re.compile(r"([a-z]+:)?//")
 STYLE_ADDRESS = re.compile(r"""(?:url\(|@import\s+)\s*['"]?([^'")\s]+)""")
 SHAPE = ("h1", "h2", "h3", "h4", "li", "pre", "td", "th")

@@ -337,9 +337,7 @@ class Forwarder:
         request.table, request.client = self._table, self._follower.client
         answers = self._answers.get(request.version)
         if answers is None:
-            answers = self._answers[request.version] = metrics.requests.labels(
-                api_name(ApiKey.PRODUCE), str(request.version), "answered"
-            )
+            answers = self._answers[request.version] = metrics.ended_requests(ApiKey.PRODUCE, request.version)
         request.answers = answers
         way.calls.total += 1
         self._producing.append(request)

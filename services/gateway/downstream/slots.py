@@ -8,7 +8,6 @@ from typing import Protocol, cast
 import structlog
 
 from services.gateway import metrics
-from services.gateway.counting import Count
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fanned_fetch import FannedFetch
 from services.gateway.downstream.in_flight import InFlight
@@ -160,17 +159,7 @@ def count_request(api_key: int, version: int, answer: Answer | Passed, *, is_ope
         outcome = "closed"
     else:
         outcome = "answered"
-    answered_requests(api_key, version, outcome).total += 1
-
-
-def answered_requests(api_key: int, version: int, outcome: str = "answered") -> Count:
-    """The counter for this API, version and outcome."""
-    key = (api_key, version, outcome)
-    counter = _request_counters.get(key)
-    if counter is None:
-        counter = _request_counters[key] = metrics.requests.labels(api_name(api_key), str(version), outcome)
-    return counter
+    metrics.ended_requests(api_key, version, outcome).total += 1
 
 
 bytes_out = metrics.client_bytes.labels("out")
-_request_counters: dict[tuple[int, int, str], Count] = {}

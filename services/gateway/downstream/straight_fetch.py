@@ -121,7 +121,7 @@ class StraightFetch:
         """The count of answered requests."""
         road = self.road
         if road.answers is None:
-            road.answers = metrics.requests.labels(api_name(ApiKey.FETCH), str(road.version), "answered")
+            road.answers = metrics.ended_requests(ApiKey.FETCH, road.version)
         return road.answers
 
     @property

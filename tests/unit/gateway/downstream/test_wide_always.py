@@ -1,4 +1,4 @@
-"""Whatever a producer writes, forwarded or by plans, brokers and clients hear the same of it, byte for byte.
+"""Brokers and clients hear the same of each Produce, byte for byte, whether it is forwarded or goes by its plan.
 
 Two gateways get the same requests: random topics, partitions, versions, batches and acks, cut anywhere on their way;
 brokers refuse some, and topics move. One of the gateways goes by plans alone.
