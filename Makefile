@@ -11,7 +11,7 @@ COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help env stubs contract lock lock-kafka run test check audit docs compose soak bench clean clients
+.PHONY: help env stubs contract reference lock lock-kafka run test check audit docs compose soak bench clean clients
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -54,6 +54,10 @@ contract: stubs ## for a release: keep its contract in proto/released, to compar
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=proto --include_imports \
 		--descriptor_set_out=proto/released/$$($(BIN)/python -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])').binpb \
 		proto/mesh/v1/*.proto
+
+reference: env ## the tables of metrics in docs/reference, from the code; alerts and dashboards, from deploy/monitoring
+	@$(BIN)/python -m docs.metrics
+	@$(BIN)/python -m deploy.monitoring.generate
 
 lock: $(VENV)/.uv ## resolve again and write locks/ (raises versions only with UPGRADE=1)
 	@echo 'uv==$(UV_VERSION)' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes --quiet --no-emit-index-url \

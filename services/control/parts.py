@@ -22,7 +22,9 @@ LASTED: Final = 60.0
 Run = Callable[[], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
-failures_total = Counter("control_part_failures_total", "Parts of control that failed and began again.", ["part"])
+failures_total = Counter(
+    "kafka_mesh_control_part_failures_total", "Parts of control that failed and began again.", ["part"]
+)
 
 
 class Parts:

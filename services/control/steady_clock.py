@@ -19,7 +19,7 @@ TOLERATED_S = 5.0
 Clock = Callable[[], datetime]
 
 log = structlog.get_logger(__name__)
-difference_gauge = Gauge("control_wall_clock_difference_seconds", "The wall clock less control's own clock.")
+difference_gauge = Gauge("kafka_mesh_control_wall_clock_difference_seconds", "The wall clock less control's own clock.")
 
 
 _SINCE = datetime.now(UTC) - timedelta(seconds=time.monotonic())

@@ -10,7 +10,7 @@ from services.gateway.wire.apis import api_name
 
 requests = Counts(
     "kafka_mesh_gateway_requests",
-    "Requests of clients by what became of them: answered, no_answer (acks 0), closed, abandoned (client gone).",
+    "Requests of clients by outcome: answered, no_answer (acks 0), closed, abandoned (client gone).",
     ["api", "version", "outcome"],
 )
 
@@ -28,8 +28,8 @@ refused_requests = Counter(
 )
 tls_handshakes = Counter(
     "kafka_mesh_gateway_tls_handshakes",
-    "Handshakes of TLS clients by how far they came: begun (the client said hello), done. Who does not trust our "
-    "certificate, or has none of its own where one is wanted, only begins.",
+    "Handshakes of TLS clients by how far they came: begun (the client said hello), done. A client that "
+    "does not trust the certificate, or that lacks its own where the listener asks for one, only begins.",
     ["stage"],
 )
 client_connections = Gauge("kafka_mesh_gateway_client_connections", "Open client connections.")
@@ -38,14 +38,15 @@ client_bytes = Counts(
     "kafka_mesh_gateway_client_bytes", "Bytes of frames from (in) and to (out) clients.", ["direction"]
 )
 in_flight_bytes = Gauge(
-    "kafka_mesh_gateway_in_flight_bytes", "Bytes of requests that are being worked on, and of unfinished frames."
+    "kafka_mesh_gateway_in_flight_bytes", "Bytes of requests without an answer, and of unfinished frames."
 )
 gathered_bytes = Gauge(
     "kafka_mesh_gateway_gathered_bytes",
-    "Bytes of brokers' large answers that can't go on while they come, and of answers that clients do not take.",
+    "Bytes of brokers' large answers that cannot pass while they arrive, and of answers that clients do not read.",
 )
 answers_waited = Counter(
-    "kafka_mesh_gateway_answers_waited", "Times that a large answer of a broker was not read on for want of memory."
+    "kafka_mesh_gateway_answers_waited",
+    "Times that the gateway stopped reading a large answer of a broker, because MAX_GATHERED_MIB was full.",
 )
 pauses = Counter(
     "kafka_mesh_gateway_pauses",
@@ -55,7 +56,7 @@ pauses = Counter(
 )
 paused_connections = Counter(
     "kafka_mesh_gateway_paused_connections",
-    "Times that reading from a client was stopped, by why: requests, bytes (of the process), answers, upstream.",
+    "Times that reading from a client stopped, by why: requests, bytes (of the process), answers, upstream.",
     ["reason"],
 )
 upstream_bytes = Counts(
@@ -135,7 +136,7 @@ hold_seconds = Histogram(
 held_requests = Gauge("kafka_mesh_gateway_held_requests", "Produce requests that wait for a move to be done.")
 undecided_moves = Gauge(
     "kafka_mesh_gateway_undecided_moves",
-    "1 while records for moving topics are refused, because no router has told how the move ended.",
+    "1 while records for moving topics are refused, because no router has sent the end of the move.",
 )
 conversions_waiting = Gauge(
     "kafka_mesh_gateway_conversions_waiting", "Conversions of old clients' records that wait for a process."
@@ -156,9 +157,9 @@ unopened_audit_bytes = Gauge(
 )
 lost_audit_records = Counter(
     "kafka_mesh_gateway_lost_audit_records",
-    "Records of audited topics that nobody was told of: no room, or the home cluster did not take them.",
+    "Records of audited topics without an audit record: no room, or the home cluster did not take it.",
 )
 walks = Info(
     "kafka_mesh_gateway_walks",
-    "What the modules that records pass run as: compiled, or python where the build found no C compiler.",
+    "How the hot modules run: compiled, or python where the build found no C compiler.",
 )

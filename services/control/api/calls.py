@@ -50,7 +50,7 @@ LONGEST_ENDING = 2.0
 M = TypeVar("M", bound=Message)
 
 log = structlog.get_logger("audit")
-call_seconds = Histogram("control_call_seconds", "gRPC calls.", ["method", "code"])
+call_seconds = Histogram("kafka_mesh_control_call_seconds", "How long gRPC calls took.", ["method", "code"])
 _caller: ContextVar[Introduction] = ContextVar("caller", default=UNKNOWN)
 _record: ContextVar[DecisionRecord | None] = ContextVar("record", default=None)
 _answer_by: ContextVar[float] = ContextVar("answer_by", default=0.0)

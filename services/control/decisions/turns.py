@@ -24,7 +24,7 @@ MAX_WAITING = 100
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
-waiting_gauge = Gauge("control_routing_writes_waiting", "Routing writes that wait for their turn or run.")
+waiting_gauge = Gauge("kafka_mesh_control_routing_writes_waiting", "Routing writes that wait for their turn or run.")
 
 
 class Turns:

@@ -39,9 +39,11 @@ WRITERS_LOCK = 0x6D657368_61756474
 """Key of the advisory lock that orders writers ("meshaudt")."""
 
 log = structlog.get_logger(__name__)
-kept_total = Counter("control_audit_events_total", "Audit events stored.")
-dropped_total = Counter("control_audit_dropped_total", "Audit events dropped: PostgreSQL was away for too long.")
-waiting_gauge = Gauge("control_audit_waiting", "Audit events that are not stored yet.")
+kept_total = Counter("kafka_mesh_control_audit_events_total", "Audit events stored.")
+dropped_total = Counter(
+    "kafka_mesh_control_audit_dropped_total", "Audit events dropped: PostgreSQL was away for too long."
+)
+waiting_gauge = Gauge("kafka_mesh_control_audit_waiting", "Audit events that are not stored yet.")
 
 
 @dataclass(frozen=True, slots=True)

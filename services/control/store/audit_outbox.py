@@ -39,8 +39,10 @@ that has room left is followed sooner by the next one.
 DAY_MS = 86_400_000
 
 log = structlog.get_logger(__name__)
-published_total = Counter("control_audit_published_total", "Audit events carried to mesh.audit.")
-errors_total = Counter("control_audit_publish_errors_total", "Times that the audit publisher had to start again.")
+published_total = Counter("kafka_mesh_control_audit_published_total", "Audit events carried to mesh.audit.")
+errors_total = Counter(
+    "kafka_mesh_control_audit_publish_errors_total", "Restarts of the publisher of mesh.audit after an error."
+)
 
 
 class AuditPublisher:

@@ -23,7 +23,9 @@ PAUSE_S: Final = 3600.0
 
 log = structlog.get_logger(__name__)
 
-deleted_total = Counter("control_deleted_rows_total", "Rows that were deleted because of their age.", ["table"])
+deleted_total = Counter(
+    "kafka_mesh_control_deleted_rows_total", "Rows that were deleted because of their age.", ["table"]
+)
 
 
 async def clean_up(deletions: Sequence[Callable[[], Awaitable[None]]]) -> None:

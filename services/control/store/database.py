@@ -54,7 +54,10 @@ GONE = (
     TimeoutError,
     OSError,
 )
-failures = Counter("control_store_failures_total", "Transactions that failed because PostgreSQL did not answer.")
+failures = Counter(
+    "kafka_mesh_control_store_failures_total",
+    "Transactions and connections that failed because PostgreSQL did not answer.",
+)
 
 
 class StoreUnavailableError(RuntimeError):
@@ -162,6 +165,7 @@ class Database:
                     **KEEPALIVE,  # type: ignore[arg-type]  # libpq's own parameters
                 )
         except (psycopg.Error, TimeoutError, OSError) as error:
+            failures.inc()
             raise StoreUnavailableError(f"PostgreSQL at {self.place} does not answer: {_reason(error)}") from error
 
     async def close(self) -> None:

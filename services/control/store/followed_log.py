@@ -34,8 +34,10 @@ EVENTS_PER_TURN = 20
 """Events folded in a row, before others get their turn on the event loop."""
 
 log = structlog.get_logger(__name__)
-position_gauge = Gauge("control_log_position", "Position of the last event that this process knows.")
-changed_gauge = Gauge("control_log_changed_at", "Position by which the log was found to be changed; 0 while it is not.")
+position_gauge = Gauge("kafka_mesh_control_log_position", "Position of the last event that this process knows.")
+changed_gauge = Gauge(
+    "kafka_mesh_control_log_changed_at", "Position of the first event that somebody changed; 0 while none is known."
+)
 
 
 class FollowedLog:

@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-stuck_calls = Gauge("control_stuck_home_calls", "Calls to the home cluster that have not returned in time.")
+stuck_calls = Gauge("kafka_mesh_control_stuck_home_calls", "Calls to the home cluster that have not returned in time.")
 
 KAFKA_TIMEOUT = 5.0
 """Seconds for one request to the home cluster, or for one batch to be acknowledged."""

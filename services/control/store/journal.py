@@ -57,10 +57,14 @@ FEW_RULES, FEW_BYTES = 5_000, 20_000
 MOST_IDS = 1_000
 """Ids of requests that have entered; more than calls that wait for their turn."""
 
-appended = Counter("control_events_appended_total", "Events appended to the log.", ["kind"])
-lost_races = Counter("control_append_conflicts_total", "Appends that found the log moved and were tried again.")
+appended = Counter("kafka_mesh_control_events_appended_total", "Events appended to the log.", ["kind"])
+lost_races = Counter(
+    "kafka_mesh_control_append_conflicts_total", "Appends that found the log moved and were tried again."
+)
 group_size = Histogram(
-    "control_append_group_decisions", "Decisions that shared a transaction.", buckets=(1, 2, 5, 10, 20, 50, 100)
+    "kafka_mesh_control_append_group_decisions",
+    "Decisions that shared a transaction.",
+    buckets=(1, 2, 5, 10, 20, 50, 100),
 )
 
 

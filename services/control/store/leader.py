@@ -29,7 +29,7 @@ FIRST_BACKOFF = 0.2
 LONGEST_BACKOFF = 2.0
 
 log = structlog.get_logger(__name__)
-leading_gauge = Gauge("control_leading", "1 while this process is the one that writes and publishes.")
+leading_gauge = Gauge("kafka_mesh_control_leading", "1 while this process leads: it alone decides and publishes.")
 
 
 class Leader:

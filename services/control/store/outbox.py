@@ -54,11 +54,13 @@ first event does not wait, and the end of a move that comes alone waits no longe
 """
 
 log = structlog.get_logger(__name__)
-published_total = Counter("control_outbox_published_total", "Events carried to mesh.events.")
-errors_total = Counter("control_outbox_errors_total", "Times that the publisher had to start again.")
-restored_total = Counter("control_outbox_restored_total", "Times that mesh.events had lost its beginning.")
-lag_gauge = Gauge("control_outbox_lag", "Events in the log that mesh.events does not have yet.")
-position_gauge = Gauge("control_outbox_position", "Position of the last event carried to mesh.events.")
+published_total = Counter("kafka_mesh_control_outbox_published_total", "Events carried to mesh.events.")
+errors_total = Counter(
+    "kafka_mesh_control_outbox_errors_total", "Restarts of the publisher of mesh.events after an error."
+)
+restored_total = Counter("kafka_mesh_control_outbox_restored_total", "Times that mesh.events had lost its beginning.")
+lag_gauge = Gauge("kafka_mesh_control_outbox_lag_events", "Events in the log that mesh.events does not have yet.")
+position_gauge = Gauge("kafka_mesh_control_outbox_position", "Position of the last event carried to mesh.events.")
 
 
 class ForeignLogError(PublishError):

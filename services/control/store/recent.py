@@ -16,7 +16,9 @@ MOST_EVENTS = 10_000
 MOST_BYTES = 32 << 20
 """Bytes of the events as they stand in the log; in memory they take about three times as much."""
 
-bytes_gauge = Gauge("control_recent_events_bytes", f"Bytes of the last events in memory, at most {MOST_BYTES}.")
+bytes_gauge = Gauge(
+    "kafka_mesh_control_recent_events_bytes", f"Bytes of the last events in memory, at most {MOST_BYTES}."
+)
 
 
 class RecentEvents:

@@ -47,8 +47,8 @@ FIELDS: dict[type[Message], str] = {
     events.ReplayProgressed: "replay_progressed",
 }
 
-added_total = Counter("control_reports_total", "Reports of members that were stored.", ["kind"])
-sequence_gauge = Gauge("control_report_sequence", "Number of the last report that this process knows.")
+added_total = Counter("kafka_mesh_control_reports_total", "Reports of members that were stored.", ["kind"])
+sequence_gauge = Gauge("kafka_mesh_control_report_sequence", "Number of the last report that this process knows.")
 
 
 class ReportsMovedError(RuntimeError):

@@ -36,8 +36,10 @@ LOOK_EVERY = 1.0
 """Seconds between two checks of the log's growth."""
 
 log = structlog.get_logger(__name__)
-kept_total = Counter("control_snapshots_total", "Snapshots of the log that were kept.")
-position_gauge = Gauge("control_snapshot_position", "Position of the newest snapshot that this process knows.")
+kept_total = Counter("kafka_mesh_control_snapshots_total", "Snapshots of the log that were kept.")
+position_gauge = Gauge(
+    "kafka_mesh_control_snapshot_position", "Position of the newest snapshot that this process knows."
+)
 
 
 class Snapshots:

@@ -51,8 +51,10 @@ CREATE_TIMEOUT = 15.0
 VISIBLE_POLL = 0.1
 
 log = structlog.get_logger(__name__)
-calls_failed = Counter("control_upstream_failures_total", "Calls to upstream clusters that failed.", ["cluster"])
-calls_running = Gauge("control_upstream_calls", "Calls to upstream clusters that run or wait for a thread.")
+calls_failed = Counter(
+    "kafka_mesh_control_upstream_failures_total", "Calls to upstream clusters that failed.", ["cluster"]
+)
+calls_running = Gauge("kafka_mesh_control_upstream_calls", "Calls to upstream clusters that run or wait for a thread.")
 
 
 class UnreachableError(RuntimeError):

@@ -13,32 +13,40 @@ _PREFIX = "kafka_mesh_pipeline_"
 
 drivers = Gauge(f"{_PREFIX}drivers", "Drivers that run.", ["job"])
 driver_starts = Counter(f"{_PREFIX}driver_starts", "Drivers that were started.", ["job"])
-driver_deaths = Counter(f"{_PREFIX}driver_deaths", "Drivers that ended without having been told to, undone.", ["job"])
-driver_hangs = Counter(f"{_PREFIX}driver_hangs", "Drivers that were killed, for they reported nothing.", ["job"])
-job_up = Gauge(f"{_PREFIX}job_up", "1 while a continuous job runs, 0 while it waits to be started again.", ["job"])
-replays = Gauge(f"{_PREFIX}replays", "Replays that this member has, by what they do.", ["state"])
-following = Gauge(f"{_PREFIX}following", "1 while control can tell this member what to carry out.")
-reports = Counter(f"{_PREFIX}reports", "Reports to control: ok, failed (told again), refused (unwanted).", ["outcome"])
-reports_waiting = Gauge(f"{_PREFIX}reports_waiting", "Replays of which control has not heard the newest.")
+driver_deaths = Counter(f"{_PREFIX}driver_deaths", "Drivers that ended unfinished without a request to stop.", ["job"])
+driver_hangs = Counter(
+    f"{_PREFIX}driver_hangs", "Drivers killed because they reported no progress for DRIVER_SILENCE_S.", ["job"]
+)
+job_up = Gauge(f"{_PREFIX}job_up", "1 while a continuous job runs, 0 while it waits for its restart.", ["job"])
+replays = Gauge(f"{_PREFIX}replays", "Replays of this member: running, cancelling, held, dropped.", ["state"])
+following = Gauge(f"{_PREFIX}following", "1 while control can send orders to this member.")
+reports = Counter(f"{_PREFIX}reports", "Reports to control: ok, failed (sent again), refused.", ["outcome"])
+reports_waiting = Gauge(f"{_PREFIX}reports_waiting", "Replays whose newest report control has not got.")
 
 _OF_JOBS = ["job", "cluster"]
 _apart: dict[str, set[str]] = {}
 """Topics of each job that the metrics show as set apart."""
-job_records = Counter(f"{_PREFIX}job_records", "Records that continuous jobs have brought over.", _OF_JOBS)
-job_refused = Counter(f"{_PREFIX}job_refused", "Those among them that were malformed.", _OF_JOBS)
-job_failures = Counter(f"{_PREFIX}job_failures", "What failed and was tried again, by the same driver.", _OF_JOBS)
-job_behind = Gauge(f"{_PREFIX}job_behind_records", "Records that are there and not brought over.", _OF_JOBS)
+job_records = Counter(f"{_PREFIX}job_records", "Records that continuous jobs have written.", _OF_JOBS)
+job_refused = Counter(
+    f"{_PREFIX}job_refused", "Malformed records among the records that continuous jobs have read.", _OF_JOBS
+)
+job_failures = Counter(
+    f"{_PREFIX}job_failures",
+    "Failures that the same driver has retried: a cluster or PostgreSQL that is away.",
+    _OF_JOBS,
+)
+job_behind = Gauge(f"{_PREFIX}job_behind_records", "Records that exist and that the job has not written.", _OF_JOBS)
 job_spare = Gauge(
     f"{_PREFIX}job_retention_distance_records",
-    "Records that retention has still to take before it takes one that is not brought over.",
+    "Records that retention can delete before it deletes an unwritten one. Below 0: it deleted some.",
     _OF_JOBS,
 )
 job_apart = Gauge(
-    f"{_PREFIX}job_topic_apart", "1 for a topic that a job sets apart, for it has a problem.", ["job", "topic"]
+    f"{_PREFIX}job_topic_apart", "1 for a topic that a job sets apart because of a problem.", ["job", "topic"]
 )
-job_stuck = Gauge(f"{_PREFIX}job_stuck_seconds", "How long a batch has been at work without progress.", _OF_JOBS)
+job_stuck = Gauge(f"{_PREFIX}job_stuck_seconds", "How long a batch has worked without progress.", _OF_JOBS)
 job_complete_until = Gauge(
-    f"{_PREFIX}job_complete_until_seconds", "Unix time up to which all is brought over.", _OF_JOBS
+    f"{_PREFIX}job_complete_until_seconds", "Unix time up to which the job has written all records.", _OF_JOBS
 )
 
 

@@ -89,7 +89,7 @@ class ProgressBoard:
         for outcome, records in {**named, "dead": progress.records_dead}.items():
             metrics.record_rule_records.labels(rule_id, outcome).set(records)
         for name, value in counts.items():
-            metrics.record_rule_count(name).labels(rule_id).set(value)
+            metrics.record_rule_counts[name].labels(rule_id).set(value)
         self._measured[rule_id] = self._measured.get(rule_id, set()) | counts.keys()
 
     def _forget_metrics(self, rule_id: str) -> None:
@@ -98,7 +98,7 @@ class ProgressBoard:
         for outcome in ("written", "filtered", "dead"):
             metrics.record_rule_records.remove(rule_id, outcome)
         for name in self._measured.pop(rule_id, ()):
-            metrics.record_rule_count(name).remove(rule_id)
+            metrics.record_rule_counts[name].remove(rule_id)
 
 
 def summed(said: record_rules.RecordRuleProgress) -> record_rules.RecordRuleProgress:

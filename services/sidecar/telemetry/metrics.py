@@ -70,7 +70,7 @@ queued_audits = Gauge(
     "kafka_mesh_sidecar_queued_audit_records", "Audit records that wait for their target.", ["target"]
 )
 queued_audit_bytes = Gauge(
-    "kafka_mesh_sidecar_queued_audit_bytes", "What audit records take while they wait for their target.", ["target"]
+    "kafka_mesh_sidecar_queued_audit_bytes", "Bytes of audit records that wait for their target.", ["target"]
 )
 audit_waits = Counter("kafka_mesh_sidecar_audit_waits_total", "How often work waited for room in the audit trail.")
 produce_streams = Gauge("kafka_mesh_sidecar_produce_streams", "Produce requests that send line by line.")

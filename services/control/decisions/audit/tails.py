@@ -23,8 +23,10 @@ MAX_WAITING = 2
 LOOK_SECONDS = 5.0
 """The longest time in seconds until a caller follows a new cluster, too."""
 
-tails_gauge = Gauge("control_audit_tails", "Callers that follow audit events of records.")
-tailed_total = Counter("control_audit_tailed_total", "Audit events of records given to those who follow them.")
+tails_gauge = Gauge("kafka_mesh_control_audit_tails", "Callers that follow audit events of records.")
+tailed_total = Counter(
+    "kafka_mesh_control_audit_tailed_total", "Audit events of records given to those who follow them."
+)
 
 
 class AuditTails:

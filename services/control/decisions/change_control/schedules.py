@@ -46,7 +46,9 @@ Answer = Callable[[events.Event], StoredAnswer | None]
 """The answer to store for a request_id, given the event."""
 
 log = structlog.get_logger(__name__)
-ended_total = Counter("control_scheduled_changes_total", "Scheduled changes that came to an end.", ["outcome"])
+ended_total = Counter(
+    "kafka_mesh_control_scheduled_changes_total", "Scheduled changes that came to an end.", ["outcome"]
+)
 
 
 class Commands(Protocol):

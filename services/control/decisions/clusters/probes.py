@@ -19,7 +19,7 @@ from services.control.store.journal import Journal
 from services.control.upstream.connections import Connections, SeenCluster, UnreachableError
 
 log = structlog.get_logger(__name__)
-reachable = Gauge("control_cluster_reachable", "1 when the cluster answered the last time.", ["cluster"])
+reachable = Gauge("kafka_mesh_control_cluster_reachable", "1 when the cluster answered the last time.", ["cluster"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ LOOK_EVERY = 0.5
 """Seconds between two checks of a canary."""
 
 log = structlog.get_logger(__name__)
-canaries_total = Counter("control_canaries_total", "Canaries that came to an end.", ["outcome"])
+canaries_total = Counter("kafka_mesh_control_canaries_total", "Canaries that came to an end.", ["outcome"])
 
 
 class Canaries:

@@ -52,8 +52,8 @@ PHASES = {
     admin.MEMBER_PHASE_REFUSED: Phase.REFUSED,
 }
 
-members_gauge = Gauge("control_members", "Members that control hears of.", ["kind"])
-away_gauge = Gauge("control_gateways_away", "Gateways that said no goodbye, and that no router hears.")
+members_gauge = Gauge("kafka_mesh_control_members", "Members that control hears of.", ["kind"])
+away_gauge = Gauge("kafka_mesh_control_gateways_away", "Gateways that no router hears, and that did not stop in order.")
 
 
 @dataclass(slots=True)

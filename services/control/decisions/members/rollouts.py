@@ -54,9 +54,9 @@ the move ended.
 """
 
 log = structlog.get_logger(__name__)
-rollouts_total = Counter("control_rollouts_total", "Rollouts of rule changes that move topics.", ["outcome"])
+rollouts_total = Counter("kafka_mesh_control_rollouts_total", "Rollouts of rule changes that move topics.", ["outcome"])
 switch_seconds = Histogram(
-    "control_switch_seconds",
+    "kafka_mesh_control_switch_seconds",
     "From the decision until every connected gateway ran it.",
     buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )

@@ -13,7 +13,7 @@ from mesh.rpc import record_rules
 EXPIRY = 15.0
 """Seconds of silence after which a router counts as gone, as with members."""
 
-running_gauge = Gauge("control_record_rules_running", "Record rules that some router says to run.")
+running_gauge = Gauge("kafka_mesh_control_record_rules_running", "Record rules that some router says to run.")
 
 
 @dataclass(frozen=True, slots=True)

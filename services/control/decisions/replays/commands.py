@@ -60,8 +60,8 @@ Answer = Callable[[replays.Replay], StoredAnswer | None]
 """The answer to store for a request_id, given the replay."""
 
 log = structlog.get_logger(__name__)
-ended_total = Counter("control_replays_total", "Replays that came to an end.", ["destination", "outcome"])
-open_gauge = Gauge("control_replays_open", "Replays that have not ended.", ["state"])
+ended_total = Counter("kafka_mesh_control_replays_total", "Replays that came to an end.", ["destination", "outcome"])
+open_gauge = Gauge("kafka_mesh_control_replays_open", "Replays that have not ended.", ["state"])
 
 
 class ReplayDecisions:

@@ -33,7 +33,7 @@ from services.control.store.journal import Journal
 MAX_FOLLOWERS = 500
 """As for orders: half of the calls that control serves at a time are for operators and routers."""
 
-followers_gauge = Gauge("control_replay_followers", "Members that follow their replays here.")
+followers_gauge = Gauge("kafka_mesh_control_replay_followers", "Members that follow their replays here.")
 
 Shown = Callable[[replays.Replay], replays.Replay]
 """A replay with the reports that are not in the log."""

@@ -36,7 +36,7 @@ LOOK_EVERY = 1.0
 COMING_BACK = 30.0
 """Seconds for members to connect again to a control that has just taken the lead."""
 
-watchers_gauge = Gauge("control_replay_watchers", "Calls that watch a replay.")
+watchers_gauge = Gauge("kafka_mesh_control_replay_watchers", "Calls that watch a replay.")
 
 
 class ReplayProgress:

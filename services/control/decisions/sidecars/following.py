@@ -28,7 +28,7 @@ from services.control.store.journal import Journal
 MAX_FOLLOWERS = 500
 """Half of the calls that control serves at a time: operators and routers must find room."""
 
-followers_gauge = Gauge("control_order_followers", "Sidecars that follow their orders here.")
+followers_gauge = Gauge("kafka_mesh_control_order_followers", "Sidecars that follow their orders here.")
 
 
 @dataclass(eq=False, slots=True)

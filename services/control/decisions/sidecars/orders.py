@@ -34,7 +34,7 @@ Answer = Callable[[events.SidecarOrder], StoredAnswer | None]
 """The answer to store for a request_id, given the order."""
 
 log = structlog.get_logger(__name__)
-ended_total = Counter("control_sidecar_orders_total", "Orders to sidecars that came to an end.", ["outcome"])
+ended_total = Counter("kafka_mesh_control_sidecar_orders_total", "Orders to sidecars that came to an end.", ["outcome"])
 
 
 class SidecarOrders:

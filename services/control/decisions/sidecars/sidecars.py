@@ -24,7 +24,7 @@ LONGEST_PROBLEM = 1000
 MAX_PARTITIONS = 500_000
 """The most partitions of all instances together for which control keeps positions; about 100 MB."""
 
-partitions_gauge = Gauge("control_instance_partitions", "Partitions of instances whose positions are kept.")
+partitions_gauge = Gauge("kafka_mesh_control_instance_partitions", "Partitions of instances whose positions are kept.")
 
 
 @dataclass(slots=True)
