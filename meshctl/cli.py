@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 import click
 
+from meshctl.commands.access import access
 from meshctl.commands.apply import apply, export
 from meshctl.commands.audit import audit
 from meshctl.commands.canary import canary
@@ -43,7 +44,7 @@ def cli() -> None:
 
 for _command in (
     cluster, rule, mirror, content, canary, schedule, freeze, thaw, explain, apply, export, diff, revert,
-    history, audit, status, watch, instances, sidecars, jobs, replay, traffic, transactions, topic,
+    history, access, audit, status, watch, instances, sidecars, jobs, replay, traffic, transactions, topic,
     completion,
 ):  # fmt: skip
     cli.add_command(_command)

@@ -16,6 +16,7 @@ from mesh.rpc import (
     audit,
     audit_grpc,
     events,
+    grants_grpc,
     instances_grpc,
     pipelines_grpc,
     profiles_grpc,
@@ -33,7 +34,7 @@ from meshctl.endpoints import Endpoint
 from meshctl.failures import ExitCode, MeshctlError
 
 PAGE_SIZE = 1000  # the server's maximum
-ACTOR_METADATA = "x-mesh-actor"
+ACTOR_METADATA, ON_BEHALF_OF_METADATA = "x-mesh-actor", "x-mesh-on-behalf-of"
 WATCH_SECONDS = 600.0  # a watch is opened again after this long, so that even it has a deadline
 
 Request = TypeVar("Request", bound=Message)
@@ -52,16 +53,18 @@ def actor() -> str:
 class Connection:
     """Calls to control. Not for several threads."""
 
-    def __init__(self, endpoint: Endpoint, timeout: float, tls: RpcTls | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, timeout: float, tls: RpcTls | None = None, on_behalf_of: str = "") -> None:
         """RpcTlsError if a file of `tls` can't be used."""
         self.endpoint = endpoint
         self._timeout = timeout
-        self._metadata = ((ACTOR_METADATA, actor()),)
+        other = ((ON_BEHALF_OF_METADATA, on_behalf_of),) if on_behalf_of else ()
+        self._metadata = ((ACTOR_METADATA, actor()), *other)
         self._channel = open_blocking_channel(endpoint.address, tls)
         self.clusters = admin_grpc.ClusterServiceStub(self._channel)
         self.rules = admin_grpc.RuleServiceStub(self._channel)
         self.decisions = admin_grpc.QueryServiceStub(self._channel)
         self.changes = admin_grpc.ChangeControlServiceStub(self._channel)
+        self.access = grants_grpc.AccessServiceStub(self._channel)
         self.record_rules = record_rules_grpc.RecordRuleServiceStub(self._channel)
         self.instances = instances_grpc.InstanceServiceStub(self._channel)
         self.replays = replays_grpc.ReplayServiceStub(self._channel)

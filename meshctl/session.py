@@ -1,4 +1,4 @@
-"""Shared by all commands: the options --address, --tls-folder, --timeout and -o, and the connection made from them.
+"""Shared by all commands: the options of the connection, --timeout and -o, and the connection made from them.
 
 The options stand on the group and on each command: `meshctl -o json status` and `meshctl status -o json` both work.
 """
@@ -40,6 +40,7 @@ class Session:
 
     address: str | None = None
     tls_folder: str | None = None
+    on_behalf_of: str = ""
     timeout: float = DEFAULT_TIMEOUT_SECONDS
     output: OutputFormat = OutputFormat.TABLE
     _connection: Connection | None = None
@@ -57,7 +58,8 @@ class Session:
             except EndpointsError as error:
                 raise MeshctlError(str(error), ExitCode.BAD_REQUEST) from error
             try:
-                self._connection = Connection(endpoint, self.timeout, tls_files(endpoint, self.tls_folder))
+                tls = tls_files(endpoint, self.tls_folder)
+                self._connection = Connection(endpoint, self.timeout, tls, self.on_behalf_of)
             except RpcTlsError as error:
                 raise MeshctlError(str(error), ExitCode.BAD_REQUEST) from error
             click.get_current_context().call_on_close(self.close)
@@ -111,6 +113,10 @@ def _shared_options() -> list[click.Parameter]:
             ["--tls-folder"], metavar="FOLDER", expose_value=False, callback=_store("tls_folder"),
             help=f"ca.crt, tls.crt and tls.key for a control that asks for certificates. "
             f"Default: ${TLS_VARIABLE}, or those of `kafka-mesh up` with its address.",
+        ),
+        click.Option(
+            ["--on-behalf-of"], metavar="WHOM", expose_value=False, callback=_store("on_behalf_of"),
+            help="In whose name a program calls, for the history; a grant has to allow it.",
         ),
         click.Option(
             ["--timeout"], type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", expose_value=False,

@@ -9,6 +9,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
 from mesh.rpc import admin, events, routing
+from mesh.rpc.roles import role_and_bounds, role_word
 from meshctl import instances, record_rules, replays
 from meshctl.output import count, moment
 
@@ -84,6 +85,11 @@ def cluster_state(state: admin.ClusterState.ValueType) -> str:
     return "not asked yet" if name == "unspecified" else name
 
 
+def actor(of: events.Event | admin.HistoryEntry | admin.AuditEvent) -> str:
+    """ "ci for ada"."""
+    return f"{of.actor} for {of.on_behalf_of}" if of.on_behalf_of else of.actor
+
+
 def event(of: events.Event) -> str:
     """The decision, as a sentence."""
     match of.WhichOneof("payload"):
@@ -117,6 +123,12 @@ def event(of: events.Event) -> str:
         case "scheduled_change_ended":
             ended = of.scheduled_change_ended
             return f"scheduled change {short(ended.name)} {_outcome(ended)}"
+        case "role_granted":
+            return f"{of.role_granted.grant.principal} is {role_and_bounds(of.role_granted.grant)}"
+        case "role_revoked":
+            taken = of.role_revoked
+            what = f"is {role_word(taken.role)} no more" if taken.role else "has no rights any more"
+            return f"{taken.principal} {what}"
         case "transaction_end_ordered":
             order = of.transaction_end_ordered
             return f"{'finish' if order.commit else 'abort'} of the transaction of {order.transactional_id} ordered"

@@ -1,7 +1,8 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
-Messages are in `access`, `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`, `replays`, `reports`,
-`profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `transactions`; stubs and servicers in the `_grpc` ones.
+Messages are in `access`, `grants`, `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`, `replays`,
+`reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `transactions`; stubs and servicers in the `_grpc`
+ones.
 """
 
 from mesh.rpc.v1 import access_pb2 as access
@@ -12,6 +13,8 @@ from mesh.rpc.v1 import audit_pb2_grpc as audit_grpc
 from mesh.rpc.v1 import discovery_pb2 as discovery
 from mesh.rpc.v1 import discovery_pb2_grpc as discovery_grpc
 from mesh.rpc.v1 import events_pb2 as events
+from mesh.rpc.v1 import grants_pb2 as grants
+from mesh.rpc.v1 import grants_pb2_grpc as grants_grpc
 from mesh.rpc.v1 import instances_pb2 as instances
 from mesh.rpc.v1 import instances_pb2_grpc as instances_grpc
 from mesh.rpc.v1 import pipelines_pb2 as pipelines
@@ -39,6 +42,8 @@ __all__ = [
     "discovery",
     "discovery_grpc",
     "events",
+    "grants",
+    "grants_grpc",
     "instances",
     "instances_grpc",
     "pipelines",

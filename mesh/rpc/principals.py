@@ -1,7 +1,8 @@
 """The caller as its certificate names it: `spiffe://MESH/ROLE/NAME` among the certificate's URIs.
 
 ROLE is viewer, operator or admin for a person or a program, and router, gateway, sidecar or pipeline for a member. The
-authority that signs the certificate decides about both. A caller without TLS has no principal, and is not checked.
+authority that signs the certificate decides about both. Control has grants beside it (`proto/mesh/v1/grants.proto`). A
+caller without TLS has no principal, and is not checked.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from google.protobuf.message import Message
 from mesh.rpc import access
 from mesh.rpc.errors import RpcError, denied
 from mesh.rpc.method_access import access_of
+from mesh.rpc.roles import PEOPLE, ROLES, role_word, suffices
 
-PEOPLE = (access.ROLE_VIEWER, access.ROLE_OPERATOR, access.ROLE_ADMIN)
-"""Each one has the rights of those before it."""
-SPIFFE_ID = re.compile(r"spiffe://[^/]+/(?P<role>[a-z]+)/(?P<name>[^/]+)")
+SPIFFE_ID = re.compile(r"spiffe://[^/]+/(?P<role>[a-z]+)/(?P<name>[^/\s]+)")
+RESERVED = re.compile(r"control|group:.*")
+"""Names that no person has: control is the actor of its own decisions, and a grant to a group is to such a name."""
 WORKER = re.compile(r"-\d+$")
 """A worker of a gateway is called by the gateway's name and a number."""
 PIPELINE_AS_RECEIVER = (access.ROLE_PIPELINE, "sidecar")
 """Orders name their receivers: a sidecar by its name, a pipeline as pipelines/{pipeline}."""
-ROLES = {name.removeprefix("ROLE_").lower(): number for name, number in access.Role.items() if number}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +38,29 @@ class Principal:
     role: access.Role.ValueType
     name: str
 
+    @property
+    def is_member(self) -> bool:
+        return self.role not in PEOPLE
+
+    @property
+    def actor(self) -> str:
+        """The name in the history: that of a person alone, because grants decide the person's role."""
+        return str(self) if self.is_member else self.name
+
     def __str__(self) -> str:
-        return f"{_word(self.role)} {self.name}"
+        return f"{role_word(self.role)} {self.name}"
 
     def admit(self, method: str) -> None:
         """RpcError if the principal may not call the method, named as gRPC names it."""
-        roles = access_of(method).roles
-        if self.role in roles or (self.role in PEOPLE and any(role in PEOPLE and role <= self.role for role in roles)):
+        access_to = access_of(method)
+        if suffices(self.role, access_to):
             return
-        needed = " or ".join(_word(role) for role in roles)
+        needed = " or ".join(role_word(role) for role in access_to.roles)
         raise denied(f"{method.removeprefix('/')} is for the role {needed}; the certificate is of {self}")
 
     def admit_message(self, message: Message) -> None:
         """RpcError if a member names another member as the caller (`names_caller` in the protos)."""
-        if self.role in PEOPLE:
+        if not self.is_member:
             return
         for field in _fields_of_callers(message.DESCRIPTOR):
             named = _named(getattr(message, field))
@@ -68,7 +78,9 @@ def principal_of(context: Any) -> Principal | None:
     for name in names:
         found = SPIFFE_ID.fullmatch(name)
         if found and found["role"] in ROLES:
-            return Principal(ROLES[found["role"]], found["name"])
+            principal = Principal(ROLES[found["role"]], found["name"])
+            if principal.is_member or not RESERVED.fullmatch(principal.name):
+                return principal
     raise RpcError(
         grpc.StatusCode.UNAUTHENTICATED,
         f"the certificate names no caller: expected spiffe://MESH/ROLE/NAME among its URIs, with a role of "
@@ -87,7 +99,3 @@ def _named(value: Any) -> str:
         return value.removeprefix("members/")
     holder = getattr(value, "member", value)
     return str(getattr(holder, "sidecar", "") or holder.name).removeprefix("members/")
-
-
-def _word(role: access.Role.ValueType) -> str:
-    return access.Role.Name(role).removeprefix("ROLE_").lower()

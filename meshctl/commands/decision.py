@@ -156,7 +156,9 @@ def watch(session: Session, from_position: int | None, number: int | None) -> No
                 print_json(event, one_line=True)
             else:
                 reason = f" ({event.reason})" if event.reason else ""
-                click.echo(f"{event.position}  {moment(event.time)}  {event.actor}  {wording.event(event)}{reason}")
+                click.echo(
+                    f"{event.position}  {moment(event.time)}  {wording.actor(event)}  {wording.event(event)}{reason}"
+                )
             if shown == number:
                 return
     except KeyboardInterrupt:

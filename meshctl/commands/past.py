@@ -39,6 +39,7 @@ DEFAULT_HISTORY = 20
 @click.option("--instance", metavar="GROUP.INSTANCE", shell_complete=instance_names, help="Only about this consumer.")
 @click.option("--sidecar", metavar="NAME", shell_complete=sidecar_names, help="Only what this sidecar was told.")
 @click.option("--pipeline", metavar="NAME", help="Only what this pipeline was told.")
+@click.option("--principal", metavar="P", help="Only about the roles of this person, program or group.")
 @click.option("--replay", metavar="REPLAY", shell_complete=replay_ids, help="Only about this replay.")
 @click.option(
     "-n",
@@ -61,6 +62,7 @@ def history(
     sidecar: str | None,
     pipeline: str | None,
     replay: str | None,
+    principal: str | None,
     number: int,
 ) -> None:
     """Show the last decisions in words, newest first; with TOPIC those that changed where it lives, and where that was.
@@ -76,6 +78,7 @@ def history(
     named = {
         "rules": rule, "clusters": cluster, "recordrules": record_rule, "schedules": schedule,
         "instances": instance, "members": sidecar, "pipelines": pipeline, "replays": replay,
+        "access": principal,
     }  # fmt: skip
     names = [
         f"{collection}/{name.removeprefix(f'{collection}/')}" for collection, name in named.items() if name is not None
@@ -98,7 +101,7 @@ def history(
         ("REVISION", "TIME", "BY", *where, "WHAT", "OUTCOME", "REASON"),
         (
             (
-                each.revision, moment(each.time), each.actor, *((each.place or "nowhere",) if where else ()),
+                each.revision, moment(each.time), wording.actor(each), *((each.place or "nowhere",) if where else ()),
                 "\n".join(each.changes), each.outcome, each.reason,
             )
             for each in found

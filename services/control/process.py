@@ -16,6 +16,7 @@ from mesh.rpc import (
     admin_grpc,
     audit_grpc,
     discovery_grpc,
+    grants_grpc,
     instances_grpc,
     pipelines_grpc,
     profiles_grpc,
@@ -26,6 +27,8 @@ from mesh.rpc import (
 )
 from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
+from services.control.api.access_gate import AccessGate
+from services.control.api.access_service import AccessService
 from services.control.api.audit_service import AuditService
 from services.control.api.calls import Calls
 from services.control.api.change_control_service import ChangeControlService
@@ -43,6 +46,7 @@ from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
 from services.control.api.traffic_service import TrafficService
 from services.control.api.transaction_service import TransactionService
+from services.control.decisions.access.commands import AccessDecisions
 from services.control.decisions.change_control.schedules import Schedules
 from services.control.decisions.clusters.commands import ClusterDecisions
 from services.control.decisions.dry_runs.dry_runs import DryRuns
@@ -125,10 +129,13 @@ class Control:
         traffic = TrafficTables(database)
         record_progress = RecordProgress(lambda: journal.view.record_rules)
         past = Past(journal, database)
-        calls = Calls(self.audit, FreezeGate(journal))
+        access = AccessGate(
+            journal, reports, settings.first_admins, counts_certificates=settings.certificate_roles_count
+        )
+        calls = Calls(self.audit, access, FreezeGate(journal))
         dry_runs = DryRuns(journal, connections, members, traffic, own_topics)
         rule_service = RuleService(journal, self._rules, dry_runs, past)
-        self.scheduled_calls = ScheduledCalls(calls, rule_service)
+        self.scheduled_calls = ScheduledCalls(calls, rule_service, access)
         self.schedules = Schedules(journal, self.scheduled_calls, clock)
         query_service = QueryService(
             journal,
@@ -148,6 +155,7 @@ class Control:
             (admin_grpc, rule_service),
             (admin_grpc, ChangeControlService(journal, self.schedules)),
             (admin_grpc, query_service),
+            (grants_grpc, AccessService(journal, AccessDecisions(journal, settings.first_admins), access)),
             (instances_grpc, InstanceService(journal, reports, self.orders, members)),
             (discovery_grpc, MemberReportService(journal, members, record_progress, longest_hold_ms)),
             (pipelines_grpc, PipelineService(journal, self.orders.sidecars)),

@@ -35,6 +35,10 @@ class ControlSettings(RpcTlsSettings, ServiceSettings, service="control"):
     """gRPC."""
     allow_insecure: bool = False
     """Listen beyond this machine although nobody is asked who calls."""
+    first_admins: WordList = ()
+    """People and programs that are admins whatever the log says, by the names in their certificates."""
+    certificate_roles_count: bool = True
+    """Whether the role in a person's certificate counts until the first decision about the person."""
     metrics_listen: Address = "127.0.0.1:7170"
     """/metrics, /live, /ready."""
     hold_ms: int = Field(default=5000, ge=100, le=30_000)

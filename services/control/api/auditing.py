@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 from google.protobuf.message import Message
 
-from mesh.rpc import admin, instances, record_rules, replays
+from mesh.rpc import admin, grants, instances, record_rules, replays
 from mesh.rpc.principals import Principal
 from services.control.api.bounds import LONGEST
+from services.control.domain.access.grants import stream_of
 from services.control.domain.sidecars.instances import name_of
 
 LONGEST_PROBLEM = 4_000
@@ -27,6 +28,7 @@ class Introduction:
     trace_id: str = ""
     principal: Principal | None = None
     """Proved by the caller's certificate; None without TLS, and for control's own calls."""
+    on_behalf_of: str = ""
 
 
 UNKNOWN = Introduction()
@@ -51,6 +53,7 @@ def audit_event(
         revision=int(getattr(response, "revision", 0)),
         milliseconds=round(seconds * 1000, 1),
         validate_only=bool(getattr(options, "validate_only", False)),
+        on_behalf_of=who.on_behalf_of,
     )
     event.time.FromDatetime(datetime.now(UTC))
     return event
@@ -65,6 +68,10 @@ def _resource(request: Message) -> str:
             return f"clusters/{request.spec.cluster_name}"
         case admin.CreateRuleRequest() if request.rule.rule_id:
             return f"rules/{request.rule.rule_id}"
+        case grants.GrantRoleRequest():
+            return stream_of(request.grant.principal)
+        case grants.RevokeRoleRequest():
+            return stream_of(request.principal)
         case record_rules.CreateRecordRuleRequest():
             return f"recordrules/{request.record_rule.record_rule_id}"
         case instances.PlaceOrderRequest():

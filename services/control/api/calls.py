@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 import structlog
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message
 from grpc_status import rpc_status
 from prometheus_client import Histogram
@@ -24,6 +25,7 @@ from mesh.rpc import admin, errors
 from mesh.rpc.admission import admitted
 from mesh.rpc.method_access import PACKAGE, decides
 from mesh.rpc.principals import principal_of
+from services.control.api.access_gate import AccessGate
 from services.control.api.auditing import UNKNOWN, Introduction, audit_event
 from services.control.api.bounds import check_bounds
 from services.control.api.freeze_gate import FreezeGate
@@ -42,6 +44,10 @@ TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*
 
 ANSWER_MARGIN = 0.5
 """Seconds before its caller's deadline by which a call answers, so that the answer still arrives."""
+REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+"""Codes of calls that their caller may not make: each one is on record, also a read."""
+ACTOR, ON_BEHALF_OF = "x-mesh-actor", "x-mesh-on-behalf-of"
+"""Metadata of a call. The first one counts only where nobody proves who calls."""
 GONE = "its caller went away before the answer; what had begun goes on, the history says what came of it"
 
 LONGEST_ENDING = 2.0
@@ -113,7 +119,8 @@ def caller(request: Message, request_id: str = "", reason: str = "") -> Caller:
                 "request_id", f"{request_id!r} is not a UUID; leave it out, or make one per request"
             ) from None
     who = _caller.get()
-    return Caller(who.actor, reason, who.trace_id, request_id, _digest(request) if request_id else b"")
+    digest = _digest(request) if request_id else b""
+    return Caller(who.actor, reason, who.trace_id, request_id, digest, who.on_behalf_of)
 
 
 def _digest(request: Message) -> bytes:
@@ -151,24 +158,25 @@ async def once_with_revision(
 class Calls(grpc.aio.ServerInterceptor):
     """Wraps every handler of mesh.v1; health and reflection go through untouched."""
 
-    def __init__(self, trail: AuditTrail, gate: FreezeGate) -> None:
+    def __init__(self, trail: AuditTrail, access: AccessGate, freeze: FreezeGate) -> None:
         self._trail = trail
-        self._gate = gate
+        self._access = access
+        self._freeze = freeze
 
     async def intercept_service(self, continuation: Any, details: grpc.HandlerCallDetails) -> Any:
         handler = await continuation(details)
         if handler is None or not details.method.startswith(PACKAGE):
             return handler
         if handler.request_streaming and handler.response_streaming:
-            return _with(handler, stream_stream=_stream(details.method, handler.stream_stream))
+            return _with(handler, stream_stream=self._stream(details.method, handler.stream_stream))
         if handler.response_streaming:
-            return _with(handler, unary_stream=_stream(details.method, handler.unary_stream))
+            return _with(handler, unary_stream=self._stream(details.method, handler.unary_stream))
         return _with(handler, unary_unary=self._unary(details.method, handler.unary_unary))
 
     def _unary(self, method: str, behaviour: Callable[..., Awaitable[M]]) -> Callable[..., Awaitable[M]]:
         async def call(request: Message, context: Any) -> M:
             try:
-                _introduce(context)
+                await self._introduced(method, request, context)
                 return await self._made(method, behaviour, request, context)
             except Exception as error:  # noqa: BLE001  # whatever it is, the caller gets a status
                 status = _status(method, error)
@@ -176,6 +184,47 @@ class Calls(grpc.aio.ServerInterceptor):
                 raise AssertionError("abort raises") from None
 
         return call
+
+    def _stream(
+        self, method: str, behaviour: Callable[..., AsyncIterator[Message]]
+    ) -> Callable[..., AsyncIterator[Message]]:
+        async def call(request: Any, context: Any) -> AsyncIterator[Message]:
+            try:
+                await self._introduced(method, request, context)
+                admissible = self._admitted(method, request)
+                async for message in behaviour(admissible, context):
+                    self._admitted(method, request)  # a grant may have been revoked meanwhile
+                    yield message
+            except Exception as error:  # noqa: BLE001  # as above
+                status = _status(method, error)
+                if status.code in REFUSALS:
+                    await self._refused(method, request, status)
+                await context.abort(status.code, status.details, status.trailing_metadata or ())
+
+        return call
+
+    def _admitted(self, method: str, request: Any) -> Any:
+        """A request, or a stream of requests, as far as the caller may make them. RpcError if the caller may not."""
+        principal = _caller.get().principal
+        if principal is None or principal.is_member:
+            return admitted(principal, method, request)
+        self._access.admit(principal, method, request)
+        return request
+
+    async def _introduced(self, method: str, request: Any, context: Any) -> None:
+        """Makes the caller known. RpcError if the caller proves nothing, or speaks for another without a grant."""
+        try:
+            _introduce(context)
+            who = _caller.get()
+            if who.principal is not None and who.on_behalf_of:
+                self._access.admit_on_behalf_of(who.principal, who.on_behalf_of)
+        except Exception as error:
+            await self._refused(method, request, _status(method, error))
+            raise
+
+    async def _refused(self, method: str, request: Any, status: Any) -> None:
+        record = DecisionRecord(method, request if isinstance(request, Message) else Empty())
+        await self._noted(method, record, None, status.code, status.details)
 
     async def make(self, method: str, behaviour: Callable[..., Awaitable[M]], request: Message, who: Introduction) -> M:
         """Makes a call on behalf of `who`, with the record that every call has. Raises the error that refuses it."""
@@ -188,9 +237,9 @@ class Calls(grpc.aio.ServerInterceptor):
         _record.set(record)
         try:
             async with asyncio.timeout(CALL_TIMEOUT):
-                admitted(_caller.get().principal, method, request)
+                self._admitted(method, request)
                 check_bounds(request)
-                await self._gate.admit(method, request)
+                await self._freeze.admit(method, request)
                 response = await behaviour(request, context)
         except Exception as error:
             status = _status(method, error)
@@ -207,7 +256,7 @@ class Calls(grpc.aio.ServerInterceptor):
     ) -> None:
         """Records the call before the caller gets the answer."""
         call_seconds.labels(method, code.name).observe(record.seconds)
-        command = decides(method)
+        command = decides(method) or code in REFUSALS
         if not command and code is grpc.StatusCode.OK:
             return
         stored = await record.stored_event() if command else None
@@ -227,29 +276,18 @@ def _with(handler: Any, **behaviour: Any) -> Any:
     return handler._replace(**behaviour)
 
 
-def _stream(method: str, behaviour: Callable[..., AsyncIterator[Message]]) -> Callable[..., AsyncIterator[Message]]:
-    async def call(request: Any, context: Any) -> AsyncIterator[Message]:
-        try:
-            _introduce(context)
-            admissible = admitted(_caller.get().principal, method, request)
-            async for message in behaviour(admissible, context):
-                yield message
-        except Exception as error:  # noqa: BLE001  # as above
-            status = _status(method, error)
-            await context.abort(status.code, status.details, status.trailing_metadata or ())
-
-    return call
-
-
 def _introduce(context: Any) -> None:
     metadata = dict(context.invocation_metadata() or ())
-    principal = principal_of(context)
-    actor = str(principal or metadata.get("x-mesh-actor") or context.peer())[:LONGEST_ACTOR]
     trace = TRACEPARENT.fullmatch(str(metadata.get("traceparent", "")))
     trace_id = trace[1] if trace else secrets.token_hex(16)
-    _caller.set(Introduction(actor, context.peer() or "", trace_id, principal))
     given = context.time_remaining()
     _answer_by.set(time.monotonic() + min(CALL_TIMEOUT, CALL_TIMEOUT if given is None else given) - ANSWER_MARGIN)
+    other = str(metadata.get(ON_BEHALF_OF, ""))[:LONGEST_ACTOR]
+    peer = context.peer() or ""
+    _caller.set(Introduction(peer, peer, trace_id))  # for the record, if the caller proves nothing
+    principal = principal_of(context)
+    actor = principal.actor if principal else str(metadata.get(ACTOR) or peer)[:LONGEST_ACTOR]
+    _caller.set(Introduction(actor, peer, trace_id, principal, other))
 
 
 def _status(method: str, error: Exception) -> Any:

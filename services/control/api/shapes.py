@@ -155,6 +155,7 @@ def history_entry(
         changes=changes,
         outcome=outcome,
         place=place,
+        on_behalf_of=event.on_behalf_of,
     )
 
 

@@ -10,6 +10,7 @@ from mesh.instance_names import INSTANCES
 from mesh.record_rules import STREAM_PREFIX, RecordRules, fold_record_rules
 from mesh.routing import Folding, RoutingState, fold, is_pending
 from mesh.rpc import events
+from services.control.domain.access.grants import ACCESS, Grants, fold_grants
 from services.control.domain.change_control.freezing import FREEZE_STREAM
 from services.control.domain.change_control.schedules import SCHEDULES
 from services.control.domain.records.rule_set import RecordRuleSet
@@ -59,6 +60,7 @@ class MeshView:
     """The MeshFrozen event while control refuses changes."""
     schedules: Mapping[str, events.Event] = field(default_factory=dict)
     """schedules/{id} -> the ChangeScheduled event of a change that is still to come."""
+    grants: Grants = field(default_factory=dict)
 
     @property
     def position(self) -> int:
@@ -123,6 +125,7 @@ def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
         orders=fold_orders(view.orders, event),
         replays=fold_replays(view.replays, event, view.orders),
         profiles=fold_profiles(view.profiles, event),
+        grants=fold_grants(view.grants, event),
     )
     match event.WhichOneof("payload"):
         case "cluster_registered":
@@ -175,5 +178,7 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 
 
 def _about_routing(event: events.Event) -> bool:
-    beside = (INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/")
+    beside = (
+        INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
+    )  # fmt: skip
     return not event.stream.startswith(beside)

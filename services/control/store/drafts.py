@@ -33,6 +33,7 @@ class Caller:
     request_id: str = ""
     digest: bytes = b""
     """Fingerprint of the request, so that a request_id is not used for two different requests."""
+    on_behalf_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ def events_of(
             trace_id=caller.trace_id,
             format=FORMAT,
             previous_hash=chain.hash,
+            on_behalf_of=caller.on_behalf_of,
         )
         event.time.FromDatetime(time)
         getattr(event, PAYLOADS[type(draft.payload)]).CopyFrom(draft.payload)

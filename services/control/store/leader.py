@@ -2,9 +2,9 @@
 
 The connection holds an advisory lock: the replica with the lock writes and publishes, the others follow the log and
 answer reads. The connection also LISTENs, so that a replica notices another replica's events at once; a check every
-second covers lost notifications. A replica that loses the connection loses the leadership: PostgreSQL drops the lock,
-and control refuses writes until it is connected again. Leadership only keeps replicas from disturbing each other; the
-log stays correct without it (see log.py).
+half second covers lost notifications. A replica that loses the connection loses the leadership: PostgreSQL drops the
+lock, and control refuses writes until it is connected again. Leadership only keeps replicas from disturbing each other;
+the log stays correct without it (see log.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from services.control.store.log import CHANNEL
 from services.control.store.reports import REPORTS_CHANNEL, Reports
 
 LEADER_LOCK = 0x6B6D_0002
-POLL_INTERVAL = 1.0
+POLL_INTERVAL = 0.5
+"""Seconds; a revoked grant counts within a second, also if a notification is lost."""
 GATHER_S = 0.05
 """Seconds between two notifications while this process leads: nearly all of them are of its own appends."""
 FIRST_BACKOFF = 0.2

@@ -30,13 +30,27 @@ def test_the_certificate_names_the_caller() -> None:
     assert str(principal_of(context("spiffe://corp.example/operator/ada"))) == "operator ada"
 
 
+def test_the_history_names_a_person_without_the_role_in_the_certificate() -> None:
+    assert Principal(access.ROLE_OPERATOR, "ada").actor == "ada"
+    assert Principal(access.ROLE_SIDECAR, "shop").actor == "sidecar shop"
+
+
 def test_without_tls_nobody_is_asked() -> None:
     assert principal_of(context(transport=b"insecure")) is None
     assert principal_of(SimpleNamespace(auth_context=dict)) is None
 
 
 @pytest.mark.parametrize(
-    "name", ["shop.example", "spiffe://mesh/king/ada", "spiffe://mesh/admin", "spiffe://mesh/admin/a/b"]
+    "name",
+    [
+        "shop.example",
+        "spiffe://mesh/king/ada",
+        "spiffe://mesh/admin",
+        "spiffe://mesh/admin/a/b",
+        "spiffe://mesh/admin/control",
+        "spiffe://mesh/admin/group:platform",
+        "spiffe://mesh/admin/a b",
+    ],
 )
 def test_a_certificate_that_names_no_caller_is_refused_with_the_names_that_it_has(name: str) -> None:
     with pytest.raises(RpcError, match="spiffe://MESH/ROLE/NAME") as refused:

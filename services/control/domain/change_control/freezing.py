@@ -1,9 +1,9 @@
 """A frozen mesh: control refuses every change, and says who froze the mesh, when and why, until a user thaws it.
 
-`FREED` is the one list of events that a frozen mesh allows: thawing, and the course and end of work that had begun
-before the freeze. Only two kinds of event are allowed beside this list. One is an order that asks a sidecar something
-or belongs to such work; the other is a replay that only counts. Control refuses every other event, even an event that
-is new to this file. Reports of members are no events, so control still takes them.
+`FREED` is the one list of events that a frozen mesh allows: thawing, taking a role away, and the course and end of work
+that had begun before the freeze. Only two kinds of event are allowed beside this list. One is an order that asks a
+sidecar something or belongs to such work; the other is a replay that only counts. Control refuses every other event,
+even an event that is new to this file. Reports of members are no events, so control still takes them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from services.control.domain.sidecars.commands import reads_only
 FREEZE_STREAM = "freeze"
 FREED: tuple[type[Message], ...] = (
     events.MeshThawed,
+    events.RoleRevoked,
     events.ConsumerInstanceRemoved,
     events.RolloutSwitched,
     events.RolloutAborted,

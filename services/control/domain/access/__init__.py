@@ -1,0 +1,1 @@
+"""Roles of people and programs."""
