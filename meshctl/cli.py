@@ -13,10 +13,12 @@ from meshctl.commands.canary import canary
 from meshctl.commands.cluster import cluster
 from meshctl.commands.completion import completion
 from meshctl.commands.content import content
+from meshctl.commands.context import context
 from meshctl.commands.decision import explain, status, watch
 from meshctl.commands.freezing import freeze, thaw
 from meshctl.commands.instances import instances
 from meshctl.commands.jobs import jobs
+from meshctl.commands.login import login
 from meshctl.commands.mirror import mirror
 from meshctl.commands.past import diff, history, revert
 from meshctl.commands.replay import replay
@@ -45,7 +47,7 @@ def cli() -> None:
 for _command in (
     cluster, rule, mirror, content, canary, schedule, freeze, thaw, explain, apply, export, diff, revert,
     history, access, audit, status, watch, instances, sidecars, jobs, replay, traffic, transactions, topic,
-    completion,
+    context, login, completion,
 ):  # fmt: skip
     cli.add_command(_command)
 

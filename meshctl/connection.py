@@ -28,8 +28,9 @@ from mesh.rpc import (
 from mesh.rpc import instances as instances_pb
 from mesh.rpc import record_rules as record_rules_pb
 from mesh.rpc import replays as replays_pb
-from mesh.rpc.channels import open_blocking_channel
+from mesh.rpc.channels import open_blocking_channel, open_token_channel
 from mesh.rpc.tls import RpcTls
+from meshctl.contexts import BearerToken
 from meshctl.endpoints import Endpoint
 from meshctl.failures import ExitCode, MeshctlError
 
@@ -53,13 +54,18 @@ def actor() -> str:
 class Connection:
     """Calls to control. Not for several threads."""
 
-    def __init__(self, endpoint: Endpoint, timeout: float, tls: RpcTls | None = None, on_behalf_of: str = "") -> None:
-        """RpcTlsError if a file of `tls` can't be used."""
+    def __init__(
+        self, endpoint: Endpoint, timeout: float, proof: RpcTls | BearerToken | None = None, on_behalf_of: str = ""
+    ) -> None:
+        """`proof`: how the caller proves who it is. RpcTlsError if a file of it can't be used."""
         self.endpoint = endpoint
         self._timeout = timeout
         other = ((ON_BEHALF_OF_METADATA, on_behalf_of),) if on_behalf_of else ()
         self._metadata = ((ACTOR_METADATA, actor()), *other)
-        self._channel = open_blocking_channel(endpoint.address, tls)
+        if isinstance(proof, BearerToken):
+            self._channel = open_token_channel(endpoint.address, proof.token, proof.ca)
+        else:
+            self._channel = open_blocking_channel(endpoint.address, proof)
         self.clusters = admin_grpc.ClusterServiceStub(self._channel)
         self.rules = admin_grpc.RuleServiceStub(self._channel)
         self.decisions = admin_grpc.QueryServiceStub(self._channel)

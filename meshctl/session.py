@@ -17,11 +17,13 @@ import grpc
 
 from mesh.rpc.tls import RpcTls, RpcTlsError
 from meshctl.connection import Connection
+from meshctl.contexts import BearerToken, Context, load, read_ca, read_token
 from meshctl.endpoints import Endpoint, EndpointsError, Service, find, split_address
 from meshctl.failures import ExitCode, MeshctlError, from_rpc
 
 ADDRESS_VARIABLE = "MESHCTL_ADDRESS"
 TLS_VARIABLE = "MESHCTL_TLS_FOLDER"
+TOKEN_VARIABLE = "MESHCTL_TOKEN_FILE"  # noqa: S105  # the name of a variable, no password
 ADMIN = "admin"
 """The folder with the certificate of the person who started the mesh on this machine."""
 DEFAULT_TIMEOUT_SECONDS = 30.0  # a rule change may wait for another one and for the gateways' holds
@@ -40,6 +42,9 @@ class Session:
 
     address: str | None = None
     tls_folder: str | None = None
+    token_file: str | None = None
+    ca: str | None = None
+    context: str | None = None
     on_behalf_of: str = ""
     timeout: float = DEFAULT_TIMEOUT_SECONDS
     output: OutputFormat = OutputFormat.TABLE
@@ -52,18 +57,34 @@ class Session:
     def connect(self) -> Connection:
         """The connection; made at first use, closed with the command."""
         if self._connection is None:
+            context = self._context()
             try:
-                endpoint = find(Service.CONTROL, option=self.address, variable=ADDRESS_VARIABLE)
+                address = self.address or os.environ.get(ADDRESS_VARIABLE) or context.address
+                endpoint = find(Service.CONTROL, option=address or None, variable=ADDRESS_VARIABLE)
                 split_address(endpoint.address)
             except EndpointsError as error:
                 raise MeshctlError(str(error), ExitCode.BAD_REQUEST) from error
             try:
-                tls = tls_files(endpoint, self.tls_folder)
-                self._connection = Connection(endpoint, self.timeout, tls, self.on_behalf_of)
+                proof = self._token(context) or tls_files(endpoint, self.tls_folder or context.tls_folder)
+                self._connection = Connection(endpoint, self.timeout, proof, self.on_behalf_of)
             except RpcTlsError as error:
                 raise MeshctlError(str(error), ExitCode.BAD_REQUEST) from error
             click.get_current_context().call_on_close(self.close)
         return self._connection
+
+    def _context(self) -> Context:
+        """The context of the option, or the one in use; an empty one where an address is given, or none is in use."""
+        known = load()
+        if self.context:
+            return known.get(self.context)
+        is_elsewhere = self.address or os.environ.get(ADDRESS_VARIABLE)
+        return known.get(known.current) if known.current and not is_elsewhere else Context()
+
+    def _token(self, context: Context) -> BearerToken | None:
+        """The token of an option, the environment or the context; an option with a certificate comes first."""
+        named = self.token_file or (None if self.tls_folder else os.environ.get(TOKEN_VARIABLE) or context.token_file)
+        ca = self.ca or context.ca
+        return BearerToken(read_token(Path(named)), read_ca(Path(ca)) if ca else None) if named else None
 
     def close(self) -> None:
         if self._connection is not None:
@@ -113,6 +134,18 @@ def _shared_options() -> list[click.Parameter]:
             ["--tls-folder"], metavar="FOLDER", expose_value=False, callback=_store("tls_folder"),
             help=f"ca.crt, tls.crt and tls.key for a control that asks for certificates. "
             f"Default: ${TLS_VARIABLE}, or those of `kafka-mesh up` with its address.",
+        ),
+        click.Option(
+            ["--token-file"], metavar="FILE", expose_value=False, callback=_store("token_file"),
+            help=f"A bearer token for a control that takes tokens. Default: ${TOKEN_VARIABLE}, or that of the context.",
+        ),
+        click.Option(
+            ["--ca"], metavar="FILE", expose_value=False, callback=_store("ca"),
+            help="With a token: the authorities that sign control's certificate, in PEM; the system's by default.",
+        ),
+        click.Option(
+            ["--context"], metavar="NAME", expose_value=False, callback=_store("context"),
+            help="A context of `meshctl context list`, instead of the one in use.",
         ),
         click.Option(
             ["--on-behalf-of"], metavar="WHOM", expose_value=False, callback=_store("on_behalf_of"),

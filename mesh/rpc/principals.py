@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from typing import Any
 
 import grpc
@@ -36,11 +37,21 @@ class Principal:
     """A caller that has proved who it is."""
 
     role: access.Role.ValueType
+    """Unspecified for a caller with a token."""
     name: str
+    groups: tuple[str, ...] = ()
+    """Only a token names groups."""
+    expires_at: float = inf
+    """The wall clock time from which the proof does not count, in seconds since 1970."""
+
+    @classmethod
+    def with_token(cls, name: str, groups: tuple[str, ...], expires_at: float) -> Principal:
+        """A person or program with a token."""
+        return cls(access.ROLE_UNSPECIFIED, name, groups, expires_at)
 
     @property
     def is_member(self) -> bool:
-        return self.role not in PEOPLE
+        return self.role not in (*PEOPLE, access.ROLE_UNSPECIFIED)
 
     @property
     def actor(self) -> str:
@@ -84,7 +95,8 @@ def principal_of(context: Any) -> Principal | None:
     raise RpcError(
         grpc.StatusCode.UNAUTHENTICATED,
         f"the certificate names no caller: expected spiffe://MESH/ROLE/NAME among its URIs, with a role of "
-        f"{', '.join(ROLES)}; the certificate names {', '.join(names) or 'nobody'}",
+        f"{', '.join(ROLES)}; the certificate names {', '.join(names) or 'nobody'}; a bearer token does instead, if "
+        "control takes tokens of its issuer",
     )
 
 

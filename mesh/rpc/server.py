@@ -33,8 +33,12 @@ class RpcServer:
         services: Mapping[str, Callable[[grpc.aio.Server], Any]],
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         tls: RpcTls | None = None,
+        token_address: str | None = None,
     ) -> None:
-        """RpcTlsError if a file of `tls` can't be used; OSError if the address can't be listened on."""
+        """RpcTlsError if a file of `tls` can't be used; OSError if an address can't be listened on.
+
+        `token_address`: for callers by TLS without a certificate.
+        """
         self._server = grpc.aio.server(
             options=OPTIONS, interceptors=list(interceptors), maximum_concurrent_rpcs=MAX_CONCURRENT_RPCS
         )
@@ -50,6 +54,9 @@ class RpcServer:
                 self.port = self._server.add_insecure_port(address)
             else:
                 self.port = self._server.add_secure_port(address, tls.server_credentials())
+            if token_address is not None and tls is not None:
+                address = token_address
+                self.token_port = self._server.add_secure_port(address, tls.server_credentials(asks_callers=False))
         except RuntimeError as error:
             raise OSError(f"can't listen on {address}: {error}") from None
 

@@ -46,11 +46,13 @@ class RpcTls:
         """The key of `certificate`, without a password."""
         return self.folder / "tls.key"
 
-    def server_credentials(self) -> grpc.ServerCredentials:
-        """For a server that asks callers for a certificate. RpcTlsError if a file can't be used."""
+    def server_credentials(self, *, asks_callers: bool = True) -> grpc.ServerCredentials:
+        """For a server that asks callers for a certificate, or does not. RpcTlsError if a file can't be used."""
         self.check()
         renewed = cast("Callable[[], grpc.ServerCertificateConfiguration]", self._renewed)  # None says: as before
-        return grpc.dynamic_ssl_server_credentials(self._configuration(), renewed, require_client_authentication=True)
+        return grpc.dynamic_ssl_server_credentials(
+            self._configuration(), renewed, require_client_authentication=asks_callers
+        )
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
         """For a channel, with the files as they are now. RpcTlsError if a file can't be used."""

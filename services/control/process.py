@@ -26,6 +26,7 @@ from mesh.rpc import (
     transactions_grpc,
 )
 from mesh.rpc.server import RpcServer
+from mesh.rpc.token_callers import TokenCallers
 from mesh.telemetry import serve_management
 from services.control.api.access_gate import AccessGate
 from services.control.api.access_service import AccessService
@@ -132,7 +133,8 @@ class Control:
         access = AccessGate(
             journal, reports, settings.first_admins, counts_certificates=settings.certificate_roles_count
         )
-        calls = Calls(self.audit, access, FreezeGate(journal))
+        self._tokens = TokenCallers(settings) if settings.token_issuers else None
+        calls = Calls(self.audit, access, FreezeGate(journal), self._tokens)
         dry_runs = DryRuns(journal, connections, members, traffic, own_topics)
         rule_service = RuleService(journal, self._rules, dry_runs, past)
         self.scheduled_calls = ScheduledCalls(calls, rule_service, access)
@@ -170,7 +172,7 @@ class Control:
             (transactions_grpc, TransactionService(journal)),
         )
         adders = {f"mesh.v1.{type(each).__name__}": _adder(stubs, each) for stubs, each in services}
-        self.server = RpcServer(settings.listen, adders, [calls], settings.rpc_tls)
+        self.server = RpcServer(settings.listen, adders, [calls], settings.rpc_tls, settings.token_listen)
         self._leader = Leader(database, journal, reports, self._began_to_lead, self._lost_the_lead)
 
     @property
@@ -222,6 +224,8 @@ class Control:
             except TimeoutError:
                 log.warning("stopped without a snapshot; the next start reads more of the log")
         await self._parts.stop_all(grace / 4)
+        if self._tokens is not None:
+            await self._tokens.close()
         self.publisher.close()
         self._audit_publisher.close()
         self.connections.close()

@@ -6,11 +6,11 @@ import re
 
 from pydantic import Field, field_validator, model_validator
 
-from mesh.rpc.tls import RpcTlsSettings
+from mesh.rpc.token_callers import RpcTokenSettings
 from mesh.settings import Address, AddressList, SecretStr, ServiceSettings, WordList, refuse_open_door
 
 
-class ControlSettings(RpcTlsSettings, ServiceSettings, service="control"):
+class ControlSettings(RpcTokenSettings, ServiceSettings, service="control"):
     """The control plane: gRPC API for operators and routers, event log in PostgreSQL."""
 
     database_url: SecretStr
@@ -55,6 +55,7 @@ class ControlSettings(RpcTlsSettings, ServiceSettings, service="control"):
 
     @model_validator(mode="after")
     def _loopback_only(self) -> ControlSettings:
+        self.check_tokens()
         harm = "everyone who reaches this address could move topics and change clusters"
         refuse_open_door(
             "listen", self.listen, self.service, safe=self.allow_insecure or self.rpc_tls_folder is not None, harm=harm

@@ -11,11 +11,13 @@ A replica that has lost PostgreSQL decides nothing, and hears of no revocation: 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 
+import grpc
 from google.protobuf.message import Message
 
-from mesh.rpc.errors import denied
+from mesh.rpc.errors import RpcError, denied
 from mesh.rpc.method_access import access_of
 from mesh.rpc.principals import Principal
 from services.control.api.named_things import NamedThings
@@ -42,6 +44,8 @@ class AccessGate:
 
     def admit(self, principal: Principal, method: str, request: object) -> None:
         """RpcError if a person or program may not make the call; the request is a message, or a stream of messages."""
+        if principal.expires_at <= time.time():
+            raise RpcError(grpc.StatusCode.UNAUTHENTICATED, f"the bearer token of {principal.name} has expired")
         policy, asker = self.policy, asker_of(principal)
         if asker.name not in self._first_admins:
             self._journal.require_loaded()  # a view without its decisions would admit by certificate
@@ -68,4 +72,4 @@ class AccessGate:
 
 def asker_of(principal: Principal) -> Asker:
     """The caller, as the policy wants it."""
-    return Asker(principal.name, (), principal.role)
+    return Asker(principal.name, principal.groups, principal.role)

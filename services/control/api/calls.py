@@ -8,8 +8,9 @@ import re
 import secrets
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import grpc
@@ -24,7 +25,8 @@ from mesh.routing import InvalidRuleError
 from mesh.rpc import admin, errors
 from mesh.rpc.admission import admitted
 from mesh.rpc.method_access import PACKAGE, decides
-from mesh.rpc.principals import principal_of
+from mesh.rpc.principals import Principal, principal_of
+from mesh.rpc.token_callers import AUTHORIZATION, TokenCallers
 from services.control.api.access_gate import AccessGate
 from services.control.api.auditing import UNKNOWN, Introduction, audit_event
 from services.control.api.bounds import check_bounds
@@ -158,8 +160,12 @@ async def once_with_revision(
 class Calls(grpc.aio.ServerInterceptor):
     """Wraps every handler of mesh.v1; health and reflection go through untouched."""
 
-    def __init__(self, trail: AuditTrail, access: AccessGate, freeze: FreezeGate) -> None:
+    def __init__(
+        self, trail: AuditTrail, access: AccessGate, freeze: FreezeGate, tokens: TokenCallers | None = None
+    ) -> None:
+        """`tokens`: None if no tokens count."""
         self._trail = trail
+        self._tokens = tokens
         self._access = access
         self._freeze = freeze
 
@@ -189,15 +195,17 @@ class Calls(grpc.aio.ServerInterceptor):
         self, method: str, behaviour: Callable[..., AsyncIterator[Message]]
     ) -> Callable[..., AsyncIterator[Message]]:
         async def call(request: Any, context: Any) -> AsyncIterator[Message]:
+            is_known = False
             try:
                 await self._introduced(method, request, context)
+                is_known = True
                 admissible = self._admitted(method, request)
                 async for message in behaviour(admissible, context):
                     self._admitted(method, request)  # a grant may have been revoked meanwhile
                     yield message
             except Exception as error:  # noqa: BLE001  # as above
                 status = _status(method, error)
-                if status.code in REFUSALS:
+                if is_known and status.code in REFUSALS:
                     await self._refused(method, request, status)
                 await context.abort(status.code, status.details, status.trailing_metadata or ())
 
@@ -214,8 +222,11 @@ class Calls(grpc.aio.ServerInterceptor):
     async def _introduced(self, method: str, request: Any, context: Any) -> None:
         """Makes the caller known. RpcError if the caller proves nothing, or speaks for another without a grant."""
         try:
-            _introduce(context)
-            who = _caller.get()
+            metadata = dict(context.invocation_metadata() or ())
+            given = str(metadata.get(AUTHORIZATION, ""))
+            _introduce(context, metadata)
+            by_token = await self._tokens.principal(given) if self._tokens and given else None
+            who = _introduced(by_token or principal_of(context), metadata)
             if who.principal is not None and who.on_behalf_of:
                 self._access.admit_on_behalf_of(who.principal, who.on_behalf_of)
         except Exception as error:
@@ -276,18 +287,23 @@ def _with(handler: Any, **behaviour: Any) -> Any:
     return handler._replace(**behaviour)
 
 
-def _introduce(context: Any) -> None:
-    metadata = dict(context.invocation_metadata() or ())
+def _introduce(context: Any, metadata: Mapping[str, Any]) -> None:
+    """Notes all but the caller's name, for the record of a call whose caller proves nothing."""
     trace = TRACEPARENT.fullmatch(str(metadata.get("traceparent", "")))
     trace_id = trace[1] if trace else secrets.token_hex(16)
     given = context.time_remaining()
     _answer_by.set(time.monotonic() + min(CALL_TIMEOUT, CALL_TIMEOUT if given is None else given) - ANSWER_MARGIN)
-    other = str(metadata.get(ON_BEHALF_OF, ""))[:LONGEST_ACTOR]
     peer = context.peer() or ""
-    _caller.set(Introduction(peer, peer, trace_id))  # for the record, if the caller proves nothing
-    principal = principal_of(context)
-    actor = principal.actor if principal else str(metadata.get(ACTOR) or peer)[:LONGEST_ACTOR]
-    _caller.set(Introduction(actor, peer, trace_id, principal, other))
+    _caller.set(Introduction(peer, peer, trace_id))
+
+
+def _introduced(principal: Principal | None, metadata: Mapping[str, Any]) -> Introduction:
+    unknown = _caller.get()
+    actor = principal.actor if principal else str(metadata.get(ACTOR) or unknown.peer)[:LONGEST_ACTOR]
+    other = str(metadata.get(ON_BEHALF_OF, ""))[:LONGEST_ACTOR]
+    who = replace(unknown, actor=actor, principal=principal, on_behalf_of=other)
+    _caller.set(who)
+    return who
 
 
 def _status(method: str, error: Exception) -> Any:

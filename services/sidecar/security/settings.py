@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from pydantic import Field, PositiveInt, SecretStr, field_validator, model_validator
+from pydantic import SecretStr, field_validator, model_validator
 
 from mesh.server_certificate import TlsFiles, load
-from services.sidecar.security.trust import TokenIssuer
+from mesh.tokens.issuers import TokenBounds, TokenIssuer
 from services.sidecar.state.settings import StateSettings
 
 
-class SecuritySettings(StateSettings):
+class SecuritySettings(TokenBounds, StateSettings):
     """A part of SidecarSettings."""
 
     allow_insecure: bool = False
@@ -19,20 +19,6 @@ class SecuritySettings(StateSettings):
     """
     token_issuers: tuple[TokenIssuer, ...] = ()
     """The issuers whose bearer tokens count (JSON or YAML, see TokenIssuer); none: no token is needed."""
-    token_clock_skew_s: int = Field(default=60, ge=0, le=600)
-    """How far clocks of issuers may differ from ours."""
-    token_keys_ca: Path | None = None
-    """The authorities, in PEM, that may sign for issuers' addresses; unset: the system's."""
-    token_keys_max_age_ms: PositiveInt = 300_000
-    token_keys_max_stale_ms: PositiveInt = 86_400_000
-    token_keys_pause_ms: PositiveInt = 10_000
-    token_keys_timeout_ms: PositiveInt = 2_000
-    """Bounds of an issuer's keys.
-
-    Keys of the first age are fetched again; keys up to the second age serve while their issuer is away. The pause
-    separates two requests to an issuer; a token with an unknown key causes a request, too. The last is the time-out of
-    an answer.
-    """
     tls: bool = False
     """Whether callers come by HTTPS: with tls_certificate, or one that the sidecar makes for itself in state_dir."""
     tls_certificate: Path | None = None

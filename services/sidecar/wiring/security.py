@@ -5,12 +5,11 @@ Cryptography is loaded only if the settings need it: it takes 10 MB, a tenth of 
 
 from __future__ import annotations
 
-import ssl
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mesh.server_certificate import ServerCertificate, TlsFiles
 from services.sidecar.settings import SidecarSettings
+from services.sidecar.telemetry import metrics
 
 if TYPE_CHECKING:
     from services.sidecar.security.tokens import TokenVerifier
@@ -20,20 +19,12 @@ def token_verifier(settings: SidecarSettings) -> TokenVerifier | None:
     """The verifier of tokens; None if the sidecar asks no caller for a token."""
     if not settings.token_issuers:
         return None
-    from services.sidecar.security.key_source import KeyBounds, KeySource
-    from services.sidecar.security.tokens import Issuer, TokenVerifier
+    from mesh.tokens.verifying import issuers_of
+    from services.sidecar.security.tokens import TokenVerifier
 
-    bounds = KeyBounds(
-        max_age=settings.token_keys_max_age_ms / 1000,
-        max_stale=settings.token_keys_max_stale_ms / 1000,
-        pause=settings.token_keys_pause_ms / 1000,
-        timeout=settings.token_keys_timeout_ms / 1000,
+    issuers = issuers_of(
+        settings.token_issuers, settings, lambda outcome: metrics.token_key_requests.labels(outcome).inc()
     )
-    trusted = _trusted(settings.token_keys_ca)
-    issuers = [
-        Issuer(KeySource(issuer.jwks_url, bounds, trusted), issuer.issuer, issuer.audience)
-        for issuer in settings.token_issuers
-    ]
     return TokenVerifier(issuers, clock_skew=settings.token_clock_skew_s)
 
 
@@ -48,11 +39,3 @@ def server_certificate(settings: SidecarSettings) -> ServerCertificate | None:
         own = own_certificate(settings.state_dir)
         files = TlsFiles(own.certificate, own.key, "", settings.tls_client_ca, settings.tls_client_optional)
     return None if files is None else ServerCertificate(files)
-
-
-def _trusted(ca: Path | None) -> ssl.SSLContext:
-    """The TLS context for issuers, with the authorities of a PEM file, or those that the system trusts."""
-    try:
-        return ssl.create_default_context(cafile=None if ca is None else str(ca))
-    except OSError as error:  # ssl.SSLError is one
-        raise OSError(f"token_keys_ca {ca} can't be used: {error.strerror or type(error).__name__}") from None

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from mesh.rpc import events, profiles, replays, routing
+from mesh.rpc import access, events, grants, profiles, replays, routing
 from services.control.domain.past.snapshots import SnapshotError, view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView, apply
 from services.control.store.drafts import PAYLOADS
@@ -66,6 +66,7 @@ def full_view() -> MeshView:
         ),
         record_rule,
         schedule,
+        events.RoleGranted(grant=grants.Grant(principal="ada", role=access.ROLE_VIEWER)),
         events.MeshFrozen(),
         events.RuleSetChanged(changes=[events.RuleChange(removed="apples")], needs_hold=True),
     )

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from mesh.tokens.issuers import TokenIssuer
 from services.sidecar.formats import Format
-from services.sidecar.security.trust import TokenIssuer
 from services.sidecar.settings import SidecarSettings
 
 

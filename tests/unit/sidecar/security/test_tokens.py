@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import structlog
 
+from mesh.tokens.key_source import KeyBounds, KeySource, KeysUnavailableError
+from mesh.tokens.verifying import MAX_TOKEN_BYTES, Issuer
 from services.sidecar.faults import Fault, FaultKind
-from services.sidecar.security.key_source import KeyBounds, KeySource, KeysUnavailableError
-from services.sidecar.security.tokens import MAX_TOKEN_BYTES, Issuer, TokenVerifier
+from services.sidecar.security.tokens import TokenVerifier
 from tests.fixtures.token_issuer import AUDIENCE, HOUR, TokenIssuer
 
 SKEW_S = 60

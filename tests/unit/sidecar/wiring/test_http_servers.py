@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mesh.server_certificate import TlsFilesError
+from mesh.tokens.issuers import TokenIssuer
 from services.sidecar.security.own_certificate import own_certificate
-from services.sidecar.security.trust import TokenIssuer
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.wiring.http_servers import HttpServers
 

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import httpx
 import structlog
 
-from services.sidecar.security.keys import Key, KeySet, NotKeysError
-from services.sidecar.telemetry import metrics
+from mesh.tokens.keys import Key, KeySet, NotKeysError
 
 LARGEST_ANSWER = 256 * 1024
 """The size of an issuer's answer in bytes, at most; a hundred keys with their certificates are smaller."""
@@ -50,11 +49,14 @@ class KeySource:
         bounds: KeyBounds,
         trusted: ssl.SSLContext,
         clock: Callable[[], float] = time.monotonic,
+        on_request: Callable[[str], object] = str,
     ) -> None:
+        """`on_request` gets the outcome of each request: "answered" or "failed"."""
         self.url = url
         self.generation = 0
         self._bounds = bounds
         self._clock = clock
+        self._on_request = on_request
         self._client = httpx.AsyncClient(timeout=None, verify=trusted, follow_redirects=False)
         self._keys = KeySet()
         self._got_at = self._asked_at = float("-inf")
@@ -109,7 +111,7 @@ class KeySource:
                 keys = KeySet.parse(await self._document())
         except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, NotKeysError, ValueError, RecursionError) as error:
             self._fault = _reason(error, self._bounds.timeout)
-            metrics.token_key_requests.labels("failed").inc()
+            self._on_request("failed")
             log.warning(
                 "no keys from the issuer of tokens", url=self.url, reason=self._fault, keys=len(self._keys.keys)
             )
@@ -118,7 +120,7 @@ class KeySource:
                 self._keys, self.generation = keys, self.generation + 1
                 log.info("keys of the issuer of tokens", url=self.url, ids=[key.id[:100] for key in keys.keys])
             self._got_at, self._fault = self._clock(), ""
-            metrics.token_key_requests.labels("answered").inc()
+            self._on_request("answered")
         finally:
             self._asking = None
 

@@ -1,0 +1,50 @@
+"""The issuers of tokens that settings name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
+
+from mesh.settings import WordList, is_loopback
+
+
+class TokenIssuer(BaseModel):
+    """An issuer of valid tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    jwks_url: str
+    """The address of the issuer's keys: https, or http on this machine."""
+    issuer: str = ""
+    """The claim `iss` of the issuer's tokens. Empty accepts any `iss`, which only one issuer may have."""
+    audience: WordList = ()
+    """Audiences of this service: a token's claim `aud` must have one of them. Empty accepts any audience."""
+
+    @field_validator("jwks_url")
+    @classmethod
+    def _nobody_in_between(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+            return url
+        raise ValueError("keys that anyone on the way could replace are none: give an https address")
+
+
+class TokenBounds(BaseModel):
+    """The part of a service's settings that is about the verification of tokens."""
+
+    token_clock_skew_s: int = Field(default=60, ge=0, le=600)
+    """How far clocks of issuers may differ from ours."""
+    token_keys_ca: Path | None = None
+    """The authorities, in PEM, that may sign for issuers' addresses; unset: the system's."""
+    token_keys_max_age_ms: PositiveInt = 300_000
+    token_keys_max_stale_ms: PositiveInt = 86_400_000
+    token_keys_pause_ms: PositiveInt = 10_000
+    token_keys_timeout_ms: PositiveInt = 2_000
+    """Bounds of an issuer's keys.
+
+    Keys of the first age are fetched again; keys up to the second age serve while their issuer is away. The pause
+    separates two requests to an issuer; a token with an unknown key causes a request, too. The last is the time-out of
+    an answer.
+    """
