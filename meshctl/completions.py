@@ -7,22 +7,19 @@ import grpc
 from click.shell_completion import CompletionItem
 
 from mesh.rpc import admin, pipelines
-from mesh.rpc.tls import RpcTlsError
 from meshctl import instances, replays, wording
 from meshctl.connection import Connection
-from meshctl.endpoints import EndpointsError, Service, find
 from meshctl.failures import MeshctlError
 from meshctl.record_rules import sentence
-from meshctl.session import ADDRESS_VARIABLE, tls_files
+from meshctl.session import Session
 
 COMPLETION_SECONDS = 1.0  # a shell that waits longer feels stuck
 MOST_REPLAYS = 100
-NO_ANSWER = (grpc.RpcError, EndpointsError, RpcTlsError)
+NO_ANSWER = (grpc.RpcError, MeshctlError)
 
 
 def _connection() -> Connection:
-    control = find(Service.CONTROL, option=None, variable=ADDRESS_VARIABLE)
-    return Connection(control, COMPLETION_SECONDS, tls_files(control))
+    return Session(timeout=COMPLETION_SECONDS).opened()
 
 
 def cluster_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -121,7 +118,7 @@ def rule_ids(_context: click.Context, _parameter: click.Parameter, incomplete: s
     """Rules in force."""
     try:
         rules, _revision = _connection().all_rules()
-    except (grpc.RpcError, EndpointsError, MeshctlError):
+    except NO_ANSWER:
         return []
     named = ((wording.short(each.name), wording.rule(each.spec)) for each in rules)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]

@@ -57,28 +57,36 @@ class Session:
     def connect(self) -> Connection:
         """The connection; made at first use, closed with the command."""
         if self._connection is None:
-            context = self._context()
-            try:
-                address = self.address or os.environ.get(ADDRESS_VARIABLE) or context.address
-                endpoint = find(Service.CONTROL, option=address or None, variable=ADDRESS_VARIABLE)
-                split_address(endpoint.address)
-            except EndpointsError as error:
-                raise MeshctlError(str(error), ExitCode.BAD_REQUEST) from error
-            try:
-                proof = self._token(context) or tls_files(endpoint, self.tls_folder or context.tls_folder)
-                self._connection = Connection(endpoint, self.timeout, proof, self.on_behalf_of)
-            except RpcTlsError as error:
-                raise MeshctlError(str(error), ExitCode.BAD_REQUEST) from error
+            self._connection = self.opened()
             click.get_current_context().call_on_close(self.close)
         return self._connection
 
-    def _context(self) -> Context:
-        """The context of the option, or the one in use; an empty one where an address is given, or none is in use."""
+    def opened(self) -> Connection:
+        """A new connection. MeshctlError if the options, the environment or the context can't be used."""
+        name, context = self._context()
+        try:
+            endpoint = find(Service.CONTROL, option=self.address, variable=ADDRESS_VARIABLE)
+            if context.address:
+                endpoint = Endpoint(context.address, f"from context {name}")
+            split_address(endpoint.address)
+            proof = self._token(context) or tls_files(endpoint, self.tls_folder or context.tls_folder)
+            return Connection(endpoint, self.timeout, proof, self.on_behalf_of)
+        except (EndpointsError, RpcTlsError) as error:
+            raise MeshctlError(str(error), ExitCode.BAD_REQUEST) from error
+
+    def _context(self) -> tuple[str, Context]:
+        """The context of the option, or the one in use; an empty one where an address is given, or none is in use.
+
+        So a token of a context goes to no other address.
+        """
         known = load()
+        if self.context and self.address:
+            raise MeshctlError("--context has an address of its own: leave --address out", ExitCode.BAD_REQUEST)
         if self.context:
-            return known.get(self.context)
-        is_elsewhere = self.address or os.environ.get(ADDRESS_VARIABLE)
-        return known.get(known.current) if known.current and not is_elsewhere else Context()
+            return self.context, known.get(self.context)
+        if self.address or os.environ.get(ADDRESS_VARIABLE) or not known.current:
+            return "", Context()
+        return known.current, known.get(known.current)
 
     def _token(self, context: Context) -> BearerToken | None:
         """The token of an option, the environment or the context; an option with a certificate comes first."""

@@ -201,7 +201,7 @@ class Calls(grpc.aio.ServerInterceptor):
                 is_known = True
                 admissible = self._admitted(method, request)
                 async for message in behaviour(admissible, context):
-                    self._admitted(method, request)  # a grant may have been revoked meanwhile
+                    self._check_still(method, request)
                     yield message
             except Exception as error:  # noqa: BLE001  # as above
                 status = _status(method, error)
@@ -218,6 +218,12 @@ class Calls(grpc.aio.ServerInterceptor):
             return admitted(principal, method, request)
         self._access.admit(principal, method, request)
         return request
+
+    def _check_still(self, method: str, request: Any) -> None:
+        """RpcError if a grant of the caller was revoked, or its token has expired, since the stream began."""
+        principal = _caller.get().principal
+        if principal is not None and not principal.is_member:
+            self._access.admit(principal, method, request)
 
     async def _introduced(self, method: str, request: Any, context: Any) -> None:
         """Makes the caller known. RpcError if the caller proves nothing, or speaks for another without a grant."""

@@ -192,6 +192,7 @@ def test_a_context_in_use_gives_the_address_and_an_address_of_ones_own_gets_no_t
     path.chmod(0o644)  # meshctl names the file when it is about to send the token
     run("context", "set", "prod", "--address", "127.0.0.1:1", "--token-file", str(path))
     assert "chmod 600" in run("status").output
+    assert "leave --address out" in run("--context", "prod", "--address", "127.0.0.1:2", "status").output
     elsewhere = run("--address", "127.0.0.1:2", "--timeout", "5", "status").output
     assert "127.0.0.1:2" in elsewhere
     assert "chmod" not in elsewhere
