@@ -1,8 +1,8 @@
 """The caller as its certificate names it: `spiffe://MESH/ROLE/NAME` among the certificate's URIs.
 
 ROLE is viewer, operator or admin for a person or a program, and router, gateway, sidecar or pipeline for a member. The
-authority that signs the certificate decides about both. Control has grants beside it (`proto/mesh/v1/grants.proto`). A
-caller without TLS has no principal, and is not checked.
+authority that signs the certificate decides about both. At control, grants decide about people and programs
+(docs/how-to/roles.md). A caller without TLS has no principal, and is not checked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a caller may make a call, and by which grant. `proto/mesh/v1/grants.proto` says the order of the rules."""
+"""Whether a caller may make a call, and by which grant. docs/how-to/roles.md says the order of the rules."""
 
 from __future__ import annotations
 
