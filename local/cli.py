@@ -20,6 +20,7 @@ SERVICE_COMMANDS = {
     "sidecar": ("services.sidecar.__main__", "Run a sidecar."),
     "migrate": ("services.control.store.migrate", "Bring control's database to the newest schema."),
     "verify-log": ("services.control.verify_log", "Recompute from control's log what is stored, and compare."),
+    "restore-log": ("services.control.restore_log", "Give a new or older database the events of mesh.events."),
 }
 CLIENT_COMMANDS = {
     "produce": "local.clients:produce",

@@ -15,27 +15,23 @@ from itertools import islice
 from typing import Any
 
 import psycopg
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 from psycopg.rows import class_row, dict_row
 from sqlalchemy import Table, make_url
 
 from mesh.event_log import Chain
 from mesh.settings import AddressList, load
 from mesh.telemetry import configure_logging
-from services.control.domain.errors import Refusal
 from services.control.domain.past.snapshots import FORMAT, SnapshotError, view_from_bytes
 from services.control.settings import ControlSettings
 from services.control.store.database import CONNECT_TIMEOUT, KEEPALIVE
 from services.control.store.verification import Difference, LogCheck, PublishedLog, StoredEvent, differing_rows
-from services.control.upstream.references import resolved_all
+from services.control.upstream.published_records import UnreadError, published_records
 
 MOST_SHOWN = 100
 """Differences that are shown one by one; one change may be the reason of many differences."""
 ROWS_AT_ONCE = 1000
 STATEMENT_TIMEOUT_MS = 300_000
 """For one page of the log, or for one whole projection."""
-KAFKA_TIMEOUT = 10.0
-"""Seconds without an answer of the home cluster."""
 EXIT_DIFFERENT, EXIT_UNCHECKED = 1, 3
 """Exit code 2 says that the settings are wrong."""
 
@@ -151,36 +147,16 @@ def _rows(connection: psycopg.Connection[Any], table: Table) -> list[dict[str, A
 
 
 def _read_topic(settings: VerifySettings, published: PublishedLog) -> Iterator[Difference]:
-    where, topic = ",".join(settings.home_bootstrap_servers), settings.events_topic
-    if not where:
+    if not settings.home_bootstrap_servers:
         raise UncheckedError("home_bootstrap_servers is not set: set it, or leave mesh.events out (--without-kafka)")
     try:
-        properties = resolved_all("home_properties", settings.home_properties)
-        own = {"bootstrap.servers": where, "group.id": "kafka-mesh-verify-log", "enable.auto.commit": False}
-        consumer = Consumer({**properties, **own, "log_level": 0})
-    except (Refusal, KafkaException) as error:
-        raise UncheckedError(f"the home cluster at {where} can't be read: {error}") from None
-    try:
-        first, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=KAFKA_TIMEOUT)
-        if first:
-            yield Difference(topic, f"begins at offset {first}: its beginning was deleted")
-        consumer.assign([TopicPartition(topic, 0, first)])
-        offset = first
-        while offset < end:
-            messages = consumer.consume(min(ROWS_AT_ONCE, end - offset), timeout=KAFKA_TIMEOUT)
-            if not messages:
-                raise UncheckedError(f"the home cluster at {where} does not answer: {topic} was read up to {offset}")
-            for message in messages:
-                if (fault := message.error()) is not None:
-                    raise UncheckedError(f"{topic} on {where} can't be read at {offset}: {fault.str()}")
-                offset = int(message.offset() or 0) + 1
-                headers: Any = message.headers() or ()  # pairs
-                yield from published.read(offset - 1, message.value() or b"", headers)
-    except KafkaException as error:
-        reason = error.args[0].str()
-        raise UncheckedError(f"{topic} on {where} can't be read: {reason} (--without-kafka leaves it out)") from None
-    finally:
-        consumer.close()
+        topic = published_records(settings, "kafka-mesh-verify-log")
+        if topic.first:
+            yield Difference(settings.events_topic, f"begins at offset {topic.first}: its beginning was deleted")
+        for record in topic.records:
+            yield from published.read(record.offset, record.value, record.headers)
+    except UnreadError as error:
+        raise UncheckedError(f"{error} (--without-kafka leaves it out)") from None
 
 
 def _told(report: Report) -> Iterator[str]:
