@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from local.layout import STATE_FOLDER
 from tests.clients.upstream import Upstream
-from tests.e2e import readme
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.meshes import Mesh, running_mesh
+from tests.fixtures.pages import command, paste
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -48,11 +48,11 @@ def applied(kafka_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
         third.start()
         with running_mesh(tmp_path_factory.mktemp("envoy") / STATE_FOLDER, formatted=True) as mesh:
             addresses = dict(zip(NAMES, (mesh.cluster("c1"), mesh.cluster("c2"), third.bootstrap), strict=True))
-            line = readme.command("First five minutes", ".venv/bin/meshctl apply -f examples/envoy-kafka-mesh.yaml")
+            line = command("First five minutes", ".venv/bin/meshctl apply -f examples/envoy-kafka-mesh.yaml")
             for name, address in addresses.items():
                 line = line.replace(f"{name}=HOST:PORT", f"{name}={address}")
             assert "HOST:PORT" not in line
-            printed = readme.paste(line, mesh.state.parent)
+            printed = paste(line, mesh.state.parent)
             clusters = {ours: Upstream(ours, addresses[name]) for name, ours in NAMES.items()}
             yield Orchard(mesh, clusters, line, printed)
     finally:
@@ -142,7 +142,7 @@ def test_the_yamls_rules_are_the_whole_rule_set(applied: Orchard) -> None:
 def test_applying_it_twice_changes_nothing(applied: Orchard) -> None:
     before = applied.asked("status")
 
-    again = readme.paste(applied.apply, applied.mesh.state.parent)
+    again = paste(applied.apply, applied.mesh.state.parent)
 
     after = applied.asked("status")
     assert "nothing to change" in again

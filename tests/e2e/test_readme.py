@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from local.services import HOST, PORTS
-from tests.e2e import readme
 from tests.fixtures.meshes import Mesh
+from tests.fixtures.pages import README, blocks, commands, paste, section_of
 
-SECTION = "First five minutes"
+SECTION = section_of(README, "First five minutes")
+LINES = [commands(block) for block in blocks(SECTION)]
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def explained(mesh: Mesh, topic: str) -> dict[str, Any]:
 
 
 def test_the_section_has_the_commands_that_are_run_below() -> None:
-    programs = [re.sub(r"^.*?\.venv/bin/", "", line) for block in readme.blocks(SECTION) for line in block]
+    programs = [re.sub(r"^.*?\.venv/bin/", "", line) for block in LINES for line in block]
     assert [" ".join(line.split()[:2]) for line in programs] == [
         "kafka-mesh produce",
         "kafka-mesh consume",
@@ -53,28 +54,28 @@ def test_the_section_has_the_commands_that_are_run_below() -> None:
 
 def test_the_four_pasted_lines(mesh: Mesh, own_rules: None) -> None:
     folder = mesh.state.parent
-    produce, consume, change, why = readme.blocks(SECTION)[0]
+    produce, consume, change, why = LINES[0]
 
-    assert "1 record to apples" in readme.paste(produce, folder)
+    assert "1 record to apples" in paste(produce, folder)
     # the topic is the session's: what other tests wrote may come first
-    assert readme.paste(consume, folder).strip()
-    assert "prefix apples -> c2" in readme.paste(change, folder)
-    told = readme.paste(why, folder)
+    assert paste(consume, folder).strip()
+    assert "prefix apples -> c2" in paste(change, folder)
+    told = paste(why, folder)
     assert "apples lives on c2" in told
     assert re.search(r"^-> .*prefix apples +c2", told, re.MULTILINE)
 
 
 def test_load_status_and_history(mesh: Mesh) -> None:
     folder = mesh.state.parent
-    load, status, history = readme.blocks(SECTION)[1]
+    load, status, history = LINES[1]
 
-    figures = readme.paste(load, folder)
+    figures = paste(load, folder)
     assert re.search(r"^delivered +[\d,]+ of [\d,]+ records in [1-9]\d\.\d s", figures, re.MULTILINE), figures
     assert "0 missing, 0 duplicated" in figures
-    shown = readme.paste(status, folder)
+    shown = paste(status, folder)
     for part in ("gateway-1", "router-1", "c1", "c2"):
         assert part in shown
-    decided = readme.paste(history, folder)
+    decided = paste(history, folder)
     assert "cluster c1 registered" in decided
     assert "127.0.0.1:" not in re.findall(r"^\d+ .*cluster c1 registered", decided, re.MULTILINE)[0], (
         "who, not from where"
@@ -82,12 +83,12 @@ def test_load_status_and_history(mesh: Mesh) -> None:
 
 
 def test_the_address_that_other_clients_are_told_is_the_default() -> None:
-    assert f"`{HOST}:{PORTS['gateway']}`" in readme.README.read_text(encoding="utf-8")
+    assert f"`{HOST}:{PORTS['gateway']}`" in README.read_text(encoding="utf-8")
 
 
 def test_linked_files_are_there() -> None:
-    text = readme.README.read_text(encoding="utf-8")
+    text = README.read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
-    missing = [link for link in links if not (readme.README.parent / link).exists()]
+    missing = [link for link in links if not (README.parent / link).exists()]
     assert links
     assert not missing

@@ -18,14 +18,14 @@ from local.leash import on_leash
 from local.processes import log_tail
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.meshes import BIN
+from tests.fixtures.pages import ROOT, blocks
 from tests.fixtures.ports import free_block
 from tests.fixtures.toolchains import need
 from tests.fixtures.waiting import WITHIN_S, wait_unless, wait_until
 from tests.integration.sidecar.world import Kafka
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorials" / "sidecar.md"
-BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+BLOCKS = blocks(PAGE.read_text(encoding="utf-8"))
 FIXES = re.findall(r"^\| (python|node|go) \| `(.*?)` \| `(.*?)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 pytestmark = pytest.mark.timeout(300)
 

@@ -40,7 +40,9 @@ SERVICE_OPTIONS = {"--config", "--original-config"}
 
 BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CONTINUED = re.compile(r"\\\n\s*")
-TYPED = re.compile(r"(?:^|\| |(?<=[A-Z]=)\S+ +|' +)(?:\.venv/bin/)?(meshctl|kafka-mesh) ([^|;&\n]*)", re.MULTILINE)
+TYPED = re.compile(
+    r"(?:^|\| |(?<=[A-Z]=)\S+ +|' +)(?:\.venv/bin/)?(meshctl|kafka-mesh) ((?:(?! \d?>)[^|;&\n])*)", re.MULTILINE
+)
 MENTIONED = re.compile(r"`(?:\.venv/bin/)?(meshctl|kafka-mesh) ([^`\n]+)`")
 LISTED = re.compile(r"(meshctl) (.*?)(?=, meshctl|$)", re.MULTILINE)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
