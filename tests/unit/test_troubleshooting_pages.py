@@ -1,0 +1,61 @@
+"""The pages for troubleshooting have each event that a service logs at the levels of its page."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from services.gateway.settings import GatewaySettings
+from services.sidecar.faults import FaultKind
+from services.sidecar.settings import SidecarSettings
+from tests.plain_english import ROOT
+
+ERRORS = frozenset({"critical", "error", "exception"})
+LEVELS = {"sidecar": {"": ERRORS}, "gateway": {"Errors": ERRORS, "Warnings": frozenset({"warning"})}}
+"""The levels of each section of a page; the sidecar's has one table."""
+WORDS = {
+    "gateway": {field.upper() for field in GatewaySettings.model_fields} | {"CORRUPT_MESSAGE"},
+    "sidecar": {field.upper() for field in SidecarSettings.model_fields} | {kind.name for kind in FaultKind},
+}
+"""Settings and error codes."""
+DIFFERS = "…"
+"""For the parts of an event's text that the code fills in."""
+
+
+def logged(service: str, levels: frozenset[str]) -> Iterator[str]:
+    for path in (ROOT / "services" / service).rglob("*.py"):
+        if "compiled" in path.parts:  # copies, as they are built
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Attribute(ast.Name("log"), level), args=[event, *_]) if level in levels:
+                    yield text_of(event)
+
+
+def text_of(event: ast.expr) -> str:
+    if isinstance(event, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else DIFFERS for part in event.values)
+    found: str = ast.literal_eval(event)
+    return found
+
+
+def page_of(service: str) -> str:
+    return (ROOT / "docs" / "how-to" / f"{service}-troubleshooting.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("service", "section"), [(service, each) for service, of in LEVELS.items() for each in of])
+def test_the_page_has_each_logged_event_once_in_order(service: str, section: str) -> None:
+    text = page_of(service)
+    if section:
+        _, found, text = text.partition(f"\n## {section}\n")
+        assert found
+    listed = re.findall(r"^\| `([^`]+)` \|", text.partition("\n## ")[0], re.MULTILINE)
+    assert listed == sorted(set(logged(service, LEVELS[service][section])))
+
+
+@pytest.mark.parametrize("service", WORDS)
+def test_the_page_names_settings_that_exist(service: str) -> None:
+    assert set(re.findall(r"`([A-Z]+_[A-Z_]*[A-Z])`", page_of(service))) <= WORDS[service]
