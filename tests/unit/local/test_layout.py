@@ -108,3 +108,11 @@ def test_what_is_no_database_is_refused_and_not_repeated(url: str) -> None:
 def test_one_port_is_not_given_twice() -> None:
     with pytest.raises(LayoutError, match="port 23000 is given to gateway and to control"):
         parse_ports(None, ("gateway=23000", "control=23000"), {})
+
+
+def test_a_mesh_without_the_example_registers_the_clusters_that_it_was_given(tmp_path: Path) -> None:
+    clusters = {"west": "west-1:9092,west-2:9092", "east": "east-1:9092"}
+    layout = Layout(state=tmp_path, clusters=clusters, example=False)
+    (step,) = [service for service in layout.services() if service.name == "example"]
+    command = layout.command(step)
+    assert command[-3:] == ["--parts", "clusters", "west=west-1:9092,west-2:9092;east=east-1:9092"]
