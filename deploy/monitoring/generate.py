@@ -126,7 +126,7 @@ def _page(described: dict[str, Any]) -> str:
 
 
 _INTRODUCTION = """Prometheus fires these alerts if it loads `deploy/monitoring/alerts.yaml`. There, each name begins with `KafkaMesh`.
-[deploy/](../../deploy/README.md) says how to start Prometheus and Grafana with them."""  # noqa: E501
+[Monitor and alert](monitor-and-alert.md) says how to set Prometheus and Grafana up."""  # noqa: E501
 
 
 def main() -> None:
