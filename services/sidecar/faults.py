@@ -80,6 +80,8 @@ class FaultKind(Enum):
     TOO_MANY_REPLAYS = "ERR12963"
     AUDIT_FULL = "ERR12970"
     KSQLDB_UNAVAILABLE = "ERR12965"
+    TOPIC_REFUSED = "ERR12966"
+    TOPIC_EXISTS = "ERR12967"
 
 
 class Fault(Exception):  # noqa: N818  # a caller may cause a fault too; not every fault is an error of the sidecar

@@ -69,7 +69,13 @@ class Sidecar:
         self._http_servers = HttpServers(settings)
         schemas = schema_formats(settings)
         reader = RecordReader(schemas)
-        self._serializer = Serializer(settings.key_format, settings.value_format, schemas)
+        self._serializer = Serializer(
+            settings.key_format,
+            settings.value_format,
+            schemas,
+            settings.key_subject_strategy,
+            settings.value_subject_strategy,
+        )
         self._audit = audit_trail(settings)
         self._emission = Emission(settings, settings.name, "sidecar", metrics.traffic)
         self._traffic = SidecarTraffic(self._emission.counts, service_id(settings))

@@ -54,6 +54,9 @@ class Consumed(NamedTuple):
     headers: list[tuple[str, bytes | None]]
     size: int
     """Bytes of key and value."""
+    key_format: str = ""
+    value_format: str = ""
+    """The formats that the record showed by itself; empty where the reader named the format."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,38 @@
-"""Topics as this sidecar sees them: names, partitions, leaders, first and next offsets."""
+"""Topics as this sidecar sees them: names, partitions, leaders, first and next offsets; and new topics."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
 from confluent_kafka.admin._metadata import TopicMetadata
+from confluent_kafka.cimpl import NewTopic
+
+from services.sidecar.faults import Fault, FaultKind
 
 T = TypeVar("T")
 LIST_SECONDS = 10.0
 """Bound of each question."""
+CLUSTERS_DEFAULT = -1
+"""The protocol's number of partitions, or of replicas, for the default of the cluster."""
+_AWAY = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.REQUEST_TIMED_OUT)
 _SPECS: Any = OffsetSpec  # it ships no types
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTopic:
+    """A topic to be made; None is the default of the cluster."""
+
+    topic: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +81,24 @@ class Topics:
         found = await self._asked(lambda: self._admin.list_topics(timeout=LIST_SECONDS).topics)
         return [TopicSummary(name, len(topic.partitions)) for name, topic in sorted(found.items())]
 
+    async def create(self, wanted: WantedTopic) -> TopicSummary:
+        """Returns when the topic is made. Fault if there is one, or if Kafka refuses it."""
+        new = NewTopic(
+            wanted.topic,
+            wanted.partitions or CLUSTERS_DEFAULT,
+            wanted.replication_factor or CLUSTERS_DEFAULT,
+            config=dict(wanted.settings),
+        )
+        made = await self._asked(lambda: self._admin.create_topics([new], request_timeout=LIST_SECONDS)[wanted.topic])
+        try:
+            await asyncio.wrap_future(made)
+        except KafkaException as failure:
+            raise _not_made(wanted.topic, failure.args[0]) from None
+        if wanted.partitions is not None:
+            return TopicSummary(wanted.topic, wanted.partitions)
+        found = await self._asked(lambda: self._admin.list_topics(wanted.topic, LIST_SECONDS).topics[wanted.topic])
+        return TopicSummary(wanted.topic, len(found.partitions))
+
     async def one(self, name: str) -> TopicDetail | None:
         """None when there is none of this name."""
         found: dict[str, TopicMetadata] = await self._asked(lambda: self._admin.list_topics(name, LIST_SECONDS).topics)
@@ -109,3 +143,11 @@ class Topics:
             return await asyncio.get_running_loop().run_in_executor(self._thread, question)
         except KafkaException as error:
             raise TopicsUnavailableError(f"Kafka does not answer: {error.args[0].str()}") from None
+
+
+def _not_made(topic: str, error: KafkaError) -> Exception:
+    if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        return Fault(FaultKind.TOPIC_EXISTS, f"There is a topic {topic!r} already; its settings have not changed")
+    if error.code() in _AWAY:
+        return TopicsUnavailableError(f"Kafka does not answer, and may still make topic {topic!r}: {error.str()}")
+    return Fault(FaultKind.TOPIC_REFUSED, f"Kafka does not make topic {topic!r}: {error.str()}")

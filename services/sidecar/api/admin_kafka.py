@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from services.sidecar.admin.topics import Topics, TopicsUnavailableError
+from services.sidecar.admin.topics import Topics, TopicsUnavailableError, WantedTopic
 from services.sidecar.api.consumers import epoch_ms
 from services.sidecar.api.contract import CONTRACT, parameters
 from services.sidecar.api.requests import checked_body
@@ -40,6 +40,7 @@ class AdminKafkaEndpoints:
     def routes(self) -> list[Route]:
         return CONTRACT.routes(
             self.list_topics,
+            self.create_topic,
             self.describe_topic,
             self.list_consumers,
             self.pause_consumer,
@@ -51,6 +52,16 @@ class AdminKafkaEndpoints:
     async def list_topics(self, request: Request) -> Response:
         try:
             return json_response([asdict(topic) for topic in await self._topics.all()])
+        except TopicsUnavailableError as error:
+            raise Fault(FaultKind.KAFKA_UNAVAILABLE, str(error)) from None
+
+    async def create_topic(self, request: Request) -> Response:
+        asked = await checked_body(request, self._settings.max_request_bytes)
+        wanted = WantedTopic(
+            asked["topic"], asked.get("partitions"), asked.get("replicationFactor"), asked.get("settings", {})
+        )
+        try:
+            return json_response(asdict(await self._topics.create(wanted)), 201)
         except TopicsUnavailableError as error:
             raise Fault(FaultKind.KAFKA_UNAVAILABLE, str(error)) from None
 

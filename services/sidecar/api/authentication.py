@@ -50,18 +50,18 @@ def check_may_use(connection: HTTPConnection, instance: ConsumerInstance) -> Non
     caller_of(connection).check_reads(topics, interest.pattern or None)
 
 
-def _scopes(route: Route | Mount) -> frozenset[str] | None:
-    """The scopes that the route needs; None if it needs no token."""
+def _scopes(route: Route | Mount) -> tuple[frozenset[str], ...] | None:
+    """The sets of scopes of which a token needs one; None if the route needs no token."""
     operation = CONTRACT.operations.get(route.name or "")
     if operation is not None:
         return operation.scopes or None
-    return frozenset({ADMIN}) if f"{route.path}/".startswith("/adm/") else frozenset()
+    return (frozenset({ADMIN} if f"{route.path}/".startswith("/adm/") else ()),)
 
 
 class _Guarded:
     """ASGI middleware around one route."""
 
-    def __init__(self, app: ASGIApp, verifier: TokenVerifier, scopes: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, verifier: TokenVerifier, scopes: tuple[frozenset[str], ...]) -> None:
         self._app = app
         self._verifier = verifier
         self._scopes = scopes
@@ -69,7 +69,7 @@ class _Guarded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller = await self._verifier.caller(Headers(scope=scope).get("authorization", ""))
         caller.check_scopes(self._scopes)
-        if WRITE in self._scopes and "topic" in scope["path_params"]:
+        if all(WRITE in one for one in self._scopes) and "topic" in scope["path_params"]:
             caller.check_writes([scope["path_params"]["topic"]])
         scope[_CALLER] = caller
         await self._app(scope, receive, send)

@@ -72,8 +72,8 @@ class Operation:
     name: str
     method: str
     path: str
-    scopes: frozenset[str]
-    """The scopes that a token must have, all of them; empty if no token is needed."""
+    scopes: tuple[frozenset[str], ...]
+    """A token must have all scopes of one of these sets; none if no token is needed."""
     parameters: tuple[Parameter, ...]
     body_required: bool
     bodies: Mapping[str, SchemaCheck]
@@ -153,7 +153,7 @@ class Contract:
             name=given["operationId"],
             method=method.upper(),
             path=path,
-            scopes=frozenset(scope for one in given["security"] for scopes in one.values() for scope in scopes),
+            scopes=tuple(frozenset(scope for scopes in one.values() for scope in scopes) for one in given["security"]),
             parameters=tuple(self._parameters([*item.get("parameters", ()), *given.get("parameters", ())])),
             body_required=body.get("required", False),
             bodies=self._checks_of(content, "schema"),

@@ -10,10 +10,15 @@ from starlette.datastructures import Headers
 from services.sidecar.api.exchange import MAX_ID_LENGTH
 from services.sidecar.formats import Format
 from services.sidecar.producing.headers import RequestHeaders, Trace
-from services.sidecar.producing.produce_request import ProduceRequest, RecordRequest, SchemaChoice, Side
+from services.sidecar.producing.produce_request import (
+    ProduceRequest,
+    RecordRequest,
+    SchemaChoice,
+    Side,
+    SubjectStrategy,
+)
 from services.sidecar.records import CORRELATION_HEADER, TRACEABILITY_HEADER
 from services.sidecar.schemas.schema import Reference
-from services.sidecar.security.callers import Caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +43,18 @@ class HeaderPolicy:
         )
 
 
-def produce_request(topic: str, members: Mapping[str, Any], caller: Caller) -> ProduceRequest:
-    """A validated body as a request. Fault if the request registers a schema that this caller may not register."""
-    request = ProduceRequest(
+def produce_request(topic: str, members: Mapping[str, Any]) -> ProduceRequest:
+    """A validated body as a request."""
+    return ProduceRequest(
         topic=topic,
         key=_side("key", members),
         value=_side("value", members),
         records=[record_request(given) for given in members["records"]],
     )
-    for side in (request.key, request.value):
-        if side.schema.raw is not None and side.schema.subject is not None:
-            caller.check_registers(side.schema.subject)
-    return request
 
 
 def _side(name: str, members: Mapping[str, Any]) -> Side:
+    strategy = members.get(f"{name}SubjectStrategy")
     schema = SchemaChoice(
         raw=members.get(f"{name}Schema"),
         schema_id=members.get(f"{name}SchemaId"),
@@ -63,6 +65,7 @@ def _side(name: str, members: Mapping[str, Any]) -> Side:
             for one in members.get(f"{name}SchemaReferences") or ()
         ),
         message=members.get(f"{name}SchemaMessage"),
+        strategy=None if strategy is None else SubjectStrategy(strategy),
     )
     format_ = members.get(f"{name}Format")
     return Side(name, None if format_ is None else Format.parse(format_), schema)

@@ -77,7 +77,8 @@ class ProducerEndpoints:
         if carries_events(request.headers):
             return Serialized(await read_aside(body, event_records, request, body, headers))
         asked = await read_aside(body, _asked, request, body)
-        return await self._serializer.serialize(asked, headers, on_thread=is_big(body))
+        may_register = caller_of(request).check_registers
+        return await self._serializer.serialize(asked, headers, on_thread=is_big(body), may_register=may_register)
 
     async def _written_once(self, topic: str, serialized: Serialized, key: IdempotencyKey) -> Response:
         """Writes all records or none: a kept answer then always names records that are in Kafka."""
@@ -111,4 +112,4 @@ def transaction_answer(answered: Answered) -> Response:
 
 def _asked(request: Request, body: bytes) -> ProduceRequest:
     members = operation_of(request).body(parsed(request, body))
-    return produce_request(request.path_params["topic"], members, caller_of(request))
+    return produce_request(request.path_params["topic"], members)

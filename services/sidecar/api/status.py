@@ -48,6 +48,7 @@ _HTTP_STATUS: dict[FaultKind, int] = {
     FaultKind.TOO_MANY_REPLAYS: 429,
     FaultKind.AUDIT_FULL: 503,
     FaultKind.KSQLDB_UNAVAILABLE: 503,
+    FaultKind.TOPIC_EXISTS: 409,
 }
 """All others are 400."""
 _REFUSED = {

@@ -271,8 +271,9 @@ class _Stream:
     async def _begin(self, head: dict[str, Any]) -> BatchEncoder:
         """Fault, for the whole request, when this is no way to write records."""
         members = self._operation.body({**self._formats, **head, "records": []})
-        request = produce_request(self._topic, members, self._caller)
-        encoder = await self._serializer.encoder(self._topic, request.key, request.value)
+        request = produce_request(self._topic, members)
+        may_register = self._caller.check_registers
+        encoder = await self._serializer.encoder(self._topic, request.key, request.value, may_register=may_register)
         self.begun.set_result(None)
         return encoder
 

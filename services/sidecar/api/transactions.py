@@ -51,7 +51,11 @@ class TransactionEndpoints:
         asked = await read_aside(body, _asked, request, body)
         topics = [one.topic for one in asked]
         headers = HeaderWriter(self._headers.of(request.headers))
-        parts = [await self._serializer.serialize(one, headers, on_thread=is_big(body)) for one in asked]
+        may_register = caller_of(request).check_registers
+        parts = [
+            await self._serializer.serialize(one, headers, on_thread=is_big(body), may_register=may_register)
+            for one in asked
+        ]
 
         def render(outcomes: Sequence[Sequence[WriteOutcome]]) -> bytes:
             return _body(topics, parts, outcomes)
@@ -81,9 +85,8 @@ def _asked(request: Request, body: bytes) -> list[ProduceRequest]:
     """One produce request for each topic. Fault if the caller may not write to one of the topics."""
     members: list[Mapping[str, Any]] = operation_of(request).body(parsed(request, body))["topics"]
     topics = [str(one["topic"]) for one in members]
-    caller = caller_of(request)
-    caller.check_writes(topics)
-    return [produce_request(topic, one, caller) for topic, one in zip(topics, members, strict=True)]
+    caller_of(request).check_writes(topics)
+    return [produce_request(topic, one) for topic, one in zip(topics, members, strict=True)]
 
 
 def _body(topics: Sequence[str], parts: Sequence[Serialized], outcomes: Sequence[Sequence[WriteOutcome]]) -> bytes:

@@ -95,7 +95,7 @@ def wrapped(record: Consumed, key: bytes | None, shown_as: Format) -> object:
             event[name] = text
     if record.value is None:
         return event
-    match shown_as:
+    match Format.parse(record.value_format) if record.value_format else shown_as:
         case Format.BINARY:
             return {**event, "datacontenttype": "application/octet-stream", "data_base64": record.value}
         case Format.STRING:

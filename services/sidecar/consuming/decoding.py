@@ -15,7 +15,8 @@ def decoded(
     messages: list[Message], options: InstanceOptions, shown_as: Format | None, reader: RecordReader
 ) -> list[Consumed]:
     """The records, up to the first that cannot be shown. Fault, naming it, when that is the first of all."""
-    key_format = Format.BINARY if shown_as is Format.BINARY else options.key_format
+    shows_keys = shown_as is Format.BINARY or shown_as is Format.AUTO
+    key_format = shown_as if shown_as is not None and shows_keys else options.key_format
     value_format = shown_as or options.value_format
     records: list[Consumed] = []
     for message in messages:
@@ -23,9 +24,9 @@ def decoded(
         headers = headers_of(message)
         try:
             part = "key"
-            shown_key = None if key is None else reader.decode(key_format, "key", key, headers)
+            shown_key, key_label = reader.shown(key_format, "key", key, headers)
             part = "value"
-            shown_value = None if value is None else reader.decode(value_format, "value", value, headers)
+            shown_value, value_label = reader.shown(value_format, "value", value, headers)
         except FormatError as error:
             if not records:
                 raise _misfit(message, f"its {part} is {error}", shown_as) from None
@@ -44,6 +45,8 @@ def decoded(
                 shown_value,
                 headers,
                 len(key or b"") + len(value or b""),
+                key_label,
+                value_label,
             )
         )
     return records

@@ -52,6 +52,10 @@ def _shown(record: Consumed, headers: HeaderShape, new_ids: Iterator[bytes]) -> 
         shown["key"] = record.key
     if record.value is not None:
         shown["value"] = record.value
+    if record.key_format:
+        shown["keyFormat"] = record.key_format
+    if record.value_format:
+        shown["valueFormat"] = record.value_format
     shown["headers"] = (_as_map if headers is HeaderShape.MAP else _as_list)(record.headers, new_ids)
     shown["partition"] = record.partition
     shown["offset"] = record.offset

@@ -21,7 +21,8 @@ class RecordShower:
         self._key_format = key_format
         self._value_format = value_format
         self._reader = reader
-        self.may_wait = key_format.kind is not None or value_format.kind is not None
+        formats = (key_format, value_format)
+        self.may_wait = any(one.kind is not None or one is Format.AUTO for one in formats)
         """Whether a schema may have to be asked for, so that this is no work for an event loop."""
         self._threads = ThreadPoolExecutor(MAX_WAITING, "records")
 
@@ -40,13 +41,14 @@ class RecordShower:
         topic, partition, offset, timestamp, key, value, headers = record
         part = "key"
         try:
-            shown_key = None if key is None else self._reader.decode(self._key_format, "key", key, headers)
+            shown_key, key_label = self._reader.shown(self._key_format, "key", key, headers)
             part = "value"
-            shown_value = None if value is None else self._reader.decode(self._value_format, "value", value, headers)
+            shown_value, value_label = self._reader.shown(self._value_format, "value", value, headers)
         except FormatError as error:
             return unreadable(record, f"{part} is {error}")
         size = len(key or b"") + len(value or b"")
-        return Deliverable(record, Consumed(topic, partition, offset, timestamp, shown_key, shown_value, headers, size))
+        shown = (shown_key, shown_value, headers, size, key_label, value_label)
+        return Deliverable(record, Consumed(topic, partition, offset, timestamp, *shown))
 
 
 def unreadable(record: RawRecord, why: str) -> Verdict:

@@ -3,6 +3,7 @@
 from enum import Enum
 from typing import Self
 
+from services.sidecar.formats.auto import Auto
 from services.sidecar.formats.binary import Binary
 from services.sidecar.formats.codec import Codec
 from services.sidecar.formats.plain_json import Json
@@ -20,13 +21,15 @@ class Format(Enum):
     JSONSCHEMA = 3, NeedsRegistry(), SchemaKind.JSON
     PROTOBUF = 4, NeedsRegistry(), SchemaKind.PROTOBUF
     STRING = 5, String(), None
+    AUTO = "auto", Auto(), None
+    """For reads only: each record shows the format that its bytes have. It has no number in the original's enum."""
 
     codec: Codec
     """The codec of the format. The codec of a format with schemas refuses all values, and names the missing registry.
     With a registry, the codec of each schema converts its values."""
     kind: SchemaKind | None
 
-    def __new__(cls, number: int, codec: Codec, kind: SchemaKind | None) -> Self:
+    def __new__(cls, number: int | str, codec: Codec, kind: SchemaKind | None) -> Self:
         member = object.__new__(cls)
         member._value_ = number
         member.codec = codec
@@ -53,10 +56,10 @@ class Format(Enum):
                 return member
             if isinstance(given, str) and given.upper() == member.name:
                 return member
-        names = ", ".join(f'"{member.name}"' for member in cls)
+        names = ", ".join(f'"{member.name}"' for member in cls if member is not cls.AUTO)
         raise ValueError(f"does not have a value in the enumeration [{names}]")
 
 
 def available_labels() -> str:
     """The formats that need no schema registry, for messages."""
-    return ", ".join(member.label for member in Format if member.kind is None)
+    return ", ".join(member.label for member in Format if member.kind is None and member is not Format.AUTO)

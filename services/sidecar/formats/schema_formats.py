@@ -88,6 +88,15 @@ class SchemaFormats:
             raise FormatError(f"written with a schema of format {Format.of_kind(kind).label}, not {format_.label}")
         return codec.decode(payload)
 
+    def read_any(self, part: Part, content: bytes, headers: HeaderPairs | None) -> tuple[Format, object] | None:
+        """As `read`, in the format of the schema that the record names. None if it names none, or does not fit it."""
+        try:
+            prefix, payload = framed(part, content, headers)
+            kind, codec = self._readers.get(prefix) or self._find_reader(prefix)
+            return Format.of_kind(kind), codec.decode(payload)
+        except FormatError:
+            return None
+
     async def reload(self) -> None:
         """Forgets all schemas and codecs: the registry is asked for each schema again, also for unusable ones."""
         self._schemas.forget()

@@ -25,6 +25,8 @@ class FormatSettings(SchemaSettings):
     def _schemas_can_be_had(self) -> "FormatSettings":
         for name in ("key_format", "value_format", "consumer_key_format", "consumer_value_format"):
             format_: Format | None = getattr(self, name)
+            if format_ is Format.AUTO and not name.startswith("consumer"):
+                raise ValueError(f"{name} is also for requests that write: auto is for consumer_{name} only")
             if format_ is not None and format_.kind is not None and not self.schema_registry_url:
                 raise ValueError(f"{name} {format_.label} {WHAT_TO_SET}, or take one of {available_labels()}")
         return self

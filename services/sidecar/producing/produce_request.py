@@ -2,10 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 from services.sidecar.formats import Format
 from services.sidecar.schemas.schema import Reference
+
+
+class SubjectStrategy(Enum):
+    """The source of a subject's name, in the words of Confluent's serializers."""
+
+    TOPIC_NAME = "TopicNameStrategy"
+    RECORD_NAME = "RecordNameStrategy"
+    TOPIC_RECORD_NAME = "TopicRecordNameStrategy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +29,7 @@ class SchemaChoice:
     """The schemas that a raw schema refers to."""
     message: str | None = None
     """Full name of a Protobuf message; None for the file's first message."""
+    strategy: SubjectStrategy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,29 +6,34 @@
 - A subject alone means its latest version. It excludes a format without schemas.
 - Nothing means the latest version of the subject, if the format has schemas.
 
-The default subject is `<topic>-key` or `<topic>-value`. The default format counts only if the request names no schema:
-a caller that names a schema wants that schema.
+The default subject is that of the sidecar's strategy: see `subjects`. The default format counts only if the request
+names no schema: a caller that names a schema wants that schema.
 """
 
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.formats import Format
-from services.sidecar.producing.produce_request import Side
+from services.sidecar.producing.produce_request import Side, SubjectStrategy
+from services.sidecar.producing.subjects import subject_of
 from services.sidecar.schemas.questions import ById, ByText, ByVersion, Latest, Question
 
 
-def question_of(side: Side, topic: str, default: Format) -> Question | None:
-    """The question for the registry; None if the side needs no schema. Fault when members exclude each other."""
+def question_of(
+    side: Side, topic: str, default: Format, usual: SubjectStrategy = SubjectStrategy.TOPIC_NAME
+) -> Question | None:
+    """The question for the registry; None if the side needs no schema. Fault when members exclude each other.
+
+    `usual`: the strategy of sides that name none.
+    """
     _check(side)
     schema, format_ = side.schema, side.format or default
-    subject = schema.subject or f"{topic}-{side.name}"
     if schema.schema_id is not None:
         return ById(schema.schema_id)
     if schema.version is not None:
-        return ByVersion(subject, schema.version)
+        return ByVersion(subject_of(side, topic, format_, usual), schema.version)
     if schema.raw is not None and format_.kind is not None:
-        return ByText.of(subject, format_.kind, schema.raw, schema.references)
+        return ByText.of(subject_of(side, topic, format_, usual), format_.kind, schema.raw, schema.references)
     if format_.kind is not None or schema.subject:
-        return Latest(subject)
+        return Latest(subject_of(side, topic, format_, usual))
     if schema.message is not None:
         raise invalid(f"/{side.name}SchemaMessage", f"{side.name}Format {format_.label} has no schemas, so no messages")
     return None

@@ -18,16 +18,24 @@ from services.sidecar.formats.format import available_labels
 from services.sidecar.formats.registered import WHAT_TO_SET
 from services.sidecar.formats.schema_formats import SchemaFormats, SchemaWriter
 from services.sidecar.producing.headers import HeaderWriter
-from services.sidecar.producing.produce_request import ProduceRequest, RecordRequest, SchemaChoice, Side
+from services.sidecar.producing.produce_request import (
+    ProduceRequest,
+    RecordRequest,
+    SchemaChoice,
+    Side,
+    SubjectStrategy,
+)
 from services.sidecar.producing.schema_choice import question_of
 from services.sidecar.records import Outgoing
-from services.sidecar.schemas.questions import Question
+from services.sidecar.schemas.questions import ByText, Question
 from services.sidecar.schemas.schema import RegistryUnavailableError, SchemaError
 
 LOOK_UP_THREADS = 4
 """Threads for look-ups. A thread mostly waits; all requests that wait for one schema share one thread."""
 MANY_VALUES_WITH_SCHEMA = 100
 """So many records take the event loop 1 to 5 ms; a larger batch is encoded on a thread."""
+MayRegister = Callable[[str, str], None]
+"""Raises Fault if a schema may not be registered under this subject, by a request for this topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +111,33 @@ class Serialized:
 class Serializer:
     """Encodes requests: it has the default formats, and the schemas if there is a registry."""
 
-    def __init__(self, key_format: Format, value_format: Format, schemas: SchemaFormats | None = None) -> None:
+    def __init__(
+        self,
+        key_format: Format,
+        value_format: Format,
+        schemas: SchemaFormats | None = None,
+        key_strategy: SubjectStrategy = SubjectStrategy.TOPIC_NAME,
+        value_strategy: SubjectStrategy = SubjectStrategy.TOPIC_NAME,
+    ) -> None:
         self._defaults = {"key": key_format, "value": value_format}
+        self._strategies = {"key": key_strategy, "value": value_strategy}
         self._schemas = schemas
         self._threads = ThreadPoolExecutor(LOOK_UP_THREADS, "schemas")  # starts none before the first look-up
         self._look_ups: dict[tuple[Question, str | None], asyncio.Future[SchemaWriter]] = {}
 
-    async def serialize(self, request: ProduceRequest, headers: HeaderWriter, *, on_thread: bool = False) -> Serialized:
+    async def serialize(
+        self,
+        request: ProduceRequest,
+        headers: HeaderWriter,
+        *,
+        on_thread: bool = False,
+        may_register: MayRegister | None = None,
+    ) -> Serialized:
         """The whole request, encoded; on a thread if the caller asks for that, or the batch is large.
 
         Fault when formats and schemas exclude each other, a schema cannot be found, or a record does not fit.
         """
-        encoder = await self.encoder(request.topic, request.key, request.value, request.records)
+        encoder = await self.encoder(request.topic, request.key, request.value, request.records, may_register)
         if on_thread or encoder.takes_long(request.records):
             records = await asyncio.to_thread(encoder.encode, request.records, headers)
         else:
@@ -122,16 +145,22 @@ class Serializer:
         return Serialized(records, encoder.key_schema_id, encoder.value_schema_id)
 
     async def encoder(
-        self, topic: str, key: Side, value: Side, records: Sequence[RecordRequest] | None = None
+        self,
+        topic: str,
+        key: Side,
+        value: Side,
+        records: Sequence[RecordRequest] | None = None,
+        may_register: MayRegister | None = None,
     ) -> BatchEncoder:
         """The encoder of such a request's records. The call does not wait if all schemas are known.
 
-        `records`, if given, are all records that the encoder will encode.
+        `records`, if given, are all records that the encoder will encode. `may_register` raises Fault if the caller may
+        not register a schema under a subject, for a topic.
         """
-        sides = (
-            (key, question_of(key, topic, self._defaults["key"])),
-            (value, question_of(value, topic, self._defaults["value"])),
-        )
+        sides = [(side, self._question(side, topic, records)) for side in (key, value)]
+        for _, question in sides:
+            if isinstance(question, ByText) and may_register is not None:
+                may_register(question.subject, topic)
         return BatchEncoder(*[await self._side_encoder(side, question, records) for side, question in sides])
 
     def close(self) -> None:
@@ -139,6 +168,14 @@ class Serializer:
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._schemas is not None:
             self._schemas.close()
+
+    def _question(self, side: Side, topic: str, records: Sequence[RecordRequest] | None) -> Question | None:
+        try:
+            return question_of(side, topic, self._defaults[side.name], self._strategies[side.name])
+        except Fault:
+            if not _needs_no_schema(side, records):
+                raise
+            return None
 
     async def _side_encoder(
         self, side: Side, question: Question | None, records: Sequence[RecordRequest] | None

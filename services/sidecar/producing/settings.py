@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, Field, PositiveInt
 
 from mesh.settings import WordList
+from services.sidecar.producing.produce_request import SubjectStrategy
 
 
 class ProducingSettings(BaseModel):
@@ -25,6 +26,11 @@ class ProducingSettings(BaseModel):
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
     """The batches for Kafka: their size, the time that they wait for more records, and their compression."""
     max_record_bytes: PositiveInt = 1_048_576
+    key_subject_strategy: SubjectStrategy = SubjectStrategy.TOPIC_NAME
+    value_subject_strategy: SubjectStrategy = SubjectStrategy.TOPIC_NAME
+    """The subjects of schemas, for requests that say nothing of them: TopicNameStrategy, RecordNameStrategy or
+    TopicRecordNameStrategy. A record's name is in the schema's text, which a request then has to send.
+    """
     forward_authorization: bool = False
     """Whether the caller's Authorization header goes into the records; the original always does, which leaks tokens."""
     caller_id: str = ""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from services.sidecar.faults import Fault, FaultKind
@@ -100,11 +100,13 @@ class Caller:
         topics = {base: Topics(tuple(patterns)) for base, patterns in narrowed.items() if base not in plain}
         return cls(name, frozenset(plain | narrowed.keys()), topics, expires_at)
 
-    def check_scopes(self, needed: frozenset[str]) -> None:
-        """Raises Fault, with the original's text, when the caller lacks one of the scopes."""
-        if not needed <= self.scopes:
-            has, wants = (f"[{', '.join(sorted(scopes))}]" for scopes in (self.scopes, needed))
-            raise _mismatch(f"Scopes {has} in authorization token and specification scopes {wants} are not matched")
+    def check_scopes(self, needed: Sequence[frozenset[str]]) -> None:
+        """Raises Fault, with the original's text, unless the caller has all scopes of one of these sets."""
+        if not any(scopes <= self.scopes for scopes in needed):
+            has, *wants = (f"[{', '.join(sorted(scopes))}]" for scopes in (self.scopes, *needed))
+            raise _mismatch(
+                f"Scopes {has} in authorization token and specification scopes {' or '.join(wants)} are not matched"
+            )
 
     @property
     def writes(self) -> Topics:
@@ -129,9 +131,15 @@ class Caller:
             text = f"Not every topic that fits {expression!r} may be read by this token, only {self.reads}"
             raise _mismatch(f"{text}; an expression has to begin as they do, with dots written \\\\.")
 
-    def check_registers(self, subject: str) -> None:
-        """Raises Fault when a registry subject is named after a topic that this caller may not write to."""
-        self.check_writes([subject.removesuffix("-value").removesuffix("-key")])
+    def check_registers(self, subject: str, topic: str) -> None:
+        """Raises Fault when a registry subject is named after a topic that this caller may not write to.
+
+        `topic`: the topic of the request, which this caller may write to. A subject of this topic and a record is its
+        own, too.
+        """
+        is_of_topic = subject.endswith(("-key", "-value"))
+        if is_of_topic or not subject.startswith(f"{topic}-"):
+            self.check_writes([subject.removesuffix("-value").removesuffix("-key")])
 
     def check_goes_on(self, topics: Iterable[str] = ()) -> None:
         """As `check_reads`, for a caller that was admitted earlier: the token may have expired since."""

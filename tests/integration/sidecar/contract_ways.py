@@ -102,6 +102,7 @@ class Sidecars:
             "drain_consumer": {"timeoutMs": 1},
             "write_dead_letters": [{"record": {**partition, "offset": 0}, "processed": False}],
             "start_replay": {"topicName": ""},
+            "create_topic": {"topic": f"{self.topic}-new-{next(_numbers)}", "partitions": 1},
         }
         for name in ("assign", "seek_to_first", "seek_to_last", "get_committed_offsets"):
             bodies[name] = {"partitions": [partition]}
@@ -195,6 +196,14 @@ def topics_without_kafka(all_: Sidecars, operation: str) -> httpx.Response:
         return all_.call(all_.closed, operation)
 
 
+def topic_twice(all_: Sidecars, operation: str) -> httpx.Response:
+    return all_.call(all_.wide, operation, body={"topic": all_.topic})
+
+
+def refused_topic(all_: Sidecars, operation: str) -> httpx.Response:
+    return all_.call(all_.wide, operation, body={"topic": f"{all_.topic}-no", "settings": {"no.such": "setting"}})
+
+
 def unknown_topic(all_: Sidecars, operation: str) -> httpx.Response:
     topic = f"{all_.topic}-not"
     if operation == "produce_in_transaction":
@@ -275,6 +284,9 @@ REPLACED = "test_a_definition_takes_the_place_of_another_and_no_record_is_lost_o
 
 PROVOKED: dict[Answer, Way] = {
     (ANY, 200, None): done,
+    ("create_topic", 201, None): done,
+    ("create_topic", 400, "ERR12966"): refused_topic,
+    ("create_topic", 409, "ERR12967"): topic_twice,
     (ANY, 204, None): done,
     ("produce", 202, None): on("wide", params={"async": "true"}),
     (ANY, 400, "ERR10015"): on("wide", content="{oops", headers=JSON),

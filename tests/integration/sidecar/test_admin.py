@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 from prometheus_client import REGISTRY
 
 from services.sidecar.admin import log_levels
@@ -236,6 +237,37 @@ def test_topics_are_listed_and_described(admin: httpx.Client, kafka: Kafka, orde
     assert [(one["partition"], one["first"], one["next"]) for one in detail["partitions"]] == [(0, 0, 0), (1, 0, 2)]
     missing = admin.get("/adm/kafka/topics/never-made")
     assert (missing.status_code, missing.json()["code"]) == (404, "ERR12960")
+
+
+def test_a_topic_is_made_with_its_partitions_and_settings(admin: httpx.Client, kafka: Kafka, topic: str) -> None:
+    wanted = {"topic": topic, "partitions": 3, "replicationFactor": 1, "settings": {"cleanup.policy": "compact"}}
+    made = admin.post("/adm/kafka/topics", json=wanted)
+    assert (made.status_code, made.json()) == (201, {"topic": topic, "partitions": 3})
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    assert client.describe_configs([resource])[resource].result(30)["cleanup.policy"].value == "compact"
+    by_default = admin.post("/adm/kafka/topics", json={"topic": f"{topic}-usual"})
+    assert (by_default.status_code, by_default.json()["partitions"] > 0) == (201, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "answered"),
+    [
+        ({"partitions": 0}, (400, "ERR11004")),
+        ({"partitions": 10_001}, (400, "ERR11004")),
+        ({"replicationFactor": 33}, (400, "ERR11004")),
+        ({"settings": {f"setting.{number}": "1" for number in range(101)}}, (400, "ERR11004")),
+        ({"settings": {"cleanup.policy": 1}}, (400, "ERR11004")),
+        ({"replicationFactor": 32}, (400, "ERR12966")),
+        ({"settings": {"no.such": "setting"}}, (400, "ERR12966")),
+    ],
+)
+def test_a_topic_that_is_out_of_bounds_or_that_kafka_refuses_is_not_made(
+    admin: httpx.Client, topic: str, given: Json, answered: tuple[int, str]
+) -> None:
+    refused = admin.post("/adm/kafka/topics", json={"topic": topic, **given})
+    assert (refused.status_code, refused.json()["code"]) == answered
+    assert admin.get(f"/adm/kafka/topics/{topic}").status_code == 404
 
 
 def test_instances_are_watched_paused_moved_and_drained(

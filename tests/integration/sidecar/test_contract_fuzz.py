@@ -23,7 +23,8 @@ NOT_OURS = [
     checks.ignored_auth,  # a sidecar on loopback without an issuer asks nobody; tests of tokens have their own
 ]
 
-schema = schemathesis.openapi.from_path(DOCUMENT).exclude(operation_id="shutdown")
+# topics at the bounds of the contract have 10,000 partitions, which would fill the broker's disk; test_admin has bounds
+schema = schemathesis.openapi.from_path(DOCUMENT).exclude(operation_id=["shutdown", "create_topic"])
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -210,6 +211,66 @@ def test_a_narrowed_token_reads_its_topics_only(
     assert code(committed) == (403, "ERR10005")
     assert post("subscriptions", {"topic_pattern": f"{prefix}mine"}).status_code == 204
     assert post("subscriptions", {"topics": [mine]}).status_code == 204
+
+
+@pytest.mark.parametrize("base", ["kafka:r", "kafka:w"])
+def test_one_scope_of_both_makes_subscribes_seeks_commits_and_deletes(
+    http: httpx.Client, issuer: TokenIssuer, mine: str, theirs: str, group: str, base: str
+) -> None:
+    headers = issuer.bearer(f"{base}:{mine}")
+    partition = {"topic": mine, "partition": 0}
+    created = http.post(f"/consumers/{group}", json={"name": "c1"}, headers=headers)
+    assert created.status_code == 200, created.text
+    path = created.json()["base_uri"]
+    for method, end, body in (
+        ("POST", "/subscriptions", {"topics": [mine]}),
+        ("GET", "/subscriptions", None),
+        ("DELETE", "/subscriptions", None),
+        ("POST", "/assignments", {"partitions": [partition]}),
+        ("GET", "/assignments", None),
+        ("POST", "/positions", {"offsets": [{**partition, "offset": 0}]}),
+        ("POST", "/positions/first", {"partitions": [partition]}),
+        ("POST", "/positions/last", {"partitions": [partition]}),
+        ("POST", "/offsets", {"offsets": [{**partition, "offset": 0}]}),
+        ("PUT", "/offsets", {"partitions": [partition]}),
+        ("DELETE", "/subscriptions", None),
+    ):
+        answer = http.request(method, f"{path}{end}", json=body, headers=headers)
+        assert answer.is_success, (method, end, answer.text)
+    assert code(http.post(f"{path}/subscriptions", json={"topics": [theirs]}, headers=headers)) == (403, "ERR10005")
+    read = http.get(f"{path}/records", headers=headers)
+    assert code(read) == ((400, "ERR12205") if base == "kafka:r" else (403, "ERR10005"))  # it reads nothing just now
+    assert http.delete(path, headers=headers).status_code == 204
+
+
+def test_no_answer_tells_whether_there_is_a_topic_beyond_the_scope(
+    http: httpx.Client, issuer: TokenIssuer, mine: str, theirs: str, group: str
+) -> None:
+    headers = narrowed(issuer, mine)
+    path = http.post(f"/consumers/{group}", json={"name": "c1"}, headers=headers).json()["base_uri"]
+
+    def answers(topic: str) -> list[tuple[int, str]]:
+        offset = {"topic": topic, "partition": 0, "offset": 0}
+        partitions = {"partitions": [{"topic": topic, "partition": 0}]}
+        calls: list[tuple[str, str, Any, dict[str, str]]] = [
+            ("POST", f"/producers/{topic}", RECORDS, {}),
+            ("POST", "/transactions", {"topics": [{"topic": topic, **RECORDS}]}, {}),
+            ("POST", f"{path}/subscriptions", {"topics": [topic]}, {}),
+            ("POST", f"{path}/assignments", partitions, {}),
+            ("POST", f"{path}/positions", {"offsets": [offset]}, {}),
+            ("POST", f"{path}/positions/first", partitions, {}),
+            ("POST", f"{path}/positions/last", partitions, {}),
+            ("POST", f"{path}/offsets", {"offsets": [offset]}, {}),
+            ("PUT", f"{path}/offsets", partitions, {}),
+            ("POST", "/consumers/deadLetter/active", [{"record": offset, "processed": False}], {}),
+            ("GET", "/consumers/deadLetter/active", None, {"topic": topic}),
+        ]
+        found = [http.request(one, at, json=body, params=query, headers=headers) for one, at, body, query in calls]
+        return [(answer.status_code, answer.text.replace(topic, "TOPIC")) for answer in found]
+
+    there, not_there = answers(theirs), answers(f"{theirs}-not-there")
+    assert {status for status, _ in there} == {403}
+    assert there == not_there
 
 
 def test_what_others_made_an_instance_read_is_not_given_to_a_narrowed_token(

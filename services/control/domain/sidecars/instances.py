@@ -10,7 +10,7 @@ from mesh.rpc import events
 from services.control.domain.errors import InvalidField, NotAllowed
 from services.control.domain.sidecars.deliveries import FIELDS, check_delivery
 
-FORMATS = ("binary", "json", "avro", "jsonschema", "protobuf", "string")
+FORMATS = ("binary", "json", "avro", "jsonschema", "protobuf", "string", "auto")
 OFFSET_RESETS = ("earliest", "latest", "none")
 GROUP_PROTOCOLS = ("classic", "consumer")
 LONGEST_NAME = 255

@@ -11,14 +11,13 @@ from services.sidecar.formats import Format
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.records import Outgoing
-from services.sidecar.security.callers import ANYONE
 
 PRODUCE = CONTRACT.operations["produce"]
 STRINGS = Serializer(Format.STRING, Format.STRING)
 
 
 def records_of(body: object) -> list[Outgoing]:
-    asked = produce_request("apples", PRODUCE.body(body), ANYONE)
+    asked = produce_request("apples", PRODUCE.body(body))
     return asyncio.run(STRINGS.serialize(asked, HeaderWriter(RequestHeaders()))).records
 
 

@@ -28,13 +28,13 @@ def test_and_for_no_other(topic: str) -> None:
 
 
 def test_a_narrowed_scope_still_is_the_scope_that_operations_ask_for() -> None:
-    ORDERS.check_scopes(frozenset({"kafka:w", "kafka:r"}))
+    ORDERS.check_scopes([frozenset({"kafka:w", "kafka:r"})])
 
 
 def test_a_scope_that_is_lacking_is_named_in_the_originals_words() -> None:
     caller = Caller.of("shop", ["kafka:r"])
     with pytest.raises(Fault) as refused:
-        caller.check_scopes(frozenset({"kafka:w"}))
+        caller.check_scopes([frozenset({"kafka:w"})])
     text = "Scopes [kafka:r] in authorization token and specification scopes [kafka:w] are not matched"
     assert refused.value.description == text
 
@@ -42,15 +42,38 @@ def test_a_scope_that_is_lacking_is_named_in_the_originals_words() -> None:
 @pytest.mark.parametrize("scope", ["kafka:write", "kafka", "kafka:w*", "KAFKA:W", "kafka:x:w", "xkafka:w:a"])
 def test_scopes_that_only_look_like_ours(scope: str) -> None:
     with pytest.raises(Fault):
-        Caller.of("shop", [scope]).check_scopes(frozenset({"kafka:w"}))
+        Caller.of("shop", [scope]).check_scopes([frozenset({"kafka:w"})])
 
 
-def test_who_only_reads_may_make_an_instance_by_a_scope_for_no_topic() -> None:
-    reader = Caller.of("shop", ["kafka:r:orders.*", "kafka:w:"])
-    reader.check_scopes(frozenset({"kafka:w"}))
-    reader.check_reads(["orders.new"])
-    with pytest.raises(Fault):
-        reader.check_writes(["orders.new"])
+@pytest.mark.parametrize("scope", ["kafka:r", "kafka:r:orders.*", "kafka:w", "kafka:w:orders.*"])
+def test_one_of_several_scopes_will_do_where_the_operation_says_so(scope: str) -> None:
+    Caller.of("shop", [scope]).check_scopes([frozenset({"kafka:r"}), frozenset({"kafka:w"})])
+
+
+def test_where_no_scope_of_several_is_there_all_are_named() -> None:
+    with pytest.raises(Fault, match=r"specification scopes \[kafka:r\] or \[kafka:w\] are not matched"):
+        Caller.of("shop", ["kafka:admin"]).check_scopes([frozenset({"kafka:r"}), frozenset({"kafka:w"})])
+
+
+@pytest.mark.parametrize(
+    ("subject", "allowed"),
+    [
+        ("orders-value", True),
+        ("orders-shop.Order", True),
+        ("orders-eu-value", False),
+        ("orders-eu-key", False),
+        ("prices-value", False),
+        ("shop.Order", False),
+        ("orderskey-value", False),
+    ],
+)
+def test_schemas_are_registered_under_subjects_of_topics_that_may_be_written(subject: str, allowed: bool) -> None:
+    caller = Caller.of("shop", ["kafka:w:orders"])
+    if allowed:
+        caller.check_registers(subject, "orders")
+    else:
+        with pytest.raises(Fault, match="may not be written"):
+            caller.check_registers(subject, "orders")
 
 
 def test_the_plain_scope_counts_beside_a_narrowed_one() -> None:
