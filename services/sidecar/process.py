@@ -90,15 +90,17 @@ class Sidecar:
         )
         self._instances = self._recovery.instances
         self._ksqldb = KsqldbParts(settings)
-        self._backend = target(settings, settings.instance_formats[1], settings.reactive_max_concurrency)
+        backend = target(settings, settings.instance_formats[1], settings.reactive_max_concurrency)
         shared = SharedParts(
-            settings, self._producing.producer, self._serializer, reader, self._audit, self._traffic, self._backend
+            settings, self._producing.producer, self._serializer, reader, self._audit, self._traffic, backend
         )
         self.streams = StreamsParts(shared)
-        self._jobs = JobParts(shared, self._recovery)
         self.reactive = ReactiveParts(shared, self._recovery)
+        self._jobs = JobParts(shared, self._recovery, self.reactive.subscriptions)
         self._look_after_parts()
         modules = self._http_servers.modules() | ({"schemas": schemas.reload} if schemas is not None else {})
+        if self.reactive.subscriptions.are_declared:
+            modules["subscriptions"] = self.reactive.subscriptions.reload
         self._admin = AdminParts(
             settings, self._instances, self._recovery.orders, modules, self._information, shut_down
         )
@@ -160,7 +162,7 @@ class Sidecar:
         await self._recovery.close()
         await self._admin.close()
         await self._ksqldb.close()
-        await self._backend.backend.close()
+        await self.reactive.subscriptions.close()
         await asyncio.gather(
             self._audit.stop(max(drain_until - time.monotonic(), MIN_AUDIT_SECONDS)), self._emission.stop()
         )

@@ -2,6 +2,7 @@
 
 import re
 import socket
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pydantic import (
     PositiveInt,
     PrivateAttr,
     SecretStr,
+    ValidationError,
     field_validator,
     model_validator,
 )
@@ -30,6 +32,14 @@ from services.sidecar.ksqldb.settings import KsqldbSettings
 from services.sidecar.original.translation import original_config
 from services.sidecar.producing.settings import ProducingSettings
 from services.sidecar.reactive.settings import ReactiveSettings
+from services.sidecar.reactive.subscriptions import (
+    Membership,
+    Subscription,
+    SubscriptionError,
+    check_together,
+    member_of,
+    shown,
+)
 from services.sidecar.security.settings import SecuritySettings
 from services.sidecar.streams.settings import StreamsSettings
 
@@ -40,10 +50,23 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 def _name_of_host() -> str:
     """Signs that no name of a sidecar has are dashes; a name that is too long ends with a digest of the whole."""
     host = socket.gethostname()
-    name = _NOT_IN_NAMES.sub("-", host)
-    if len(name) > LONGEST_NAME:
-        name = f"{name[: LONGEST_NAME - 9]}-{sha256(host.encode()).hexdigest()[:8]}"
-    return name or "sidecar"
+    return _cut(_NOT_IN_NAMES.sub("-", host), host, LONGEST_NAME) or "sidecar"
+
+
+def _instance_name(sidecar: str, subscription: str) -> str:
+    """The name of a subscription's consumer within its group. Replicas of a sidecar have different ones."""
+    return f"{_cut(sidecar, sidecar, LONGEST_NAME - len(subscription) - 1)}-{subscription}"
+
+
+def _cut(name: str, whole: str, longest: int) -> str:
+    """The name; if it is too long, its beginning, and a digest of the whole."""
+    return name if len(name) <= longest else f"{name[: longest - 9]}-{sha256(whole.encode()).hexdigest()[:8]}"
+
+
+def _reasons(error: ValidationError) -> str:
+    """All that is wrong with a subscription, in the words of declarations."""
+    found = ((".".join(map(member_of, map(str, one["loc"][:1]))), one["msg"]) for one in error.errors())
+    return "; ".join(f"{place}: {text}" if place else text.removeprefix("Value error, ") for place, text in found)
 
 
 class SidecarSettings(
@@ -160,6 +183,36 @@ class SidecarSettings(
                 safe = self.asks_who_calls or self.allow_insecure
                 refuse_open_door(name, address, self.service, safe=safe, harm=harm)
         return self
+
+    @model_validator(mode="after")
+    def _subscriptions_fit(self) -> "SidecarSettings":
+        self.with_subscriptions(self.subscriptions)
+        return self
+
+    def with_subscriptions(self, further: Sequence[Subscription]) -> dict[str, "SidecarSettings"]:
+        """The settings that hold for each subscription: for that of these settings, without a name, and for further
+        ones, by their names. SubscriptionError if one is wrong, or if two of them exclude each other.
+        """
+        found = [("", self)] if self.reactive_interest else []
+        found += [(one.name, self._of(one)) for one in further]
+        check_together(Membership(name, of.reactive_group, of.reactive_interest) for name, of in found)
+        return dict(found)
+
+    def _of(self, subscription: Subscription) -> "SidecarSettings":
+        """These settings with those that a subscription changes."""
+        name = subscription.name
+        changed = {**subscription.settings, "reactive_name": _instance_name(self.name, name)}
+        if self.reactive_transactional_id:
+            changed["reactive_transactional_id"] = f"{self.reactive_transactional_id}.{name}"
+        valid: dict[str, Any] = {}
+        for part in (BackendSettings, ConsumingSettings, FormatSettings, ReactiveSettings):
+            mine = {each: getattr(self, each) for each in part.model_fields}
+            try:
+                checked = part.model_validate(mine | {each: changed[each] for each in mine.keys() & changed.keys()})
+            except ValidationError as error:
+                raise SubscriptionError(f"{shown(name)}: {_reasons(error)}") from None
+            valid |= {each: getattr(checked, each) for each in mine.keys() & changed.keys()}
+        return self.model_copy(update=valid)
 
     @property
     def batch_bytes_at_most(self) -> int:

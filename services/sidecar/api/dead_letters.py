@@ -5,7 +5,7 @@ import base64
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -79,12 +79,17 @@ class DeadLetterEndpoints:
         producer: RecordProducer,
         audit: ActiveAudit,
         replay: DeadLetterBatches,
+        topics: Callable[[], list[str]],
+        formats: Callable[[Sequence[str]], tuple[Format, Format]],
     ) -> None:
+        """`topics`: those whose dead letters the backend gets; `formats`: those of one reader of these topics."""
         self._settings = settings
         self._instances = instances
         self._producer = producer
         self._audit = audit
         self._replay = replay
+        self._configured = topics
+        self._formats = formats
         self._extension = settings.dead_letter_extension
 
     def routes(self) -> list[Route]:
@@ -176,9 +181,9 @@ class DeadLetterEndpoints:
 
         Fault if the caller may not read them.
         """
-        configured = self._settings.reactive_topics
+        configured = self._configured()
         named = parameters(request).get("topic", "").replace(" ", "")
-        topics = named.split(",") if named else list(configured)
+        topics = named.split(",") if named else configured
         if only_configured and named and not set(topics) <= set(configured):
             raise Fault(FaultKind.INVALID_TOPIC_NAME, NOT_CONFIGURED)
         if not topics:
@@ -198,8 +203,7 @@ class DeadLetterEndpoints:
         if id_ in self._instances:
             instance = self._instances.get(id_)
         else:
-            key_format, value_format = self._settings.instance_formats
-            options = InstanceOptions(key_format, value_format, read_timeout=self._settings.max_read_ms / 1000)
+            options = InstanceOptions(*self._formats(topics), read_timeout=self._settings.max_read_ms / 1000)
             instance = await self._instances.create(group, ACTIVE_INSTANCE, options)
         if set(instance.interest.topics) != set(topics):
             await instance.subscribe(tuple(topics))

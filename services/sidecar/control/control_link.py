@@ -63,6 +63,7 @@ class ControlLink:
             name=f"members/{connection.sidecar}", kind=admin.MEMBER_KIND_SIDECAR, version=VERSION, address=listen
         )
         self._reactive: list[ReactiveConsumer] = []
+        self._has_all_reactive = False
         self._confirmed: dict[str, bytes] = {}
         self._was_heard = False
         self._wake = asyncio.Event()
@@ -71,6 +72,11 @@ class ControlLink:
         """Adds a reactive consumer, which control sees as long as this process runs."""
         self._reactive.append(consumer)
         consumer.on_change = self.changed
+        self.changed()
+
+    def all_taken_in(self) -> None:
+        """All reactive consumers of this process are known; control may hold others of an elder process."""
+        self._has_all_reactive = True
         self.changed()
 
     def changed(self) -> None:
@@ -101,7 +107,7 @@ class ControlLink:
     async def run(self) -> None:
         """Informs control for ever."""
         failures = 0
-        is_known = False
+        is_known = are_removed = False
         while True:
             self._wake.clear()
             try:
@@ -110,7 +116,10 @@ class ControlLink:
                     await asyncio.Event().wait()
                 if not is_known:
                     await self._compare()
+                    are_removed = False
+                if self._has_all_reactive and not are_removed:
                     await self._remove_reactive()
+                    are_removed = True
                 await self._reconcile()
             except grpc.aio.AioRpcError as error:
                 heed_cancellation()

@@ -48,7 +48,8 @@ class PartitionCount:
 class Peek:
     """The reader of dead letters of one sidecar."""
 
-    def __init__(self, properties: Mapping[str, Any], shower: RecordShower) -> None:
+    def __init__(self, properties: Mapping[str, Any], shower: Callable[[str], RecordShower]) -> None:
+        """`shower` shows dead letters of a topic."""
         self._properties = properties
         self._shower = shower
         self._readers = asyncio.Semaphore(MAX_PEEKS)
@@ -88,7 +89,7 @@ class Peek:
 
         records = await self._with_reader(read)
         try:
-            shown = await self._shower.shown_aside(records)
+            shown = await self._shower(topic).shown_aside(records)
         except RegistryUnavailableError:
             return [PeekedRecord(record, Origin.of(record.headers), None) for record in records]
         return [

@@ -104,7 +104,7 @@ class Backend:
         metrics.backend_open_calls.inc()
         try:
             async with asyncio.timeout(self._access.timeout):
-                answer = await self._posted(self.url + (path or self.path), body, headers)
+                answer = await self._with_token("POST", self.url + (path or self.path), body, headers)
         except TimeoutError:
             outcome = "timeout"
             raise self._failed(f"did not answer within {self._access.timeout:g} s", Blame.UNCLEAR, outcome) from None
@@ -118,6 +118,14 @@ class Backend:
             metrics.backend_open_calls.dec()
             metrics.backend_calls.labels(outcome).inc()
             metrics.backend_call_seconds.observe(time.perf_counter() - began)
+
+    async def get(self, path: str, seconds: float) -> bytes:
+        """The body of the answer to a GET that is a success. CallFailedError otherwise."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._with_token("GET", self.url + path, b"", {})
+        except TimeoutError:
+            raise self._failed(f"did not answer within {seconds:g} s", Blame.UNCLEAR, "timeout") from None
 
     async def is_alive(self) -> bool:
         """Whether it answers at all when asked for its health: even that it has no such page shows that it is there."""
@@ -134,11 +142,11 @@ class Backend:
         if self._credentials is not None:
             await self._credentials.close()
 
-    async def _posted(self, url: str, body: bytes, headers: dict[str, str]) -> bytes:
-        """Posts the body; posts it once more with a new token if the backend refuses the old token."""
+    async def _with_token(self, method: str, url: str, body: bytes, headers: dict[str, str]) -> bytes:
+        """Sends the request; sends it once more with a new token if the backend refuses the old token."""
         token = await self._token()
         try:
-            return await self._post(url, body, headers, token)
+            return await self._answered(method, url, body, headers, token)
         except CallFailedError as failure:
             if failure.outcome != str(UNAUTHORIZED):
                 raise
@@ -146,16 +154,16 @@ class Backend:
             if self._credentials is None:
                 raise
             self._credentials.refused(token)
-        return await self._post(url, body, headers, await self._token())
+        return await self._answered(method, url, body, headers, await self._token())
 
-    async def _post(self, url: str, body: bytes, headers: dict[str, str], token: str) -> bytes:
+    async def _answered(self, method: str, url: str, body: bytes, headers: dict[str, str], token: str) -> bytes:
         sent = {**_ALWAYS, **headers, **await self._fixed_headers()}
         if token:
             sent["Authorization"] = f"Bearer {token}"
         if self._access.closes_connections:
             sent["Connection"] = "close"
         try:
-            answer = await self._sent("POST", url, sent, body)
+            answer = await self._sent(method, url, sent, body)
             try:
                 if not answer.is_success:
                     raise await self._refusal(answer)

@@ -46,13 +46,16 @@ class Target:
         circuit: CircuitSettings = CircuitSettings(),  # noqa: B008  # frozen
         clock: Callable[[], float] = time.monotonic,
         routing: ContentRouting = ContentRouting(),  # noqa: B008  # of no rules
+        subscription: str = "",
     ) -> None:
+        """`subscription`: its name, for the metric of the circuit."""
         self.backend = backend
         self.writer = writer
         self.circuit = Circuit(circuit, clock)
         self.gate = Gate(self.circuit)
         self.routing = routing
         """The rules that choose each record's path; may be changed at any time."""
+        self._state_metric = metrics.backend_circuit.labels(subscription)
 
     def path(self, record: Deliverable) -> str | None:
         """The path of a record; empty for the usual path; None if the record does not concern the backend."""
@@ -66,7 +69,7 @@ class Target:
 
     def look(self) -> None:
         """Publishes the circuit's state: waiting callers check it again, and the metric shows it."""
-        metrics.backend_circuit.set(self.circuit.state.value)
+        self._state_metric.set(self.circuit.state.value)
         self.gate.look()
 
 

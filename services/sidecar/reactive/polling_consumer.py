@@ -12,6 +12,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import queue
 import threading
 import time
@@ -73,7 +74,9 @@ class Listener(Protocol):
 class PollingConsumer:
     """One client and its thread, from `open` to `close`; it cannot be opened again."""
 
-    def __init__(self, name: str, shares: PartitionShares, listener: Listener, finish_seconds: float) -> None:
+    def __init__(
+        self, name: str, shares: PartitionShares, listener: Listener, finish_seconds: float, subscription: str = ""
+    ) -> None:
         """`finish_seconds`: the longest time of `Listener.finish`."""
         self._shares = shares
         self._listener = listener
@@ -89,7 +92,10 @@ class PollingConsumer:
         self._is_known = False
         self._is_ending = False
         self._turned_at = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name=f"reactive-{name}", daemon=True)
+        self._held_records = metrics.reactive_held_records.labels(subscription)
+        self._held_bytes = metrics.reactive_held_bytes.labels(subscription)
+        context = contextvars.copy_context()  # log lines of the thread name the subscription, too
+        self._thread = threading.Thread(target=context.run, args=(self._run,), name=f"reactive-{name}", daemon=True)
 
     def open(self, properties: Mapping[str, Any]) -> None:
         """Makes the client, which has joined no group yet. Fault when its configuration is refused."""
@@ -225,8 +231,8 @@ class PollingConsumer:
         try:
             while not self._serve_calls(self._membership):
                 self._turned_at = time.monotonic()
-                metrics.reactive_held_records.set(self._shares.records)
-                metrics.reactive_held_bytes.set(self._shares.size)
+                self._held_records.set(self._shares.records)
+                self._held_bytes.set(self._shares.size)
                 self._is_known = self._membership.assigned_at is not None or self._has_name(self._membership)
                 self._fetch(self._membership)
                 if self._membership.has_failed and (fault := self._membership.fault()) is not None:

@@ -1,4 +1,4 @@
-"""The reactive consumer as one instance: it reads, posts to its backend, and carries out the orders of operators.
+"""A reactive consumer as one instance: it reads, posts to its backend, and carries out the orders of operators.
 
 The consumer has one session after the other: if a client of Kafka cannot go on, a new client replaces it after a pause.
 An order of an operator holds at once and for all later sessions. The order is on disk before the operator gets the
@@ -61,7 +61,7 @@ class Settling(Protocol):
 
 
 class ReactiveConsumer:
-    """The one reactive consumer of a sidecar."""
+    """The reactive consumer of one subscription."""
 
     def __init__(
         self,
@@ -71,13 +71,15 @@ class ReactiveConsumer:
         sink: BatchSink,
         settling: Settling,
         *,
+        name: str = "",
         kept: KeptOrders = NOTHING_ORDERED,
         keep: Callable[[KeptOrders], Awaitable[None]] | None = None,
     ) -> None:
-        """`kept` has the orders from the process before this one; `keep` returns when new orders are on disk. Fault
-        when a delivery is not understood.
+        """`name`: the subscription's, for metrics. `kept` has the orders from the process before this one; `keep`
+        returns when new orders are on disk. Fault when a delivery is not understood.
         """
         self.id = options.id
+        self._name = name
         self.options = options
         self.standing = kept.standing
         self.on_change: Callable[[], None] = lambda: None
@@ -265,7 +267,9 @@ class ReactiveConsumer:
 
     async def _one_session(self) -> str:
         """Runs one session, and returns the reason of its end. Fault when the session could not begin."""
-        session = self._session = Session(self.options, self.delivery, self._process, self._processor.forget)
+        session = self._session = Session(
+            self.options, self.delivery, self._process, self._processor.forget, self._name
+        )
         watching: asyncio.Task[None] | None = None
         try:
             stays = self.standing not in (Standing.DRAINED, Standing.DRAINING)

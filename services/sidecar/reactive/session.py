@@ -37,6 +37,7 @@ class Session:
         delivery: Delivery,
         process: Process,
         gone: Callable[[Iterable[Partition]], None],
+        subscription: str = "",
     ) -> None:
         """`gone` is called with partitions whose records the session has dropped."""
         self._options = options
@@ -45,7 +46,7 @@ class Session:
         self._flow = Flow(process, self._freed, self._settled, delivery.limits, delivery.lanes)
         self._commits = Commits(self._send, options.commit_interval_seconds, options.commit_records)
         shares = PartitionShares(options.max_held_records, options.max_held_bytes)
-        self._consumer = PollingConsumer(options.id.instance, shares, self, options.finish_seconds)
+        self._consumer = PollingConsumer(options.id.instance, shares, self, options.finish_seconds, subscription)
         self._background: set[asyncio.Task[None]] = set()
         self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Gets the reason when the session cannot go on."""

@@ -1,4 +1,4 @@
-"""Settings of the reactive consumer. The settings of `delivering` are about the backend's address and its failures."""
+"""Settings of the reactive consumers. The settings of `delivering` are about the backend's address and its failures."""
 
 import re
 from typing import Literal
@@ -7,7 +7,9 @@ from pydantic import BaseModel, Field, PositiveInt, model_validator
 
 from mesh.settings import WordList
 from mesh.topics import is_topic_name
-from services.sidecar.consuming.instance_values import GroupProtocol
+from services.sidecar.consuming.instance_values import GroupProtocol, Interest
+from services.sidecar.delivering.settings import BACKEND_PATH
+from services.sidecar.reactive.subscriptions import MOST, Subscription
 
 
 class ReactiveSettings(BaseModel):
@@ -57,6 +59,13 @@ class ReactiveSettings(BaseModel):
     """Topics that replies may go to in transactions; they are checked before the first record is read."""
     reactive_transactional_id: str = ""
     """The transactional id of these transactions; empty for an id made of the sidecar's name."""
+    subscriptions: tuple[Subscription, ...] = Field(default=(), max_length=MOST)
+    """Further subscriptions (JSON or YAML), each with a name; members that it lacks are as these settings have them."""
+    subscriptions_from_backend: bool = False
+    subscriptions_path: str = Field(default="/subscriptions", pattern=BACKEND_PATH)
+    subscriptions_attempts: PositiveInt = 60
+    """Whether the sidecar asks its backend for further subscriptions when it starts; the path, and how often it asks a
+    backend that does not answer: up to 5 s apart."""
 
     @model_validator(mode="after")
     def _reads_something(self) -> "ReactiveSettings":
@@ -70,7 +79,10 @@ class ReactiveSettings(BaseModel):
         except re.error as error:
             raise ValueError(f"reactive_topic_pattern {self.reactive_topic_pattern!r} is none: {error}") from None
         if self.reactive_enabled and not self.reads_by_itself:
-            raise ValueError("reactive_enabled, and nothing to read: set reactive_topics or reactive_topic_pattern")
+            raise ValueError(
+                "reactive_enabled, and nothing to read: set reactive_topics, reactive_topic_pattern, subscriptions or "
+                "subscriptions_from_backend"
+            )
         return self
 
     @model_validator(mode="after")
@@ -84,5 +96,12 @@ class ReactiveSettings(BaseModel):
 
     @property
     def reads_by_itself(self) -> bool:
-        """Whether there is a reactive consumer."""
-        return self.reactive_enabled is not False and bool(self.reactive_topics or self.reactive_topic_pattern)
+        """Whether there is a reactive consumer, or the backend may declare one."""
+        return self.reactive_enabled is not False and bool(
+            self.reactive_interest or self.subscriptions or self.subscriptions_from_backend
+        )
+
+    @property
+    def reactive_interest(self) -> Interest:
+        """The topics of the subscription without a name."""
+        return Interest(topics=self.reactive_topics, pattern=self.reactive_topic_pattern)

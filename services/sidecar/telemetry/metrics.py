@@ -1,4 +1,4 @@
-"""The metrics of a sidecar. Labels are bounded: never a topic, group or instance name."""
+"""The metrics of a sidecar. Labels are bounded: never a topic, group or instance name. Subscriptions are few."""
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -157,9 +157,13 @@ job_records = Counter(
 )
 
 reactive_held_records = Gauge(
-    "kafka_mesh_sidecar_reactive_held_records", "Records read for the backend whose outcome is not in Kafka yet."
+    "kafka_mesh_sidecar_reactive_held_records",
+    "Records read for the backend whose outcome is not in Kafka yet.",
+    ["subscription"],
 )
-reactive_held_bytes = Gauge("kafka_mesh_sidecar_reactive_held_bytes", "Keys and values of these records.")
+reactive_held_bytes = Gauge(
+    "kafka_mesh_sidecar_reactive_held_bytes", "Keys and values of these records.", ["subscription"]
+)
 reactive_open_batches = Gauge(
     "kafka_mesh_sidecar_reactive_open_batches", "Batches that are delivered, wait for it, or are being settled."
 )
@@ -189,7 +193,9 @@ backend_retries = Counter(
     ["blame"],
 )
 backend_circuit = Gauge(
-    "kafka_mesh_sidecar_backend_circuit", "Whether the backend is called: 0 it is, 1 to find out if it is back, 2 not."
+    "kafka_mesh_sidecar_backend_circuit",
+    "Whether the backend is called: 0 it is, 1 to find out if it is back, 2 not.",
+    ["subscription"],
 )
 backend_tokens = Counter(
     "kafka_mesh_sidecar_backend_tokens_total", "Tokens asked for to call the backend.", ["outcome"]

@@ -18,8 +18,8 @@ MOST_CONNECTIONS = 1_000
 """Slots bound the calls, and operators may raise the number of slots; the pool must not refuse calls first."""
 
 
-def target(settings: BackendSettings, value_format: Format, max_concurrency: int) -> Target:
-    """The backend of this sidecar, shared by all deliverers. BackendSettingsError if the settings are not usable."""
+def target(settings: BackendSettings, value_format: Format, max_concurrency: int, subscription: str = "") -> Target:
+    """The backend as records of one subscription find it. BackendSettingsError if the settings are not usable."""
     access = backend_access(settings)
     access = replace(access, max_connections=max(access.max_connections, MOST_CONNECTIONS))
     shape = HeaderShape(settings.backend_headers_as)
@@ -33,11 +33,12 @@ def target(settings: BackendSettings, value_format: Format, max_concurrency: int
             most_refused=settings.backend_circuit_refused,
         ),
         routing=ContentRouting(routes=[Route(one.when, one.path) for one in settings.backend_routes]),
+        subscription=subscription,
     )
 
 
 def delivery_policy(settings: BackendSettings, *, has_dead_letters: bool) -> DeliveryPolicy:
-    """The delivery policy of the reactive consumer."""
+    """The delivery policy of a reactive consumer."""
     usual = WhenExhausted.DEAD_LETTER if has_dead_letters else WhenExhausted.RETRY
     return DeliveryPolicy(
         max_retries=settings.backend_max_retries,

@@ -84,6 +84,11 @@ class InstanceRecovery:
         if self._link is not None:
             self._link.take_in(consumer)
 
+    def all_taken_in(self) -> None:
+        """Control may forget the reactive consumers of this sidecar that were not taken in by now."""
+        if self._link is not None:
+            self._link.all_taken_in()
+
     @property
     def connection(self) -> Connection | None:
         """To control, once `restore` has begun; None where there is none."""

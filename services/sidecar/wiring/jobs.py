@@ -2,8 +2,7 @@
 
 import asyncio
 import dataclasses
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,13 +13,12 @@ from services.sidecar.api.dead_letters import DeadLetterEndpoints, PeekEndpoints
 from services.sidecar.api.produce_answers import produce_answer
 from services.sidecar.api.replays import ReplayEndpoints
 from services.sidecar.auditing.active import ActiveAudit
-from services.sidecar.consuming.instance_values import Interest
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.control.replay_follower import ReplayFollower
 from services.sidecar.dead_letters.peek import Peek
+from services.sidecar.delivering.batch import Settlement
 from services.sidecar.delivering.deliverer import Deliverer
 from services.sidecar.delivering.policy import WhenExhausted
-from services.sidecar.delivering.record_shower import RecordShower
 from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.formats import Format
 from services.sidecar.jobs.dead_letter_batches import DeadLetterBatches
@@ -32,11 +30,12 @@ from services.sidecar.jobs.run import JobLimits, JobTools
 from services.sidecar.jobs.shown_delivery import ShownDelivery
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
 from services.sidecar.producing.produce_request import ProduceRequest, RecordRequest, SchemaChoice, Side
-from services.sidecar.reactive.reactive_consumer import ReactiveConsumer
+from services.sidecar.records import RawRecord
 from services.sidecar.wiring.delivering import delivery_policy
 from services.sidecar.wiring.instance_recovery import InstanceRecovery
 from services.sidecar.wiring.kafka_properties import consumer_properties, transaction_properties
 from services.sidecar.wiring.shared_parts import SharedParts
+from services.sidecar.wiring.subscriptions import Subscribed, Subscriptions
 
 FILE = "replays.json"
 
@@ -44,21 +43,15 @@ FILE = "replays.json"
 class JobParts:
     """The replays of one sidecar."""
 
-    def __init__(self, shared: SharedParts, recovery: InstanceRecovery) -> None:
-        settings, backend = shared.settings, shared.backend
+    def __init__(self, shared: SharedParts, recovery: InstanceRecovery, subscriptions: Subscriptions) -> None:
+        settings = shared.settings
         self._settings = settings
+        self._subscriptions = subscriptions
         self._recovery = recovery
         self._producer = shared.producer
         self._serializer = shared.serializer
         self._audit = shared.audit
-        key_format, value_format = settings.instance_formats
-        self._shower = RecordShower(key_format, value_format, shared.reader)
-        # a job ends, so a record that has used its attempts is a failure, unlike in the reactive consumer
-        policy = dataclasses.replace(
-            delivery_policy(settings, has_dead_letters=True), when_exhausted=WhenExhausted.DEAD_LETTER
-        )
-        self._deliverer = Deliverer(backend, policy, ReplyWriter(shared.serializer))
-        self._deliver = ShownDelivery(self._shower, self._deliverer, backend.path)
+        self._deliverers: dict[Subscribed, Deliverer] = {}
         self._follower: ReplayFollower | None = None
         self._tools = self._made_tools()
         self.jobs = Jobs(self._tools, self._serves, max_running=settings.max_running_jobs, file=recovery.file(FILE))
@@ -67,12 +60,15 @@ class JobParts:
         """The routes of the backend."""
         settings = self._settings
         replay = DeadLetterBatches(self._tools, max_bytes=settings.request_max_bytes)
-        return DeadLetterEndpoints(settings, instances, self._producer, ActiveAudit(self._audit), replay).routes()
+        audit = ActiveAudit(self._audit)
+        return DeadLetterEndpoints(
+            settings, instances, self._producer, audit, replay, self._topics, self._formats
+        ).routes()
 
     def admin_routes(self) -> list[Route]:
         """The routes of operators."""
         settings = self._settings
-        peek = Peek(consumer_properties(settings), self._shower)
+        peek = Peek(consumer_properties(settings), lambda topic: self._of(topic).shower)
         announce = self._announce if settings.dead_letter_controller_topic else None
         return [
             *PeekEndpoints(peek, settings.dead_letter_extension).routes(),
@@ -97,7 +93,7 @@ class JobParts:
     async def stop(self) -> None:
         """Jobs stop where they are, and go on with the next process."""
         await self.jobs.close()
-        await self._deliverer.stop()
+        await asyncio.gather(*(one.stop() for one in self._deliverers.values()))
 
     async def _start(self, spec: JobSpec) -> Job:
         return await (self.jobs.start(spec) if self._follower is None else self._follower.start(spec))
@@ -121,17 +117,39 @@ class JobParts:
         )
 
     def _serves(self, topic: str) -> bool:
-        """Whether the backend gets records of a topic from its reactive consumer, or their dead letters.
+        """Whether the backend gets records of a topic from a reactive consumer, or their dead letters.
 
-        The topics are those of the settings, or those that an operator has set.
+        The topics are those of the subscriptions, or those that an operator has set.
         """
-        settings = self._settings
-        source = topic.removesuffix(settings.dead_letter_extension)
-        interests = [
-            Interest(topics=settings.reactive_topics, pattern=settings.reactive_topic_pattern),
-            *(one.interest for one in self._recovery.orders.consumers() if isinstance(one, ReactiveConsumer)),
-        ]
-        return any(source in one.topics or (one.pattern and re.fullmatch(one.pattern, source)) for one in interests)
+        return self._of(topic).reads(self._source(topic))
+
+    def _source(self, topic: str) -> str:
+        return topic.removesuffix(self._settings.dead_letter_extension)
+
+    def _of(self, topic: str) -> Subscribed:
+        """The subscription of a topic, or of the topic whose dead letters it has."""
+        return self._subscriptions.of(self._source(topic))
+
+    def _topics(self) -> list[str]:
+        """The topics that the settings, or the backend's declarations, name."""
+        return list(dict.fromkeys(topic for one in self._subscriptions for topic in one.settings.reactive_topics))
+
+    def _formats(self, topics: Sequence[str]) -> tuple[Format, Format]:
+        """The formats of keys and values for one reader of all these topics."""
+        found = {self._of(topic).settings.instance_formats for topic in topics}
+        return found.pop() if len(found) == 1 else (Format.AUTO, Format.AUTO)
+
+    async def _deliver(self, records: Sequence[RawRecord], path: str, occasion: str = "") -> Settlement:
+        """Delivers records of one topic as its subscription does. See `ShownDelivery`."""
+        subscribed = self._of(records[0].topic)
+        deliverer = self._deliverers.get(subscribed)
+        if deliverer is None:
+            # a job ends, so a record that has used its attempts is a failure, unlike in the reactive consumer
+            policy = delivery_policy(subscribed.settings, has_dead_letters=True)
+            policy = dataclasses.replace(policy, when_exhausted=WhenExhausted.DEAD_LETTER)
+            deliverer = Deliverer(subscribed.target, policy, ReplyWriter(self._serializer))
+            self._deliverers[subscribed] = deliverer
+        return await ShownDelivery(subscribed.shower, deliverer, subscribed.target.path)(records, path, occasion)
 
     def _commands(self) -> Commands:
         settings = self._settings

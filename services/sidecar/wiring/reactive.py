@@ -1,4 +1,4 @@
-"""Assembles the reactive consumer: its topics, its delivery, the writing of outcomes, its state over a restart."""
+"""Assembles reactive consumers: their topics, delivery, the writing of outcomes, their state over a restart."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
@@ -10,11 +10,10 @@ import structlog
 from services.sidecar.admin.health import BackendProbe
 from services.sidecar.api.http_server import Server
 from services.sidecar.consuming.client_properties import instance_properties
-from services.sidecar.consuming.instance_values import InstanceId, InstanceOptions, Interest
+from services.sidecar.consuming.instance_values import InstanceId, InstanceOptions
 from services.sidecar.dead_letters.dead_letters import DeadLetters
 from services.sidecar.dead_letters.topics import LetterTopics
 from services.sidecar.delivering.deliverer import Deliverer
-from services.sidecar.delivering.record_shower import RecordShower
 from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.delivering.routing import Route
 from services.sidecar.reactive import kept_orders
@@ -24,12 +23,14 @@ from services.sidecar.reactive.batch_sink import BatchSink
 from services.sidecar.reactive.exactly_once import TransactionalSettler
 from services.sidecar.reactive.options import Delivery, ReactiveOptions
 from services.sidecar.reactive.reactive_consumer import ReactiveConsumer
+from services.sidecar.reactive.subscriptions import shown
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.state.state_file import StateFile, StateWriter
 from services.sidecar.wiring.delivering import delivery_policy
 from services.sidecar.wiring.instance_recovery import InstanceRecovery
 from services.sidecar.wiring.kafka_properties import client_properties, consumer_properties, transaction_properties
 from services.sidecar.wiring.shared_parts import SharedParts
+from services.sidecar.wiring.subscriptions import Subscribed, Subscriptions
 
 FILE = "reactive.json"
 FETCH_WAIT_MS = 100
@@ -45,14 +46,19 @@ log = structlog.get_logger(__name__)
 
 
 class ReactiveParts:
-    """The reactive consumer of a sidecar, if its settings name one."""
+    """The reactive consumers of a sidecar: one for each subscription."""
 
     def __init__(self, shared: SharedParts, recovery: InstanceRecovery) -> None:
         self._settings = shared.settings
         self._shared = shared
         self._recovery = recovery
-        self.consumer: ReactiveConsumer | None = None
-        """There once it was started."""
+        self._declaring: asyncio.Task[None] | None = None
+        self.subscriptions = Subscriptions(shared)
+
+    @property
+    def consumers(self) -> list[ReactiveConsumer]:
+        """The consumers that were started."""
+        return [one.consumer for one in self.subscriptions if one.consumer is not None]
 
     async def start(self, servers: Collection[Server], probe: BackendProbe | None) -> list[asyncio.Task[None]]:
         """Starts reading once these servers serve and the backend is well; its background tasks.
@@ -61,29 +67,55 @@ class ReactiveParts:
         """
         if not self._settings.reads_by_itself:
             return []
-        warn_of_settings(self._settings)
-        file = self._recovery.file(FILE)
-        self.consumer = self._made(await asyncio.to_thread(_found, file), file)
-        self._recovery.take_in(self.consumer)
-        return [self.consumer.start(partial(_ready, servers, probe))]
+        ready = partial(_ready, servers, probe)
+        tasks = [await self._begun(one, ready) for one in self.subscriptions]
+        if not self.subscriptions.are_declared:
+            self._recovery.all_taken_in()
+            return tasks
+        self._declaring = asyncio.create_task(self._declare(ready), name="subscriptions")
+        return [*tasks, self._declaring]
 
     async def stop(self, patience: float) -> None:
-        """Stops the consumer. Open deliveries have `patience` seconds to end."""
-        if self.consumer is not None:
-            await self.consumer.close(patience)
+        """Stops the consumers. Open deliveries have `patience` seconds to end."""
+        if self._declaring is not None:
+            self._declaring.cancel()
+        await asyncio.gather(*(one.close(patience) for one in self.consumers))
 
     async def fault(self) -> str | None:
-        """The reason why records do not reach the backend; None if they do, or if the consumer is off."""
-        return None if self.consumer is None else await self.consumer.fault()
+        """The reason why records do not reach the backend; None if they do, or if there is no consumer."""
+        if self.subscriptions.problem:
+            return self.subscriptions.problem
+        for one in self.subscriptions:
+            if one.consumer is not None and (fault := await one.consumer.fault()) is not None:
+                return f"{shown(one.name)}: {fault}" if one.name else fault
+        return None
 
     def liveness_fault(self) -> str | None:
         """The problem that only a restart can cure; None if there is none."""
-        return None if self.consumer is None else self.consumer.liveness_fault()
+        return next(filter(None, (one.liveness_fault() for one in self.consumers)), None)
 
-    def _made(self, found: kept_orders.KeptOrders, file: StateFile | None) -> ReactiveConsumer:
-        settings, backend = self._settings, self._shared.backend
+    async def _declare(self, ready: Callable[[], Awaitable[None]]) -> None:
+        """Runs the subscriptions that the backend declares, for ever."""
+        await ready()
+        declared = await self.subscriptions.from_backend()
+        if not self._recovery.instances.is_superseded:
+            tasks = [await self._begun(one, ready) for one in declared]
+            self._recovery.all_taken_in()
+            await asyncio.gather(*tasks)
+        await asyncio.Event().wait()
+
+    async def _begun(self, subscribed: Subscribed, ready: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        warn_of_settings(subscribed.settings)
+        file = self._recovery.file(f"reactive.{subscribed.name}.json" if subscribed.name else FILE)
+        consumer = subscribed.consumer = self._made(subscribed, await asyncio.to_thread(_found, file), file)
+        self._recovery.take_in(consumer)
+        named = {"subscription": subscribed.name} if subscribed.name else {}
+        with structlog.contextvars.bound_contextvars(**named):
+            return consumer.start(ready)
+
+    def _made(self, subscribed: Subscribed, found: kept_orders.KeptOrders, file: StateFile | None) -> ReactiveConsumer:
+        settings, backend = subscribed.settings, subscribed.target
         options = reactive_options(settings)
-        key_format, value_format = settings.instance_formats
         policy = delivery_policy(settings, has_dead_letters=settings.dead_letter_enabled)
         sink = BatchSink(backend, Deliverer(backend, policy, ReplyWriter(self._shared.serializer)))
         dead_letters = DeadLetters(options.id.group, settings.written_extension)
@@ -93,9 +125,8 @@ class ReactiveParts:
             self._shared.producer, dead_letters, topics, settings.reactive_topics
         )
         if options.exactly_once:
-            id_ = settings.reactive_transactional_id or f"kafka-mesh-sidecar-{settings.name}.reactive"
             settling = TransactionalSettler(
-                partial(transaction_properties, settings, id_),
+                partial(transaction_properties, settings, _transactional_id(subscribed)),
                 dead_letters,
                 settings.transaction_timeout_ms / 1000,
                 topics,
@@ -104,7 +135,7 @@ class ReactiveParts:
             )
         processor = BatchProcessor(
             options.id.group,
-            RecordShower(key_format, value_format, self._shared.reader),
+            subscribed.shower,
             settling.settle,
             self._shared.audit,
             Unreadable(settings.reactive_on_unreadable),
@@ -116,9 +147,16 @@ class ReactiveParts:
             processor,
             sink,
             settling,
+            name=subscribed.name,
             kept=found,
             keep=None if file is None else _keeping(file),
         )
+
+
+def _transactional_id(subscribed: Subscribed) -> str:
+    settings = subscribed.settings
+    usual = f"kafka-mesh-sidecar-{settings.name}.reactive"
+    return settings.reactive_transactional_id or (f"{usual}.{subscribed.name}" if subscribed.name else usual)
 
 
 def reactive_options(settings: SidecarSettings) -> ReactiveOptions:
@@ -127,7 +165,7 @@ def reactive_options(settings: SidecarSettings) -> ReactiveOptions:
     reset = settings.auto_offset_reset
     return ReactiveOptions(
         InstanceId(settings.reactive_group, settings.reactive_name or settings.name),
-        Interest(topics=settings.reactive_topics, pattern=settings.reactive_topic_pattern),
+        settings.reactive_interest,
         Delivery(
             backend_url=settings.backend_url,
             backend_path=settings.backend_path,

@@ -37,8 +37,7 @@ def reading(kafka: Kafka, backend: Backend, topic: str, group: str, **more: obje
 
 
 def consumer(world: SidecarWorld) -> ReactiveConsumer:
-    found = world.sidecar.reactive.consumer
-    assert found is not None
+    (found,) = world.sidecar.reactive.consumers
     return found
 
 

@@ -558,7 +558,7 @@ async def test_what_happens_is_counted(backend: doubles.Backend) -> None:
     assert [counted(name, **labels) - was for (name, labels), was in zip(names, before, strict=True)] == [
         3, 1, 1, 0, 3, 1,
     ]  # fmt: skip
-    assert counted("backend_circuit") == CircuitState.CLOSED.value
+    assert counted("backend_circuit", subscription="") == CircuitState.CLOSED.value
     assert counted("backend_open_calls") == 0
 
 

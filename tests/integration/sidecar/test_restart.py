@@ -229,8 +229,7 @@ def test_the_reactive_consumer_of_an_elder_process_ends_too(
             sidecar_on(tmp_path, kafka.bootstrap, **settings) as younger,
         ):
             wait_until(lambda: len(partitions_of(younger)) == 2, "the younger has all partitions")
-            assert elder.sidecar.reactive.consumer is not None
-            assert elder.sidecar.reactive.consumer.session is None
+            assert [one.session for one in elder.sidecar.reactive.consumers] == [None]
             assert elder.http.get("/health/liveness").status_code == 200
             assert not elder.sidecar.background_failures()
             kafka.write(orders, {"value": b"1"})
@@ -239,8 +238,8 @@ def test_the_reactive_consumer_of_an_elder_process_ends_too(
 
 def partitions_of(world: SidecarWorld) -> set[Partition]:
     """What its reactive consumer reads."""
-    consumer = world.sidecar.reactive.consumer
-    return set() if consumer is None or consumer.session is None else consumer.session.partitions
+    sessions = (one.session for one in world.sidecar.reactive.consumers)
+    return {partition for session in sessions if session is not None for partition in session.partitions}
 
 
 def test_a_younger_process_elsewhere_is_given_way_to_when_control_hears_it(

@@ -127,8 +127,18 @@ class Kafka:
     def committed(self, group: str, topic: str, partition: int) -> int:
         """The group's next offset as a plain member of it sees it; -1001 when there is none."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+
+        def ask() -> list[TopicPartition]:
+            """Nothing while a fresh broker does not yet know that it coordinates the group."""
+            try:
+                return list(consumer.committed([TopicPartition(topic, partition)], timeout=WITHIN_SECONDS))
+            except KafkaException as failure:
+                if failure.args[0].code() != KafkaError.NOT_COORDINATOR:
+                    raise
+                return []
+
         try:
-            (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=WITHIN_SECONDS)
+            (found,) = wait_until(ask, f"group {group} has a coordinator")
             return int(found.offset)
         finally:
             consumer.close()
