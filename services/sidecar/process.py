@@ -44,6 +44,7 @@ from services.sidecar.wiring.jobs import JobParts
 from services.sidecar.wiring.ksqldb import KsqldbParts
 from services.sidecar.wiring.producing import ProducingParts
 from services.sidecar.wiring.reactive import ReactiveParts
+from services.sidecar.wiring.rest_v2 import RestV2Parts
 from services.sidecar.wiring.schemas import schema_formats
 from services.sidecar.wiring.shared_parts import SharedParts
 from services.sidecar.wiring.streams import StreamsParts
@@ -67,6 +68,8 @@ class Sidecar:
         self._admin_socket = bound_socket(settings.admin_listen) if settings.admin_listen else None
         self.admin_port: int | None = self._admin_socket.getsockname()[1] if self._admin_socket else None
         self._http_servers = HttpServers(settings)
+        self._rest_v2 = RestV2Parts(settings)
+        self.rest_v2_port = self._rest_v2.port
         schemas = schema_formats(settings)
         reader = RecordReader(schemas)
         self._serializer = Serializer(
@@ -168,6 +171,7 @@ class Sidecar:
         )
         await self.health.close()
         await self._http_servers.close()
+        self._rest_v2.close()
         self._serializer.close()
 
     def background_failures(self) -> list[asyncio.Task[None]]:
@@ -188,19 +192,22 @@ class Sidecar:
             *self._jobs.admin_routes(),
             *probes.admin_routes(),
         ]
-        if self._admin_socket is None:
-            routes = [*self._routes(), *everywhere, *operators]
-            return [(self._http_servers.server(routes, middleware), self._socket)]
-        return [
-            (self._http_servers.server([*self._routes(), *everywhere], middleware), self._socket),
-            (self._http_servers.server([*everywhere, *operators]), self._admin_socket),
-        ]
-
-    def _routes(self) -> list[Route]:
-        settings = self._settings
         audit = ActiveAudit(self._audit)
-        consumers = ConsumerEndpoints(self._instances, settings, audit)
-        records = RecordEndpoints(self._instances, settings, audit, self._traffic)
+        consumers = ConsumerEndpoints(self._instances, self._settings, audit)
+        records = RecordEndpoints(self._instances, self._settings, audit, self._traffic)
+        ours = [*self._routes(audit, consumers, records), *everywhere]
+        if self._admin_socket is None:
+            servers = [(self._http_servers.server([*ours, *operators], middleware), self._socket)]
+        else:
+            servers = [
+                (self._http_servers.server(ours, middleware), self._socket),
+                (self._http_servers.server([*everywhere, *operators]), self._admin_socket),
+            ]
+        producer = self._producing.producer
+        return servers + self._rest_v2.servers(self._http_servers, consumers, records, producer, self._serializer)
+
+    def _routes(self, audit: ActiveAudit, consumers: ConsumerEndpoints, records: RecordEndpoints) -> list[Route]:
+        settings = self._settings
         results = ActiveAuditEndpoints(
             audit,
             audit_text(settings),

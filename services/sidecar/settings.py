@@ -5,7 +5,7 @@ import socket
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import (
     Field,
@@ -94,6 +94,12 @@ class SidecarSettings(
     By default its host's name, so that replicas on several hosts, or in several pods, have different names.
     """
     listen: Address = "127.0.0.1:8084"
+    rest_v2_listen: Address | None = None
+    rest_v2_dialect: Literal["confluent", "strimzi"] = "confluent"
+    """The address for clients of Confluent's REST proxy, version 2; unset for none.
+
+    The dialect: `confluent` for clients of Karapace and of Confluent's proxy, `strimzi` for those of Strimzi's bridge.
+    """
     metrics_listen: Address = "127.0.0.1:7173"
     bootstrap_servers: AddressList = ("127.0.0.1:19092",)
     """The gateway (or any Kafka)."""
@@ -177,7 +183,11 @@ class SidecarSettings(
 
     @model_validator(mode="after")
     def _loopback_only(self) -> "SidecarSettings":
-        for name, address in (("listen", self.listen), ("admin_listen", self.admin_listen)):
+        for name, address in (
+            ("listen", self.listen),
+            ("admin_listen", self.admin_listen),
+            ("rest_v2_listen", self.rest_v2_listen),
+        ):
             if address:
                 harm = "everyone who reaches this address could produce and consume: set token_issuers"
                 safe = self.asks_who_calls or self.allow_insecure

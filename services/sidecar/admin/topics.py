@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
 from confluent_kafka.admin._metadata import TopicMetadata
 from confluent_kafka.cimpl import NewTopic
 
@@ -118,6 +118,18 @@ class Topics:
                 for part in (topic.partitions[one],)
             ],
         )
+
+    async def settings(self, name: str) -> dict[str, str]:
+        """The settings of a topic, as Kafka has them."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+        asked = await self._asked(
+            lambda: self._admin.describe_configs([resource], request_timeout=LIST_SECONDS)[resource]
+        )
+        try:
+            found = await asyncio.wrap_future(asked)
+        except KafkaException as failure:
+            raise TopicsUnavailableError(f"Kafka does not answer: {failure.args[0].str()}") from None
+        return {setting: entry.value or "" for setting, entry in found.items()}
 
     def close(self) -> None:
         """Ends the thread without waiting for open requests."""

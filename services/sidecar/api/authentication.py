@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from services.sidecar.api.contract import CONTRACT
+from services.sidecar.api.contract import ContractRoute
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.security.callers import ADMIN, ANYONE, WRITE, Caller
 
@@ -52,9 +52,8 @@ def check_may_use(connection: HTTPConnection, instance: ConsumerInstance) -> Non
 
 def _scopes(route: Route | Mount) -> tuple[frozenset[str], ...] | None:
     """The sets of scopes of which a token needs one; None if the route needs no token."""
-    operation = CONTRACT.operations.get(route.name or "")
-    if operation is not None:
-        return operation.scopes or None
+    if isinstance(route, ContractRoute):
+        return route.operation.scopes or None
     return (frozenset({ADMIN} if f"{route.path}/".startswith("/adm/") else ()),)
 
 

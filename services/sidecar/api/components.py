@@ -19,7 +19,11 @@ def switch_off(routes: Iterable[BaseRoute], *, produces: bool, consumes: bool) -
     for route in routes:
         if not isinstance(route, Route):
             continue
-        if not produces and route.path.startswith(("/producers/", "/transactions")):
+        if (
+            not produces
+            and route.path.startswith(("/producers/", "/transactions", "/topics/"))
+            and "POST" in (route.methods or ())
+        ):
             route.app = _Refusing(NO_PRODUCER)
         elif not consumes and route.path.startswith("/consumers/{group}"):
             route.app = _Refusing(NO_CONSUMERS)

@@ -57,26 +57,31 @@ class ConsumerEndpoints:
         )
 
     async def create_instance(self, request: Request) -> Response:
-        asked = await self._body(request)
-        group = parameters(request)["group"]
-        instance = await self._instances.create(group, asked.get("id") or asked.get("name"), self._options(asked))
-        name = instance.id.instance
-        address = public_address(
-            request, self._settings.public_url, trust_forwarded=self._settings.trust_forwarded_headers
-        )
-        uri = f"{address}/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
+        name, uri = await self.created(request, await self._body(request), self._settings.public_url)
         # the recorded names, then those of the published specification
         return json_response({"instance_id": name, "base_uri": uri, "instanceId": name, "baseUri": uri})
 
+    async def created(self, request: Request, asked: dict[str, Any], public_url: str) -> tuple[str, str]:
+        """Makes an instance; its name, and its address below the public one."""
+        group = parameters(request)["group"]
+        instance = await self._instances.create(group, asked.get("id") or asked.get("name"), self._options(asked))
+        name = instance.id.instance
+        address = public_address(request, public_url, trust_forwarded=self._settings.trust_forwarded_headers)
+        return name, f"{address}/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
+
     async def delete_instance(self, request: Request) -> Response:
-        await self._instances.delete(self._instance(request).id)
+        await self._instances.delete(self.instance(request).id)
         return no_content()
 
     # what is read
 
     async def subscribe(self, request: Request) -> Response:
-        asked = await self._body(request)
-        instance = self._instance(request)
+        await self.subscribed(request, await self._body(request))
+        return no_content()
+
+    async def subscribed(self, request: Request, asked: dict[str, Any]) -> None:
+        """Subscribes the instance to topics or to a pattern."""
+        instance = self.instance(request)
         topics: list[str] | None = asked.get("topics")
         if topics:
             caller_of(request).check_reads(topics)
@@ -87,33 +92,32 @@ class ConsumerEndpoints:
             caller_of(request).check_reads((), asked["topic_pattern"])
             await instance.subscribe_pattern(asked["topic_pattern"])
         await self._instances.changed(instance)
-        return no_content()
 
     async def get_subscriptions(self, request: Request) -> Response:
-        return json_response({"topics": await self._instance(request).subscription()})
+        return json_response({"topics": await self.instance(request).subscription()})
 
     async def unsubscribe(self, request: Request) -> Response:
-        instance = self._instance(request)
+        instance = self.instance(request)
         await instance.unsubscribe()
         await self._instances.changed(instance)
         return no_content()
 
     async def assign(self, request: Request) -> Response:
         partitions = await self._partitions(request)
-        instance = self._instance(request)
+        instance = self.instance(request)
         await instance.assign(tuple(dict.fromkeys(partitions)))
         await self._instances.changed(instance)
         return no_content()
 
     async def get_assignments(self, request: Request) -> Response:
-        partitions = await self._instance(request).assignment()
+        partitions = await self.instance(request).assignment()
         return json_response({"partitions": [{"topic": one.topic, "partition": one.partition} for one in partitions]})
 
     # where it goes on
 
     async def seek(self, request: Request) -> Response:
         asked = await self._body(request)
-        instance = self._instance(request)
+        instance = self.instance(request)
         seeks = [Seek(_partition(one), AtOffset(one["offset"])) for one in asked.get("offsets", ())]
         seeks += [
             Seek(_partition(one), AtTime(epoch_ms(one["timestamp"], f"/timestamps/{index}/timestamp")))
@@ -132,7 +136,7 @@ class ConsumerEndpoints:
 
     async def _seek_to(self, request: Request, edge: Place) -> Response:
         partitions = await self._partitions(request)
-        instance = self._instance(request)
+        instance = self.instance(request)
         if partitions:
             await instance.move([Seek(partition, edge) for partition in partitions])
         else:
@@ -143,16 +147,19 @@ class ConsumerEndpoints:
 
     async def commit_offsets(self, request: Request) -> Response:
         asked = await self._body(request)
-        instance = self._instance(request)
         wait = not parameters(request).get("async", False)
         done = None if asked is None or "offsets" not in asked else consumptions(asked["offsets"])
+        return json_response([committed(one, known=wait) for one in await self.commits(request, done, wait=wait)])
+
+    async def commits(self, request: Request, done: list[Consumption] | None, *, wait: bool = True) -> list[Commit]:
+        """Commits these records, or all that were read."""
+        instance = self.instance(request)
         check_reads(request, (one.partition for one in done or ()))
-        commits = await self._audit.commit(done, instance.commit(done, wait=wait), known=wait)
-        return json_response([committed(one, known=wait) for one in commits])
+        return await self._audit.commit(done, instance.commit(done, wait=wait), known=wait)
 
     async def get_committed_offsets(self, request: Request) -> Response:
         partitions = await self._partitions(request)
-        commits = await self._instance(request).committed(partitions)
+        commits = await self.instance(request).committed(partitions)
         offsets = [
             {
                 "topic": one.partition.topic,
@@ -164,7 +171,8 @@ class ConsumerEndpoints:
         ]
         return json_response({"offsets": offsets})
 
-    def _instance(self, request: Request) -> ConsumerInstance:
+    def instance(self, request: Request) -> ConsumerInstance:
+        """The instance of the request. Fault if there is none, or if the caller may not use it."""
         instance = self._instances.get(instance_id(request))
         check_may_use(request, instance)
         return instance

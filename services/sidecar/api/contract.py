@@ -1,4 +1,5 @@
-"""The contract, `openapi.yaml`, put to use: routes, the check of parameters and bodies, the scopes that a token needs.
+"""The contracts, `openapi.yaml` and `rest_v2.yaml`, put to use: routes, the check of parameters and bodies, and the
+scopes that a token needs.
 
 An endpoint's method is named like its operation: `operation.route(self.subscribe)` gives the route, with the path and
 the method that the document has. A request reaches the endpoint with parameters that fit; it finds them by
@@ -21,6 +22,7 @@ from services.sidecar.api.schema_check import SchemaCheck, types_of
 from services.sidecar.faults import Fault, FaultKind, Violation, refused
 
 DOCUMENT = Path(__file__).with_name("openapi.yaml")
+REST_V2_DOCUMENT = Path(__file__).with_name("rest_v2.yaml")
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -95,9 +97,7 @@ class Operation:
             request.scope["parameters"] = self._parameters_of(request)
             return await endpoint(request)
 
-        route = Route(self.path, checked, methods=[self.method], name=self.name)
-        route.methods = {self.method}  # without HEAD, which would read records and throw them away
-        return route
+        return ContractRoute(self, checked)
 
     def body(self, value: Any, content_type: str = "application/json", pointer: str = "") -> Any:
         """A body in the plain way (see `schema_check`); Fault with all that is wrong with it."""
@@ -120,6 +120,15 @@ class Operation:
         if violations:
             raise refused(violations)
         return found
+
+
+class ContractRoute(Route):
+    """A route with its operation."""
+
+    def __init__(self, operation: Operation, endpoint: Endpoint) -> None:
+        super().__init__(operation.path, endpoint, methods=[operation.method], name=operation.name)
+        self.methods = {operation.method}  # without HEAD, which would read records and throw them away
+        self.operation = operation
 
 
 class Contract:
@@ -206,3 +215,5 @@ def parameters(request: Request) -> dict[str, Any]:
 
 
 CONTRACT = Contract.load()
+REST_V2 = Contract.load(REST_V2_DOCUMENT)
+"""The contract of Confluent's REST proxy, version 2, as far as this sidecar serves it."""

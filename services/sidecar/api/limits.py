@@ -37,7 +37,12 @@ class Kind(Enum):
         return _KINDS.get(operation, cls.OTHER)
 
 
-_KINDS = {"produce": Kind.PRODUCE, "produce_in_transaction": Kind.PRODUCE, "read_records": Kind.READ}
+_KINDS = {
+    "produce": Kind.PRODUCE,
+    "produce_to_partition": Kind.PRODUCE,
+    "produce_in_transaction": Kind.PRODUCE,
+    "read_records": Kind.READ,
+}
 
 
 @dataclass(frozen=True, slots=True)

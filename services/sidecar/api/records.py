@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -47,7 +48,11 @@ class RecordEndpoints:
         kind = AnswerKind.of(request)
         if kind.is_stream:
             return await self._stream(request, instance, kind)
-        return await self._read(request, instance, kind)
+        asked = self.asked(request, self._format(request), as_events=kind is AnswerKind.CLOUD_EVENTS)
+        if asked.as_events:
+            return await self.read(request, instance, asked, event_batch, kind.value)
+        shape = _headers(request, instance)
+        return await self.read(request, instance, asked, lambda records: record_array(records, shape))
 
     async def acknowledge(self, request: Request) -> Response:
         asked = await checked_body(request, self._settings.max_request_bytes)
@@ -59,14 +64,26 @@ class RecordEndpoints:
         commits = await self._audit.commit(done, instance.acknowledge(done))
         return json_response([committed(one, known=True) for one in commits])
 
-    async def _read(self, request: Request, instance: ConsumerInstance, kind: AnswerKind) -> Response:
+    def asked(self, request: Request, format_: Format | None = None, *, as_events: bool = False) -> ReadRequest:
+        """The read that a request asks for."""
         timeout_ms = parameters(request).get("timeout")
-        asked = ReadRequest(
+        return ReadRequest(
             max_bytes=self._max_bytes(request),
             timeout=None if timeout_ms is None else min(timeout_ms, self._settings.max_read_ms) / 1000,
-            format=self._format(request),
-            as_events=kind is AnswerKind.CLOUD_EVENTS,
+            format=format_,
+            as_events=as_events,
         )
+
+    async def read(
+        self,
+        request: Request,
+        instance: ConsumerInstance,
+        asked: ReadRequest,
+        shown: Callable[[list[Consumed]], bytes],
+        media_type: str = "application/json",
+    ) -> Response:
+        """Answers with the records of one read, as `shown` writes them. Records that the caller does not take come
+        again."""
         began = time.monotonic()
         async with caller(request.receive) as reader:
             try:
@@ -88,10 +105,7 @@ class RecordEndpoints:
         async def lost() -> None:
             await instance.give_back(records)
 
-        if asked.as_events:
-            return WatchedResponse(event_batch(records), kind.value, given=given, lost=lost)
-        body = record_array(records, _headers(request, instance))
-        return WatchedResponse(body, "application/json", given=given, lost=lost)
+        return WatchedResponse(shown(records), media_type, given=given, lost=lost)
 
     async def _records(self, instance: ConsumerInstance, asked: ReadRequest) -> list[Consumed]:
         """None while there is no room to audit them."""

@@ -12,7 +12,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from mesh.settings import host_port, is_loopback
-from services.sidecar.api.app import build_app
+from services.sidecar.api.app import OURS, ErrorHandlers, build_app
 from services.sidecar.api.authentication import guard
 from services.sidecar.api.components import switch_off
 from services.sidecar.api.connections import ConnectionBounds, bounded_protocol
@@ -45,19 +45,21 @@ class HttpServers:
                 way_out="set token_issuers",
             )
 
-    def server(self, routes: Sequence[Route], middleware: Sequence[Middleware] = ()) -> Server:
+    def server(
+        self, routes: Sequence[Route], middleware: Sequence[Middleware] = (), errors: ErrorHandlers = OURS
+    ) -> Server:
         """A server of these routes for admitted callers."""
         settings, certificate = self._settings, self._certificate
         switch_off(routes, produces=settings.producer_enabled, consumes=settings.consumers_enabled)
         if self._verifier is not None:
             guard(routes, self._verifier)
         elif not settings.asks_who_calls:
-            addresses = [each for each in (settings.listen, settings.admin_listen) if each]
+            addresses = [each for each in (settings.listen, settings.admin_listen, settings.rest_v2_listen) if each]
             loopback_only = all(is_loopback(host_port(each)[0]) for each in addresses)
             keep_foreign_pages_out(routes, loopback_only=loopback_only)
         self._limits.put_around(routes)
         config = uvicorn.Config(
-            build_app(routes, middleware),
+            build_app(routes, middleware, errors),
             http=bounded_protocol(_connection_bounds(settings)),
             lifespan="off",
             ws="none",

@@ -1,4 +1,4 @@
-"""Requests that nobody thought of, made from the contract by schemathesis, against a live sidecar on real Kafka.
+"""Requests that nobody thought of, made from both contracts by schemathesis, against a live sidecar on real Kafka.
 
 Every answer is held against the contract: status, content type, headers, body; nothing is a fault of the sidecar.
 """
@@ -11,7 +11,7 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi import checks
 
-from services.sidecar.api.contract import DOCUMENT
+from services.sidecar.api.contract import DOCUMENT, REST_V2_DOCUMENT
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.sidecar.world import WITHIN_SECONDS, SidecarWorld, started
 
@@ -25,6 +25,10 @@ NOT_OURS = [
 
 # topics at the bounds of the contract have 10,000 partitions, which would fill the broker's disk; test_admin has bounds
 schema = schemathesis.openapi.from_path(DOCUMENT).exclude(operation_id=["shutdown", "create_topic"])
+rest_v2 = schemathesis.openapi.from_path(REST_V2_DOCUMENT)
+FEW = settings(
+    max_examples=EXAMPLES, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +39,22 @@ def sidecar(kafka_c1: KafkaCluster) -> Iterator[SidecarWorld]:
         "unknown_topic_timeout_ms": 20,
         "transaction_timeout_ms": 10_000,  # a first key waits for the topic of answers to be made
     }
-    with started(kafka_c1.bootstrap, max_instances=10, **quick) as world:
+    with started(kafka_c1.bootstrap, max_instances=10, rest_v2_listen="127.0.0.1:0", **quick) as world:
         yield world
 
 
 @schema.parametrize()
-@settings(
-    max_examples=EXAMPLES, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
-)
+@FEW
 def test_whatever_is_asked_is_answered_as_the_contract_says(
     case: schemathesis.Case[Any], sidecar: SidecarWorld
 ) -> None:
     case.call_and_validate(base_url=str(sidecar.http.base_url), timeout=WITHIN_SECONDS, excluded_checks=NOT_OURS)
+
+
+@rest_v2.parametrize()
+@FEW
+def test_whatever_clients_of_rest_v2_ask_is_answered_as_their_contract_says(
+    case: schemathesis.Case[Any], sidecar: SidecarWorld
+) -> None:
+    address = f"http://127.0.0.1:{sidecar.sidecar.rest_v2_port}"
+    case.call_and_validate(base_url=address, timeout=WITHIN_SECONDS, excluded_checks=NOT_OURS)
