@@ -55,8 +55,9 @@ contract: stubs ## for a release: keep its contract in proto/released, to compar
 		--descriptor_set_out=proto/released/$$($(BIN)/python -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])').binpb \
 		proto/mesh/v1/*.proto
 
-reference: env ## the tables of metrics in docs/reference, from the code; alerts and dashboards, from deploy/monitoring
+reference: env ## the pages in docs/reference that follow from the code; alerts and dashboards, from deploy/monitoring
 	@$(BIN)/python -m docs.metrics
+	@$(BIN)/python -m docs.mesh_file
 	@$(BIN)/python -m deploy.monitoring.generate
 
 lock: $(VENV)/.uv ## resolve again and write locks/ (raises versions only with UPGRADE=1)

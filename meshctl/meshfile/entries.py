@@ -13,13 +13,13 @@ from meshctl.meshfile.section import Section
 
 CLUSTER_KEYS = ("cluster_name", "bootstrap_servers", "partition_count", "producer_config", "consumer_config")
 MOST_PARTITIONS = 1_000_000
-_CLUSTER_NAME = re.compile(r"[a-zA-Z0-9._-]{1,63}")
+CLUSTER_NAME = re.compile(r"[a-zA-Z0-9._-]{1,63}")
 
 
 def cluster(section: Section, findings: Findings) -> ClusterEntry | None:
     """One cluster; None when it is too broken to go on with."""
     name = section.value("cluster_name", required=True)
-    if name is not None and not _CLUSTER_NAME.fullmatch(name.text):
+    if name is not None and not CLUSTER_NAME.fullmatch(name.text):
         section.error("cluster_name", f"{name.text!r}: a name has 1 to 63 of the characters a-z A-Z 0-9 . _ -")
     spec = routing.ClusterSpec(
         cluster_name=name.text if name else "",

@@ -25,10 +25,10 @@ _CONNECTION_KEYS = frozenset(
         "client.dns.lookup",
     }
 )
-_SECRET_KEYS = frozenset({"ssl.key.pem", "sasl.oauthbearer.config", "sasl.oauthbearer.assertion.private.key.pem"})
-_SECRET_WORDS = ("password", "passphrase", "secret")  # a misspelt secret must not be sent either
-_ADDRESS_KEYS = frozenset({"bootstrap.servers", "metadata.broker.list"})
-_REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^}]+)\}")
+SECRET_KEYS = frozenset({"ssl.key.pem", "sasl.oauthbearer.config", "sasl.oauthbearer.assertion.private.key.pem"})
+SECRET_WORDS = ("password", "passphrase", "secret")  # a misspelt secret must not be sent either
+ADDRESS_KEYS = frozenset({"bootstrap.servers", "metadata.broker.list"})
+REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^}]+)\}")
 _WHY_NOT = {
     "acks": "each client's own acks count there",
     "request.required.acks": "each client's own acks count there",
@@ -49,9 +49,9 @@ def read(section: Section, key: str, findings: Findings) -> dict[str, str]:
     """The properties under `key`: producer_config or consumer_config."""
     found = section.values(key)
     for name, value in found.items():
-        if name in _ADDRESS_KEYS:
+        if name in ADDRESS_KEYS:
             findings.error(value.line, value.place, "addresses belong in bootstrap_servers; take this property out")
-        elif _is_secret(name) and not _REFERENCE.fullmatch(value.text):
+        elif _is_secret(name) and not REFERENCE.fullmatch(value.text):
             findings.error(
                 value.line, value.place, "a secret must not stand in the file; write ${env:NAME} or ${file:/path}"
             )
@@ -75,7 +75,7 @@ def notice_what_does_not_touch_traffic(spec: routing.ClusterSpec, section: Secti
 
 
 def _is_secret(key: str) -> bool:
-    return key in _SECRET_KEYS or any(word in key for word in _SECRET_WORDS)
+    return key in SECRET_KEYS or any(word in key for word in SECRET_WORDS)
 
 
 def _text(value: Value) -> str:

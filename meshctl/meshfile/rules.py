@@ -27,8 +27,8 @@ ONLY_ABOUT = {
 NODE_VIEWS = {"single": routing.NODE_VIEW_SINGLE, "per_cluster": routing.NODE_VIEW_PER_CLUSTER}
 RULE_KEYS = (*MATCH_KEYS, UNMATCHED, "client", "target_cluster", *ONLY_ABOUT, "rule_id")
 EVERYTHING = ".*"
-_RULE_ID = re.compile(r"[a-z0-9-]{1,63}")
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+RULE_ID = re.compile(r"[a-z0-9-]{1,63}")
+TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def rule(section: Section, findings: Findings, match_keys: tuple[str, ...] = MATCH_KEYS) -> RuleEntry | None:
@@ -37,7 +37,7 @@ def rule(section: Section, findings: Findings, match_keys: tuple[str, ...] = MAT
     given = {key: value for key in match_keys if (value := section.value(key)) is not None}
     if own and section.boolean(UNMATCHED) and (value := section.value(UNMATCHED)) is not None:
         given[UNMATCHED] = value
-    subject = _subject(next(iter(given), "topic"))
+    subject = subject_of(next(iter(given), "topic"))
     target = section.value("target_cluster", required=subject != "client_software")
     if len(given) != 1:
         expected = match_keys[0] if len(match_keys) == 1 else f"exactly one of {', '.join(match_keys)}"
@@ -48,7 +48,7 @@ def rule(section: Section, findings: Findings, match_keys: tuple[str, ...] = MAT
     fields = _fields(section, subject) if own else {}
     rule_id = section.value("rule_id") if own else None
     client = _client(section, findings) if own else None
-    if rule_id is not None and not _RULE_ID.fullmatch(rule_id.text):
+    if rule_id is not None and not RULE_ID.fullmatch(rule_id.text):
         section.error("rule_id", f"{rule_id.text!r}: an id has 1 to 63 of the characters a-z 0-9 -")
     if subject == "client_software" and target is not None:
         section.error("target_cluster", "a rule about client software has none; leave it out")
@@ -64,7 +64,7 @@ def rule(section: Section, findings: Findings, match_keys: tuple[str, ...] = MAT
     return RuleEntry(spec, section.line, section.place)
 
 
-def _subject(key: str) -> str:
+def subject_of(key: str) -> str:
     return "topic" if key == UNMATCHED else key.removesuffix("_prefix").removesuffix("_regex")
 
 
@@ -110,7 +110,7 @@ def _fields(section: Section, subject: str) -> dict[str, Any]:
 
 
 def _match(section: Section, key: str, value: Value, findings: Findings) -> routing.RuleMatch | None:
-    subject = _subject(key)
+    subject = subject_of(key)
     if key == UNMATCHED:
         return routing.RuleMatch(unmatched_topics=True)
     if key.endswith("_regex"):
@@ -127,7 +127,7 @@ def _match(section: Section, key: str, value: Value, findings: Findings) -> rout
             value.line, value.place, f"an empty prefix means every {subject}; kept as {subject}_regex {EVERYTHING!r}"
         )
         return _matching(f"{subject}_regex", EVERYTHING)
-    elif subject == "topic" and not _TOPIC.fullmatch(value.text):
+    elif subject == "topic" and not TOPIC.fullmatch(value.text):
         section.error(key, f"{value.text!r}: topic names have 1 to 249 of the characters a-z A-Z 0-9 . _ -")
         return None
     elif not value.text:

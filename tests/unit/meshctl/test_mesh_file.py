@@ -30,6 +30,54 @@ rules:
   target_cluster: c9
 """
 
+WRONG = [
+    ("", "line 1: the file is empty"),
+    ("a: [", "this is not YAML"),
+    ("- a\n", "line 1: expected a mapping"),
+    ("text", "line 1: expected a mapping (key: value lines), found 'text'"),
+    ("nothing: 1\n", "neither mesh.yaml (clusters, rules) nor an Envoy configuration"),
+    ("rules: 5\n", "line 1: rules: expected a list"),
+    ("rules: []\nclutsers: []\n", "line 2: clutsers: unknown key; did you mean clusters?"),
+    ("rules:\n- topic: a\n", "line 2: rules[0]: target_cluster is missing"),
+    ("rules:\n- {target_cluster: c}\n", "Expected exactly one of topic, topic_prefix, topic_regex"),
+    ("rules:\n- {topic: a, topic_prefix: b, target_cluster: c}\n", "found topic, topic_prefix"),
+    ("rules:\n- {group: a, transactional_id: b, target_cluster: c}\n", "found group, transactional_id"),
+    ("rules:\n- {group: '', target_cluster: c}\n", "line 2: rules[0].group: is empty"),
+    ("rules:\n- {group: a}\n", "line 2: rules[0]: target_cluster is missing"),
+    ("rules:\n- {group_regex: '(', target_cluster: c}\n", "rules[0].group_regex: '(' is not an RE2 expression"),
+    (
+        "rules:\n- {group: a, target_cluster: c,\n   shadow_topics: maybe}\n",
+        "line 3: rules[0].shadow_topics: 'maybe'",
+    ),
+    (
+        "rules:\n- {group: a, target_cluster: c, upstream_topic: x}\n",
+        "only rules about a topic have it; this one is",
+    ),
+    ("rules:\n- {client_software: a/1}\n", "line 2: rules[0]: node_view is missing"),
+    ("rules:\n- {client_software: a/1, node_view: singel}\n", "did you mean single?"),
+    ("rules:\n- {client_software: a/1, node_view: single, target_cluster: c}\n", "has none; leave it out"),
+    ("rules:\n- {groups: a, target_cluster: c}\n", "rules[0].groups: unknown key; did you mean group?"),
+    ("rules:\n- {topic_regex: '(', target_cluster: c}\n", "rules[0].topic_regex: '(' is not an RE2 expression"),
+    ("rules:\n- {topic: 'a b', target_cluster: c}\n", "'a b': topic names have 1 to 249"),
+    ("rules:\n- {topic: [a], target_cluster: c}\n", "rules[0].topic: expected a single value, found a list"),
+    ("rules:\n- {topic: a, target_cluster: c, rule_id: A}\n", "rules[0].rule_id: 'A'"),
+    ("rules:\n- {topic: a, topic: b, target_cluster: c}\n", "rules[0].topic: this key is there twice"),
+    ("clusters:\n- {cluster_name: c}\n", "clusters[0]: bootstrap_servers is missing"),
+    ("clusters:\n- {cluster_name: 'c 1', bootstrap_servers: 'a:1'}\n", "clusters[0].cluster_name: 'c 1'"),
+    ("clusters:\n- {cluster_name: c, bootstrap_servers: []}\n", "expected at least one host:port"),
+    ("clusters:\n- {cluster_name: c, bootstrap_servers: 'a:99999'}\n", "'a:99999': expected host:port"),
+    ("clusters:\n- {cluster_name: c, bootstrap_servers: 'a:1', partition_count: 0}\n", "whole number from 1"),
+    (
+        "clusters:\n- {cluster_name: c, bootstrap_servers: 'a:1', producer_config: {acks: }}\n",
+        "clusters[0].producer_config.acks: expected a single value, found nothing",
+    ),
+    (
+        "clusters:\n- {cluster_name: c, bootstrap_servers: 'a:1', producer_config: {bootstrap.servers: x}}\n",
+        "addresses belong in bootstrap_servers",
+    ),
+]
+"""Files that `apply` refuses, each with a part of its message."""
+
 
 def errors_of(text: str) -> list[str]:
     with pytest.raises(FileError) as caught:
@@ -90,55 +138,7 @@ def test_anchors_and_merge_keys_are_understood() -> None:
     assert [(each.spec.cluster_name, each.spec.partition_count) for each in file.clusters] == [("c1", 2), ("c2", 2)]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", "line 1: the file is empty"),
-        ("a: [", "this is not YAML"),
-        ("- a\n", "line 1: expected a mapping"),
-        ("text", "line 1: expected a mapping (key: value lines), found 'text'"),
-        ("nothing: 1\n", "neither mesh.yaml (clusters, rules) nor an Envoy configuration"),
-        ("rules: 5\n", "line 1: rules: expected a list"),
-        ("rules: []\nclutsers: []\n", "line 2: clutsers: unknown key; did you mean clusters?"),
-        ("rules:\n- topic: a\n", "line 2: rules[0]: target_cluster is missing"),
-        ("rules:\n- {target_cluster: c}\n", "Expected exactly one of topic, topic_prefix, topic_regex"),
-        ("rules:\n- {topic: a, topic_prefix: b, target_cluster: c}\n", "found topic, topic_prefix"),
-        ("rules:\n- {group: a, transactional_id: b, target_cluster: c}\n", "found group, transactional_id"),
-        ("rules:\n- {group: '', target_cluster: c}\n", "line 2: rules[0].group: is empty"),
-        ("rules:\n- {group: a}\n", "line 2: rules[0]: target_cluster is missing"),
-        ("rules:\n- {group_regex: '(', target_cluster: c}\n", "rules[0].group_regex: '(' is not an RE2 expression"),
-        (
-            "rules:\n- {group: a, target_cluster: c,\n   shadow_topics: maybe}\n",
-            "line 3: rules[0].shadow_topics: 'maybe'",
-        ),
-        (
-            "rules:\n- {group: a, target_cluster: c, upstream_topic: x}\n",
-            "only rules about a topic have it; this one is",
-        ),
-        ("rules:\n- {client_software: a/1}\n", "line 2: rules[0]: node_view is missing"),
-        ("rules:\n- {client_software: a/1, node_view: singel}\n", "did you mean single?"),
-        ("rules:\n- {client_software: a/1, node_view: single, target_cluster: c}\n", "has none; leave it out"),
-        ("rules:\n- {groups: a, target_cluster: c}\n", "rules[0].groups: unknown key; did you mean group?"),
-        ("rules:\n- {topic_regex: '(', target_cluster: c}\n", "rules[0].topic_regex: '(' is not an RE2 expression"),
-        ("rules:\n- {topic: 'a b', target_cluster: c}\n", "'a b': topic names have 1 to 249"),
-        ("rules:\n- {topic: [a], target_cluster: c}\n", "rules[0].topic: expected a single value, found a list"),
-        ("rules:\n- {topic: a, target_cluster: c, rule_id: A}\n", "rules[0].rule_id: 'A'"),
-        ("rules:\n- {topic: a, topic: b, target_cluster: c}\n", "rules[0].topic: this key is there twice"),
-        ("clusters:\n- {cluster_name: c}\n", "clusters[0]: bootstrap_servers is missing"),
-        ("clusters:\n- {cluster_name: 'c 1', bootstrap_servers: 'a:1'}\n", "clusters[0].cluster_name: 'c 1'"),
-        ("clusters:\n- {cluster_name: c, bootstrap_servers: []}\n", "expected at least one host:port"),
-        ("clusters:\n- {cluster_name: c, bootstrap_servers: 'a:99999'}\n", "'a:99999': expected host:port"),
-        ("clusters:\n- {cluster_name: c, bootstrap_servers: 'a:1', partition_count: 0}\n", "whole number from 1"),
-        (
-            "clusters:\n- {cluster_name: c, bootstrap_servers: 'a:1', producer_config: {acks: }}\n",
-            "clusters[0].producer_config.acks: expected a single value, found nothing",
-        ),
-        (
-            "clusters:\n- {cluster_name: c, bootstrap_servers: 'a:1', producer_config: {bootstrap.servers: x}}\n",
-            "addresses belong in bootstrap_servers",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), WRONG)
 def test_what_is_wrong_is_named_with_its_place(text: str, expected: str) -> None:
     errors = errors_of(text)
     assert any(expected in each for each in errors), errors
