@@ -215,14 +215,14 @@ class Control:
                 async with asyncio.timeout(grace / 4):
                     await self.publisher.caught_up(self.journal.view.position)
             except TimeoutError:
-                log.warning("stopped before everything was published; the next start goes on there")
+                log.warning("control stopped before all events were published; the next start publishes the rest")
         await self.audit.flush(grace / 8)
         if not self.journal.why_not_leading:
             try:
                 async with asyncio.timeout(grace / 4):
                     await self._snapshots.keep()
             except TimeoutError:
-                log.warning("stopped without a snapshot; the next start reads more of the log")
+                log.warning("control stopped without a snapshot; the next start reads more of the log")
         await self._parts.stop_all(grace / 4)
         if self._tokens is not None:
             await self._tokens.close()

@@ -329,5 +329,5 @@ def _status(method: str, error: Exception) -> Any:
             text = f"the call took longer than control allows ({CALL_TIMEOUT:.0f} s): see the status, then retry"
             return errors.RpcError(grpc.StatusCode.DEADLINE_EXCEEDED, text).status()
         case _:
-            log.exception("call failed", method=method)
+            log.exception("a call failed by a fault of control", method=method)
             return errors.RpcError(grpc.StatusCode.INTERNAL, "control failed at this call; its log says how").status()

@@ -68,7 +68,7 @@ class AuditPublisher:
             except (PublishError, StoreUnavailableError, Refusal, TimeoutError) as error:
                 errors_total.inc()
                 self.trouble = str(error) or "the home cluster did not answer in time"
-                log.warning("audit publisher starts again", reason=self.trouble, seconds=backoff)
+                log.warning("the publisher of audit events starts again", reason=self.trouble, seconds=backoff)
             backoff = FIRST_BACKOFF if self._sequence > before else backoff
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, LONGEST_BACKOFF)

@@ -175,4 +175,4 @@ def _check_links(entries: Sequence[Entry]) -> None:
 
 def tell_change(position: int) -> None:
     changed_gauge.set(position)
-    log.error("the log was changed outside of control; `kafka-mesh verify-log` says more", position=position)
+    log.error("the log was changed outside of control: run kafka-mesh verify-log", position=position)

@@ -104,7 +104,7 @@ class Publisher:
             except (PublishError, StoreUnavailableError, Refusal, TimeoutError) as error:
                 errors_total.inc()
                 self.trouble = str(error) or f"the home cluster did not answer within {KAFKA_TIMEOUT:.0f} s"
-                log.warning("publisher starts again", reason=self.trouble, seconds=backoff)
+                log.warning("the publisher of events starts again", reason=self.trouble, seconds=backoff)
                 if isinstance(error, ForeignLogError):
                     self.foreign = str(error)
                     self._on_foreign(self.foreign)
@@ -134,7 +134,11 @@ class Publisher:
         position, stored_id = await self._stored.load()
         if topic.is_empty or (stored_id and stored_id != topic.cluster_id):
             if position:
-                log.warning("the topic starts from the beginning", cluster_id=topic.cluster_id, was=stored_id)
+                log.warning(
+                    "the topic is empty or on another cluster: all events are published again",
+                    cluster_id=topic.cluster_id,
+                    was=stored_id,
+                )
             position = 0
         elif topic.start > 0 and await self._first_key(settings, topic.start) != b"1":
             log.error("the topic has lost its beginning: it is restored from the database", topic=name)

@@ -95,7 +95,12 @@ class Follower:
                 await self._read()
             except UNREADABLE as error:
                 reason = f"can't follow the log: {error}"
-                log.error("reading ended", reason=reason, error=type(error).__name__, next_try_s=pause)
+                log.error(
+                    "the reading of the log ended; the router begins another one",
+                    reason=reason,
+                    error=type(error).__name__,
+                    next_try_s=pause,
+                )
                 metrics.readings_ended.labels(type(error).__name__).inc()
                 self._readiness.not_ready(reason)
                 self._look_for_failures(reason)
@@ -116,7 +121,10 @@ class Follower:
                 while self._live is None or self._live.next_offset < end:
                     await self._read_on.wait()
         except TimeoutError:
-            log.warning("the end of the log can't be read; a gateway gets what is known", seconds=READ_TO_END_TIMEOUT)
+            log.warning(
+                "the end of the log can't be read; a gateway gets the table that the router has",
+                seconds=READ_TO_END_TIMEOUT,
+            )
 
     async def _present_end(self) -> int:
         while True:
@@ -126,7 +134,7 @@ class Follower:
             try:
                 return await self._reading.present_end()
             except EventLogError as error:
-                log.warning("the end of the log can't be read; trying on", reason=str(error))
+                log.warning("the end of the log can't be read; the router tries again", reason=str(error))
                 await asyncio.sleep(FIRST_PAUSE)
 
     def _has_read_on(self) -> None:
@@ -178,7 +186,7 @@ class Follower:
             return await topic.newest()
         except SnapshotTopicError as error:
             metrics.snapshot_failures.labels("read").inc()
-            log.warning("reading the log from its beginning", reason=str(error))
+            log.warning("no snapshot can be read; the router reads the log from its beginning", reason=str(error))
             return None
 
     async def _home_access(self) -> ClusterAccess:
@@ -197,7 +205,7 @@ class Follower:
         except ClusterAccessError as error:
             reason = str(error)
         if reason:
-            log.warning("home cluster does not let us in", reason=reason, next_try_s=KNOCK_INTERVAL)
+            log.warning("the home cluster does not let the router in", reason=reason, next_try_s=KNOCK_INTERVAL)
         return not reason
 
     def _look_for_silence(self, last_answer: float) -> None:
@@ -209,7 +217,9 @@ class Follower:
             self._readiness.in_touch()
         elif seconds > LONGEST_SILENCE and (not self._silent or time.monotonic() >= self._next_sending_away):
             self._silent = True
-            log.warning("home cluster does not answer; serving what is known", seconds=round(seconds, 1))
+            log.warning(
+                "the home cluster does not answer; the router serves the tables that it has", seconds=round(seconds, 1)
+            )
             self._send_away(f"the home cluster has not answered for {seconds:.0f} s")
 
     def _look_for_failures(self, reason: str) -> None:
@@ -225,7 +235,7 @@ class Follower:
     def _look_at_chain(self, ledger: Ledger) -> None:
         if ledger.changed_at and ledger.changed_at != self._changed_at:
             log.error(
-                "the log was changed: an event is not what the one after it says; `kafka-mesh verify-log` says more",
+                "the log was changed: an event does not fit the event after it; run kafka-mesh verify-log",
                 position=ledger.changed_at,
             )
         self._changed_at = ledger.changed_at

@@ -36,7 +36,7 @@ async def close(consumer: Any) -> None:
     closing = asyncio.create_task(_close(consumer), name="close a consumer")
     await asyncio.wait({closing}, timeout=CLOSE_TIMEOUT)
     if not closing.done():
-        log.error("a consumer does not close; going on without", seconds=CLOSE_TIMEOUT)
+        log.error("a consumer of the home cluster does not close; the router goes on", seconds=CLOSE_TIMEOUT)
         closing.cancel()
 
 

@@ -89,7 +89,9 @@ class Ownership:
             except Exception as error:  # noqa: BLE001  # whatever it is, gateways are led on, and it is tried again
                 reason = _reason(error)
                 metrics.record_memberships_ended.inc()
-                log.warning("no share in the record rules; trying on", reason=reason, next_try_s=pause)
+                log.warning(
+                    "the router has no share in the record rules; it tries again", reason=reason, next_try_s=pause
+                )
                 self._lose(self._share.owned)
             self._leaving.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE)

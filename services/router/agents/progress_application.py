@@ -72,7 +72,7 @@ class ProgressApplication:
             if time.monotonic() - began > LONGEST_SILENCE:
                 pause = FIRST_PAUSE
             metrics.progress_applications_ended.inc()
-            log.warning("how far other routers' record rules are is not known", reason=reason, next_try_s=pause)
+            log.warning("the progress of other routers' record rules is not known", reason=reason, next_try_s=pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -161,7 +161,7 @@ async def _stop(application: Any) -> None:
     stopping = asyncio.create_task(application.stop(), name="stop Faust")
     await asyncio.wait({stopping}, timeout=STOP_TIMEOUT)
     if not stopping.done():
-        log.error("Faust does not stop; going on without", seconds=STOP_TIMEOUT)
+        log.error("Faust does not stop; the router goes on", seconds=STOP_TIMEOUT)
 
 
 def _credentials(home: ClusterAccess) -> Credentials | None:

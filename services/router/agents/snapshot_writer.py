@@ -54,7 +54,11 @@ class SnapshotWriter:
                 await self._write(snapshot)
             except (SnapshotTopicError, SnapshotError) as error:
                 metrics.snapshot_failures.labels("write").inc()
-                log.warning("no snapshot", reason=str(error), next_try_s=PAUSE_AFTER_FAILURE)
+                log.warning(
+                    "a snapshot could not be written; the router tries again",
+                    reason=str(error),
+                    next_try_s=PAUSE_AFTER_FAILURE,
+                )
                 await asyncio.sleep(PAUSE_AFTER_FAILURE)
                 self._due.note()
 

@@ -121,7 +121,7 @@ class Worker:
             try:
                 self._on_report(report_of(line))
             except (ValueError, KeyError) as error:
-                log.warning("the worker of record rules said what nobody understands", reason=str(error))
+                log.warning("the worker of record rules wrote a line that is no report", reason=str(error))
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -67,7 +67,9 @@ class Reporter:
                 self._connected = False
                 metrics.control_connected.set(0)
                 if reason != said:
-                    log.warning("control does not take reports; trying on", address=control.address, reason=reason)
+                    log.warning(
+                        "control does not take reports; the router tries again", address=control.address, reason=reason
+                    )
                     said = reason
                 await asyncio.sleep(random.uniform(pause / 2, pause))
                 pause = min(2 * pause, LONGEST_PAUSE)

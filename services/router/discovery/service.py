@@ -50,7 +50,11 @@ class DiscoveryService:
         self._roster.heard(session, Hello(hello.revision, hello.member.table_format, hello.held_revision))
         log.info("data plane connected", member=hello.member.name, revision=hello.revision, peer=context.peer())
         if session.member.state is MemberState.ADMISSION:
-            log.warning("nothing to tell until the router is as far", member=hello.member.name, runs=hello.revision)
+            log.warning(
+                "a gateway has a later table than the router, and gets no table yet",
+                member=hello.member.name,
+                runs=hello.revision,
+            )
         listening = asyncio.create_task(self._listen(session, request_iterator))
         try:
             while (order := await session.next_order()) is not None:

@@ -145,10 +145,12 @@ class GroupFollower:
                         self._sync(self._all_groups(), backwards=False)
                 except Setback as error:
                     self.problem = f"offsets of groups: {error}"
-                    log.warning("groups do not follow", rule=self._rule_id, problem=self.problem)
+                    log.warning(
+                        "offsets of groups do not follow their mirror", rule=self._rule_id, problem=self.problem
+                    )
                 except Exception as error:  # a fault of ours ends neither this nor the records' way
                     self.problem = f"offsets of groups: a fault of the worker: {error!r}"
-                    log.exception("groups do not follow", rule=self._rule_id)
+                    log.exception("offsets of groups do not follow their mirror", rule=self._rule_id)
                 self._stopping.wait(pause)
         finally:
             if self._reader is not None:

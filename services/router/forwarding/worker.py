@@ -137,10 +137,10 @@ class Worker:
                 self._problem = str(error)
                 if error.too_large:
                     self._largest_batch = max(self._largest_batch // 2, SMALLEST_BATCH)
-                log.warning("rule waits", rule=self.rule_id, problem=self._problem)
+                log.warning("a record rule waits", rule=self.rule_id, problem=self._problem)
             except Exception as error:  # a fault of ours in one rule ends neither it nor the others
                 self._problem = f"a fault of the worker: {error!r}"
-                log.exception("rule failed", rule=self.rule_id)
+                log.exception("a record rule failed", rule=self.rule_id)
             self._counts.setbacks += 1
             pause = SHORTEST_PAUSE if self._counts.transactions > before else min(2 * pause, LONGEST_PAUSE)
             self._changed.wait(pause)
@@ -205,4 +205,6 @@ class Worker:
                 finally:
                     target.close()
         except Setback as error:
-            log.warning("rule is removed, its positions stay", rule=self.rule_id, problem=str(error))
+            log.warning(
+                "a record rule is removed, and its positions stay on the target", rule=self.rule_id, problem=str(error)
+            )

@@ -102,7 +102,7 @@ async def test_an_event_that_was_changed_is_told_at_the_start_and_stops_nobody(
     with capture_logs() as logs:
         fresh = await started(pool)
     told = [(each["event"], each["position"]) for each in logs if each["log_level"] == "error"]
-    assert told == [("the log was changed outside of control; `kafka-mesh verify-log` says more", position)]
+    assert told == [("the log was changed outside of control: run kafka-mesh verify-log", position)]
     fresh.why_not_leading = ""
     await append(fresh, beat(2, 1))
     assert fresh.view.position == LENGTH + 1

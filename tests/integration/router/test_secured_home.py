@@ -111,7 +111,7 @@ def test_a_password_that_changes_under_a_reading_counts_when_its_file_is_renewed
     log.publish()
     router = start_router("r1", **through(way))
     secured.set_password(ScramMechanism.SCRAM_SHA_256, "rotating", "second-horse")
-    wait_until(lambda: "home cluster does not let us in" in logged(router), "it says so", RENEWED_WITHIN_S)
+    wait_until(lambda: "the home cluster does not let the router in" in logged(router), "it says so", RENEWED_WITHIN_S)
     assert router.ready() == "ready"
     write(password, "second-horse")
     log.rule("bananas", to="c2")

@@ -186,7 +186,7 @@ class ClusterDecisions:
         try:
             await self._turns.take(decide())
         except (Refusal, StoreUnavailableError) as error:
-            log.warning("the id of a cluster is not written down", cluster=name, reason=str(error))
+            log.warning("the id of a cluster could not be recorded", cluster=name, reason=str(error))
 
     async def _append(
         self,

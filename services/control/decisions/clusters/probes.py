@@ -54,7 +54,7 @@ class Probes:
         self._last[name] = Probe(False, reason, before.seen if before else None, time.monotonic())
         reachable.labels(name).set(0)
         if before is None or before.reachable:
-            log.warning("cluster does not answer", cluster=name, reason=reason)
+            log.warning("a cluster does not answer", cluster=name, reason=reason)
 
     def forget(self, name: str) -> None:
         self._last.pop(name, None)

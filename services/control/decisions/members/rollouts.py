@@ -95,7 +95,7 @@ class Rollouts:
         caller = Caller(CONTROL, cause, request_id=pending.request_id)
         await self.close(payload, caller)
         rollouts_total.labels("settled").inc()
-        log.warning("gave up a rollout that was left pending", revision=pending.position)
+        log.warning("control gave up a rollout that an earlier run had left pending", revision=pending.position)
         return pending
 
     async def _wait_for_routers(self) -> None:
@@ -198,7 +198,7 @@ class Rollouts:
         rollouts_total.labels("switched").inc()
         self._members.pass_over(without)
         if not await self.applied(revision, without):
-            log.warning("not every gateway runs what was switched", revision=revision)
+            log.warning("not every gateway runs the switched table yet", revision=revision)
         elapsed = time.monotonic() - started
         switch_seconds.observe(elapsed)
         return elapsed * 1000

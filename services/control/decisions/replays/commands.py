@@ -181,7 +181,7 @@ class ReplayDecisions:
             try:
                 await self._resets.let_go_on()
             except (Refusal, StoreUnavailableError, TimeoutError) as error:
-                log.warning("what a replay has stopped can't go on yet", reason=str(error))
+                log.warning("instances that a replay has stopped can't go on yet", reason=str(error))
 
     async def _see_to(self, replay: replays.Replay) -> None:
         if not has_to_be_told(replay):

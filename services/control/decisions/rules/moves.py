@@ -112,7 +112,7 @@ class MoveInspector:
         topics |= await questions.topics(after, targets - topics.keys(), "topics that move to it")
         effects = await self._effects(decision, moves, topics, wishes, questions)
         if questions.silent and not wishes.validate_only:
-            log.warning("rules change unchecked", clusters=questions.silent)
+            log.warning("rules change although clusters do not answer", clusters=questions.silent)
         return Moving(moves, checked(moves, topics), effects, questions.silent, kinds.left_out)
 
     async def covers(self, decision: RuleSetDecision) -> list[Cover]:
