@@ -58,6 +58,7 @@ contract: stubs ## for a release: keep its contract in proto/released, to compar
 reference: env ## the pages in docs/reference that follow from the code; alerts and dashboards, from deploy/monitoring
 	@$(BIN)/python -m docs.metrics
 	@$(BIN)/python -m docs.mesh_file
+	@$(BIN)/python -m docs.settings
 	@$(BIN)/python -m deploy.monitoring.generate
 
 lock: $(VENV)/.uv ## resolve again and write locks/ (raises versions only with UPGRADE=1)

@@ -100,7 +100,8 @@ class RpcTlsSettings(BaseModel):
 
     rpc_tls_folder: Path | None = Field(
         default=None,
-        description="Folder with ca.crt, tls.crt and tls.key, for mutual TLS on gRPC; empty: plaintext.",
+        description="Folder with `ca.crt`, `tls.crt` and `tls.key` for mutual TLS on gRPC; empty: plaintext. See "
+        "`docs/how-to/member-certificates.md`.",
     )
 
     @field_validator("rpc_tls_folder")

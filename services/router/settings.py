@@ -17,36 +17,41 @@ class RouterSettings(RpcTlsSettings, ServiceSettings, service="router"):
     """Reads mesh.events on the home cluster, folds it into routing tables, serves them to data planes over gRPC."""
 
     name: str = Field(default="", max_length=63, pattern=r"^[a-zA-Z0-9._-]*$")
-    """Name among the members of the mesh; empty: made of host name and port."""
+    """Name among the members of the mesh, and in the ids of its clients on the home cluster.
+
+    Empty: made of host name and port.
+    """
     listen: Address = "127.0.0.1:7071"
-    """Address for data planes (gRPC)."""
+    """gRPC for data planes: `mesh.v1.DiscoveryService`, health, reflection."""
     allow_insecure: bool = False
-    """Listen beyond this machine although callers are not authenticated."""
+    """The router listens beyond this machine although callers show no certificates."""
     metrics_listen: Address = "127.0.0.1:7171"
-    """Address of /metrics, /live and /ready."""
+    """Address of `/metrics`, `/live` and `/ready`."""
     home_bootstrap_servers: AddressList = ("127.0.0.1:19193",)
-    """The Kafka cluster that holds the log; default: the embedded cluster c1."""
+    """The Kafka cluster that holds the log; by default the embedded cluster c1."""
     home_properties: dict[str, str] = Field(default_factory=dict)
-    """librdkafka properties for security of the home cluster; secrets as ${env:NAME} or ${file:/path}."""
+    """librdkafka properties for security of the home cluster; secrets as `${env:NAME}` or `${file:/path}`: see
+    `docs/how-to/router-security.md`."""
     events_topic: str = "mesh.events"
     """Topic of the log."""
     events_replication_factor: int = Field(default=0, ge=0, le=32767)
     """Replicas of the log's topic, if the router creates the topic; 0: one for each broker, at most 3."""
     snapshots_topic: str = "mesh.snapshots"
-    """Topic of snapshots beside the log, from which a start need not read the log from its beginning."""
+    """Topic of snapshots beside the log, compacted: a start need not read the log from its beginning."""
     snapshot_every_events: int = Field(default=10_000, ge=1)
     """Events of the log from one snapshot to the next."""
     control_addresses: AddressList = ("127.0.0.1:7070",)
     """Addresses of control's replicas (gRPC). The router reports to the leading replica, and works without control."""
     hold_ms: int = Field(default=5000, ge=100, le=60_000)
-    """How long data planes may hold, in milliseconds, until control sends another value."""
+    """Longest hold of data planes, in milliseconds, until control sends another value."""
     schema_registry_url: str = Field(default="", pattern=r"^(https?://[^@\s?#]+)?$")
     """Schema registry with Confluent's API, for content rules about Avro values; empty: none."""
     schema_registry_user_info: str = Field(default="", pattern=r"^(\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^}]+)\})?$")
-    """Its `user:password`, as ${env:NAME} or ${file:/path}."""
+    """The registry's `user:password`, as `${env:NAME}` or `${file:/path}`; read for each request."""
     schema_registry_ca_location: str = ""
-    """The authorities that sign its certificate, in PEM; empty: the authorities of the system."""
+    """File or folder of the authorities that sign the registry's certificate, in PEM; empty: those of the system."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """Least level of the entries in the log."""
 
     @model_validator(mode="after")
     def _loopback_only(self) -> RouterSettings:
