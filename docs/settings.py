@@ -21,11 +21,17 @@ from pydantic_core import PydanticUndefined
 
 from docs.metrics import BEGIN, END
 from mesh.settings import ServiceSettings
+from services.control.settings import ControlSettings
+from services.gateway.settings import GatewaySettings
 from services.router.settings import RouterSettings
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "reference"
-SETTINGS: Mapping[str, type[ServiceSettings]] = {"router": RouterSettings}
+SETTINGS: Mapping[str, type[ServiceSettings]] = {
+    "control": ControlSettings,
+    "gateway": GatewaySettings,
+    "router": RouterSettings,
+}
 _PAGE = re.compile(r"`docs/([\w/-]+\.md)(#[\w-]+)?`")
 
 
@@ -98,8 +104,8 @@ def _default(field: FieldInfo) -> str:
     if field.default is PydanticUndefined and default:
         return "see the meaning"  # made at the start, of this machine
     text = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
-    if isinstance(default, bool):
-        text = text.lower()
+    if isinstance(default, bool | float):
+        text = text.lower().removesuffix(".0")
     return "empty" if text in ("", "None", "{}", "**********") else f"`{text}`"
 
 

@@ -51,9 +51,9 @@ class RpcTokenSettings(TokenBounds, RpcTlsSettings):
     """The part of a service's settings that is about tokens of callers."""
 
     token_issuers: tuple[PeopleIssuer, ...] = ()
-    """The issuers whose bearer tokens count; none: no token does."""
+    """The issuers whose bearer tokens count, with `TOKEN_LISTEN`; empty: no token counts."""
     token_listen: Address | None = None
-    """gRPC by TLS for callers with tokens; it asks for no certificate."""
+    """gRPC by TLS for callers with bearer tokens, without certificates: see `docs/how-to/roles.md#bearer-tokens`."""
 
     @field_validator("token_issuers")
     @classmethod

@@ -35,16 +35,14 @@ class TokenBounds(BaseModel):
     """The part of a service's settings that is about the verification of tokens."""
 
     token_clock_skew_s: int = Field(default=60, ge=0, le=600)
-    """How far clocks of issuers may differ from ours."""
+    """Seconds by which clocks of issuers may differ from the clock of this process."""
     token_keys_ca: Path | None = None
-    """The authorities, in PEM, that may sign for issuers' addresses; unset: the system's."""
+    """The authorities, in PEM, that may sign for issuers' addresses; empty: those of the system."""
     token_keys_max_age_ms: PositiveInt = 300_000
+    """Milliseconds after which an issuer's keys are fetched again."""
     token_keys_max_stale_ms: PositiveInt = 86_400_000
+    """Milliseconds that an issuer's keys count while the issuer is away."""
     token_keys_pause_ms: PositiveInt = 10_000
+    """Milliseconds between two requests to an issuer; a token with an unknown key causes a request, too."""
     token_keys_timeout_ms: PositiveInt = 2_000
-    """Bounds of an issuer's keys.
-
-    Keys of the first age are fetched again; keys up to the second age serve while their issuer is away. The pause
-    separates two requests to an issuer; a token with an unknown key causes a request, too. The last is the time-out of
-    an answer.
-    """
+    """Milliseconds that an issuer's answer may take."""

@@ -11,15 +11,19 @@ class TrafficSettings(BaseModel):
     """A part of their settings. Without `home_bootstrap_servers` nothing is counted."""
 
     home_bootstrap_servers: AddressList = Field(
-        default=(), description="The home cluster, where it is told what flows here; none: nothing is told."
+        default=(), description="The home cluster, which gets the traffic reports; empty: no reports."
     )
     home_properties: dict[str, str] = Field(
         default_factory=dict,
-        description="librdkafka properties for its security; secrets as ${env:NAME} or ${file:/path}.",
+        description="librdkafka properties for security of the home cluster; secrets as `${env:NAME}` or "
+        "`${file:/path}`.",
         repr=False,
     )
-    traffic_topic: str = Field(default="mesh.traffic", description="Topic there for what flows.")
-    traffic_interval_s: float = Field(default=10.0, ge=1, le=3600, description="How often it is told, in seconds.")
+    traffic_topic: str = Field(
+        default="mesh.traffic",
+        description="Topic of the home cluster for traffic reports, created if the topic is absent.",
+    )
+    traffic_interval_s: float = Field(default=10.0, ge=1, le=3600, description="Seconds between two traffic reports.")
 
     @field_validator("home_properties")
     @classmethod

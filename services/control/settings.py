@@ -14,44 +14,51 @@ class ControlSettings(RpcTokenSettings, ServiceSettings, service="control"):
     """The control plane: gRPC API for operators and routers, event log in PostgreSQL."""
 
     database_url: SecretStr
-    """PostgreSQL, as postgresql://user:password@host:port/database."""
+    """PostgreSQL, as `postgresql://user:password@host:port/database`."""
     home_bootstrap_servers: AddressList
-    """The Kafka cluster that holds mesh.events."""
+    """The Kafka cluster that holds the log."""
     home_properties: dict[str, str] = Field(default_factory=dict)
-    """librdkafka properties for security of the home cluster; secrets as ${env:NAME} or ${file:/path}."""
+    """librdkafka properties for security of the home cluster; secrets as `${env:NAME}` or `${file:/path}`."""
     events_topic: str = "mesh.events"
-    """Topic of the log on the home cluster."""
+    """Topic of the log on the home cluster, created if the topic is absent: one partition, kept for ever."""
     audit_topic: str = "mesh.audit"
-    """Topic of audit events on the home cluster."""
+    """Topic of audit events on the home cluster; one partition."""
     audit_kept_days: int = Field(default=365, ge=1, le=36_500)
     """Days that audit events are kept, in PostgreSQL and in the topic."""
     reports_kept_days: int = Field(default=30, ge=1, le=36_500)
     """Days that reports of members are kept: which instances came and went, how far replays were."""
     record_audit_topics: WordList = ("sidecar-audit",)
-    """Audit topics of sidecars, on whichever cluster; see AuditService."""
+    """Audit topics of sidecars, by the names on the clusters."""
     snapshot_every: int = Field(default=1000, ge=1, le=1_000_000)
     """Events between two snapshots of the log: a start reads the events after the last snapshot."""
     listen: Address = "127.0.0.1:7070"
-    """gRPC."""
+    """gRPC, with reflection and health."""
     allow_insecure: bool = False
-    """Listen beyond this machine although nobody is asked who calls."""
+    """Control listens beyond this machine although callers show no certificates."""
     first_admins: WordList = ()
-    """People and programs that are admins whatever the log says, by the names in their certificates."""
+    """People and programs that are always admins, by the names in their certificates: see `docs/how-to/roles.md`."""
     certificate_roles_count: bool = True
-    """Whether the role in a person's certificate counts until the first decision about the person."""
+    """The role in a person's certificate counts until the first decision about the person."""
     metrics_listen: Address = "127.0.0.1:7170"
-    """/metrics, /live, /ready."""
+    """Address of `/metrics`, `/live` and `/ready`."""
     hold_ms: int = Field(default=5000, ge=100, le=30_000)
-    """How long a change that moves topics waits for all gateways to hold them, before it is given up."""
+    """Milliseconds that a change which moves topics waits for all gateways.
+
+    Requests wait 3 seconds longer, and are refused after that.
+    """
     secrets_folder: str = Field(default="/etc/kafka-mesh/secrets", pattern=r"^/")
-    """Folder of the files that secrets of clusters may refer to, as ${file:/path}."""
+    """Folder of all files that clusters may name.
+
+    They are secrets (`${file:/path}`), certificates and keys (`*.location`), and keytabs.
+    """
     secret_variables: str = Field(default="KAFKA_MESH_SECRET_", min_length=1, max_length=200)
-    """Beginning of the names of variables that secrets of clusters may refer to, as ${env:NAME}."""
+    """Beginning of the names of variables that secrets of clusters may refer to, as `${env:NAME}`."""
     probe_interval_s: float = Field(default=10.0, ge=0.1, le=3600)
     """Seconds between two probes of the registered clusters."""
     stop_grace_s: float = Field(default=8.0, ge=0, le=60)
     """Seconds that running calls and the publisher get when control stops."""
     log_level: str = "INFO"
+    """Least level of the entries in the log: `DEBUG`, `INFO`, `WARNING` or `ERROR`."""
 
     @model_validator(mode="after")
     def _loopback_only(self) -> ControlSettings:

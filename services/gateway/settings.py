@@ -26,93 +26,122 @@ class GatewaySettings(RpcTlsSettings, TrafficSettings, ServiceSettings, service=
 
     name: str = Field(
         default_factory=lambda: f"gateway-{socket.gethostname()}-{os.getpid()}",
-        description="Name of this gateway in the mesh; no two may have the same.",
+        description="Name in the mesh, unique; by default of the host and the process.",
         pattern=r"^[a-zA-Z0-9._-]{1,100}$",
     )
     workers: int = Field(
         default=1,
         ge=1,
         le=64,
-        description="Processes that serve clients behind one address; of several each is a gateway of its own, NAME-1, "
-        "NAME-2 and so on, and bounds are those of each.",
+        description="Processes that serve clients behind one address, also as `--workers N`: see "
+        "`docs/how-to/gateway-workers.md`. Each of several is a gateway of its own, NAME-1, NAME-2 and so on, and "
+        "bounds are those of each.",
     )
     listen: ListenList = Field(
         default=("127.0.0.1:19092",),
         min_length=1,
-        description="Where Kafka clients connect; several for several networks; over TLS as tls://HOST:PORT.",
+        description="Where Kafka clients connect; several for several networks; over TLS as `tls://HOST:PORT`.",
     )
     advertised: AddressList = Field(
         default=(),
-        description="What the clients of each `listen` address are told to connect to; by default that address. Over "
-        "TLS {node} in a host gives each virtual node a host of its own, which clients name in their hello (SNI).",
+        description="The address that clients get, one for each of `LISTEN`; empty: the same. Over TLS, `{node}` in a "
+        "host gives each virtual node a host of its own: see `docs/how-to/gateway-addresses.md`.",
     )
     node_ports: WordList = Field(
         default=(),
-        description="Ports of each `listen` address that belong to one virtual node each: FIRST-LAST for nodes 100 and "
-        "up, or NODE=PORT NODE=PORT, or - for none.",
+        description="For each of `LISTEN` the ports of single virtual nodes: `FIRST-LAST` for nodes 100 and up, or "
+        "`NODE=PORT NODE=PORT`, or `-` for none.",
     )
-    tls_certificate: Path | None = Field(default=None, description="Certificate for tls:// listeners, with its chain.")
-    tls_key: Path | None = Field(default=None, description="Its key; both in PEM, and loaded again when they change.")
+    tls_certificate: Path | None = Field(
+        default=None, description="Certificate for `tls://` listeners, with its chain, in PEM."
+    )
+    tls_key: Path | None = Field(
+        default=None,
+        description="The key of the certificate, in PEM. The gateway loads both files again when they change.",
+    )
     tls_key_password: SecretStr = Field(
-        default=SecretStr(""), description="Opens the key; may be ${env:NAME} or ${file:/path}."
+        default=SecretStr(""), description="Opens the key; may be `${env:NAME}` or `${file:/path}`."
     )
     tls_client_ca: Path | None = Field(
-        default=None, description="Authorities, in PEM: clients of tls:// listeners must show a certificate of theirs."
+        default=None,
+        description="Authorities, in PEM: clients of `tls://` listeners must show a certificate of them (mutual TLS).",
     )
     router_addresses: AddressList = Field(
         default=(),
-        description="Discovery addresses of the routers, tried in turn; none: the table on disk is all there is.",
+        description="Discovery addresses of the routers, tried in turn; empty: the gateway has only the table on its "
+        "disk.",
     )
-    state_dir: Path = Field(default=Path(".kafka-mesh/gateway"), description="Where the last routing table is kept.")
-    metrics_listen: Address = Field(default="127.0.0.1:7172", description="/metrics, /live and /ready.")
+    state_dir: Path = Field(
+        default=Path(".kafka-mesh/gateway"),
+        description="Folder for the last routing table; a folder of this gateway alone.",
+    )
+    metrics_listen: Address = Field(
+        default="127.0.0.1:7172", description="Address of `/metrics`, `/live` and `/ready`."
+    )
     mesh_id: str = Field(
         default="kafka-mesh", description="The Kafka cluster id that clients see; equal on all gateways."
     )
-    log_level: str = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR.")
+    log_level: str = Field(
+        default="INFO", description="Least level of the entries in the log: `DEBUG`, `INFO`, `WARNING` or `ERROR`."
+    )
 
     telemetry_metrics: WordList = Field(
         default=("*",),
-        description="Which of their own metrics clients are asked for (KIP-714): prefixes of names, or * for all; "
-        "none: clients are asked for nothing.",
+        description="The metrics of their own that clients are asked for (KIP-714): prefixes of names, or `*` for all; "
+        "empty: none.",
     )
     telemetry_interval_s: float = Field(
-        default=60.0, ge=1, le=86_400, description="How often clients send their metrics, in seconds."
+        default=60.0,
+        ge=1,
+        le=86_400,
+        description="Seconds between two pushes of a client. A client that is silent for three times as long is no "
+        "longer shown.",
     )
-    telemetry_max_kib: int = Field(default=256, ge=1, le=10_240, description="Longest message of a client's metrics.")
+    telemetry_max_kib: int = Field(
+        default=256, ge=1, le=10_240, description="Longest message of a client's metrics, as it comes over the wire."
+    )
     telemetry_clients: int = Field(
-        default=300, ge=1, description="Clients whose metrics are shown at once; those heard of longest ago leave."
+        default=300,
+        ge=1,
+        description="Clients whose metrics are shown at once, at most 500 series each; the client with the oldest push "
+        "leaves first. A scrape costs about 2 ms for each client.",
     )
 
     audit_topics: WordList = Field(
         default=(),
         description="Topics whose records are audited when clients write them, with their keys and ids, never their "
-        "values; * stands for any characters.",
+        "values; `*` stands for any characters: see `docs/reference/gateway-audit.md`.",
     )
     audit_records_topic: str = Field(
-        default="mesh.audit-records", description="Topic on the home cluster for what became of them."
+        default="mesh.audit-records", description="Topic on the home cluster for the audit records."
     )
 
-    max_frame_mib: int = Field(default=100, ge=1, le=1024, description="Longest request of a client.")
-    max_requests_per_connection: int = Field(default=100, ge=1, description="Unanswered requests of one connection.")
-    max_in_flight_mib: int = Field(default=512, ge=8, description="Requests that the process holds at once, in MiB.")
+    max_frame_mib: int = Field(default=100, ge=1, le=1024, description="Longest request of a client, in MiB.")
+    max_requests_per_connection: int = Field(
+        default=100, ge=1, description="Unanswered requests of one connection; then reading pauses."
+    )
+    max_in_flight_mib: int = Field(
+        default=512, ge=8, description="Bytes of requests that the process holds, in MiB; then reading pauses."
+    )
     max_gathered_mib: int = Field(
         default=256,
         ge=16,
-        description="Answers of brokers that the process holds at once, in MiB: what can't go on while it comes, or is "
-        "not taken.",
+        description="Bytes of gathered answers that the process holds, in MiB (answers that can't pass while they "
+        "arrive); then Fetch waits.",
     )
-    connect_timeout_s: float = Field(default=3.0, gt=0, description="Bound of a connection to a broker.")
+    connect_timeout_s: float = Field(default=3.0, gt=0, description="Bound of a connection to a broker, in seconds.")
     request_timeout_s: float = Field(
-        default=10.0, gt=0, description="Bound of the gateway's own questions to a broker."
+        default=10.0, gt=0, description="Bound of the gateway's own questions to a broker, in seconds."
     )
     shared_connections: int = Field(
         default=8,
         ge=0,
         le=64,
-        description="Most connections to each broker that small Produce requests of many clients share; 0: none.",
+        description="Most connections to each broker that small Produce requests of many clients share; 0: none. See "
+        "`docs/explanation/shared-connections.md`.",
     )
     share_from_clients: int = Field(
-        default=50, ge=1, description="Where fewer clients write to a broker, each has a connection of its own."
+        default=50, ge=1, description="If fewer clients write to a broker, each client has a connection of its own."
     )
     conversion_workers: int = Field(
         default=2,
@@ -121,7 +150,7 @@ class GatewaySettings(RpcTlsSettings, TrafficSettings, ServiceSettings, service=
         description="Processes that convert records of clients older than 0.11, when there are any.",
     )
     drain_timeout_s: float = Field(
-        default=10.0, ge=0, description="How long clients' requests may take to end at a stop."
+        default=10.0, ge=0, description="Seconds that clients' requests may take to end at a stop."
     )
 
     @model_validator(mode="after")
