@@ -1,5 +1,7 @@
 """Writes the tables of docs/reference/*-settings.md from the classes of settings: each field with its text.
 
+A table may name a class that the service's class inherits, and has its fields then; one table has all others.
+
 The text of a field is its description, or the docstring below the field. A path of a page in it, `docs/…/page.md`,
 becomes a link. `make reference` runs this program. A test fails if a page differs from the code.
 """
@@ -10,7 +12,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from docs.metrics import BEGIN, END
+from docs.metrics import END
 from mesh.settings import ServiceSettings
 from services.control.settings import ControlSettings
 from services.gateway.settings import GatewaySettings
+from services.pipeline.settings import PipelineSettings
 from services.router.settings import RouterSettings
 
 ROOT = Path(__file__).parent.parent
@@ -30,8 +33,10 @@ PAGES = ROOT / "docs" / "reference"
 SETTINGS: Mapping[str, type[ServiceSettings]] = {
     "control": ControlSettings,
     "gateway": GatewaySettings,
+    "pipeline": PipelineSettings,
     "router": RouterSettings,
 }
+_TABLE = re.compile(rf"<!-- from the code, by `make reference`(?:: (\w+))? -->\n.*?{END}", re.DOTALL)
 _PAGE = re.compile(r"`docs/([\w/-]+\.md)(#[\w-]+)?`")
 
 
@@ -62,11 +67,11 @@ def settings(service: str) -> list[Setting]:
     ]
 
 
-def table(service: str) -> str:
+def table(shown: Iterable[Setting]) -> str:
     """The rows of a page."""
     rows = [
         f"| `{each.name}` | {each.values} | {each.default} | {_linked(each.meaning).replace('|', chr(92) + '|')} |"
-        for each in settings(service)
+        for each in shown
     ]
     return "\n".join(["| name | values | default | meaning |", "| --- | --- | --- | --- |", *rows])
 
@@ -76,13 +81,16 @@ def page(service: str) -> Path:
 
 
 def written(service: str) -> str:
-    """The page with the table that the code gives. ValueError if the page has no place for the table."""
-    text = page(service).read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page(service)} has no lines {BEGIN!r} and {END!r}; put them where the table belongs")
-    return f"{before}{BEGIN}\n\n{table(service)}\n\n{END}{after}"
+    """The page with the tables that the code gives. ValueError if the page has no place for some settings."""
+    text, known = page(service).read_text(encoding="utf-8"), settings(service)
+    names = _TABLE.findall(text)
+    if names.count("") != 1:
+        raise ValueError(f"{page(service)} has to have one table without a class, for settings of no other table")
+    parts = {each.__name__: each for each in SETTINGS[service].__mro__}
+    fields = {name: {field.upper() for field in inspect.get_annotations(parts[name])} for name in names if name}
+    fields[""] = {each.name for each in known}.difference(*fields.values())
+    tables = {name: table(each for each in known if each.name in of) for name, of in fields.items()}
+    return _TABLE.sub(lambda found: f"{found[0].splitlines()[0]}\n\n{tables[found[1] or '']}\n\n{END}", text)
 
 
 def _texts(part: type) -> Iterator[tuple[str, str]]:

@@ -64,7 +64,8 @@ class GatewaySettings(RpcTlsSettings, TrafficSettings, ServiceSettings, service=
     )
     tls_client_ca: Path | None = Field(
         default=None,
-        description="Authorities, in PEM: clients of `tls://` listeners must show a certificate of them (mutual TLS).",
+        description="Authorities, in PEM: clients of `tls://` listeners must show a certificate that one of "
+        "them signed (mutual TLS).",
     )
     router_addresses: AddressList = Field(
         default=(),

@@ -46,9 +46,9 @@ class AuditSettings(BaseModel):
     """Settings of the job `audit`, a part of PipelineSettings."""
 
     audit_folder: str = ""
-    """The folder of the job's Parquet files and checkpoints: a path, or a URL that Hadoop knows."""
+    """Folder of Parquet files and checkpoints: a path, or a URL that Hadoop knows; `--to` overrides it."""
     audit_options: dict[str, SecretStr] = Field(default_factory=dict)
-    """Options of that store for tasks, which write there without Spark: like `archive_options`."""
+    """Options of that store for tasks, which write there without Spark: like `ARCHIVE_OPTIONS`."""
     audit_topics: WordList = ("sidecar-audit",)
     """Topics of all clusters with audit events."""
     audit_home_topics: WordList = ("mesh.audit-records",)
@@ -56,9 +56,12 @@ class AuditSettings(BaseModel):
     audit_calls_topic: str = "mesh.audit"
     """Topic of the home cluster in which control records its calls."""
     audit_malformed_suffix: str = Field(default=".malformed", pattern=r"^[._-][A-Za-z0-9._-]{1,60}$")
-    """A record that is no audit event goes to the topic TOPIC + this, on the same cluster."""
+    """Suffix of the topics for malformed records; each is on the cluster of the record."""
     audit_kept_days: PositiveInt = 30
-    """Days that audit events are kept in PostgreSQL."""
+    """Days that audit events are kept in PostgreSQL.
+
+    A look-up by id searches each day: with 365 days it takes ten times as long.
+    """
     audit_folder_kept_days: int = Field(default=0, ge=0)
     """Days that audit events are kept in the folder; 0: for ever."""
     audit_rate: PositiveInt = 5_000
@@ -72,60 +75,15 @@ class AuditSettings(BaseModel):
         return in_clear(self.audit_options)
 
 
-class PipelineSettings(AuditSettings, RpcTlsSettings, ServiceSettings, service="pipeline"):
-    """Run Spark jobs: one of them, or those that control orders."""
-
-    bootstrap_servers: AddressList = ()
-    """The gateway (or any Kafka). Empty: the mesh that `kafka-mesh` finds."""
-    kafka_properties: dict[str, SecretStr] = Field(default_factory=dict)
-    """More librdkafka properties for clients of `bootstrap_servers` and of `--cluster`, for example security."""
-    control_addresses: AddressList = Field(default=("127.0.0.1:7070",), min_length=1)
-    """The gRPC addresses of control's replicas; control knows the clusters."""
-    clusters: dict[str, dict[str, SecretStr]] = Field(default_factory=dict)
-    """Clusters that replace control's: librdkafka properties by cluster name, including `bootstrap.servers`.
-
-    Secrets are ${env:NAME} or ${file:/path}. The first cluster is home.
-    """
-    state_dir: Path = Path(".kafka-mesh/pipeline")
-    """Folder with control's last answer about clusters, without secrets, for audit and traffic while it is away."""
-    log_level: str = "INFO"
-
-    master: str = "local[*,2]"
-    """Spark's master: local (a task that fails is tried once more), or spark://, yarn, k8s://."""
-    driver_host: str = ""
-    """The driver's address for executors. Empty: loopback, and on a cluster this machine's name."""
-    driver_bind_address: str = ""
-    """The address that the driver listens on. Empty: loopback, and on a cluster the address of `driver_host`."""
-    ship_package: bool = True
-    """Whether executors of a cluster get this package from the driver; not needed if their image has it."""
-    spark_properties: dict[str, str] = Field(default_factory=dict)
-    """More of Spark's own properties (for example spark.executor.memory); they override the pipeline's."""
-    driver_memory: Annotated[str, Field(pattern=r"^[1-9]\d*[mg]$")] = "1g"
-    driver_java_options: str = ""
-    """More options of the driver's JVM."""
-    max_batch_rows: PositiveInt = 200_000
-    """The most rows of one micro-batch, over all its topics."""
-    stall_timeout_s: PositiveFloat = 60.0
-    """Seconds that a partition may yield no expected records before the job fails."""
-    request_timeout_s: PositiveFloat = 30.0
-    """Time-out in seconds of a request about topics and offsets."""
-    trigger_interval_s: PositiveFloat = 10.0
-    """Seconds between two checks of the continuous jobs audit and traffic for new records."""
-
-    database_url: SecretStr | None = None
-    """PostgreSQL of control, as postgresql://user:password@host:port/database; for jobs that write tables."""
-
-    database_connections: PositiveInt = 4
-    """Connections to PostgreSQL that the tasks of one batch have at once, for any number of Spark's slots."""
-    shared_folders: bool = False
-    """Whether a folder without a URL scheme is the same on the driver and all executors (a mounted volume)."""
+class ServeSettings(BaseModel):
+    """Settings of `serve` alone, a part of PipelineSettings."""
 
     name: str = Field(default="pipeline-1", pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$")
     """The name of this member at control: one process for each name."""
     metrics_listen: Address = "127.0.0.1:7174"
-    """/metrics, /live, /ready."""
+    """Address of `/metrics`, `/live` and `/ready`."""
     jobs: Annotated[tuple[ContinuousJob, ...], Split, NoDecode] = ()
-    """Jobs that run as long as `serve` runs, each in a driver of its own: audit, traffic, archive."""
+    """Jobs that run as long as `serve` runs, each in a driver of its own."""
     archive_folder: str = ""
     """Folder of the job archive: a path, or a URL that Hadoop knows.
 
@@ -134,18 +92,90 @@ class PipelineSettings(AuditSettings, RpcTlsSettings, ServiceSettings, service="
     archive_topics: WordList = ()
     """Topics that the job archive reads."""
     max_drivers: int = Field(default=0, ge=0, le=50)
-    """Orders that are carried out at once; others wait. 0: as many as fit into memory and cores, at most 5."""
+    """Orders that are carried out at once; others wait.
+
+    0: as many as memory (of the machine or container) and cores allow beside the jobs, 1 to 5.
+    """
     driver_niceness: int = Field(default=10, ge=0, le=19)
     """Niceness of the drivers, as `nice` counts it; 0: they compete equally for the processors."""
     driver_attempts: PositiveInt = 5
     """Drivers that may die in a row without progress before the replay has failed."""
     driver_stop_s: PositiveFloat = 20.0
-    """Seconds that a driver has for an orderly end after SIGTERM, before it is killed."""
+    """Seconds that a driver has for an orderly stop before it is killed; a stop of `serve` takes at most 8 more."""
     driver_silence_s: PositiveFloat = 300.0
     """Seconds that the driver of a continuous job may report nothing, or no progress of a batch.
 
     The time between two checks for records is added. After this time the driver counts as hanging: it is killed, and
     another one is started.
+    """
+
+    @model_validator(mode="after")
+    def _archive_goes_somewhere(self) -> ServeSettings:
+        if ContinuousJob.ARCHIVE in self.jobs and not (self.archive_folder and self.archive_topics):
+            raise ValueError("jobs has archive: say archive_folder and archive_topics too")
+        return self
+
+
+class PipelineSettings(AuditSettings, ServeSettings, RpcTlsSettings, ServiceSettings, service="pipeline"):
+    """Run Spark jobs: one of them, or those that control orders."""
+
+    bootstrap_servers: AddressList = ()
+    """The gateway, or any Kafka; `--bootstrap` overrides it.
+
+    Empty: `KAFKA_MESH_BOOTSTRAP`, the running `kafka-mesh up`, or 127.0.0.1:19092.
+    """
+    kafka_properties: dict[str, SecretStr] = Field(default_factory=dict)
+    """More librdkafka properties for clients of `BOOTSTRAP_SERVERS` and of `--cluster`, for example security."""
+    control_addresses: AddressList = Field(default=("127.0.0.1:7070",), min_length=1)
+    """The gRPC addresses of control's replicas; control knows the clusters.
+
+    If they are not set, a job by hand uses the running `kafka-mesh up`.
+    """
+    clusters: dict[str, dict[str, SecretStr]] = Field(default_factory=dict)
+    """Clusters that replace control's: properties by name, as `{"c1": {"bootstrap.servers": "HOST:PORT"}}`.
+
+    Secrets are `${env:NAME}` or `${file:/path}`. The first cluster is home. The option
+    `--cluster NAME=HOST:PORT` overrides this setting, too.
+    """
+    state_dir: Path = Path(".kafka-mesh/pipeline")
+    """Folder in which audit and traffic keep control's last answer about clusters, with references to secrets alone.
+
+    They can restart while control is away.
+    """
+    log_level: str = "INFO"
+    """Least level of the entries in the log: `DEBUG`, `INFO`, `WARNING` or `ERROR`."""
+
+    master: str = "local[*,2]"
+    """Spark's master: `local` (a task that fails is tried once more), or `spark://`, `yarn`, `k8s://`."""
+    driver_host: str = ""
+    """The driver's address for executors. Empty: loopback, and on a cluster this machine's name."""
+    driver_bind_address: str = ""
+    """The address that the driver listens on. Empty: loopback, and on a cluster the address of `DRIVER_HOST`."""
+    ship_package: bool = True
+    """Whether executors of a cluster get this package from the driver; not needed if their image has it."""
+    spark_properties: dict[str, str] = Field(default_factory=dict)
+    """More of Spark's own properties (for example `spark.executor.memory`); they override the pipeline's."""
+    driver_memory: Annotated[str, Field(pattern=r"^[1-9]\d*[mg]$")] = "1g"
+    """Heap of the driver's JVM; Python workers come on top."""
+    driver_java_options: str = ""
+    """More options of the driver's JVM."""
+    max_batch_rows: PositiveInt = 200_000
+    """The most rows of one micro-batch, shared fairly between the partitions of all its topics."""
+    stall_timeout_s: PositiveFloat = 60.0
+    """Seconds that a partition may yield no expected records before the job fails."""
+    request_timeout_s: PositiveFloat = 30.0
+    """Time-out in seconds of a request about topics and offsets."""
+    trigger_interval_s: PositiveFloat = 10.0
+    """Seconds between two checks of the continuous jobs audit and traffic for new records."""
+
+    database_url: SecretStr | None = None
+    """PostgreSQL of control, as `postgresql://user:password@host:port/database`; for jobs that write tables."""
+    database_connections: PositiveInt = 4
+    """Connections to PostgreSQL that the tasks of one batch have at once, for any number of Spark's slots."""
+    shared_folders: bool = False
+    """Whether a folder without a URL scheme is the same on the driver and all executors (a mounted volume).
+
+    Otherwise the pipeline refuses such a folder on a cluster.
     """
 
     archive_options: dict[str, SecretStr] = Field(default_factory=dict)
@@ -169,7 +199,7 @@ class PipelineSettings(AuditSettings, RpcTlsSettings, ServiceSettings, service="
     schema_registry_url: str = ""
     """URL of a registry with Confluent's API, which profiles use to find the format of values. Empty for none."""
     schema_registry_credentials: SecretStr | None = None
-    """USER:PASSWORD."""
+    """Credentials for the registry, as `USER:PASSWORD`."""
 
     @field_validator("database_url")
     @classmethod
@@ -177,12 +207,6 @@ class PipelineSettings(AuditSettings, RpcTlsSettings, ServiceSettings, service="
         if url is not None and not re.match(r"postgres(ql)?://", url.get_secret_value()):  # the URL is never shown
             raise ValueError("is no PostgreSQL URL; expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
         return url
-
-    @model_validator(mode="after")
-    def _archive_goes_somewhere(self) -> PipelineSettings:
-        if ContinuousJob.ARCHIVE in self.jobs and not (self.archive_folder and self.archive_topics):
-            raise ValueError("jobs has archive: say archive_folder and archive_topics too")
-        return self
 
     def check_folder(self, folder: str) -> None:
         """ValueError for a folder that each executor of a cluster would look for on its own machine."""
