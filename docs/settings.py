@@ -14,6 +14,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from services.control.settings import ControlSettings
 from services.gateway.settings import GatewaySettings
 from services.pipeline.settings import PipelineSettings
 from services.router.settings import RouterSettings
+from services.sidecar.settings import SidecarSettings
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "reference"
@@ -35,8 +37,10 @@ SETTINGS: Mapping[str, type[ServiceSettings]] = {
     "gateway": GatewaySettings,
     "pipeline": PipelineSettings,
     "router": RouterSettings,
+    "sidecar": SidecarSettings,
 }
 _TABLE = re.compile(rf"<!-- from the code, by `make reference`(?:: (\w+))? -->\n.*?{END}", re.DOTALL)
+_FIELD = re.compile(r"`[^`]*`|\b[a-z0-9_]+\b")
 _PAGE = re.compile(r"`docs/([\w/-]+\.md)(#[\w-]+)?`")
 
 
@@ -61,7 +65,7 @@ def settings(service: str) -> list[Setting]:
             name.upper(),
             _values(shapes["properties"][name], shapes.get("$defs", {})),
             _default(of.model_fields[name]),
-            " ".join((of.model_fields[name].description or texts.get(name, "")).split()),
+            _in_capitals(" ".join((of.model_fields[name].description or texts.get(name, "")).split()), of),
         )
         for name in dict.fromkeys(names)
     ]
@@ -105,16 +109,35 @@ def _texts(part: type) -> Iterator[tuple[str, str]]:
                 yield name, text
 
 
+def _in_capitals(text: str, of: type[BaseModel]) -> str:
+    """The text with names of fields as the page has them."""
+
+    def shown(found: re.Match[str]) -> str:
+        word = found[0].strip("`")
+        return f"`{word.upper()}`" if word in of.model_fields and "_" in word else found[0]
+
+    return _FIELD.sub(shown, text)
+
+
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=True)
     if field.default is PydanticUndefined and default:
         return "see the meaning"  # made at the start, of this machine
-    text = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
-    if isinstance(default, bool | float):
-        text = text.lower().removesuffix(".0")
+    text = ",".join(map(_written, default)) if isinstance(default, tuple) else _written(default)
     return "empty" if text in ("", "None", "{}", "**********") else f"`{text}`"
+
+
+def _written(default: object) -> str:
+    """A default as the environment would have it."""
+    match default:
+        case Enum():
+            return str(default.value if isinstance(default.value, str) else default.name.lower())
+        case bool() | float():
+            return str(default).lower().removesuffix(".0")
+        case _:
+            return str(default)
 
 
 def _values(shape: Mapping[str, Any], defined: Mapping[str, Any]) -> str:
@@ -123,7 +146,7 @@ def _values(shape: Mapping[str, Any], defined: Mapping[str, Any]) -> str:
     if "$ref" in shape:
         return _values(defined[shape["$ref"].rpartition("/")[2]], defined)
     match shape:
-        case {"enum": values}:
+        case {"enum": values} if all(isinstance(each, str) for each in values):
             return " or ".join(f"`{each}`" for each in values)
         case {"type": "array", "items": {"type": "string"}}:
             return "list, with commas"

@@ -94,48 +94,57 @@ class SidecarSettings(
     By default its host's name, so that replicas on several hosts, or in several pods, have different names.
     """
     listen: Address = "127.0.0.1:8084"
+    """The address for backends. Beyond this machine, callers have to be asked who they are: see
+    `docs/how-to/sidecar-security.md`."""
     rest_v2_listen: Address | None = None
+    """The address for clients of Confluent's REST proxy, version 2; empty for none: see
+    `docs/reference/sidecar-rest-v2.md`."""
     rest_v2_dialect: Literal["confluent", "strimzi"] = "confluent"
-    """The address for clients of Confluent's REST proxy, version 2; unset for none.
-
-    The dialect: `confluent` for clients of Karapace and of Confluent's proxy, `strimzi` for those of Strimzi's bridge.
-    """
+    """The clients at `REST_V2_LISTEN`: `confluent` for those of Karapace and of Confluent's proxy, `strimzi` for those
+    of Strimzi's bridge."""
     metrics_listen: Address = "127.0.0.1:7173"
+    """Address of `/metrics`, `/live` and `/ready`."""
     bootstrap_servers: AddressList = ("127.0.0.1:19092",)
     """The gateway (or any Kafka)."""
     kafka_properties: dict[str, SecretStr] = Field(default_factory=dict)
+    """More librdkafka properties for all clients of this sidecar, for example security; a value may be `${env:NAME}` or
+    `${file:/path}`."""
     producer_properties: dict[str, SecretStr] = Field(default_factory=dict)
+    """The same for producers alone."""
     consumer_properties: dict[str, SecretStr] = Field(default_factory=dict)
-    """More librdkafka properties for all clients of this sidecar, for producers, and for consumers.
-
-    Security is an example. Each may be ${env:NAME} or ${file:/path}.
-    """
+    """The same for consumers alone."""
     _original_warnings: tuple[str, ...] = PrivateAttr(default=())
     original_config_dir: Path | None = None
-    """A folder of the light-4j sidecar's YAML files, which count where nothing is set here; see `original`."""
+    """A folder of the light-4j sidecar's YAML files, which count where nothing is set here: see
+    `docs/how-to/light-4j-files.md`."""
     control_addresses: AddressList = ("127.0.0.1:7070",)
     """The gRPC addresses of control's replicas; the leading replica hears of consumer instances. Empty for none."""
     log_level: str = "INFO"
+    """Least level of the entries in the log: `DEBUG`, `INFO`, `WARNING` or `ERROR`."""
 
     max_request_bytes: PositiveInt = 1_000_000
+    """The longest body of a request."""
     max_connections: PositiveInt = 1_000
+    """The most connections of callers at once."""
     max_open_produces: PositiveInt = 256
+    """Requests at once that produce; one more is turned away (429)."""
     max_open_reads: PositiveInt = 256
+    """Requests at once that read records; one more is turned away (429)."""
     max_open_calls: PositiveInt = 256
-    """Requests at once: that produce, that read records, all others; one more is turned away (429)."""
+    """All other requests at once; one more is turned away (429)."""
     max_open_body_bytes: PositiveInt = 67_108_864
     """The bytes of the bodies of all open requests; one more is turned away (429).
 
     A parsed body takes several times its bytes.
     """
     max_header_bytes: PositiveInt = 32_768
+    """The size of a request's headers."""
     max_head_ms: PositiveInt = 10_000
+    """The time of a request's head."""
     max_body_ms: PositiveInt = 30_000
+    """The time of a request's body. A streamed body may take longer; its silence is bounded."""
     max_call_ms: PositiveInt = 120_000
-    """The size of a request's headers, and the time of its head, its body and its answer.
-
-    A streamed body or answer may take longer; its silence is bounded.
-    """
+    """The time of an answer. A streamed answer may take longer; its silence is bounded."""
 
     public_url: str = Field(default="", pattern=r"^(https?://[^/\s?#]+(/[^\s?#]*)?)?$")
     """The address at which backends reach this sidecar, for `base_uri`; empty for the address of each request."""
@@ -146,6 +155,7 @@ class SidecarSettings(
     """How often Kafka clients report librdkafka's own statistics, for the metrics; 0 is never."""
 
     drain_timeout_ms: PositiveInt = 8_000
+    """The time that open requests and batches may take to end at a stop."""
 
     @model_validator(mode="wrap")
     @classmethod

@@ -34,19 +34,23 @@ class AuditSettings(BaseModel):
     """A part of SidecarSettings."""
 
     audit_target: AuditTarget = AuditTarget.OFF
-    """The targets of the audit records, which never hold a payload: `topic`, `logfile`, `both`, or `off`."""
+    """The targets of the audit records, which never hold a payload: see `docs/reference/sidecar-audit.md`."""
     audit_types: Annotated[tuple[AuditType, ...], Split, NoDecode] = tuple(AuditType)
     """Whose records are audited."""
     audit_topic: str = "sidecar-audit"
+    """The topic of the audit records."""
     audit_file: Path = Path("log/sidecar-audit.log")
+    """The log file of the audit records."""
     audit_file_bytes: PositiveInt = 200 * 1000 * 1000
+    """The size of the log file."""
     audit_file_archives: int = Field(default=5, ge=0, le=1000)
-    """The size of the log file, and the number of older files that are kept beside it."""
+    """The number of older files that are kept beside the log file."""
     audit_on_overflow: Overflow = Overflow.DROP
     """The side that yields if audit does not keep up: audit (`drop`, counted), or the work, which waits (`block`)."""
     audit_max_queued_records: PositiveInt = 50_000
+    """The most records that may wait for each target."""
     audit_max_queued_bytes: PositiveInt = 32 * 1024 * 1024
-    """The most records and bytes that may wait for each target."""
+    """The most bytes that may wait for each target."""
     audit_retry_ms: PositiveInt = 30_000
     """The time for attempts to write a record before it is lost; without end if audit_on_overflow is `block`."""
 

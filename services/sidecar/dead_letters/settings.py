@@ -9,13 +9,15 @@ class DeadLetterSettings(BaseModel):
     """A part of SidecarSettings."""
 
     dead_letter_enabled: bool = True
-    """Whether records that the backend could not process are kept; otherwise they are counted and audited only."""
+    """Whether records that the backend could not process are kept; otherwise they are counted and audited only. See
+    `docs/concepts/dead-letters.md`."""
     dead_letter_extension: str = Field(default=".dlq", pattern=r"^[A-Za-z0-9._-]{1,100}$")
     """The suffix that turns a topic's name into the name of its topic of dead letters."""
     dead_letter_create_topics: bool = True
     """Whether the reactive consumer makes the topics of its dead letters when it starts, if they are missing."""
     max_running_jobs: PositiveInt = 4
-    """Replays and redrives that are carried out at a time; others wait for their turn."""
+    """Replays and redrives that are carried out at a time; others wait for their turn. See
+    `docs/how-to/replay-and-redrive.md`."""
     max_job_round_bytes: PositiveInt = 1_048_576
     """Keys and values that a job that writes to topics moves in one transaction."""
     dead_letter_controller_topic: str = Field(default="", max_length=249)

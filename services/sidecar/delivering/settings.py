@@ -25,18 +25,17 @@ class BackendSettings(BaseModel):
     """A part of SidecarSettings."""
 
     backend_url: str = Field(default="http://localhost:8081", pattern=BACKEND_ADDRESS)
+    """The backend beside this sidecar: see `docs/reference/backend-deliveries.md`."""
     backend_hosts: WordList = ()
     """Hosts to which an operator's order may send records, besides this machine and the host of backend_url.
 
     An order must not send records, and the backend's token with them, to any other host.
     """
     backend_path: str = Field(default="/kafka/records", pattern=BACKEND_PATH)
+    """The backend's path for records."""
     backend_health_path: str = Field(default="/health", pattern=BACKEND_PATH)
-    """The backend beside this sidecar, its path for records, and its path for health.
-
-    The sidecar requests the health path when a call fails. While the health path answers, even with 404, a failure may
-    be a record's fault.
-    """
+    """The backend's path for health, which the sidecar requests when a call fails. While the path answers, even with
+    404, a failure may be a record's fault."""
     backend_routes: tuple[BackendRoute, ...] = Field(default=(), max_length=100)
     """Rules of content (JSON or YAML): the first that is true of a record decides its path; backend_path otherwise."""
     backend_content: Literal["records", "cloudevents"] = "records"
@@ -44,44 +43,49 @@ class BackendSettings(BaseModel):
     backend_headers_as: Literal["map", "list"] = "map"
     """How a record's headers look: names and texts, or a list of {key, value} with values in base64."""
     backend_timeout_ms: PositiveInt = 300_000
+    """The time-out of one call, to the last byte of its answer."""
     backend_connect_timeout_ms: PositiveInt = 5_000
-    """The time-out of one call, to the last byte of its answer; and the time-out of its connection."""
+    """The time-out of a call's connection."""
     backend_max_answer_bytes: PositiveInt = 4 * 1024 * 1024
     """The bound of an answer; the rest of a larger answer is not read."""
     backend_max_record_bytes: PositiveInt | None = None
     """Key and value of a record that the backend is given; a larger one is given up at once. No bound unless set."""
     backend_max_connections: PositiveInt = 100
+    """The most connections to the backend."""
     backend_connection_reset: bool = False
     """Whether each call has a connection of its own (`Connection: close`), which some servers need."""
     backend_headers: dict[str, SecretStr] = Field(default_factory=dict)
-    """Sent with each call, Authorization for example; values may be ${env:NAME} or ${file:/path}."""
+    """Headers of each call, Authorization for example; values may be `${env:NAME}` or `${file:/path}`."""
     backend_token_url: str = Field(default="", pattern=r"^(https?://[^@\s#]+)?$")
+    """The address that issues a bearer token for each call, by the client-credentials grant; empty for no token."""
     backend_token_client_id: str = ""
+    """The client's id for that address; may be `${env:NAME}` or `${file:/path}`."""
     backend_token_client_secret: SecretStr = SecretStr("")
+    """The client's secret for that address; may be `${env:NAME}` or `${file:/path}`."""
     backend_token_scope: str = ""
+    """The scope of the token; empty for none."""
     backend_token_audience: str = ""
+    """The audience of the token; empty for none."""
     backend_token_timeout_ms: PositiveInt = 5_000
-    """A bearer token for each call, by the client-credentials grant.
-
-    The id and the secret may be ${env:NAME} or ${file:/path}.
-    """
+    """The time-out of a request for a token."""
     backend_ca: Path | None = None
+    """The authorities, in PEM, that may sign for the backend and for the issuer of tokens; empty: those of the system.
+    """
     backend_certificate: Path | None = None
+    """The sidecar's own certificate for the backend, in PEM."""
     backend_key: Path | None = None
+    """The key of that certificate, in PEM."""
     backend_key_password: SecretStr = SecretStr("")
-    """TLS to the backend, in PEM.
-
-    `backend_ca`: the authorities that may sign for the backend and for the issuer of tokens; unset: the system's. The
-    others: the sidecar's own certificate, its key, and the key's password, which may be a reference as above.
-    """
+    """Opens the key; may be `${env:NAME}` or `${file:/path}`."""
     backend_max_retries: int = Field(default=3, ge=0, le=1_000_000)
+    """How often a record is tried again after it failed."""
     backend_retry_delay_ms: int = Field(default=1_000, ge=0)
-    backend_max_retry_delay_ms: int = Field(default=60_000, ge=0)
-    backend_max_retry_after_ms: int = Field(default=300_000, ge=0)
-    """How often a record is tried again after it failed.
-
-    Pauses are random, up to the delay, which doubles each time up to its bound. The last setting bounds a Retry-After.
+    """The bound of the first pause before a record is tried again. Pauses are random, and the bound doubles each time.
     """
+    backend_max_retry_delay_ms: int = Field(default=60_000, ge=0)
+    """The largest bound of these pauses."""
+    backend_max_retry_after_ms: int = Field(default=300_000, ge=0)
+    """The longest pause that a backend may ask for by Retry-After."""
     backend_rollback_threshold: int = Field(default=30, ge=0, le=100)
     """Percent: if more records of a call are not processed, the whole call is repeated; 0: if any, 100: never."""
     backend_when_exhausted: WhenExhausted | None = None
@@ -95,12 +99,11 @@ class BackendSettings(BaseModel):
     Otherwise a backend that refuses all records would drain its topic into dead letters.
     """
     backend_circuit_failures: PositiveInt = 5
+    """Failures in a row that open the circuit."""
     backend_circuit_pause_ms: PositiveInt = 1_000
+    """The first pause without calls of an open circuit. The pause doubles each time."""
     backend_circuit_max_pause_ms: PositiveInt = 30_000
-    """Failures in a row that open the circuit, and the pause without calls.
-
-    The pause doubles each time up to its bound. Then one call at a time tests whether the backend is back.
-    """
+    """The longest pause without calls. After each pause, one call at a time tests whether the backend is back."""
 
     @model_validator(mode="after")
     def _backend_can_be_called(self) -> "BackendSettings":

@@ -16,10 +16,14 @@ class FormatSettings(SchemaSettings):
     """A part of SidecarSettings."""
 
     key_format: DefaultFormat = Format.STRING
+    """The format of keys in requests that name none: `binary`, `json`, `avro`, `jsonschema`, `protobuf` or `string`.
+    See `docs/reference/sidecar-formats.md`."""
     value_format: DefaultFormat = Format.JSON
+    """The format of values in requests that name none."""
     consumer_key_format: DefaultFormat | None = None
+    """The format of keys of instances and subscriptions that name none; empty: as `KEY_FORMAT`. May be `auto`."""
     consumer_value_format: DefaultFormat | None = None
-    """Formats of requests and instances that name none; those of instances may differ."""
+    """The format of values of instances and subscriptions that name none; empty: as `VALUE_FORMAT`. May be `auto`."""
 
     @model_validator(mode="after")
     def _schemas_can_be_had(self) -> "FormatSettings":

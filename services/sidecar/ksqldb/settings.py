@@ -17,31 +17,39 @@ class KsqldbSettings(BaseModel):
     """A part of SidecarSettings."""
 
     ksqldb_url: str = Field(default="", pattern=r"^(https?://(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:\d{1,5})?/?)?$")
-    """The address of the ksqlDB server, which must speak HTTP/2; empty for no server."""
+    """The address of the ksqlDB server, which must speak HTTP/2; empty for no server: see `docs/how-to/ksqldb.md`."""
     ksqldb_user_info: SecretStr = SecretStr("")
-    """The sidecar's login at the server: `user:password`; may be ${env:NAME} or ${file:/path}."""
+    """The sidecar's login at the server: `user:password`; may be `${env:NAME}` or `${file:/path}`."""
     ksqldb_ca_location: Path | None = None
+    """The authorities, in PEM, that sign the server's certificate."""
     ksqldb_certificate_location: Path | None = None
+    """The sidecar's own certificate for the server, in PEM."""
     ksqldb_key_location: Path | None = None
+    """The key of that certificate, in PEM."""
     ksqldb_key_password: SecretStr = SecretStr("")
-    """The TLS files, in PEM: the authorities that sign the server's certificate, and the sidecar's own certificate."""
+    """Opens the key."""
     ksqldb_timeout_ms: PositiveInt = 10_000
     """The longest time to connect, and the longest time until a query begins."""
     ksqldb_active_enabled: bool = True
     """Whether the backend may ask queries (`POST /ksqldb/active`), if there is a server."""
     ksqldb_answer_timeout_ms: PositiveInt = 30_000
+    """The longest time of the answer to a query that is asked once."""
     ksqldb_answer_max_rows: PositiveInt = 10_000
+    """The most rows of such an answer."""
     ksqldb_answer_max_bytes: PositiveInt = 8 * 1024 * 1024
-    """Bounds of the answer to a query that is asked once."""
+    """The most bytes of such an answer."""
     ksqldb_query: str = ""
     """A push query; the sidecar posts each of its rows to the backend. Empty for no query."""
     ksqldb_query_properties: dict[str, Any] = Field(default_factory=lambda: {"auto.offset.reset": "earliest"})
+    """Properties of the query, as ksqlDB names them; by default `{"auto.offset.reset": "earliest"}`."""
     ksqldb_initial_streams: tuple[str, ...] = ()
+    """Statements about streams that are run before the query. A stream that exists already is no error."""
     ksqldb_initial_tables: tuple[str, ...] = ()
-    """Statements that are run before the query. A stream or table that exists already is no error."""
+    """Statements about tables that are run before the query. A table that exists already is no error."""
     ksqldb_backend_url: str = ""
     """The address that rows are posted to; empty for the sidecar's usual backend."""
     ksqldb_backend_path: str = Field(default="/kafka/ksqldb", pattern=r"^/[!-~]*$")
+    """The backend's path for rows."""
     ksqldb_row_format: RowFormat = RowFormat.ARRAY
     """`array`: the values; `object`: values by their columns' names."""
     ksqldb_batch_rows: int = Field(default=1, ge=1, le=10_000)
@@ -49,8 +57,9 @@ class KsqldbSettings(BaseModel):
     ksqldb_continuation: bool = True
     """Whether the server is asked for continuation tokens, to resume behind the last row after a break."""
     ksqldb_retry_ms: PositiveInt = 1_000
+    """The first pause before a broken query, or a failed post, is tried again."""
     ksqldb_max_retry_ms: PositiveInt = 30_000
-    """The first and the longest pause before a broken query, or a failed post, is tried again."""
+    """The longest of these pauses."""
     ksqldb_max_retries: int = Field(default=3, ge=0)
     """Retries for a row that the backend refuses (4xx), before the row is skipped. A row that the backend cannot take
     now comes again until the backend takes it."""

@@ -19,11 +19,13 @@ class ReactiveSettings(BaseModel):
     """Whether the sidecar reads by itself and posts to the backend. By default it does so if there is a topic to read.
     This is the original's start-up hook."""
     reactive_topics: WordList = ()
+    """The topics to read: see `docs/concepts/reactive-consumer.md`."""
     reactive_topic_pattern: str = Field(default="", max_length=1_000)
-    """The topics to read, or a pattern that the whole name of a topic must match."""
+    """A pattern in place of topics, which the whole name of a topic must match."""
     reactive_group: str = Field(default="group1", pattern=r"^[A-Za-z0-9._-]{1,200}$")
+    """The consumer's group."""
     reactive_name: str = Field(default="", pattern=r"^([A-Za-z0-9_-][A-Za-z0-9._-]{0,62})?$")
-    """The consumer's group, and its name for operators within the group; empty for the sidecar's name."""
+    """The consumer's name for operators within the group; empty for the sidecar's name."""
     reactive_group_instance_id: str = ""
     """Makes the consumer a static member of its group: it may be away for a session time-out without a rebalance."""
     reactive_group_protocol: GroupProtocol = GroupProtocol.CLASSIC
@@ -33,21 +35,22 @@ class ReactiveSettings(BaseModel):
     reactive_order_by_key: bool = False
     """Whether order is kept for each key only: the backend may then have several batches of one partition."""
     reactive_max_batch_records: int = Field(default=100, ge=1, le=100_000)
+    """The most records of a batch."""
     reactive_max_batch_bytes: int | None = Field(default=None, ge=1, le=64 * 1024 * 1024)
-    """The largest batch, in records, and in bytes of keys and values (default: request_max_bytes). A larger record goes
-    alone."""
+    """The most bytes of a batch's keys and values; empty: as `REQUEST_MAX_BYTES`. A larger record goes alone."""
     reactive_linger_ms: int = Field(default=1, ge=0, le=60_000)
     """The wait of a batch that is not full for more records."""
     reactive_max_held_records: PositiveInt = 20_000
+    """Records read ahead of the backend, over all partitions. Each partition has the same share, and rests when the
+    share is full."""
     reactive_max_held_bytes: PositiveInt = 32 * 1024 * 1024
-    """Records and bytes read ahead of the backend, over all partitions. Each partition has the same share, and rests
-    when the share is full."""
+    """The same in bytes."""
     reactive_filter: str = ""
     """A CEL expression. The backend gets only records for which it is true; all others count as done. Empty for all."""
     reactive_commit_interval_ms: PositiveInt = 200
+    """The time after which the consumer commits. Records that were not committed come again after a kill."""
     reactive_commit_records: PositiveInt = 1_000
-    """The time, and the number of records, after which the consumer commits. Records that were not committed come again
-    after a kill."""
+    """The number of records after which the consumer commits."""
     reactive_revoke_timeout_ms: PositiveInt = 10_000
     """The time that batches on their way have to end when the group revokes their partition."""
     reactive_on_unreadable: Literal["dead_letter", "skip", "stop"] = "dead_letter"
@@ -62,10 +65,11 @@ class ReactiveSettings(BaseModel):
     subscriptions: tuple[Subscription, ...] = Field(default=(), max_length=MOST)
     """Further subscriptions (JSON or YAML), each with a name; members that it lacks are as these settings have them."""
     subscriptions_from_backend: bool = False
+    """Whether the sidecar asks its backend for further subscriptions when it starts."""
     subscriptions_path: str = Field(default="/subscriptions", pattern=BACKEND_PATH)
+    """The backend's path for that question."""
     subscriptions_attempts: PositiveInt = 60
-    """Whether the sidecar asks its backend for further subscriptions when it starts; the path, and how often it asks a
-    backend that does not answer: up to 5 s apart."""
+    """How often the sidecar asks a backend that does not answer, up to 5 s apart."""
 
     @model_validator(mode="after")
     def _reads_something(self) -> "ReactiveSettings":

@@ -12,22 +12,25 @@ class SchemaSettings(BaseModel):
     Empty for none: then the formats avro, jsonschema and protobuf are refused.
     """
     schema_registry_user_info: SecretStr = SecretStr("")
+    """The login at the registry, `user:password`, also as `${env:NAME}` or `${file:/path}`; read again when the
+    registry refuses it."""
     schema_registry_token: SecretStr = SecretStr("")
-    """The sidecar's login at the registry: `user:password`, or a bearer token; may be ${env:NAME} or ${file:/path}."""
+    """A bearer token in place of the login; may be `${env:NAME}` or `${file:/path}`."""
     schema_registry_cluster: str = ""
     """The logical cluster, in the terms of Confluent's cloud; sent along with a token."""
     schema_registry_ca_location: str = ""
+    """The authorities, in PEM, that sign the registry's certificate; empty: those of the system."""
     schema_registry_certificate_location: str = ""
+    """The sidecar's own certificate for the registry, in PEM."""
     schema_registry_key_location: str = ""
+    """The key of that certificate, in PEM."""
     schema_registry_key_password: SecretStr = SecretStr("")
-    """TLS to the registry, in PEM: the authorities for its certificate, and the sidecar's own certificate and key."""
+    """Opens the key; may be `${env:NAME}` or `${file:/path}`."""
     schema_registry_timeout_ms: PositiveInt = 2_000
+    """The time-out of one question to the registry."""
     schema_registry_attempts: int = Field(default=2, ge=1, le=10)
-    """The time-out of one attempt to ask the registry, and the number of attempts.
-
-    Together they must stay below the 5 s that a read waits for its consumer. Otherwise the read reports a busy consumer
-    in place of the registry's fault.
-    """
+    """The number of attempts. Together they must stay below the 5 s that a read waits for its consumer. Otherwise the
+    read reports a busy consumer in place of the registry's fault."""
     schema_cache_size: PositiveInt = 1_000
     """Schemas that are kept, each with its codec."""
     schema_latest_ttl_ms: PositiveInt = 300_000

@@ -18,19 +18,21 @@ class SecuritySettings(TokenBounds, StateSettings):
     Callers are authenticated by token_issuers or by client certificates.
     """
     token_issuers: tuple[TokenIssuer, ...] = ()
-    """The issuers whose bearer tokens count (JSON or YAML, see TokenIssuer); none: no token is needed."""
+    """The issuers whose bearer tokens count (JSON or YAML); empty: no token is needed. See
+    `docs/how-to/sidecar-security.md`."""
     tls: bool = False
     """Whether callers come by HTTPS: with tls_certificate, or one that the sidecar makes for itself in state_dir."""
     tls_certificate: Path | None = None
+    """Certificate for callers by HTTPS, with its chain, in PEM, loaded again when the file changes. The setting sets
+    `TLS`, too."""
     tls_key: Path | None = None
+    """The key of the certificate, in PEM, loaded again when the file changes."""
     tls_key_password: SecretStr = SecretStr("")
-    """Files in PEM, the certificate with its chain, loaded again when they change.
-
-    The password may be ${env:NAME} or ${file:/path}. Setting them sets `tls`.
-    """
+    """Opens the key; may be `${env:NAME}` or `${file:/path}`."""
     tls_client_ca: Path | None = None
+    """Authorities, in PEM: callers must show a certificate that one of them signed."""
     tls_client_optional: bool = False
-    """Authorities, in PEM: callers must show a certificate of theirs, or may do so."""
+    """Whether callers may come without such a certificate."""
 
     @field_validator("token_issuers")
     @classmethod

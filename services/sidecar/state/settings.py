@@ -9,10 +9,8 @@ class StateSettings(BaseModel):
     """A part of SidecarSettings."""
 
     state_dir: Path | None = Path(".kafka-mesh/sidecar")
-    """The folder in which consumer instances outlive the process.
-
-    Empty for none: after a restart only control knows them.
-    """
+    """The folder in which consumer instances outlive the process; empty for none: after a restart only control knows
+    them. See `docs/explanation/sidecar-restarts.md`."""
     restore_timeout_ms: PositiveInt = 3_000
     """How long a start waits for control's answer about this sidecar's instances."""
     takeover_timeout_ms: PositiveInt = 15_000

@@ -14,7 +14,7 @@ class StreamsSettings(BaseModel):
 
     streams: Annotated[tuple[str, ...], Split, NoDecode] = ()
     """Topologies that run here: names of entry points (group `kafka_mesh.topologies`), `*` for all of these, or
-    `package.module:name` of a Topology, or of a function that makes one."""
+    `package.module:name` of a Topology, or of a function that makes one. See `docs/how-to/topologies.md`."""
     streams_application_id: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,100}$")
     """The prefix of groups, changelogs and repartitions; sidecars with the same prefix share the work. Empty:
     service_id."""
@@ -27,10 +27,13 @@ class StreamsSettings(BaseModel):
     streams_on_unreadable: Literal["dead_letter", "skip", "stop"] = "dead_letter"
     """The handling of a record that does not fit its format."""
     streams_auto_offset_reset: Literal["earliest", "latest"] = "earliest"
+    """The offset reset for partitions without a committed offset."""
     streams_round_records: PositiveInt = 1_000
+    """The most records of a round, which is one transaction."""
     streams_round_bytes: PositiveInt = 4 * 1024 * 1024
+    """The most bytes of a round."""
     streams_linger_ms: int = Field(default=5, ge=0)
-    """The bounds of a round, which is one transaction: its records, their bytes, and the wait for more records."""
+    """The wait of a round for more records."""
     streams_batch_records: int = Field(default=100, ge=1, le=100_000)
     """The number of a round's records in one request to the backend."""
     streams_transaction_timeout_ms: int = Field(default=10_000, ge=1_000)
