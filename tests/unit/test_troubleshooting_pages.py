@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings
 
 from services.control.settings import ControlSettings
 from services.gateway.settings import GatewaySettings
+from services.pipeline.settings import PipelineSettings
 from services.router.settings import RouterSettings
 from services.sidecar.faults import FaultKind
 from services.sidecar.settings import SidecarSettings
@@ -18,13 +19,14 @@ from tests.plain_english import ROOT
 
 ERRORS = frozenset({"critical", "error", "exception"})
 SECTIONS = {"Errors": ERRORS, "Warnings": frozenset({"warning"})}
-LEVELS = {"sidecar": {"": ERRORS}, "gateway": SECTIONS, "control": SECTIONS, "router": SECTIONS}
+LEVELS = {"sidecar": {"": ERRORS}, **dict.fromkeys(("control", "gateway", "pipeline", "router"), SECTIONS)}
 """The levels of each section of a page; the sidecar's has one table."""
 CODES = {"gateway": {"CORRUPT_MESSAGE"}, "sidecar": {kind.name for kind in FaultKind}}
 """Error codes that a page may name."""
 SETTINGS: dict[str, type[BaseSettings]] = {
     "control": ControlSettings,
     "gateway": GatewaySettings,
+    "pipeline": PipelineSettings,
     "router": RouterSettings,
     "sidecar": SidecarSettings,
 }

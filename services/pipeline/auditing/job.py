@@ -302,7 +302,7 @@ class Upkeep:
         try:
             self.look()
         except psycopg.Error as error:
-            log.warning("days are not looked after now", reason=first_line(error))
+            log.warning("days of audit events could not be created or dropped", reason=first_line(error))
 
     def look(self) -> None:
         settings = self._plan.settings

@@ -126,7 +126,7 @@ def explaining() -> Iterator[None]:
     except Exception as error:
         sentence = our_sentence(error)
         if sentence is None:
-            log.exception("job failed")
+            log.exception("a job failed by a fault of the pipeline")
         raise click.ClickException(sentence or first_line(error)) from error
 
 

@@ -93,7 +93,7 @@ class Replaying:
             except CopyError as error:
                 return self._failed(str(error))
             except (SetbackError, StreamError) as error:
-                log.warning("setback", replay=self._replay.name, reason=str(error))
+                log.warning("a copy is tried again", replay=self._replay.name, reason=str(error))
                 reached = sum(each.position for each in self._told.values())
                 attempts = 1 if reached > best else attempts + 1
                 best = max(best, reached)
@@ -144,7 +144,7 @@ class Replaying:
         try:
             self._tell_notes(drawing.notes(places))
         except SetbackError as error:
-            log.warning("progress unknown", replay=self._replay.name, reason=str(error))
+            log.warning("the progress of a copy could not be read", replay=self._replay.name, reason=str(error))
 
     def _tasks(self, plan: Plan) -> list[LaneTask]:
         """The tasks of the unfinished lanes, the largest first."""
@@ -216,7 +216,9 @@ class Replaying:
                 list(pool.map(lambda lane: self._sweep(*lane), sorted(lanes)))
             self._tell_notes(drawing.notes(notes, stable=True))
         except (SetbackError, StreamError, CopyError, KafkaException) as error:
-            log.warning("not swept", replay=self._replay.name, reason=str(error))
+            log.warning(
+                "transactions of a stopped copy could not be ended", replay=self._replay.name, reason=str(error)
+            )
             return "; what was just being written ends by itself within a minute"
         return ""
 

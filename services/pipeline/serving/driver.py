@@ -205,7 +205,7 @@ class Driver:
             try:
                 report = report_from_line(line.decode())
             except ValueError:  # another encoding, or no report
-                log.warning("a driver reports what is no report", job=self._command.name, bytes=len(line))
+                log.warning("a driver wrote a line that is no report", job=self._command.name, bytes=len(line))
                 continue
             report.description = self._hiding.hide(report.description)  # control keeps the text for good
             on_report(report)

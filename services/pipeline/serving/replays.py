@@ -122,7 +122,7 @@ class ReplayFollower:
         self._tasks.pop(name, None)
         self._count()
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a replay failed here", replay=name, exc_info=error)
+            log.error("a replay failed by a fault of this member", replay=name, exc_info=error)
             text = f"the pipeline failed at it: {type(error).__name__}; its log says how"
             self._said(
                 replays.ReportReplayRequest(

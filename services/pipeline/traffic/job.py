@@ -307,7 +307,7 @@ class _Run:
             self._anew += 1
             if self._anew > MOST_ANEW:
                 raise OvertakenError(OVERTAKEN)
-            log.warning("batch made anew", reason=OVERTAKEN)
+            log.warning("a batch of traffic is planned again", reason=OVERTAKEN)
             job_reports.tell(job_reports.JobReport(JOB, failures=1))
             return False
         self._anew = 0
@@ -354,7 +354,7 @@ class _Run:
         done.late += counts.late
         done.refused += counts.refused
         for partition, offset, problem in outcome.refused:
-            log.warning("report refused", partition=partition, offset=offset, problem=problem)
+            log.warning("a traffic report is refused", partition=partition, offset=offset, problem=problem)
         log.info("batch written", reports=counts.reports, counters=counts.counters, repeated=counts.repeated,
                  late=counts.late, refused=counts.refused, seconds=round(seconds, 2))  # fmt: skip
 
