@@ -169,10 +169,13 @@ class Follower:
             )
             self._heed(ledger, None, writer)
             while True:
+                ran_at = time.monotonic()
                 await reading.run(LOOK_INTERVAL)
+                if time.monotonic() - ran_at > LONGEST_SILENCE:
+                    began = time.time()  # the router itself stood still, and could hear no cluster
                 metrics.lag.set(max(0, reading.end_offset() - ledger.next_offset))
                 self._look_at_chain(ledger)
-                self._look_for_silence(reading.last_answer() or began)
+                self._look_for_silence(max(reading.last_answer() or began, began))
                 if self._silent and await self._is_renewed(home):
                     log.info("the home cluster lets in who has the present secrets; reading again, with these")
                     return

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import grpc
 
+from services.router.agents.follower import LONGEST_SILENCE
 from tests.integration.control.gateway_pair import GatewayPair
 from tests.integration.control.world import refused, until
 from tests.integration.router.parts import DataPlane
@@ -33,6 +35,8 @@ async def test_the_goodbye_of_the_process_before_does_not_end_the_one_that_runs(
             await until(is_there, "control hears of the new process, by the other router")
             await gateway_pair.cable.cut()
             await gateway_pair.is_left_behind("g2")
+            long_enough = time.monotonic() + 2 * LONGEST_SILENCE
+            await until(lambda: time.monotonic() > long_enough, "a cluster would count as silent by now")
 
         def is_passed_on() -> bool:
             goodbye = members._goodbyes.get("members/g1")
