@@ -63,12 +63,8 @@ class TopicDetail:
     partitions: list[PartitionDetail]
 
 
-class TopicsUnavailableError(Exception):
-    """Kafka did not answer; the text gives the reason."""
-
-
 class Topics:
-    """Asks Kafka, with a client that is made at the first request.
+    """Asks Kafka, with a client that is made at the first request. Each question raises Fault if Kafka does not answer.
 
     It has its own thread: while Kafka is away its requests wait, and no other work may wait for them.
     """
@@ -106,7 +102,7 @@ class Topics:
         if topic is None or (topic.error is not None and topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART):
             return None
         if topic.error is not None:
-            raise TopicsUnavailableError(topic.error.str())
+            raise _unavailable(topic.error.str())
         partitions = sorted(topic.partitions)
         first = await self._offsets(name, partitions, _SPECS.earliest())
         last = await self._offsets(name, partitions, _SPECS.latest())
@@ -128,7 +124,7 @@ class Topics:
         try:
             found = await asyncio.wrap_future(asked)
         except KafkaException as failure:
-            raise TopicsUnavailableError(f"Kafka does not answer: {failure.args[0].str()}") from None
+            raise _unavailable(f"Kafka does not answer: {failure.args[0].str()}") from None
         return {setting: entry.value or "" for setting, entry in found.items()}
 
     def close(self) -> None:
@@ -154,12 +150,16 @@ class Topics:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, question)
         except KafkaException as error:
-            raise TopicsUnavailableError(f"Kafka does not answer: {error.args[0].str()}") from None
+            raise _unavailable(f"Kafka does not answer: {error.args[0].str()}") from None
 
 
-def _not_made(topic: str, error: KafkaError) -> Exception:
+def _not_made(topic: str, error: KafkaError) -> Fault:
     if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
         return Fault(FaultKind.TOPIC_EXISTS, f"There is a topic {topic!r} already; its settings have not changed")
     if error.code() in _AWAY:
-        return TopicsUnavailableError(f"Kafka does not answer, and may still make topic {topic!r}: {error.str()}")
+        return _unavailable(f"Kafka does not answer, and may still make topic {topic!r}: {error.str()}")
     return Fault(FaultKind.TOPIC_REFUSED, f"Kafka does not make topic {topic!r}: {error.str()}")
+
+
+def _unavailable(reason: str) -> Fault:
+    return Fault(FaultKind.KAFKA_UNAVAILABLE, reason)

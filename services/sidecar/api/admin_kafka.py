@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from services.sidecar.admin.topics import Topics, TopicsUnavailableError, WantedTopic
+from services.sidecar.admin.topics import Topics, WantedTopic
 from services.sidecar.api.consumers import epoch_ms
 from services.sidecar.api.contract import CONTRACT, parameters
 from services.sidecar.api.requests import checked_body
@@ -50,27 +50,18 @@ class AdminKafkaEndpoints:
         )
 
     async def list_topics(self, request: Request) -> Response:
-        try:
-            return json_response([asdict(topic) for topic in await self._topics.all()])
-        except TopicsUnavailableError as error:
-            raise Fault(FaultKind.KAFKA_UNAVAILABLE, str(error)) from None
+        return json_response([asdict(topic) for topic in await self._topics.all()])
 
     async def create_topic(self, request: Request) -> Response:
         asked = await checked_body(request, self._settings.max_request_bytes)
         wanted = WantedTopic(
             asked["topic"], asked.get("partitions"), asked.get("replicationFactor"), asked.get("settings", {})
         )
-        try:
-            return json_response(asdict(await self._topics.create(wanted)), 201)
-        except TopicsUnavailableError as error:
-            raise Fault(FaultKind.KAFKA_UNAVAILABLE, str(error)) from None
+        return json_response(asdict(await self._topics.create(wanted)), 201)
 
     async def describe_topic(self, request: Request) -> Response:
         name = parameters(request)["topic"]
-        try:
-            topic = await self._topics.one(name)
-        except TopicsUnavailableError as error:
-            raise Fault(FaultKind.KAFKA_UNAVAILABLE, str(error)) from None
+        topic = await self._topics.one(name)
         if topic is None:
             raise Fault(FaultKind.TOPIC_NOT_FOUND, f"There is no topic {name[:249]!r} that this sidecar can see")
         return json_response(asdict(topic))

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from services.sidecar.admin.topics import PartitionDetail, TopicDetail, Topics, TopicsUnavailableError
+from services.sidecar.admin.topics import PartitionDetail, TopicDetail, Topics
 from services.sidecar.api.authentication import caller_of
 from services.sidecar.api.consumers import ConsumerEndpoints, consumptions
 from services.sidecar.api.contract import REST_V2, REST_V2_DOCUMENT, parameters
@@ -95,10 +95,7 @@ class RestV2Endpoints:
 
     async def list_topic_names(self, request: Request) -> Response:
         caller = caller_of(request)
-        try:
-            found = await self._topics.all()
-        except TopicsUnavailableError as error:
-            raise Fault(FaultKind.KAFKA_UNAVAILABLE, str(error)) from None
+        found = await self._topics.all()
         return _answer(
             [one.topic for one in found if caller.reads.covers(one.topic) or caller.writes.covers(one.topic)]
         )
@@ -186,10 +183,7 @@ class RestV2Endpoints:
     async def _topic(self, request: Request) -> TopicDetail:
         name = parameters(request)["topic"]
         _check_sees(caller_of(request), name)
-        try:
-            found = await self._topics.one(name)
-        except TopicsUnavailableError as error:
-            raise Fault(FaultKind.KAFKA_UNAVAILABLE, str(error)) from None
+        found = await self._topics.one(name)
         if found is None:
             raise Fault(FaultKind.TOPIC_NOT_FOUND, f"Topic {name} not found")
         return found
