@@ -28,7 +28,7 @@ from services.control.domain.view import ViewFolding
 from services.control.settings import ControlSettings
 from services.control.store.database import Database, StoreUnavailableError
 from services.control.store.followed_log import FollowedLog
-from services.control.store.leader import LEADER_LOCK
+from services.control.store.leader import locked
 from services.control.store.log import Entry, EventLog, Growth, LogMovedError, OutboxPosition, statements_of
 from services.control.store.statements import Statement
 from services.control.upstream.published_records import PublishedRecords, UnreadError, published_records
@@ -56,8 +56,7 @@ async def restore(settings: RestoreSettings) -> tuple[int, int]:
     try:
         connection = await database.dedicated()
         try:
-            row = await (await connection.execute("select pg_try_advisory_lock(%s)", (LEADER_LOCK,))).fetchone()
-            if row is None or not row[0]:
+            if not await locked(connection):
                 raise RestoreError("a control leads on this database: stop every control first")
             return await _append_missing(database, published_records(settings, "kafka-mesh-restore-log"))
         finally:

@@ -88,7 +88,7 @@ class Leader:
     async def _follow(self, connection: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
         leading = False
         while True:
-            if not leading and await _locked(connection):
+            if not leading and await locked(connection):
                 leading = True
                 await self._catch_up()
                 self._journal.why_not_leading = ""
@@ -113,6 +113,7 @@ class Leader:
         await self._journal.catch_up()
 
 
-async def _locked(connection: psycopg.AsyncConnection[tuple[object, ...]]) -> bool:
+async def locked(connection: psycopg.AsyncConnection[tuple[object, ...]]) -> bool:
+    """Whether the connection has got the lock of the leading control, which it holds to its end."""
     row = await (await connection.execute("select pg_try_advisory_lock(%s)", (LEADER_LOCK,))).fetchone()
     return bool(row and row[0])

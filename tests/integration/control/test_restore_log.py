@@ -21,7 +21,7 @@ EVENTS = 5
 
 @pytest.fixture
 async def settings(mesh_of_two: World) -> AsyncIterator[RestoreSettings]:
-    """Of a mesh whose control has decided and published, and leads."""
+    """The settings of a mesh whose control leads, and has decided and published."""
     await mesh_of_two.set("apples", "c1")
     await mesh_of_two.set("pears", "c2")
     await mesh_of_two.set("pears", "c1", accept_skip=True)
