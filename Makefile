@@ -56,10 +56,7 @@ contract: stubs ## for a release: keep its contract in proto/released, to compar
 		proto/mesh/v1/*.proto
 
 reference: env ## the pages in docs/reference that follow from the code; alerts and dashboards, from deploy/monitoring
-	@$(BIN)/python -m docs.metrics
-	@$(BIN)/python -m docs.mesh_file
-	@$(BIN)/python -m docs.settings
-	@$(BIN)/python -m deploy.monitoring.generate
+	@$(BIN)/python -m docs.reference
 
 lock: $(VENV)/.uv ## resolve again and write locks/ (raises versions only with UPGRADE=1)
 	@echo 'uv==$(UV_VERSION)' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes --quiet --no-emit-index-url \

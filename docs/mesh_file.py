@@ -1,7 +1,7 @@
-"""Writes the JSON Schema of mesh.yaml and its page, from the definitions by which `meshctl apply -f` reads the file.
+"""The JSON Schema of mesh.yaml and its page, from the definitions by which `meshctl apply -f` reads the file.
 
 The keys, patterns and bounds are those of `meshctl/meshfile`. The fields of record rules and all descriptions are those
-of the contract in `proto/`. `make reference` runs this program. A test fails if a written file differs from the code.
+of the contract in `proto/`.
 
 The schema has the shape of a file. It cannot have what `apply` checks beyond the shape: names that are there twice, RE2
 expressions, and networks.
@@ -19,13 +19,13 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from docs.proto_comments import comments
+from docs.tables import REFERENCE, table
 from mesh.rpc import record_rules as contract
 from mesh.rpc import routing
 from meshctl.meshfile import entries, native, properties, record_rules, rules
 from meshctl.meshfile.reading import parse
 
-PAGES = Path(__file__).parent / "reference"
-SCHEMA, PAGE = PAGES / "mesh-yaml.schema.json", PAGES / "mesh-yaml.md"
+SCHEMA, PAGE = REFERENCE / "mesh-yaml.schema.json", REFERENCE / "mesh-yaml.md"
 
 Schema = dict[str, Any]
 
@@ -65,7 +65,7 @@ _OWN_SHAPES: Mapping[str, Schema] = {
     "node_view": {"enum": list(rules.NODE_VIEWS)},
     **{key: {**ONE_VALUE, "minLength": 1} for key in rules.SUBJECTS if key != "topic"},
 }
-"""Of keys that are more than one value of the field's type."""
+"""The shapes of keys that hold more than one value of the field's type."""
 _WHOLE_NUMBERS = {
     FieldDescriptor.CPPTYPE_INT32: {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
     FieldDescriptor.CPPTYPE_INT64: {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
@@ -197,9 +197,9 @@ def _start_that_apply_fills_in() -> Any:
 
 def page(of: Schema) -> str:
     """The page: a table for the file, and one for each mapping in it."""
-    parts = [_INTRODUCTION, "\n".join(_table(of))]
+    parts = [_INTRODUCTION, _table(of)]
     for name, shape in of["definitions"].items():
-        parts += [f"## {name}", shape["description"], *_conditions(name), "\n".join(_table(shape))]
+        parts += [f"## {name}", shape["description"], *_conditions(name), _table(shape)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -228,14 +228,14 @@ def _conditions(name: str) -> list[str]:
     ]
 
 
-def _table(shape: Schema) -> Iterator[str]:
-    yield "| member | type | default | meaning |"
-    yield "| --- | --- | --- | --- |"
+def _table(shape: Schema) -> str:
+    rows = []
     for name, member in shape["properties"].items():
-        default = json.dumps(member["default"]) if "default" in member else ""
-        default = "required" if name in shape.get("required", ()) else default and f"`{default}`"
-        meaning = member["description"].replace("|", "\\|")
-        yield f"| `{name}` | {_type(member)} | {default} | {meaning} |"
+        default = f"`{json.dumps(member['default'])}`" if "default" in member else ""
+        if name in shape.get("required", ()):
+            default = "required"
+        rows.append((f"`{name}`", _type(member), default, member["description"]))
+    return table(("member", "type", "default", "meaning"), rows)
 
 
 def _type(of: Schema) -> str:
@@ -273,12 +273,3 @@ def files() -> dict[Path, str]:
     """Each file with its text."""
     described = schema()
     return {SCHEMA: json.dumps(described, indent=2) + "\n", PAGE: page(described)}
-
-
-def main() -> None:
-    for path, text in files().items():
-        path.write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,4 @@
-"""Writes the tables of docs/reference/*-metrics.md from the metrics that the code of each service defines.
-
-`make reference` runs this program. A test fails if a page differs from the code.
-"""
+"""The tables of docs/reference/*-metrics.md: the metrics that the code of each service defines."""
 
 from __future__ import annotations
 
@@ -13,11 +10,10 @@ from pathlib import Path
 
 from prometheus_client import REGISTRY, CollectorRegistry, Metric
 
-ROOT = Path(__file__).parent.parent
-PAGES = ROOT / "docs" / "reference"
-SERVICES = ("gateway", "control", "router", "sidecar", "pipeline")
+from docs.tables import REFERENCE, ROOT, SERVICES, filled, places, table
+
+__all__ = ["PREFIX", "ROOT", "SERVICES", "Described", "metrics", "page", "written"]
 PREFIX = "kafka_mesh_"
-BEGIN, END = "<!-- from the code, by `make reference` -->", "<!-- end of that table -->"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,28 +46,25 @@ def metrics(service: str) -> list[Described]:
     return sorted(each for each in found if each.name.startswith(f"{PREFIX}{service}_"))
 
 
-def table(service: str) -> str:
-    """The rows of a page: a metric without its prefix, its labels, its type, its meaning."""
-    rows = [
-        f"| `{each.name.removeprefix(f'{PREFIX}{service}_')}` | {', '.join(f'`{label}`' for label in each.labels)} "
-        f"| {each.type} | {each.meaning.replace('|', chr(92) + '|')} |"
-        for each in metrics(service)
-    ]
-    return "\n".join(["| metric | labels | type | meaning |", "| --- | --- | --- | --- |", *rows])
-
-
 def page(service: str) -> Path:
-    return PAGES / f"{service}-metrics.md"
+    return REFERENCE / f"{service}-metrics.md"
 
 
 def written(service: str) -> str:
     """The page with the table that the code gives. ValueError if the page has no place for the table."""
-    text = page(service).read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page(service)} has no lines {BEGIN!r} and {END!r}; put them where the table belongs")
-    return f"{before}{BEGIN}\n\n{table(service)}\n\n{END}{after}"
+    prefix = f"{PREFIX}{service}_"
+    rows = [
+        (
+            f"`{each.name.removeprefix(prefix)}`",
+            ", ".join(f"`{label}`" for label in each.labels),
+            each.type,
+            each.meaning,
+        )
+        for each in metrics(service)
+    ]
+    return filled(
+        page(service), dict.fromkeys(places(page(service)), table(("metric", "labels", "type", "meaning"), rows))
+    )
 
 
 def _described(registry: CollectorRegistry) -> Iterator[Described]:
@@ -94,12 +87,3 @@ def _one(family: Metric, labels: tuple[str, ...]) -> Described:
     labels = labels or tuple(getattr(family, "_labelnames", ()) or ())
     suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
     return Described(family.name + suffix, family.type, labels, family.documentation)
-
-
-def main() -> None:
-    for service in SERVICES:
-        page(service).write_text(written(service), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,9 +1,9 @@
-"""Writes the tables of docs/reference/*-settings.md from the classes of settings: each field with its text.
+"""The tables of docs/reference/*-settings.md, from the classes of settings: each field with its text.
 
 A table may name a class that the service's class inherits, and has its fields then; one table has all others.
 
 The text of a field is its description, or the docstring below the field. A path of a page in it, `docs/…/page.md`,
-becomes a link. `make reference` runs this program. A test fails if a page differs from the code.
+becomes a link.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from docs.metrics import END
+from docs.tables import REFERENCE, ROOT, filled, places, table
 from mesh.settings import ServiceSettings
 from services.control.settings import ControlSettings
 from services.gateway.settings import GatewaySettings
@@ -30,8 +30,6 @@ from services.pipeline.settings import PipelineSettings
 from services.router.settings import RouterSettings
 from services.sidecar.settings import SidecarSettings
 
-ROOT = Path(__file__).parent.parent
-PAGES = ROOT / "docs" / "reference"
 SETTINGS: Mapping[str, type[ServiceSettings]] = {
     "control": ControlSettings,
     "gateway": GatewaySettings,
@@ -39,7 +37,6 @@ SETTINGS: Mapping[str, type[ServiceSettings]] = {
     "router": RouterSettings,
     "sidecar": SidecarSettings,
 }
-_TABLE = re.compile(rf"<!-- from the code, by `make reference`(?:: (\w+))? -->\n.*?{END}", re.DOTALL)
 _FIELD = re.compile(r"`[^`]*`|\b[a-z0-9_]+\b")
 _PAGE = re.compile(r"`docs/([\w/-]+\.md)(#[\w-]+)?`")
 
@@ -71,30 +68,24 @@ def settings(service: str) -> list[Setting]:
     ]
 
 
-def table(shown: Iterable[Setting]) -> str:
-    """The rows of a page."""
-    rows = [
-        f"| `{each.name}` | {each.values} | {each.default} | {_linked(each.meaning).replace('|', chr(92) + '|')} |"
-        for each in shown
-    ]
-    return "\n".join(["| name | values | default | meaning |", "| --- | --- | --- | --- |", *rows])
-
-
 def page(service: str) -> Path:
-    return PAGES / f"{service}-settings.md"
+    return REFERENCE / f"{service}-settings.md"
 
 
 def written(service: str) -> str:
     """The page with the tables that the code gives. ValueError if the page has no place for some settings."""
-    text, known = page(service).read_text(encoding="utf-8"), settings(service)
-    names = _TABLE.findall(text)
-    if names.count("") != 1:
-        raise ValueError(f"{page(service)} has to have one table without a class, for settings of no other table")
+    known, names = settings(service), places(page(service))
     parts = {each.__name__: each for each in SETTINGS[service].__mro__}
     fields = {name: {field.upper() for field in inspect.get_annotations(parts[name])} for name in names if name}
     fields[""] = {each.name for each in known}.difference(*fields.values())
-    tables = {name: table(each for each in known if each.name in of) for name, of in fields.items()}
-    return _TABLE.sub(lambda found: f"{found[0].splitlines()[0]}\n\n{tables[found[1] or '']}\n\n{END}", text)
+    return filled(
+        page(service), {name: _table(each for each in known if each.name in of) for name, of in fields.items()}
+    )
+
+
+def _table(shown: Iterable[Setting]) -> str:
+    rows = ((f"`{each.name}`", each.values, each.default, _linked(each.meaning)) for each in shown)
+    return table(("name", "values", "default", "meaning"), rows)
 
 
 def _texts(part: type) -> Iterator[tuple[str, str]]:
@@ -184,12 +175,3 @@ def _linked(text: str) -> str:
         return f"[{title}]({where}{heading})"
 
     return _PAGE.sub(link, text)
-
-
-def main() -> None:
-    for service in SETTINGS:
-        page(service).write_text(written(service), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,4 @@
-"""Writes what Prometheus and Grafana load, and the page of alerts, from monitoring.yaml.
-
-`make reference` runs this program. A test fails if a written file differs from the description.
-"""
+"""The files that Prometheus and Grafana load, and the page of alerts, from monitoring.yaml."""
 
 from __future__ import annotations
 
@@ -13,10 +10,11 @@ from typing import Any
 
 import yaml
 
+from docs import tables
+
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
-PAGE = ROOT / "docs" / "how-to" / "alerts.md"
-SERVICES = ("all", "gateway", "control", "router", "sidecar", "pipeline")
+PAGE = tables.ROOT / "docs" / "how-to" / "alerts.md"
+SERVICES = ("all", *tables.SERVICES)
 WRITTEN = "written by `make reference` from deploy/monitoring/monitoring.yaml"
 PANELS_IN_A_ROW, HEIGHT, WIDTH = 4, 8, 24
 _METRIC = re.compile(r"\b(?:kafka_mesh|process)_[a-z0-9_]+\b")
@@ -125,15 +123,6 @@ def _page(described: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-_INTRODUCTION = """Prometheus fires these alerts if it loads `deploy/monitoring/alerts.yaml`. There, each name begins with `KafkaMesh`.
-[Monitor and alert](monitor-and-alert.md) says how to set Prometheus and Grafana up."""  # noqa: E501
-
-
-def main() -> None:
-    for file, text in files(description()).items():
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+_INTRODUCTION = """\
+Prometheus fires these alerts if it loads `deploy/monitoring/alerts.yaml`. There, each name begins with
+`KafkaMesh`. [Monitor and alert](monitor-and-alert.md) says how to set Prometheus and Grafana up."""

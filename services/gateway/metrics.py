@@ -104,8 +104,8 @@ shadow_faults = Counter(
 )
 held_answers = Counter(
     "kafka_mesh_gateway_held_answers",
-    "Answers to read_committed readers without the records of transactions that are not committed on all clusters "
-    "(unfinished), or that may be so because the log of a home can't be read (unseen).",
+    "Answers to read_committed readers without the records of some transactions, by why: unfinished (not committed on "
+    "all clusters), unseen (the log of a home can't be read).",
     ["why"],
 )
 longest_held_seconds = Gauge(

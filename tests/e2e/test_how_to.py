@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture
 def places(mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What the pages write for the database, the home cluster and files, and what it is here."""
+    """The pages' names of the database, the home cluster and files, each with the name here."""
     monkeypatch.setenv("PATH", f"{find_binaries()}:{os.environ['PATH']}")
     port = int(mesh.endpoints["postgres"].rpartition(":")[2])
     files = {name: str(tmp_path / name) for name in ("mesh.dump", "mesh.yaml", "./certificates")}

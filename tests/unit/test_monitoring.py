@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy.monitoring.generate import HERE, alert_rules, description, files, metrics_of
+from deploy.monitoring.files import HERE, alert_rules, description, files, metrics_of
 from docs.metrics import SERVICES, metrics
 from local.services import PORTS
 from tests.fixtures.toolchains import need
