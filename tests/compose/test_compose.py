@@ -125,7 +125,7 @@ def test_control_asks_for_a_certificate_and_the_one_of_the_admin_is_there_to_cop
     project.run("cp", f"certificates:{ADMIN_FOLDER}", str(tmp_path))
     answered = meshctl("history", "--tls-folder", str(tmp_path / "admin"))
     assert answered.returncode == 0, answered.stderr
-    assert "admin compose" in answered.stdout
+    assert "  compose  " in answered.stdout
 
 
 def test_no_service_has_the_key_of_the_authority(project: Project) -> None:
