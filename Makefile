@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
 UV_VERSION := 0.13.9
+QUIX_VERSION := 3.28.1
 # what an image, or a person who runs a single part, installs; all agree with dev.txt
 EXTRA_LOCKS := control router gateway gssapi sidecar meshctl local judge pipeline bench audit docs build
 COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
@@ -43,6 +44,12 @@ $(VENV)/.flames: $(VENV)/.ready locks/bench.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r locks/bench.txt
 	@touch $@
 
+# an environment of its own: Quix Streams needs older releases of confluent-kafka and pydantic than the mesh
+$(VENV)/quix/.ready: $(VENV)/.ready locks/quix.txt
+	@$(UV) venv --quiet --clear $(VENV)/quix
+	@$(UV) pip install --quiet --python $(VENV)/quix --require-hashes --requirements locks/quix.txt
+	@touch $@
+
 $(VENV)/.audit: $(VENV)/.ready locks/audit.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r locks/audit.txt
 	@touch $@
@@ -61,6 +68,8 @@ reference: env ## the pages in docs/reference that follow from the code; alerts 
 lock: $(VENV)/.uv ## resolve again and write locks/ (raises versions only with UPGRADE=1)
 	@echo 'uv==$(UV_VERSION)' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes --quiet --no-emit-index-url \
 		--no-emit-find-links --no-annotate --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --output-file locks/uv.txt
+	@echo 'quixstreams==$(QUIX_VERSION)' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes --quiet --no-emit-index-url \
+		--no-emit-find-links --no-annotate --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --output-file locks/quix.txt
 	@$(COMPILE) --extra dev $(if $(UPGRADE),--upgrade) --output-file locks/dev.txt
 	@for extra in $(EXTRA_LOCKS); do $(COMPILE) --extra $$extra --constraint locks/dev.txt --output-file locks/$$extra.txt || exit 1; done
 	@! grep -l '://' locks/*.txt || { echo 'locks hold hashes, no addresses'; exit 1; }
@@ -98,7 +107,7 @@ docs: env ## the pages as a site with a search, which needs no server: build/sit
 soak: env ## what takes longer: repeats, random kills, volumes
 	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest -o faulthandler_timeout=0 -rP $(if $(ARGS),$(ARGS),-m 'soak or repeated' tests)
 
-bench: env $(if $(FLAMES),$(VENV)/.flames) ## figures, not verdicts; also in build/bench.md; FLAMES=1 adds flame graphs
+bench: env $(if $(FLAMES),$(VENV)/.flames) $(if $(QUIX),$(VENV)/quix/.ready) ## figures, not verdicts; also in build/bench.md; FLAMES=1 adds flame graphs, QUIX=1 Quix Streams
 	@$(BIN)/pytest -o faulthandler_timeout=0 -s tests/bench $(ARGS)
 
 clean: ## what can be made again; the state of `make run` stays (remove .kafka-mesh yourself)

@@ -1,4 +1,4 @@
-"""Counting by key, by Faust and by a topology of ours: records a second, recovery after kill -9, and what was counted.
+"""Counting by key, by Faust, Quix Streams and a topology of ours: records a second, recovery after kill -9, counts.
 
 Each has the topic full when it starts, is killed when a third is counted, and starts again in the same folder. The rate
 is that from the first counts seen to the kill; the recovery from the new start to the first new count. A count that
@@ -28,9 +28,11 @@ from tests.integration.sidecar.stream_world import StreamWorld
 from tests.integration.sidecar.world import Kafka
 
 RECORDS = int(os.environ.get("MESH_BENCH_RECORDS", "30000"))
+QUIX_PYTHON = Path(sys.prefix) / "quix" / "bin" / "python"
+"""The environment of Quix Streams, which `make bench QUIX=1` makes."""
 PARTITIONS = 3
 KEYS = 100
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 QUIET_S = 20.0
 """One that writes nothing for so long is done, whatever it has counted."""
 
@@ -70,6 +72,10 @@ def program(name: str, world: StreamWorld, bootstrap: str, folder: Path) -> tupl
         environment |= {f"KAFKA_MESH_SIDECAR_{key.upper()}": value for key, value in settings.items()}
         return [sys.executable, "-m", "services.sidecar"], environment, f"{world.prefix}ours"
     target = f"{world.prefix}{name}"
+    if name.startswith("quix"):
+        script = str(Path(__file__).with_name("streams_quix.py"))
+        arguments = [bootstrap, f"{world.prefix}events", target, str(folder), name.removeprefix("quix-")]
+        return [str(QUIX_PYTHON), script, *arguments], environment, target
     script = str(Path(__file__).with_name("streams_faust.py"))
     arguments = [bootstrap, f"{world.prefix}events", target, str(PARTITIONS), str(folder), name]
     return [sys.executable, script, *arguments, "worker", "--without-web"], environment, target
@@ -142,18 +148,24 @@ def measured(name: str, world: StreamWorld, bootstrap: str, folder: Path) -> Res
 
 
 @pytest.mark.timeout(1800)
-def test_faust_and_ours(kafka_c1: KafkaCluster, tmp_path: Path, sheet: Sheet) -> None:
+def test_faust_quix_and_ours(kafka_c1: KafkaCluster, tmp_path: Path, sheet: Sheet) -> None:
     world = StreamWorld(Kafka(kafka_c1.bootstrap), tmp_path)
-    world.create("events", "ours", "at_least_once", "exactly_once", partitions=PARTITIONS)
+    runners = [
+        ("ours", "ours, exactly once"),
+        ("at_least_once", "Faust, at least once"),
+        ("exactly_once", "Faust, exactly once"),
+    ]
+    if QUIX_PYTHON.exists():
+        runners += [
+            ("quix-at-least-once", "Quix Streams, at least once"),
+            ("quix-exactly-once", "Quix Streams, exactly once"),
+        ]
+    world.create("events", *(name for name, _ in runners), partitions=PARTITIONS)
     world.define(COUNTED)
     keys = [f"k{number % KEYS}" for number in range(RECORDS)]
     world.write("events", *((key, b"x" * 200) for key in keys), raw=True)
     rows: list[list[str]] = []
-    for name, who in (
-        ("ours", "ours, exactly once"),
-        ("at_least_once", "Faust, at least once"),
-        ("exactly_once", "Faust, exactly once"),
-    ):
+    for name, who in runners:
         try:
             one = measured(name, world, kafka_c1.bootstrap, tmp_path / name)
         except TimeoutError as error:
