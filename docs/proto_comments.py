@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
 
 PROTO = Path(__file__).parent.parent / "proto"
@@ -16,7 +16,7 @@ PROTO = Path(__file__).parent.parent / "proto"
 
 @cache
 def comments() -> dict[str, str]:
-    """Each message and field that has a comment: "mesh.v1.RuleSpec.rule_id" -> its comment in one line."""
+    """The comment, in one line, of all that has one: "mesh.v1.RuleSpec.rule_id", "mesh.v1.RuleService.SetRule"."""
     return {name: text for file in _files() if file.package == "mesh.v1" for name, text in _of(file)}
 
 
@@ -32,16 +32,16 @@ def _files() -> list[FileDescriptorProto]:
 
 
 def _of(file: FileDescriptorProto) -> Iterator[tuple[str, str]]:
-    # the paths of comments have field numbers: 4 is message_type of a file, 2 is field of a message
     for location in file.source_code_info.location:
         text = " ".join(location.leading_comments.split())
-        match list(location.path):
-            case [4, message] if text:
-                yield _name(file, file.message_type[message]), text
-            case [4, message, 2, field] if text:
-                holder = file.message_type[message]
-                yield f"{_name(file, holder)}.{holder.field[field].name}", text
+        if text and len(location.path) % 2 == 0 and location.path:
+            yield _name(file, location.path), text
 
 
-def _name(file: FileDescriptorProto, message: DescriptorProto) -> str:
-    return f"{file.package}.{message.name}"
+def _name(file: FileDescriptorProto, path: Sequence[int]) -> str:
+    """The full name at a path of descriptor.proto: numbers of fields, each with an index if the field is repeated."""
+    names, described = [file.package], file
+    for number, index in zip(path[::2], path[1::2], strict=False):
+        described = getattr(described, described.DESCRIPTOR.fields_by_number[number].name)[index]
+        names.append(described.name)
+    return ".".join(names)

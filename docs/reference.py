@@ -1,21 +1,22 @@
 """Writes all files that follow from the code or from one description: `make reference`. Tests compare each file.
 
-docs/metrics.py, docs/settings.py and docs/mesh_file.py have those of docs/reference; deploy/monitoring/files.py has
-the alerts with their page, and the dashboards.
+The other modules of docs/ have those of docs/reference; deploy/monitoring/files.py has the alerts with their page, and
+the dashboards.
 """
 
 from __future__ import annotations
 
 from deploy.monitoring.files import description
 from deploy.monitoring.files import files as monitoring
-from docs import mesh_file, metrics, settings
+from docs import calls, commands, mesh_file, metrics, settings
 
 
 def main() -> None:
     pages = {
         module.page(service): module.written(service) for module in (metrics, settings) for service in metrics.SERVICES
     }
-    for path, text in {**pages, **mesh_file.files(), **monitoring(description())}.items():
+    pages |= {commands.PAGE: commands.written(), **calls.files(), **mesh_file.files(), **monitoring(description())}
+    for path, text in pages.items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
 

@@ -113,7 +113,7 @@ def event(of: events.Event) -> str:
             return f"consumer {target(removed.name)} removed: {removed.cause}"
         case "sidecar_ordered":
             order = of.sidecar_ordered.order
-            return f"{target(order.target)} is told: {command(order.command)} ({_short(order.name)})"
+            return f"{target(order.target)} is ordered: {command(order.command)} ({_short(order.name)})"
         case "sidecar_order_ended":
             ended = of.sidecar_order_ended
             order = events.SidecarOrder(outcome=ended.outcome)

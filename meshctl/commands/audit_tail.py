@@ -27,7 +27,9 @@ TYPES = ("PRODUCER", "REACTIVE_CONSUMER", "ACTIVE_CONSUMER", "STREAMING_CONSUMER
 @click.option("--trace-id", default="", metavar="ID", help="Only records of this W3C trace.")
 @click.option("--key", default="", help="Only records with this key.")
 @click.option("--service", "service_id", default="", metavar="NAME", help="Only what this sidecar says.")
-@click.option("--status", type=click.Choice(["SUCCESS", "FAILURE"], case_sensitive=False), default=None)
+@click.option(
+    "--status", type=click.Choice(["SUCCESS", "FAILURE"], case_sensitive=False), default=None, help="Only this outcome."
+)
 @click.option("--type", "type_", type=click.Choice(TYPES, case_sensitive=False), default=None, help="Whose records.")
 @click.option("--since", type=Since(), metavar="WHEN", help="Begin there: 10m, 2h (ago), or a time in RFC 3339.")
 @click.option("-n", "--count", "number", type=click.IntRange(min=1), help="Stop after this many.")

@@ -24,13 +24,19 @@ BEHIND_SECONDS = 60.0
 @click.option("--trace-id", default="", metavar="ID", help="Records of this W3C trace.")
 @click.option("--event", "event_id", default="", metavar="ID", help="The audit event with this id.")
 @click.option("--topic", default="", help="Records of this topic.")
-@click.option("--partition", type=click.IntRange(min=0), help="Of that topic.")
-@click.option("--offset", type=click.IntRange(min=0), help="In that partition.")
+@click.option("--partition", type=click.IntRange(min=0), help="A partition of that topic.")
+@click.option("--offset", type=click.IntRange(min=0), help="An offset in that partition.")
 @click.option(
-    "--service", "service_id", default="", metavar="NAME", help="What this sidecar, gateway, or `control` says."
+    "--service",
+    "service_id",
+    default="",
+    metavar="NAME",
+    help="Only events of this sidecar or gateway, or of `control`.",
 )
 @click.option("--key", default="", help="Only records with this key.")
-@click.option("--status", type=click.Choice(["SUCCESS", "FAILURE"], case_sensitive=False), default=None)
+@click.option(
+    "--status", type=click.Choice(["SUCCESS", "FAILURE"], case_sensitive=False), default=None, help="Only this outcome."
+)
 @click.option(
     "--type", "type_", type=click.Choice((*TYPES, "CONTROL"), case_sensitive=False), default=None, help="Whose records."
 )

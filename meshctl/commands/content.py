@@ -51,11 +51,13 @@ def _what_options(command: Any) -> Any:
         click.option(
             "--dead-letters",
             type=TARGET,
-            help="Where records go that can't be judged; default: TOPIC.dlq on the source.",
+            help="The topic for records that cannot be judged; default: TOPIC.dlq on the source.",
         ),
-        click.option("--otherwise", type=TARGET, help="Where records go that no branch takes; default: dead letters."),
         click.option(
-            "--to", "targets", type=TARGET, multiple=True, help="Where the records of the --when before it go."
+            "--otherwise", type=TARGET, help="The topic for records that no branch takes; default: dead letters."
+        ),
+        click.option(
+            "--to", "targets", type=TARGET, multiple=True, help="The topic for records of the --when before it."
         ),
         click.option(
             "--when", "expressions", metavar="EXPR", multiple=True, help="A CEL expression; tried in this order."
@@ -67,8 +69,8 @@ def _what_options(command: Any) -> Any:
 
 @content.command()
 @rule_argument
-@click.option("--from", "source", metavar="CLUSTER", shell_complete=cluster_names, help="Where to read.")
-@click.option("--topic", help="What to read.")
+@click.option("--from", "source", metavar="CLUSTER", shell_complete=cluster_names, help="The cluster to read from.")
+@click.option("--topic", help="The topic to read.")
 @_what_options
 @file_option
 @change_options

@@ -12,7 +12,7 @@ from meshctl.session import Command, Session, pass_session
 
 
 @click.command(cls=Command)
-@click.option("--reason", required=True, help="Why: whoever is refused meanwhile is told.")
+@click.option("--reason", required=True, help="Why, for those whose changes are refused meanwhile.")
 @pass_session
 def freeze(session: Session, reason: str) -> None:
     """Refuse every change of the mesh from now on, until `meshctl thaw`.

@@ -338,7 +338,7 @@ def orders(session: Session, instance: str | None, open_only: bool, number: int)
     if session.as_json:
         print_json({"orders": [as_dict(each) for each in found]})
         return
-    print_orders(found, empty="No sidecar was told anything.")
+    print_orders(found, empty="No sidecar got an order.")
 
 
 def _name(given: str) -> str:

@@ -15,7 +15,7 @@ from meshctl.session import Command, Session, pass_session
 @click.command(cls=Command)
 @click.option("--issuer", metavar="URL", help="The issuer of tokens (OIDC); that of the last login by default.")
 @click.option("--client-id", metavar="ID", help="This program at the issuer; that of the last login by default.")
-@click.option("--scope", default="openid", show_default=True, help="What the token is asked for.")
+@click.option("--scope", default="openid", show_default=True, help="The scope that the token is asked for.")
 @pass_session
 def login(session: Session, issuer: str | None, client_id: str | None, scope: str) -> None:
     """Get a token in a browser (device flow), or take that of --token-file, for the context in use or --context.

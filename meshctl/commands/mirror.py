@@ -66,8 +66,8 @@ def _what_options(command: Any) -> Any:
 
 @mirror.command()
 @rule_argument
-@click.option("--from", "source", metavar="CLUSTER", shell_complete=cluster_names, help="Where to read.")
-@click.option("--to", "target", metavar="CLUSTER", shell_complete=cluster_names, help="Where to write.")
+@click.option("--from", "source", metavar="CLUSTER", shell_complete=cluster_names, help="The cluster to read from.")
+@click.option("--to", "target", metavar="CLUSTER", shell_complete=cluster_names, help="The cluster to write to.")
 @click.option("--topic", help="The topic of exactly this name.")
 @click.option("--prefix", help="Every topic whose name begins with this; '' for all.")
 @_what_options

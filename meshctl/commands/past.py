@@ -37,8 +37,8 @@ DEFAULT_HISTORY = 20
 @click.option("--record-rule", metavar="ID", help="Only about this mirror or content rule.")
 @click.option("--schedule", metavar="ID", help="Only about this scheduled change.")
 @click.option("--instance", metavar="GROUP.INSTANCE", shell_complete=instance_names, help="Only about this consumer.")
-@click.option("--sidecar", metavar="NAME", shell_complete=sidecar_names, help="Only what this sidecar was told.")
-@click.option("--pipeline", metavar="NAME", help="Only what this pipeline was told.")
+@click.option("--sidecar", metavar="NAME", shell_complete=sidecar_names, help="Only orders to this sidecar.")
+@click.option("--pipeline", metavar="NAME", help="Only orders to this pipeline.")
 @click.option("--principal", metavar="P", help="Only about the roles of this person, program or group.")
 @click.option("--replay", metavar="REPLAY", shell_complete=replay_ids, help="Only about this replay.")
 @click.option(

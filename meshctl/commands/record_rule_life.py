@@ -194,7 +194,7 @@ def _switch(of_kind: str) -> Callable[[str], click.Command]:
 def _rewind() -> click.Command:
     @click.command(cls=Command)
     @rule_argument
-    @click.option("--to", "start", type=START, required=True, help=f"Where it begins again: {STARTS}.")
+    @click.option("--to", "start", type=START, required=True, help=f"The new beginning: {STARTS}.")
     @change_options
     @pass_session
     def rewind(

@@ -42,7 +42,7 @@ TARGET = _Read("[CLUSTER/]TOPIC", target)
 rule_argument = click.argument("rule_id", metavar="ID", shell_complete=record_rule_ids)
 
 start_option = click.option(
-    "--start", type=START, help=f"Where it begins, and topics that it meets for the first time: {STARTS}."
+    "--start", type=START, help=f"The beginning, also of topics that are found later: {STARTS}."
 )
 transform_option = click.option(
     "--transform",

@@ -59,13 +59,32 @@ def _records_options(command: F) -> F:
         click.option(
             "--rate", type=click.FloatRange(min=0), default=0.0, metavar="N", help="Records a second, at most."
         ),
-        click.option("--until", "end", type=Place(), metavar="PLACE", help="Where to end, exclusive; the end of now."),
+        click.option(
+            "--until",
+            "end",
+            type=Place(),
+            metavar="PLACE",
+            help="End before this place; by default at the present end.",
+        ),
         click.option("--from", "start", type=Place(), metavar="PLACE", help="Offset, time, or -2h; the first record."),
-        click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="P"),
+        click.option(
+            "--partition",
+            "partitions",
+            type=click.IntRange(min=0),
+            multiple=True,
+            metavar="P",
+            help="Only this partition.",
+        ),
         click.option("--path", default="", metavar="PATH", help="Path of the backend; the usual one otherwise."),
         click.option("--progress-group", default="", metavar="G", help="Group that keeps how far it is."),
-        click.option("--last-retry", is_flag=True, help="What fails again is not put among the dead letters."),
-        click.option("--sidecar", default="", metavar="NAME", shell_complete=sidecar_names, help="Who; any otherwise."),
+        click.option("--last-retry", is_flag=True, help="Records that fail again become no dead letters."),
+        click.option(
+            "--sidecar",
+            default="",
+            metavar="NAME",
+            shell_complete=sidecar_names,
+            help="The sidecar that does it; by default any.",
+        ),
     ):
         command = option(command)
     return command
@@ -113,7 +132,14 @@ def start(session: Session, /, to: str, topics: Sequence[str], ranges: Sequence[
 @click.option("--to", type=click.Choice(["backend", "source"]), required=True, help="The backend, or their own topic.")
 @click.option("--reason", "reasons", type=click.Choice(REASONS), multiple=True, help="Only those that failed so.")
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Only those with this key.")
-@click.option("--offset", "offsets", type=click.IntRange(min=0), multiple=True, metavar="N", help="Of one --partition.")
+@click.option(
+    "--offset",
+    "offsets",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="N",
+    help="Only this offset, with one --partition.",
+)
 @click.option("--why", default="", metavar="TEXT", help="Why you do it, for the history.")
 @_records_options
 @pass_session
@@ -145,7 +171,9 @@ def _goes_on_options(command: F) -> F:
     @click.option("--to-time", type=Place(), metavar="TIME", help="The first record since then: a time, or -2h.")
     @click.option("--first", is_flag=True, help="The first record there is.")
     @click.option("--last", is_flag=True, help="The end: only what comes from now on.")
-    @click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="P")
+    @click.option(
+        "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="P", help="Only this partition."
+    )
     @click.option("--dry-run", is_flag=True, help="Only show the plan.")
     @click.option("--yes", is_flag=True, help="Don't ask.")
     @click.option("--no-wait", is_flag=True, help="Don't wait for its end.")

@@ -62,13 +62,34 @@ def _copy_options(command: F) -> F:
 
 
 @click.command(cls=Command)
-@click.option("--from", "topics", multiple=True, metavar="TOPIC", help="What is read; several times.")
+@click.option("--from", "topics", multiple=True, metavar="TOPIC", help="A topic to read; may be given several times.")
 @click.option("--to", "target", default="", metavar="TOPIC", help="'{topic}' in it: the one that is read.")
-@click.option("--from-cluster", default="", metavar="C", shell_complete=cluster_names, help="Where the mesh has it.")
-@click.option("--to-cluster", default="", metavar="C", shell_complete=cluster_names, help="Where the mesh has it.")
-@click.option("--partition", "partition_numbers", type=click.IntRange(min=0), multiple=True, metavar="P")
+@click.option(
+    "--from-cluster",
+    default="",
+    metavar="C",
+    shell_complete=cluster_names,
+    help="The cluster of this topic; by default that of the rules.",
+)
+@click.option(
+    "--to-cluster",
+    default="",
+    metavar="C",
+    shell_complete=cluster_names,
+    help="The cluster of this topic; by default that of the rules.",
+)
+@click.option(
+    "--partition",
+    "partition_numbers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="P",
+    help="Only this partition.",
+)
 @click.option("--since", "start", type=Place(), metavar="PLACE", help="Offset, time, or -2h; the first record.")
-@click.option("--until", "end", type=Place(), metavar="PLACE", help="Where to end, exclusive; the end of now.")
+@click.option(
+    "--until", "end", type=Place(), metavar="PLACE", help="End before this place; by default at the present end."
+)
 @click.option("--range", "ranges", type=Range(), multiple=True, metavar="T/P:SINCE..UNTIL", help="Instead of --from.")
 @_copy_options
 @pass_session

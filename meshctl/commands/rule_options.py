@@ -132,7 +132,7 @@ def field_options(command: F) -> F:
         "target_cluster",
         metavar="CLUSTER",
         shell_complete=cluster_names,
-        help="Where these topics live, or who coordinates these groups or transactional ids.",
+        help="The cluster of these topics, or the coordinating cluster of these groups or transactional ids.",
     )
     @click.option(
         "--upstream-topic",

@@ -61,7 +61,7 @@ def _who_and_when(command: F) -> F:
     default="topic",
     show_default=True,
     metavar="WHAT,...",
-    help=f"Of {', '.join(DIMENSIONS)}.",
+    help=f"Some of {', '.join(DIMENSIONS)}.",
 )
 @click.option("--measure", type=click.Choice(MEASURES), default="bytes", show_default=True, help="The most of what.")
 @click.option("-n", "--count", "number", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many.")
