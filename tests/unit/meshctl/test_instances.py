@@ -329,7 +329,7 @@ def test_events_about_instances_and_orders_are_told_in_words() -> None:
     ]
     assert said == [
         "consumer billing.one on s1 reads orders",
-        "billing.one is told: pause (3f9a)",
+        "billing.one is ordered: pause (3f9a)",
         "sidecar s1: order 3f9a done",
     ]
 
