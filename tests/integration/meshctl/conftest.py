@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -16,11 +17,11 @@ from local.processes import log_tail
 from local.readiness import HttpReady
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
+from tests.fixtures.forked_meshctl import ForkedMeshctl
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_unless
 
 START_TIMEOUT_S = 100.0
-COMMAND_TIMEOUT_S = 100.0
 Meshctl = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -75,20 +76,18 @@ def control(
         process.wait(START_TIMEOUT_S)
 
 
+@pytest.fixture(scope="session")
+def forked_meshctl() -> Iterator[ForkedMeshctl]:
+    with contextlib.closing(ForkedMeshctl()) as program:
+        yield program
+
+
 @pytest.fixture
-def meshctl(control: str, tmp_path: Path) -> Meshctl:
-    """`meshctl("rule", "list")`, as a program of its own; `check=False` where an error is expected."""
+def meshctl(control: str, forked_meshctl: ForkedMeshctl, tmp_path: Path) -> Meshctl:
+    """`meshctl("rule", "list")`, as a process of its own; `check=False` where an error is expected."""
 
     def run(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "meshctl", *arguments],
-            env=os.environ | {"MESHCTL_ADDRESS": control, "USER": "ada"},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_TIMEOUT_S,
-            check=False,
-        )
+        done = forked_meshctl.call(arguments, {"MESHCTL_ADDRESS": control, "USER": "ada"}, tmp_path)
         if check and done.returncode != 0:
             raise AssertionError(f"meshctl {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
         return done
