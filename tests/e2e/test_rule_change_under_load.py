@@ -2,6 +2,7 @@
 
 Producers are idempotent, Java and librdkafka; a group with a member of each reads along. The operator moves the topic
 c1, c2, c1, c2, c1: a producer's second visit to a cluster is where its sequences have a gap. `MESH_REPEAT` repeats all.
+This is for `make soak`: `test_two_gateways.py` has such a load each time, and `tests/clients` has one of each client.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pytest
 from tests.clients.topic_under_load import TopicUnderLoad
 from tests.clients.world import World, addresses
 
-pytestmark = pytest.mark.repeated
+pytestmark = pytest.mark.soak
 REPEAT = int(os.environ.get("MESH_REPEAT", "1"))
 MOVES = ("c2", "c1", "c2", "c1")
 PARTITIONS = 6
