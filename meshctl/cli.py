@@ -28,6 +28,7 @@ from meshctl.commands.sidecars import sidecars
 from meshctl.commands.topic import topic
 from meshctl.commands.traffic import traffic
 from meshctl.commands.transactions import transactions
+from meshctl.commands.users import users
 from meshctl.failures import EXIT_CODES_HELP
 from meshctl.session import Group
 
@@ -46,7 +47,7 @@ def cli() -> None:
 
 for _command in (
     cluster, rule, mirror, content, canary, schedule, freeze, thaw, explain, apply, export, diff, revert,
-    history, access, audit, status, watch, instances, sidecars, jobs, replay, traffic, transactions, topic,
+    history, access, users, audit, status, watch, instances, sidecars, jobs, replay, traffic, transactions, topic,
     context, login, completion,
 ):  # fmt: skip
     cli.add_command(_command)

@@ -7,7 +7,8 @@ asks every caller of an address for a certificate, or none.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from pydantic import Field, field_validator
@@ -38,6 +39,21 @@ class PeopleIssuer(TokenIssuer):
     """Stands before the principal, so that no name of the issuer is one in a certificate."""
     groups_claim: str = "groups"
     """The claim with the groups: a list of names."""
+
+    def person(self, said: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+        """The principal's name and groups by the claims of a valid token. Raises InvalidTokenError."""
+        from mesh.tokens.verifying import InvalidTokenError
+
+        told = said.get(self.principal_claim)
+        name = f"{self.principal_prefix}{told}"
+        if not isinstance(told, str) or not NAME.fullmatch(told) or RESERVED.fullmatch(name):
+            raise InvalidTokenError(f"its claim {self.principal_claim} is no name without spaces")
+        groups = said.get(self.groups_claim, [])
+        if not isinstance(groups, list) or not all(isinstance(each, str) for each in groups):
+            raise InvalidTokenError(f"its claim {self.groups_claim} is no list of names")
+        if len(groups) > MOST_GROUPS:
+            raise InvalidTokenError(f"it names {len(groups)} groups, more than {MOST_GROUPS}")
+        return name, tuple(groups)
 
     @field_validator("audience")
     @classmethod
@@ -104,19 +120,8 @@ class TokenCallers:
         await self._verifier.close()
 
     def _principal(self, claims: Claims) -> Principal:
-        from mesh.tokens.verifying import InvalidTokenError
-
-        of = self._settings[claims.issuer]
-        told = claims.said.get(of.principal_claim)
-        name = f"{of.principal_prefix}{told}"
-        if not isinstance(told, str) or not NAME.fullmatch(told) or RESERVED.fullmatch(name):
-            raise InvalidTokenError(f"its claim {of.principal_claim} is no name without spaces")
-        groups = claims.said.get(of.groups_claim, [])
-        if not isinstance(groups, list) or not all(isinstance(each, str) for each in groups):
-            raise InvalidTokenError(f"its claim {of.groups_claim} is no list of names")
-        if len(groups) > MOST_GROUPS:
-            raise InvalidTokenError(f"it names {len(groups)} groups, more than {MOST_GROUPS}")
-        return Principal.with_token(name, tuple(groups), claims.expires_at)
+        name, groups = self._settings[claims.issuer].person(claims.said)
+        return Principal.with_token(name, groups, claims.expires_at)
 
 
 def _unknown(message: str) -> RpcError:

@@ -219,6 +219,24 @@ def issuers_of(
     ]
 
 
+def scopes_of(claims: Mapping[str, Any]) -> list[str]:
+    """The scopes in the claim `scope`, or `scp` as some issuers call it; words in one text, or a list. Raises
+    InvalidTokenError.
+    """
+    scopes: list[str] = []
+    for claim in ("scope", "scp"):
+        match claims.get(claim):
+            case None:
+                continue
+            case str() as words:
+                scopes += words.split()
+            case list() as words if all(isinstance(word, str) for word in words):
+                scopes += words
+            case _:
+                raise InvalidTokenError(f"its claim {claim} is neither a text nor a list of texts")
+    return scopes
+
+
 def _trusted(ca: Path | None) -> ssl.SSLContext:
     """The TLS context for issuers, with the authorities of a PEM file, or those that the system trusts."""
     try:

@@ -119,6 +119,11 @@ class FrameStream:
         self._queued = False
         self._paused = False
 
+    def bound_frames(self, least: int, most: int) -> None:
+        """Frames from here on have `least` to `most` bytes, their size prefix not counted."""
+        self._splitter = FrameSplitter(most, least)
+        self._least, self._most = least, most
+
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -1,28 +1,64 @@
 """The listeners of the gateway and their advertised addresses: read from settings, checked, without I/O.
 
+A listener says how its clients prove who they are: `SECURITY://HOST:PORT`, with Kafka's names of the four protocols.
+Without a name it is PLAINTEXT; `tls://` is SSL.
+
 A listener has one address for everybody. Besides, it may have a port for each virtual node (`NODE_PORTS`). Over TLS it
 may instead have a host for each (`{node}` in its advertised host; the client names the host in its hello, SNI).
 """
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import zip_longest
 from typing import Annotated, Final
 
 from pydantic import AfterValidator
 from pydantic_settings import NoDecode
 
+from mesh.connection_security import Mechanism
 from mesh.routing import FIRST_CLUSTER_NODE_ID
 from mesh.settings import Split, host_port
 from services.gateway.requests.nodes import NODE_PLACEHOLDER, Advertised, NodePorts
 
 TLS_SCHEME: Final = "tls://"
-NO_PORTS: Final = "-"
+NONE: Final = "-"
+"""In a list for each listener: this one has none."""
+NO_PORTS: Final = NONE
 MAX_NODE_PORTS: Final = 1000
 HIGHEST_PORT: Final = 65_535
 _RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
 _NAMED = re.compile(r"(\d{1,5})=(\d{1,5})")
+
+
+class Security(Enum):
+    """Kafka's `security.protocol`."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def tls(self) -> bool:
+        return self in (Security.SSL, Security.SASL_SSL)
+
+    @property
+    def sasl(self) -> bool:
+        return self in (Security.SASL_PLAINTEXT, Security.SASL_SSL)
+
+
+class Certificates(Enum):
+    """Whether clients show certificates: Kafka's `ssl.client.auth`."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+MECHANISMS: Final = (Mechanism.SCRAM_SHA_512, Mechanism.SCRAM_SHA_256, Mechanism.OAUTHBEARER, Mechanism.PLAIN)
+USUAL_MECHANISMS: Final = f"{Mechanism.SCRAM_SHA_512.value} {Mechanism.SCRAM_SHA_256.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +67,20 @@ class Listener:
 
     host: str
     port: int
-    tls: bool
+    security: Security
     advertised: Advertised
+    mechanisms: tuple[str, ...] = ()
+    """How clients may log in."""
+    certificates: Certificates = Certificates.NONE
+
+    @property
+    def tls(self) -> bool:
+        return self.security.tls
+
+    @property
+    def asks_who(self) -> bool:
+        """Whether each client proves who it is."""
+        return self.security.sasl or self.certificates is Certificates.REQUIRED
 
     @property
     def places(self) -> Iterator[tuple[int, int | None]]:
@@ -40,36 +88,97 @@ class Listener:
         yield self.port, None
         yield from self.advertised.node_ports.by_port.items()
 
+    def asking(self, certificates: Certificates) -> "Listener":
+        return replace(self, certificates=certificates)
+
     def __str__(self) -> str:
-        return f"{TLS_SCHEME if self.tls else ''}{self.host}:{self.port}"
+        scheme = {Security.PLAINTEXT: "", Security.SSL: TLS_SCHEME}.get(self.security, f"{self.security.value}://")
+        return f"{scheme}{self.host}:{self.port}"
 
 
 def listen_address(value: str) -> str:
-    """`host:port` or `tls://host:port`, checked."""
-    host_port(value.removeprefix(TLS_SCHEME))
+    """`host:port` or `security://host:port`, checked."""
+    _security(value)
+    host_port(_place(value))
     return value
+
+
+def _place(value: str) -> str:
+    return value.rpartition("://")[2]
+
+
+def _security(value: str) -> Security:
+    scheme, separator, _ = value.rpartition("://")
+    if not separator:
+        return Security.PLAINTEXT
+    try:
+        return Security.SSL if f"{scheme}://" == TLS_SCHEME else Security(scheme.upper())
+    except ValueError:
+        known = ", ".join(each.value for each in Security)
+        raise ValueError(f"{value!r}: {scheme!r} is no security of a listener; expected one of {known}") from None
 
 
 ListenList = Annotated[tuple[Annotated[str, AfterValidator(listen_address)], ...], Split, NoDecode]
 """What `LISTEN` may hold, written as one comma-separated string or as a list."""
 
 
-def listeners(listen: Sequence[str], advertised: Sequence[str], node_ports: Sequence[str]) -> list[Listener]:
+def listeners(
+    listen: Sequence[str],
+    advertised: Sequence[str],
+    node_ports: Sequence[str],
+    mechanisms: Sequence[str] = (),
+    certificates: Sequence[str] = (),
+) -> list[Listener]:
     """ValueError says what is wrong with which of them."""
     for name, told in (("advertised", advertised), ("node_ports", node_ports)):
         if told and len(told) != len(listen):
             raise ValueError(f"{name} names {len(told)} addresses for {len(listen)} of listen: give as many, or none")
     found = [
-        _listener(here, there or here.removeprefix(TLS_SCHEME), ports or NO_PORTS)
+        _listener(here, there or _place(here), ports or NO_PORTS)
         for here, there, ports in zip_longest(listen, advertised, node_ports)
     ]
     _check_ports(found)
-    return found
+    by_login = _for_each("sasl_mechanisms", mechanisms, len(listen))
+    by_certificate = _for_each("tls_client_auth", certificates, len(listen))
+    return [
+        replace(each, mechanisms=_mechanisms(each, named), certificates=_certificates(each, asked))
+        for each, named, asked in zip(found, by_login, by_certificate, strict=True)
+    ]
+
+
+def _for_each(name: str, told: Sequence[str], count: int) -> Sequence[str | None]:
+    """What a setting tells of each listener: one word is for all, none leaves it to each."""
+    if told and len(told) not in (1, count):
+        raise ValueError(f"{name} has {len(told)} parts for {count} of listen: give as many, or one for all, or none")
+    if len(told) < 2:
+        return [*told, None][:1] * count
+    return list(told)
+
+
+def _mechanisms(listener: Listener, named: str | None) -> tuple[str, ...]:
+    if not listener.security.sasl:
+        return ()
+    words = (USUAL_MECHANISMS if named is None else named).upper().split()
+    served = [each.value for each in MECHANISMS]
+    if not words or len(set(words)) < len(words) or not set(words) <= set(served):
+        raise ValueError(f"sasl_mechanisms of {listener}: {named!r}; expected some of {' '.join(served)}, each once")
+    return tuple(words)
+
+
+def _certificates(listener: Listener, asked: str | None) -> Certificates:
+    if not listener.tls or asked is None:
+        return Certificates.NONE
+    try:
+        return Certificates(Certificates.NONE.value if asked == NONE else asked.lower())
+    except ValueError:
+        known = ", ".join(each.value for each in Certificates)
+        raise ValueError(f"tls_client_auth of {listener}: {asked!r}; expected one of {known}") from None
 
 
 def _listener(here: str, there: str, ports: str) -> Listener:
-    host, port = host_port(here.removeprefix(TLS_SCHEME))
-    is_tls = here.startswith(TLS_SCHEME)
+    host, port = host_port(_place(here))
+    security = _security(here)
+    is_tls = security.tls
     told_host, told_port = host_port(there)
     if NODE_PLACEHOLDER in told_host and not is_tls:
         way_out = f"listen there with {TLS_SCHEME}, or give each node a port (node_ports)"
@@ -78,7 +187,7 @@ def _listener(here: str, there: str, ports: str) -> Listener:
         raise ValueError(f"advertised {there!r}: {NODE_PLACEHOLDER} may stand there once, and nothing else in braces")
     if NODE_PLACEHOLDER in told_host and ports != NO_PORTS:
         raise ValueError(f"advertised {there!r} has a host for each node, and node_ports a port: one of them is enough")
-    return Listener(host, port, is_tls, Advertised(told_host, told_port, _node_ports(ports)))
+    return Listener(host, port, security, Advertised(told_host, told_port, _node_ports(ports)))
 
 
 def _node_ports(text: str) -> NodePorts:

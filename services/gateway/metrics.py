@@ -32,6 +32,36 @@ tls_handshakes = Counter(
     "does not trust the certificate, or that lacks its own where the listener asks for one, only begins.",
     ["stage"],
 )
+successful_authentications = Counter(
+    "kafka_mesh_gateway_successful_authentications",
+    "Log-ins of clients that succeeded (Kafka: `successful-authentication-total`).",
+    ["listener", "mechanism"],
+)
+failed_authentications = Counter(
+    "kafka_mesh_gateway_failed_authentications",
+    "Log-ins of clients that failed (Kafka: `failed-authentication-total`). The mechanism is `unsupported` until "
+    "the client has chosen one of the listener's; `certificate` counts certificates that no mapping rule matches.",
+    ["listener", "mechanism"],
+)
+successful_reauthentications = Counter(
+    "kafka_mesh_gateway_successful_reauthentications",
+    "Log-ins that renewed a session (Kafka: `successful-reauthentication-total`).",
+    ["listener", "mechanism"],
+)
+failed_reauthentications = Counter(
+    "kafka_mesh_gateway_failed_reauthentications",
+    "Log-ins that should renew a session and failed (Kafka: `failed-reauthentication-total`).",
+    ["listener", "mechanism"],
+)
+expired_connections_killed = Counter(
+    "kafka_mesh_gateway_expired_connections_killed",
+    "Connections closed at a request after the end of their session (Kafka: `expired-connections-killed-count`).",
+    ["listener"],
+)
+users = Gauge("kafka_mesh_gateway_users", "Users with passwords that the gateway knows.")
+token_key_requests = Counter(
+    "kafka_mesh_gateway_token_key_requests", "Requests to issuers for their keys: answered, failed.", ["outcome"]
+)
 client_connections = Gauge("kafka_mesh_gateway_client_connections", "Open client connections.")
 malformed_frames = Counter("kafka_mesh_gateway_malformed_frames", "Client connections closed for what they sent.")
 client_bytes = Counts(

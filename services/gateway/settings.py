@@ -5,15 +5,14 @@ import socket
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from mesh.rpc.tls import RpcTlsSettings
-from mesh.server_certificate import TlsFiles, load
 from mesh.settings import Address, AddressList, ServiceSettings, WordList
 from mesh.topics import is_topic_name
 from mesh.traffic.settings import TrafficSettings, own_topic
+from services.gateway.client_settings import AuthenticationSettings
 from services.gateway.downstream.mesh import ClientLimits
-from services.gateway.listeners import TLS_SCHEME, Listener, ListenList, listeners
 from services.gateway.requests.telemetry.clients import ALL_METRICS, Subscription, Telemetry
 from services.gateway.upstream.brokers import UpstreamLimits
 
@@ -21,7 +20,7 @@ KIB, MIB = 1024, 1024 * 1024
 MOST_NAME_CHARACTERS = 100
 
 
-class GatewaySettings(RpcTlsSettings, TrafficSettings, ServiceSettings, service="gateway"):
+class GatewaySettings(AuthenticationSettings, RpcTlsSettings, TrafficSettings, ServiceSettings, service="gateway"):
     """Serve Kafka clients: one address in front of all clusters of the mesh."""
 
     name: str = Field(
@@ -36,36 +35,6 @@ class GatewaySettings(RpcTlsSettings, TrafficSettings, ServiceSettings, service=
         description="Processes that serve clients behind one address, also as `--workers N`: see "
         "`docs/how-to/gateway-workers.md`. Each of several is a gateway of its own, NAME-1, NAME-2 and so on, and "
         "bounds are those of each.",
-    )
-    listen: ListenList = Field(
-        default=("127.0.0.1:19092",),
-        min_length=1,
-        description="Where Kafka clients connect; several for several networks; over TLS as `tls://HOST:PORT`.",
-    )
-    advertised: AddressList = Field(
-        default=(),
-        description="The address that clients get, one for each of `LISTEN`; empty: the same. Over TLS, `{node}` in a "
-        "host gives each virtual node a host of its own: see `docs/how-to/gateway-addresses.md`.",
-    )
-    node_ports: WordList = Field(
-        default=(),
-        description="For each of `LISTEN` the ports of single virtual nodes: `FIRST-LAST` for nodes 100 and up, or "
-        "`NODE=PORT NODE=PORT`, or `-` for none.",
-    )
-    tls_certificate: Path | None = Field(
-        default=None, description="Certificate for `tls://` listeners, with its chain, in PEM."
-    )
-    tls_key: Path | None = Field(
-        default=None,
-        description="The key of the certificate, in PEM. The gateway loads both files again when they change.",
-    )
-    tls_key_password: SecretStr = Field(
-        default=SecretStr(""), description="Opens the key; may be `${env:NAME}` or `${file:/path}`."
-    )
-    tls_client_ca: Path | None = Field(
-        default=None,
-        description="Authorities, in PEM: clients of `tls://` listeners must show a certificate that one of "
-        "them signed (mutual TLS).",
     )
     router_addresses: AddressList = Field(
         default=(),
@@ -179,31 +148,6 @@ class GatewaySettings(RpcTlsSettings, TrafficSettings, ServiceSettings, service=
         if self.audit_topics and not self.home_bootstrap_servers:
             raise ValueError("audit_topics: their audit records go to the home cluster; set home_bootstrap_servers")
         return self
-
-    @model_validator(mode="after")
-    def _listeners_can_be_had(self) -> Self:
-        if any(listener.tls for listener in self.listeners):
-            if self.tls is None:
-                raise ValueError(f"listen has {TLS_SCHEME}: set tls_certificate and tls_key, files in PEM")
-            load(self.tls)
-        elif self.tls_certificate or self.tls_key or self.tls_client_ca:
-            raise ValueError(
-                f"tls_certificate, tls_key and tls_client_ca are for {TLS_SCHEME} in listen: none is there"
-            )
-        return self
-
-    @property
-    def listeners(self) -> list[Listener]:
-        """The listeners, with the addresses that their clients get."""
-        return listeners(self.listen, self.advertised, self.node_ports)
-
-    @property
-    def tls(self) -> TlsFiles | None:
-        """The files that TLS listeners need."""
-        if self.tls_certificate is None or self.tls_key is None:
-            return None
-        password = self.tls_key_password.get_secret_value()
-        return TlsFiles(self.tls_certificate, self.tls_key, password, self.tls_client_ca)
 
     @property
     def client_limits(self) -> ClientLimits:

@@ -20,16 +20,18 @@ from dataclasses import replace
 import structlog
 
 from services.gateway import metrics
+from services.gateway.authentication.principal import CERTIFICATE
+from services.gateway.downstream.entrance import OPEN, Entrance
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fanned_fetch import FannedFetch, FanWay
 from services.gateway.downstream.forwarding import Forwarder
+from services.gateway.downstream.gate import FIRST_FRAMES_BYTES, Gate
 from services.gateway.downstream.hold import Hold, Started
 from services.gateway.downstream.in_flight import InFlight
 from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.passing import Passed, Source
 from services.gateway.downstream.reading import Reading
-from services.gateway.downstream.server_tls import subject_of
 from services.gateway.downstream.siblings import Introduction, SiblingWay
 from services.gateway.downstream.slots import Slot, Slots, bytes_out, count_request
 from services.gateway.downstream.straight_fetch import FetchWay, StraightFetch
@@ -49,7 +51,7 @@ from services.gateway.requests.table import HANDLERS
 from services.gateway.upstream.answer_memory import Share
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey, api_name
-from services.gateway.wire.frames import SIZE_BYTES, RequestHeader
+from services.gateway.wire.frames import LEAST_FRAME_BYTES, SIZE_BYTES, RequestHeader
 from services.gateway.wire.primitives import Buffer, WireError
 from services.gateway.wire.scanner.walks import headers
 
@@ -68,10 +70,12 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         "_advertised",
         "_asked_node",
         "_connections",
+        "_entrance",
         "_fans",
         "_fetches",
         "_follower",
         "_forwarder",
+        "_gate",
         "_held",
         "_introduction",
         "_lanes",
@@ -98,6 +102,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         advertised: Advertised,
         asked_node: AskedNode = lambda _: None,
         introduction: Introduction | None = None,
+        entrance: Entrance = OPEN,
     ) -> None:
         """`introduction`: who the client is, where another worker has its connection."""
         super().__init__(mesh.limits.max_frame_bytes)
@@ -109,6 +114,9 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self._advertised = advertised
         self._asked_node = asked_node
         self._introduction = introduction
+        self._entrance = entrance
+        self._gate: Gate | None = None
+        """None: the client may send requests, for as long as it likes."""
         self._sharing = SiblingWay(self, mesh)
         self._lanes = Lanes(on_congestion=self._upstream_congestion, on_unheard=self._unheard)
         self._forwarder = Forwarder(self, mesh, self.session, self._follower, self._lanes)
@@ -142,13 +150,41 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self.session.address = peer[0] if peer else ""
         if self._transport is not None:
             self.session.asked_node = self._asked_node(self._transport)
-            self.session.certificate_subject = subject_of(self._transport)
+            self._come_in(self._transport)
         if self._introduction is not None:
             self._introduction.apply(self.session)
         self._connections.add(self)
         metrics.client_connections.inc()
 
+    def _come_in(self, transport: asyncio.BaseTransport) -> None:
+        """Find who the client is, by its certificate, or let it log in first."""
+        entrance = self._entrance
+        if entrance.sasl is not None:
+            self.bound_frames(0, FIRST_FRAMES_BYTES)
+            self._gate = Gate(self, entrance, entrance.sasl)
+            return
+        shown = entrance.shown(transport)
+        if shown is not None:
+            self.session.prove(shown)
+            return
+        metrics.failed_authentications.labels(entrance.listener, CERTIFICATE).inc()
+        log.warning("closing a connection: no mapping rule matches the certificate", **self.who())
+        self.drain("no mapping rule matches the certificate")
+
+    def admitted(self, *, for_good: bool) -> None:
+        least, most = LEAST_FRAME_BYTES, self._mesh.limits.max_frame_bytes
+        self.bound_frames(least, most)
+        if for_good and self._gate is not None:
+            self._gate = None
+
+    def queued(self, header: RequestHeader) -> Slot:
+        slot = Slot(header, None, None, 0)
+        self._queue.append(slot)
+        return slot
+
     def frame_received(self, frame: memoryview, owned: bool) -> None:
+        if self._gate is not None and self._slots.draining is None and self._gate.takes(frame):
+            return
         _bytes_in.total += len(frame)
         if self._slots.draining is not None:
             return
@@ -214,7 +250,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         return not self._pipelined and self._pipelined_asking is None and self._mesh.hold is None
 
     def frame_begun(self, beginning: memoryview, missing: int) -> Passage | None:
-        if self._slots.draining is not None or not self._is_free():
+        if self._slots.draining is not None or not self._is_free() or (self._gate is not None and self._gate.is_shut):
             return None
         onward = self._forwarder.begun_in_part(beginning, missing, self._now())
         if onward is None:
@@ -235,9 +271,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         version = str(header.api_version) if header.api_version in COUNTED_VERSIONS else "unknown"
         metrics.refused_requests.labels(api, version).inc()
         if header.api_key == ApiKey.API_VERSIONS:
-            slot = Slot(header, None, None, 0)
-            self._queue.append(slot)
-            self.slot_answered(slot, unsupported_version(self.view(header)))
+            self.slot_answered(self.queued(header), unsupported_version(self.view(header)))
             return
         log.warning(
             "closing a connection: request not served",
@@ -462,6 +496,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         metrics.client_connections.dec()
         self._serial.clear()
         self._sharing.close()
+        if self._gate is not None:
+            self._gate.end()
         end_sessions(self.session, self._mesh.memory.share_sessions)
         self._mesh.budget.add(-self._slots.abandon())
         self._close_lanes_when_done()

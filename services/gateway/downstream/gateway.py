@@ -4,7 +4,6 @@ import asyncio
 import socket
 import time
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -19,13 +18,15 @@ from services.gateway.downstream.awaited import Awaited
 from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.discovery import Discovery
+from services.gateway.downstream.entrance import PASSWORDS, Reception
 from services.gateway.downstream.handed import Handed
-from services.gateway.downstream.listening import Listening, places
+from services.gateway.downstream.listening import AskedNode, Listening, places
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.server_tls import ServerTls
 from services.gateway.downstream.siblings import Introduction, Siblings
 from services.gateway.downstream.sweeping import Sweeping
 from services.gateway.downstream.telemetry_exposition import TelemetryCollector
+from services.gateway.listeners import Listener
 from services.gateway.requests.memory import Memory
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.settings import GatewaySettings
@@ -85,6 +86,7 @@ class Gateway:
         self._listening: list[Listening | Handed] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._discovery: Discovery | None = None
+        self._reception: Reception | None = None
         self.port = 0
         """The port of the first listener."""
 
@@ -98,13 +100,16 @@ class Gateway:
         if table is not None:
             security.check(table)
             self.mesh.run_table(table)
-        tls = None if settings.tls is None else ServerTls(settings.tls)
+        reception = self._reception = Reception(settings.proofs, self._users_changed)
+        files = {listener: settings.tls_of(listener) for listener in settings.listeners}
+        served = {each: ServerTls(each) for each in set(files.values()) if each is not None}
+        tls = {listener: served[each] for listener, each in files.items() if each is not None}
         if self._door is not None:
-            self.handed = Handed(self._door, places(settings.listeners, tls))
+            self.handed = Handed(self._door, places(settings.listeners, tls.get))
             self._listening.append(self.handed)
         else:
             for listener in settings.listeners:
-                self._listening.append(Listening(listener, tls))
+                self._listening.append(Listening(listener, tls.get))
         self.port = self._listening[0].port
         awaited = Awaited(settings.state_dir, settings.name, is_worker=self._door is not None)
         discovery = self._discovery = Discovery(
@@ -136,12 +141,19 @@ class Gateway:
             log.warning("no routing table and no router: every topic is unknown", state_dir=str(settings.state_dir))
             self.mesh.run_table(self.mesh.table)
         await self._clusters.attempted(FIRST_VISIT_S)
-        if tls is not None:
-            self._tasks.append(loop.create_task(tls.follow_files(), name="certificates"))
+        for each in served.values():
+            self._tasks.append(loop.create_task(each.follow_files(), name="certificates"))
+        self._tasks.append(loop.create_task(reception.follow(), name="users"))
         sweeping = Sweeping(self.mesh, settings.listeners[0].advertised)
         self._tasks.append(loop.create_task(sweeping.run(), name="sweeping"))
+        entrances = {listener: reception.entrance(listener) for listener in settings.listeners}
+
+        def came(listener: Listener, asked_node: AskedNode) -> ClientConnection:
+            entrance = entrances[listener]
+            return ClientConnection(self.mesh, self.connections, listener.advertised, asked_node, entrance=entrance)
+
         for listening in self._listening:
-            await listening.serve(partial(ClientConnection, self.mesh, self.connections))
+            await listening.serve(came)
         if self.mesh.siblings is not None:
             self.mesh.siblings.serve(self._met)
         REGISTRY.register(self._exposed)
@@ -167,6 +179,14 @@ class Gateway:
         """The connection for a link of another worker, which has the client's own connection."""
         advertised = self._settings.listeners[0].advertised
         return ClientConnection(self.mesh, self.connections, advertised, introduction=introduction)
+
+    def _users_changed(self, names: frozenset[str]) -> None:
+        """End the connections of users who are gone, or have another password."""
+        for connection in list(self.connections):
+            proved = connection.session.proved
+            if proved.proof in PASSWORDS and proved.name in names:
+                log.info("closing a connection: its user has changed", **connection.who())
+                connection.close("its user has changed")
 
     async def stop(self) -> None:
         """Take no new clients, answer the requests that have begun, within the bound, then close everything.
@@ -204,6 +224,8 @@ class Gateway:
         elif self._discovery is not None:
             await self._discovery.say_goodbye()
         await self._traffic.stop()
+        if self._reception is not None:
+            await self._reception.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -11,7 +11,6 @@ import structlog
 
 from services.gateway.downstream.server_tls import HANDSHAKE_TIMEOUT_S, ServerTls
 from services.gateway.listeners import Listener
-from services.gateway.requests.nodes import Advertised
 
 log = structlog.get_logger(__name__)
 
@@ -20,7 +19,7 @@ BACKLOG = 1024
 
 AskedNode = Callable[[asyncio.BaseTransport], int | None]
 """The virtual node that a connection was made to; None if neither port nor host name shows it."""
-NewClient = Callable[[Advertised, AskedNode], asyncio.BufferedProtocol]
+NewClient = Callable[[Listener, AskedNode], asyncio.BufferedProtocol]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Place:
 
     def meeting(self, new_client: NewClient) -> Callable[[], asyncio.BufferedProtocol]:
         """Makes the protocol of the next client."""
-        return partial(new_client, self.listener.advertised, self._asked_node)
+        return partial(new_client, self.listener, self._asked_node)
 
     def _asked_node(self, transport: asyncio.BaseTransport) -> int | None:
         if self.node is not None:
@@ -51,25 +50,25 @@ class Place:
         return self.listener.advertised.node_at("" if self.tls is None else self.tls.host_asked_for(transport))
 
 
-def places(listeners: Iterable[Listener], tls: ServerTls | None) -> list[Place]:
-    """All ports, in the order of the settings. Plain listeners ignore `tls`."""
-    return [
-        Place(listener, port, node, tls if listener.tls else None)
-        for listener in listeners
-        for port, node in listener.places
-    ]
+TlsOf = Callable[[Listener], ServerTls | None]
+"""The TLS of a listener; None for a listener without."""
+
+
+def places(listeners: Iterable[Listener], tls_of: TlsOf) -> list[Place]:
+    """All ports, in the order of the settings."""
+    return [Place(listener, port, node, tls_of(listener)) for listener in listeners for port, node in listener.places]
 
 
 class Listening:
     """One listener with all of its ports. `Listening(...)` binds them, `serve` lets clients in."""
 
-    def __init__(self, listener: Listener, tls: ServerTls | None) -> None:
-        """OSError names the port that can't be had. A plain listener ignores `tls`."""
+    def __init__(self, listener: Listener, tls_of: TlsOf) -> None:
+        """OSError names the port that can't be had."""
         self._listener = listener
         self._servers: list[asyncio.Server] = []
         self._sockets: list[tuple[Place, socket.socket]] = []
         try:
-            for place in places([listener], tls):
+            for place in places([listener], tls_of):
                 self._sockets.append((place, bound_socket(listener.host, place.port)))
         except OSError:
             self.close()
@@ -92,7 +91,7 @@ class Listening:
             "listening",
             address=self._sockets[0][1].getsockname()[:2],
             advertised=f"{told.host}:{told.port}",
-            tls=self._listener.tls,
+            security=self._listener.security.value,
             node_ports=len(self._sockets) - 1,
         )
 

@@ -31,20 +31,3 @@ class ServerTls(ServerCertificate):
         _done.inc()
         connection: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         return "" if connection is None else self._hosts.get(connection, "")
-
-
-def subject_of(transport: asyncio.BaseTransport) -> str:
-    """The subject of the client's certificate, such as "CN=shop,O=Example"; empty if the client has shown none."""
-    certificate = transport.get_extra_info("peercert") or {}
-    parts = [part for parts in certificate.get("subject", ()) for part in parts]
-    return ",".join(f"{_SHORT_NAMES.get(name, name)}={value}" for name, value in reversed(parts))
-
-
-_SHORT_NAMES = {
-    "commonName": "CN",
-    "countryName": "C",
-    "localityName": "L",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "stateOrProvinceName": "ST",
-}

@@ -22,6 +22,7 @@ from zlib import crc32
 import structlog
 
 from services.gateway import metrics
+from services.gateway.authentication.principal import Principal
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.slots import Slot
 from services.gateway.requests.groups.share_sessions import Member
@@ -57,8 +58,7 @@ class Introduction:
 
     peer: str
     address: str
-    principal: str
-    certificate_subject: str
+    proved: Principal
     software_name: str
     software_version: str
     asked_node: int | None
@@ -67,9 +67,21 @@ class Introduction:
     def of(cls, session: Session) -> "Introduction":
         return cls(**{name: getattr(session, name) for name in cls.__slots__})
 
+    @classmethod
+    def read(cls, said: bytes) -> "Introduction":
+        """From the bytes of `written`."""
+        told = json.loads(said)
+        proved = told.pop("proved")
+        groups, scopes = tuple(proved.pop("groups")), tuple(proved.pop("scopes"))
+        return cls(proved=Principal(groups=groups, scopes=scopes, **proved), **told)
+
+    def written(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
     def apply(self, session: Session) -> None:
         for name in self.__slots__:
             setattr(session, name, getattr(self, name))
+        session.prove(self.proved)
 
 
 Meet = Callable[[Introduction], asyncio.BufferedProtocol]
@@ -103,9 +115,7 @@ class Siblings:
         with theirs:
             try:
                 door = self._doors[owner - 1]
-                socket.send_fds(
-                    door, [json.dumps(asdict(introduction)).encode()], [theirs.fileno()], socket.MSG_DONTWAIT
-                )
+                socket.send_fds(door, [introduction.written()], [theirs.fileno()], socket.MSG_DONTWAIT)
             except OSError:
                 ours.close()
                 raise
@@ -136,9 +146,7 @@ class Siblings:
             if not descriptors:
                 log.error("a link of another worker was refused: too many open files")
                 continue
-            task = asyncio.create_task(
-                _met(socket.socket(fileno=descriptors[0]), meet, Introduction(**json.loads(said)))
-            )
+            task = asyncio.create_task(_met(socket.socket(fileno=descriptors[0]), meet, Introduction.read(said)))
             self._meeting.add(task)
             task.add_done_callback(self._meeting.discard)
 

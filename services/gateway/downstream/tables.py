@@ -150,7 +150,7 @@ class Follower:
         self._tables = tables
         self._session = session
         self._edition = -1
-        self._said: tuple[str | None, str, str] | None = None
+        self._said: tuple[str | None, str, str, str] | None = None
         self._view: View | None = None
         self.client = ClientIdentity()
         """The client at the last call of `view`."""
@@ -160,7 +160,7 @@ class Follower:
     def view(self, client_id: str | None) -> View:
         """For a request of this client.id that starts now."""
         session = self._session
-        said = (client_id, session.software_name, session.software_version)
+        said = (client_id, session.principal, session.software_name, session.software_version)
         view = self._view
         if view is None or said != self._said or self._edition != self._tables.edition:
             self.client = self.identity(client_id)

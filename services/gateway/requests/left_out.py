@@ -11,15 +11,12 @@ _CHANGES_A_QUORUM = (
     "changes which controllers a cluster has, by ids that only its own files tell; clients send it to any node: ask "
     "the cluster itself"
 )
-_LOGIN = "clients do not log in to the gateway (it may ask for their certificates); it logs in to the clusters itself"
 
 LEFT_OUT: Mapping[int, str] = {
     ApiKey.LEADER_AND_ISR: _WITH_ZOOKEEPER,
     ApiKey.STOP_REPLICA: _WITH_ZOOKEEPER,
     ApiKey.UPDATE_METADATA: _WITH_ZOOKEEPER,
     ApiKey.CONTROLLED_SHUTDOWN: _WITH_ZOOKEEPER,
-    ApiKey.SASL_HANDSHAKE: _LOGIN,
-    ApiKey.SASL_AUTHENTICATE: _LOGIN,
     ApiKey.VOTE: _WITH_CONTROLLERS,
     ApiKey.BEGIN_QUORUM_EPOCH: _WITH_CONTROLLERS,
     ApiKey.END_QUORUM_EPOCH: _WITH_CONTROLLERS,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from mesh.routing import ANONYMOUS
 from mesh.transactions import TransactionLog
+from services.gateway.authentication.principal import NOBODY, Principal
 from services.gateway.requests.auditing.clients import ClientAudit
 from services.gateway.requests.groups.share_members import ShareMembers
 from services.gateway.requests.groups.share_sessions import Member, ShareSession, ShareSessions
@@ -239,8 +240,9 @@ class Session:
     address: str = ""
     """IP address of the client."""
     principal: str = ANONYMOUS
-    certificate_subject: str = ""
-    """The subject of the certificate that the client has shown, if it was asked for a certificate."""
+    """The text of `proved`, as rules have it."""
+    proved: Principal = NOBODY
+    """The identity that the client has proved, by its log-in or its certificate."""
     uses: Uses = field(default_factory=Uses)
     producing: list[OnItsWay] = field(default_factory=list)
     """Produce requests in progress, in the order in which they came."""
@@ -273,7 +275,11 @@ class Session:
                 return True
         return False
 
+    def prove(self, principal: Principal) -> None:
+        """The client has proved who it is."""
+        self.proved, self.principal = principal, str(principal)
+
     @property
     def shown_principal(self) -> str:
-        """The identity that the client has proved, by logging in or by its certificate; empty for none."""
-        return self.certificate_subject if self.principal == ANONYMOUS else self.principal
+        """The identity that the client has proved; empty for none."""
+        return "" if self.proved is NOBODY else self.principal

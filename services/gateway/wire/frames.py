@@ -68,6 +68,9 @@ class Split(NamedTuple):
     """Bytes that the unfinished frame still waits for; 0 when there is none, or when its size is not yet known."""
 
 
+LEAST_FRAME_BYTES = 4
+"""A correlation id: less is in no request and no response."""
+
 TLS_HELLO = 0x1603
 """The first bytes of TLS: a handshake of version 3."""
 
@@ -77,7 +80,7 @@ class FrameSplitter:
     """Finds frames in a stream with length prefixes."""
 
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
-    min_frame_bytes: int = 4
+    min_frame_bytes: int = LEAST_FRAME_BYTES
 
     def split(self, buffer: Buffer, start: int, end: int) -> Split:
         """The frames in `buffer[start:end]`, where `start` is the beginning of a frame.

@@ -35,7 +35,7 @@ class Reception:
         self._retry: asyncio.TimerHandle | None = None
         self._is_open = False
         try:
-            for place in places(listeners, None):
+            for place in places(listeners, lambda _: None):
                 self._sockets.append((place, bound_socket(place.listener.host, place.port)))
         except OSError:
             self.close()

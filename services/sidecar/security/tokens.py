@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from mesh.tokens.verifying import (
     Claims,
@@ -12,6 +11,7 @@ from mesh.tokens.verifying import (
     InvalidTokenError,
     Issuer,
     IssuerUnavailableError,
+    scopes_of,
 )
 from mesh.tokens.verifying import TokenVerifier as Verifier
 from services.sidecar.faults import Fault, FaultKind
@@ -54,20 +54,4 @@ class TokenVerifier:
 def _caller(claims: Claims) -> Caller:
     said = claims.said
     name = next((said[each] for each in ("client_id", "cid", "azp", "sub") if isinstance(said.get(each), str)), "")
-    return Caller.of(name[:MAX_NAME_LENGTH], _scopes(said), claims.expires_at)
-
-
-def _scopes(claims: Mapping[str, Any]) -> list[str]:
-    """The scopes in the claim `scope`, or `scp` as some issuers call it; words in one text, or a list."""
-    scopes: list[str] = []
-    for claim in ("scope", "scp"):
-        match claims.get(claim):
-            case None:
-                continue
-            case str() as words:
-                scopes += words.split()
-            case list() as words if all(isinstance(word, str) for word in words):
-                scopes += words
-            case _:
-                raise InvalidTokenError(f"its claim {claim} is neither a text nor a list of texts")
-    return scopes
+    return Caller.of(name[:MAX_NAME_LENGTH], scopes_of(said), claims.expires_at)

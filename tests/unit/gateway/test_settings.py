@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from mesh.user_files import Users, written
 from services.gateway.__main__ import settings_of
-from services.gateway.listeners import Listener
+from services.gateway.listeners import Certificates, Listener, Security
 from services.gateway.requests.nodes import Advertised, NodePorts
 from services.gateway.settings import GatewaySettings
 from tests.fixtures.certificates import Authority
@@ -23,18 +24,20 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_each_listener_tells_its_clients_its_own_address() -> None:
-    settings = GatewaySettings(listen=("0.0.0.0:19092", "0.0.0.0:9092"), advertised=("127.0.0.1:19092", "gateway:9092"))
+    settings = GatewaySettings(
+        listen=("0.0.0.0:19092", "0.0.0.0:9092"), advertised=("127.0.0.1:19092", "gateway:9092"), allow_insecure=True
+    )
     assert settings.listeners == [
-        Listener("0.0.0.0", 19092, False, Advertised("127.0.0.1", 19092)),
-        Listener("0.0.0.0", 9092, False, Advertised("gateway", 9092)),
+        Listener("0.0.0.0", 19092, Security.PLAINTEXT, Advertised("127.0.0.1", 19092)),
+        Listener("0.0.0.0", 9092, Security.PLAINTEXT, Advertised("gateway", 9092)),
     ]
 
 
 def test_a_listener_is_advertised_as_it_is_unless_told_otherwise(tls: dict[str, Any]) -> None:
     settings = GatewaySettings(listen=("127.0.0.1:5", "tls://127.0.0.1:6"), **tls)
     assert settings.listeners == [
-        Listener("127.0.0.1", 5, False, Advertised("127.0.0.1", 5)),
-        Listener("127.0.0.1", 6, True, Advertised("127.0.0.1", 6)),
+        Listener("127.0.0.1", 5, Security.PLAINTEXT, Advertised("127.0.0.1", 5)),
+        Listener("127.0.0.1", 6, Security.SSL, Advertised("127.0.0.1", 6), certificates=Certificates.REQUIRED),
     ]
 
 
@@ -42,7 +45,7 @@ def test_ports_and_hosts_of_nodes(monkeypatch: pytest.MonkeyPatch, tls: dict[str
     monkeypatch.setenv("KAFKA_MESH_GATEWAY_LISTEN", "0.0.0.0:9092,tls://0.0.0.0:9093,0.0.0.0:9094")
     monkeypatch.setenv("KAFKA_MESH_GATEWAY_ADVERTISED", "inside:9092,{node}.kafka.example.com:9093,outside:9094")
     monkeypatch.setenv("KAFKA_MESH_GATEWAY_NODE_PORTS", "9100-9119,-,101=7001 102=7002")
-    inside, secured, outside = GatewaySettings(**tls).listeners
+    inside, secured, outside = GatewaySettings(allow_insecure=True, **tls).listeners
     assert inside.advertised == Advertised("inside", 9092, NodePorts(9100, 9119))
     assert list(inside.places)[:3] == [(9092, None), (9100, 100), (9101, 101)]
     assert secured.advertised == Advertised("{node}.kafka.example.com", 9093)
@@ -52,11 +55,21 @@ def test_ports_and_hosts_of_nodes(monkeypatch: pytest.MonkeyPatch, tls: dict[str
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        ({"listen": "h:1"}, "everyone who reaches this address could read and write all topics"),
+        ({"listen": "KERBEROS://h:1"}, "'KERBEROS' is no security of a listener; expected one of PLAINTEXT, SSL"),
+        ({"listen": "SASL_PLAINTEXT://h:1"}, "SCRAM-SHA-256 and SCRAM-SHA-512 need users; set users_file"),
+        ({"listen": "SASL_SSL://h:1"}, "set tls_certificate and tls_key"),
+        ({"listen": "SASL_PLAINTEXT://h:1", "sasl_mechanisms": "GSSAPI"}, "expected some of SCRAM-SHA-512"),
+        ({"listen": "SASL_PLAINTEXT://h:1", "sasl_mechanisms": "PLAIN PLAIN"}, "each once"),
+        ({"listen": "SASL_PLAINTEXT://h:1", "sasl_mechanisms": "-,PLAIN"}, "has 2 parts for 1 of listen"),
+        ({"listen": "SASL_PLAINTEXT://h:1", "sasl_mechanisms": "OAUTHBEARER"}, "OAUTHBEARER needs issuers"),
+        ({"principal_mapping_rules": "RULE:a"}, "expected DEFAULT, or RULE"),
+        ({"users_file": "/none", "listen": "SASL_PLAINTEXT://h:1"}, "/none can't be read: No such file"),
         ({"advertised": "a:1,b:1"}, "advertised names 2 addresses for 1 of listen"),
         ({"node_ports": "5-6,7-8"}, "node_ports names 2 addresses for 1 of listen"),
         ({"listen": "tls://h"}, "'h' is not an address"),
         ({"listen": "tls://h:1"}, "set tls_certificate and tls_key"),
-        ({"tls_certificate": "/c", "tls_key": "/k"}, "are for tls:// in listen: none is there"),
+        ({"tls_certificate": "/c", "tls_key": "/k"}, "are for TLS in listen: tls:// or SASL_SSL://"),
         ({"listen": "tls://h:1", "tls_certificate": "/none.pem", "tls_key": "/k"}, "/none.pem.*No such file"),
         ({"advertised": "{node}.example.com:1"}, "only TLS can tell apart: listen there with tls://, or .*node_ports"),
         ({"listen": "tls://h:1", "advertised": "{port}.example.com:1"}, r"\{node\} may stand there once"),
@@ -112,3 +125,63 @@ def test_every_worker_has_a_name_of_its_own_that_is_not_too_long() -> None:
     assert GatewaySettings(name="g" * 98, workers=9).workers == 9
     with pytest.raises(ValidationError, match=r"with 10 workers the last one is 'g+-10': more than 100 characters"):
         GatewaySettings(name="g" * 98, workers=10)
+
+
+def test_listeners_with_different_policies(tls: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "users.yaml").write_bytes(written(Users()))
+    settings = GatewaySettings(
+        listen=("127.0.0.1:1", "SASL_SSL://h:2", "ssl://h:3", "SASL_PLAINTEXT://127.0.0.1:4"),
+        sasl_mechanisms=("-", "plain scram-sha-512", "-", "SCRAM-SHA-256"),
+        tls_client_auth=("-", "requested", "required", "-"),
+        users_file=tmp_path / "users.yaml",
+        **tls,
+    )
+    plain, login, certified, scram = settings.listeners
+    assert [each.mechanisms for each in settings.listeners] == [(), ("PLAIN", "SCRAM-SHA-512"), (), ("SCRAM-SHA-256",)]
+    assert [str(each) for each in (login, certified, scram)] == [
+        "SASL_SSL://h:2",
+        "tls://h:3",
+        "SASL_PLAINTEXT://127.0.0.1:4",
+    ]
+    assert settings.tls_of(plain) is None
+    requested, required = settings.tls_of(login), settings.tls_of(certified)
+    assert requested is not None
+    assert required is not None
+    assert (requested.client_may_have_none, required.client_may_have_none) == (True, False)
+
+
+def test_clients_that_log_in_by_tls_need_no_certificate_unless_the_settings_say_so(
+    tls: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "users.yaml").write_bytes(written(Users()))
+    settings = GatewaySettings(listen=("SASL_SSL://h:2",), users_file=tmp_path / "users.yaml", **tls)
+    files = settings.tls_of(settings.listeners[0])
+    assert files is not None
+    assert files.client_ca is None
+    assert settings.listeners[0].mechanisms == ("SCRAM-SHA-512", "SCRAM-SHA-256")
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+def test_what_anyone_on_the_way_could_read_needs_tls_unless_told(mechanism: str, tmp_path: Path) -> None:
+    (tmp_path / "users.yaml").write_bytes(written(Users()))
+    values: dict[str, Any] = {
+        "listen": ("SASL_PLAINTEXT://127.0.0.1:2",),
+        "sasl_mechanisms": (mechanism,),
+        "users_file": tmp_path / "users.yaml",
+        "token_issuers": ({"issuer": "i", "jwks_url": "https://i/keys", "audience": "kafka"},),
+    }
+    with pytest.raises(ValidationError, match=f"could read what clients send with {mechanism}; use SASL_SSL"):
+        GatewaySettings(**values)
+    assert GatewaySettings(allow_insecure=True, **values).listeners[0].mechanisms == (mechanism,)
+
+
+@pytest.mark.parametrize("auth", ["none", "requested"])
+def test_a_listener_by_tls_that_asks_nobody_who_they_are_is_an_open_door(auth: str, tls: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="could read and write all topics"):
+        GatewaySettings(listen=("tls://h:1",), tls_client_auth=(auth,), **tls)
+
+
+def test_certificates_need_an_authority(tls: dict[str, Any]) -> None:
+    tls = {name: value for name, value in tls.items() if name != "tls_client_ca"}
+    with pytest.raises(ValidationError, match="tls://h:1 asks for certificates; set the authorities"):
+        GatewaySettings(listen=("tls://h:1",), tls_client_auth=("required",), **tls)

@@ -14,7 +14,8 @@ from local.services import SERVICES, TLS_SETTING, Service
 
 ROOT = Path(__file__).parents[3]
 NOT_IN_CONTAINERS = {"jars"}  # the image of Kafka brings them
-ONLY_IN_CONTAINERS = {"KAFKA_MESH_SIDECAR_ALLOW_INSECURE"}  # a container listens on all of its own interfaces
+# a container listens on all of its own interfaces
+ONLY_IN_CONTAINERS = {"KAFKA_MESH_GATEWAY_ALLOW_INSECURE", "KAFKA_MESH_SIDECAR_ALLOW_INSECURE"}
 FOLDER = "/etc/kafka-mesh/certificates"
 WITH_CERTIFICATES = ("control", "router", "gateway", "sidecar", "pipeline")
 ROWS = [row for row in SERVICES if row.name not in NOT_IN_CONTAINERS]

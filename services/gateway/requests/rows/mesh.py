@@ -8,6 +8,7 @@ from services.gateway.requests.mesh import (
     describe_topic_partitions,
     find_coordinator,
     metadata,
+    sasl,
 )
 from services.gateway.requests.telemetry import requests as telemetry
 from services.gateway.wire.apis import ApiKey
@@ -43,6 +44,24 @@ ROWS = (
         VersionRange(0, 6),
         find_coordinator.handle,
         split="answered by the gateway: it is every client's coordinator",
+        merge="",
+        order=Order.AT_ONCE,
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.SASL_HANDSHAKE,
+        VersionRange(0, 1),
+        sasl.handle_handshake,
+        split="answered by the gateway, where clients log in",
+        merge="",
+        order=Order.AT_ONCE,
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.SASL_AUTHENTICATE,
+        VersionRange(0, 2),
+        sasl.handle_authenticate,
+        split="answered by the gateway, where clients log in",
         merge="",
         order=Order.AT_ONCE,
         reach=Reach.OWN,

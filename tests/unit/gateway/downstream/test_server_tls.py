@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 
 from mesh import server_certificate
 from mesh.server_certificate import TlsFiles
-from services.gateway.downstream.server_tls import ServerTls, subject_of
+from services.gateway.authentication.certificate_names import distinguished_name
+from services.gateway.downstream.server_tls import ServerTls
 from tests.fixtures.certificates import Authority, Signed
 from tests.fixtures.waiting import WITHIN_S, until
 
@@ -66,7 +67,7 @@ async def staged(folder: Path, *, client_ca: bool) -> AsyncIterator[Stage]:
 
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         stage.hosts.append(stage.tls.host_asked_for(writer.transport))
-        stage.subjects.append(subject_of(writer.transport))
+        stage.subjects.append(distinguished_name(writer.get_extra_info("peercert") or {}))
         writer.write(b"hi")
 
     server = await asyncio.start_server(greet, "127.0.0.1", 0, ssl=stage.tls.context)

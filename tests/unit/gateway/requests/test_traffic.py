@@ -7,6 +7,7 @@ import pytest
 
 from mesh.traffic.counting import Combination, Counts, Tally
 from mesh.traffic.sketches import LatencySketch
+from services.gateway.authentication.principal import Principal
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.plan import Outcome, RawResponse, Request, Unreachable
 from services.gateway.requests.records import fetch, produce
@@ -166,12 +167,18 @@ def test_a_call_takes_from_its_start_to_its_answer() -> None:
     assert list(told.tallies[APPLES].recent) == [pytest.approx(1.0)]
 
 
+def proved(name: str) -> Session:
+    session = Session()
+    session.prove(Principal(name, "PLAIN"))
+    return session
+
+
 @pytest.mark.parametrize(
     ("session", "principal"),
     [
         (Session(), ""),
-        (Session(certificate_subject="CN=shop"), "CN=shop"),
-        (Session(principal="User:ann", certificate_subject="CN=shop"), "User:ann"),
+        (proved("CN=shop"), "User:CN=shop"),
+        (proved("ann"), "User:ann"),
     ],
 )
 def test_the_principal_is_who_the_client_has_shown_to_be(session: Session, principal: str) -> None:

@@ -15,14 +15,15 @@ from mesh.server_certificate import TlsFiles
 from services.gateway.downstream.handed import Handed
 from services.gateway.downstream.listening import AskedNode, places
 from services.gateway.downstream.server_tls import ServerTls
-from services.gateway.listeners import Listener
+from services.gateway.listeners import Listener, Security
 from services.gateway.requests.nodes import Advertised, NodePorts
 from services.gateway.workers.balance import Load
 from services.gateway.workers.reception import Reception
 from tests.fixtures.certificates import Authority
 from tests.fixtures.waiting import WITHIN_S, until
 
-PLAIN = Listener("127.0.0.1", 0, False, Advertised("inside", 1))
+OUTSIDE = Advertised("outside", 2, NodePorts(named=((101, 0),)))
+PLAIN = Listener("127.0.0.1", 0, Security.PLAINTEXT, Advertised("inside", 1))
 
 
 class Greeter(asyncio.BufferedProtocol):
@@ -56,9 +57,9 @@ class House:
     async def worker(self, name: str, tls: ServerTls | None = None, *, takes: bool = True) -> Handed:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        handed = Handed(theirs, places(self._listeners, tls))
+        handed = Handed(theirs, places(self._listeners, lambda each: tls if each.tls else None))
         if takes:
-            await handed.serve(lambda advertised, asked: Greeter(name, advertised, asked))
+            await handed.serve(lambda listener, asked: Greeter(name, listener.advertised, asked))
         self.doors[Load(len(self.doors))] = ours
         self._handed.append(handed)
         return handed
@@ -98,7 +99,9 @@ async def test_clients_are_shared_out(house: House) -> None:
 
 
 async def test_a_port_of_a_node_tells_the_node() -> None:
-    several = House(PLAIN, Listener("127.0.0.1", 0, False, Advertised("outside", 2, NodePorts(named=((101, 0),)))))
+    several = House(
+        PLAIN, Listener("127.0.0.1", 0, Security.PLAINTEXT, Advertised("outside", 2, NodePorts(named=((101, 0),))))
+    )
     try:
         await several.worker("w")
         several.reception.open()
@@ -113,7 +116,7 @@ async def test_tls_is_the_workers(tmp_path: Path) -> None:
     signed = authority.sign("gateway", host="DNS:101.kafka.example.com")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(authority.certificate)
-    secured = House(Listener("127.0.0.1", 0, True, Advertised("{node}.kafka.example.com", 9093)))
+    secured = House(Listener("127.0.0.1", 0, Security.SSL, Advertised("{node}.kafka.example.com", 9093)))
     try:
         handed = await secured.worker("w", ServerTls(TlsFiles(signed.certificate, signed.key)))
         secured.reception.open()

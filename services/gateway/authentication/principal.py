@@ -1,0 +1,31 @@
+"""The identity that a client has proved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+USER: Final = "User"
+"""The type of all principals that clients prove, as on brokers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who a client is, and how it has proved that."""
+
+    name: str
+    proof: str = ""
+    """The mechanism, or `certificate`; empty: nothing was asked."""
+    groups: tuple[str, ...] = ()
+    """Only a token names groups."""
+    scopes: tuple[str, ...] = ()
+    """Only a token has scopes."""
+    kind: str = USER
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+NOBODY: Final = Principal("ANONYMOUS")
+"""A client that was asked for no proof."""
+CERTIFICATE: Final = "certificate"

@@ -1,0 +1,366 @@
+"""Clients who prove who they are: real clients log in by each mechanism, renew their sessions, and are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.helpers import create_ssl_context
+from confluent_kafka import KafkaError, Producer
+from kafka import KafkaProducer
+from kafka.errors import KafkaError as PythonError
+from prometheus_client import REGISTRY, generate_latest
+from structlog.testing import capture_logs
+
+from mesh import server_certificate
+from mesh.connection_security import Mechanism
+from mesh.scram import SCRAM_HASHES, Verifier
+from mesh.user_files import Users, written
+from tests.clients import maven
+from tests.clients.console.driver import KAFKA_VERSION, PROJECT, Tool
+from tests.clients.java.driver import JVM_OPTIONS
+from tests.fixtures.certificates import Authority
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.oauth_issuer import AUDIENCE, CLIENT_ID, ISSUER, FakeIssuer
+from tests.fixtures.ports import free_block
+from tests.fixtures.toolchains import need
+from tests.fixtures.waiting import wait_until
+from tests.integration.gateway.conftest import CreateTopic, StartGateway
+from tests.integration.gateway.records import read_all
+from tests.integration.gateway.running import Rules, RunningGateway
+
+PASSWORD = "Tr0ub4dor&3 with spaces"
+WRONG = "never-in-a-log"
+MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER", "PLAIN")
+ANSWER_S = 60
+VALUES = [f"value {n}" for n in range(20)]
+REFUSED_S = 30
+
+
+@dataclass
+class House:
+    """A gateway whose clients log in over TLS, and what they need for it."""
+
+    gateway: RunningGateway
+    cluster: KafkaCluster
+    topic: str
+    authority: Authority
+    issuer: FakeIssuer
+    users: Path
+    certificate: Path
+    key: Path
+
+    @property
+    def bootstrap(self) -> str:
+        return self.gateway.address.rpartition("//")[2]
+
+    @property
+    def listener(self) -> str:
+        return self.gateway.address
+
+    def counted(self, what: str, mechanism: str) -> float:
+        labels = {"listener": self.listener, "mechanism": mechanism}
+        return REGISTRY.get_sample_value(f"kafka_mesh_gateway_{what}_total", labels) or 0
+
+    def confluent(self, mechanism: str, name: str = "alice", password: str = PASSWORD) -> dict[str, Any]:
+        trusted = {
+            "bootstrap.servers": self.bootstrap,
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self.authority.certificate),
+        }
+        if mechanism == "OAUTHBEARER":
+            return trusted | dict(self.issuer.properties())
+        return trusted | {"sasl.mechanism": mechanism, "sasl.username": name, "sasl.password": password}
+
+    def take(self, name: str) -> None:
+        """The operator renews the certificate."""
+        signed = self.authority.sign(name)
+        self.key.write_bytes(signed.key.read_bytes())
+        self.certificate.write_bytes(signed.certificate.read_bytes())
+
+
+@pytest.fixture
+def house(
+    rules: Rules,
+    kafka_c1: KafkaCluster,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> Iterator[House]:
+    topic = unique_name("apples")
+    create_topic(kafka_c1, topic)
+    authority = Authority(tmp_path / "tls")
+    signed = authority.sign("gateway")
+    users = tmp_path / "users.yaml"
+    verifiers = {each: Verifier.of_password(each, PASSWORD) for each in SCRAM_HASHES}
+    users.write_bytes(written(Users({"alice": verifiers, "bob": verifiers}, b"s" * 32)))
+    issuer = FakeIssuer(tmp_path, authority)
+    with issuer.running():
+        gateway = start_gateway(
+            rules.to("c1", [topic]),
+            listen=f"SASL_SSL://127.0.0.1:{free_block(1)}",
+            sasl_mechanisms=(" ".join(MECHANISMS),),
+            users_file=users,
+            tls_certificate=signed.certificate,
+            tls_key=signed.key,
+            token_issuers=({"issuer": ISSUER, "audience": AUDIENCE, "jwks_url": issuer.keys_url},),
+            token_keys_ca=authority.certificate,
+            **getattr(request, "param", {}),
+        )
+        yield House(gateway, kafka_c1, topic, authority, issuer, users, signed.certificate, signed.key)
+
+
+def by_confluent(house: House, mechanism: str) -> None:
+    producer = Producer(house.confluent(mechanism))
+    for value in VALUES:
+        producer.produce(house.topic, value)
+    assert producer.flush(ANSWER_S) == 0
+
+
+def by_kafka_python(house: House, mechanism: str) -> None:
+    class Provider:
+        def token(self) -> str:
+            return house.issuer.token()
+
+        def extensions(self) -> dict[str, str]:
+            return {}
+
+    producer = KafkaProducer(
+        bootstrap_servers=house.bootstrap,
+        security_protocol="SASL_SSL",
+        ssl_cafile=str(house.authority.certificate),
+        sasl_mechanism=mechanism,
+        sasl_plain_username="alice",
+        sasl_plain_password=PASSWORD,
+        sasl_oauth_token_provider=Provider() if mechanism == "OAUTHBEARER" else None,
+    )
+    for sent in [producer.send(house.topic, value.encode()) for value in VALUES]:
+        sent.get(ANSWER_S)
+    producer.close()
+
+
+def by_aiokafka(house: House, mechanism: str) -> None:
+    class Provider(AbstractTokenProvider):
+        async def token(self) -> str:
+            return house.issuer.token()
+
+    async def produce() -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=house.bootstrap,
+            security_protocol="SASL_SSL",
+            ssl_context=create_ssl_context(cafile=str(house.authority.certificate)),
+            sasl_mechanism=mechanism,
+            sasl_plain_username="alice",
+            sasl_plain_password=PASSWORD,
+            sasl_oauth_token_provider=Provider() if mechanism == "OAUTHBEARER" else None,
+        )
+        async with asyncio.timeout(ANSWER_S), producer:
+            for value in VALUES:
+                await producer.send_and_wait(house.topic, value.encode())
+
+    asyncio.run(produce())
+
+
+def java(house: House, mechanism: str, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
+    """Kafka's own tool writes 20 records."""
+    module = "scram.ScramLoginModule" if mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
+    login = f'org.apache.kafka.common.security.{module} required username="alice" password="{password}";'
+    config = house.users.parent / f"java-{mechanism}.properties"
+    config.write_text(
+        f"security.protocol=SASL_SSL\nsasl.mechanism={mechanism}\nsasl.jaas.config={login}\n"
+        f"ssl.truststore.type=PEM\nssl.truststore.location={house.authority.certificate}\n"
+    )
+    tool = ["-cp", maven.class_path(PROJECT, KAFKA_VERSION), Tool.PRODUCER_PERF_TEST, "--command-config", str(config)]
+    what = ["--topic", house.topic, "--num-records", str(len(VALUES)), "--record-size", "10", "--throughput", "-1"]
+    command = [str(need("java")[0]), *JVM_OPTIONS, *tool, "--bootstrap-server", house.bootstrap, *what]
+    return subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S, check=False)
+
+
+def by_java(house: House, mechanism: str) -> None:
+    done = java(house, mechanism)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+CLIENTS: dict[str, Callable[[House, str], None]] = {
+    "confluent": by_confluent,
+    "kafka-python": by_kafka_python,
+    "aiokafka": by_aiokafka,
+}
+
+
+def test_each_client_logs_in_by_each_mechanism_and_writes(house: House) -> None:
+    for mechanism in MECHANISMS:
+        for name, write in CLIENTS.items():
+            before = house.counted("successful_authentications", mechanism)
+            write(house, mechanism)
+            assert house.counted("successful_authentications", mechanism) > before, (name, mechanism)
+    for mechanism in ("SCRAM-SHA-512", "PLAIN"):
+        by_java(house, mechanism)
+    assert len(read_all(house.cluster.bootstrap, house.topic)) == len(VALUES) * (len(MECHANISMS) * len(CLIENTS) + 2)
+    assert sum(house.counted("failed_authentications", mechanism) for mechanism in MECHANISMS) == 0
+
+
+def test_clients_are_known_by_their_principals(house: House) -> None:
+    kept = [Producer(house.confluent(mechanism)) for mechanism in ("SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")]
+    for producer in kept:
+        producer.list_topics(timeout=ANSWER_S)
+    found = {str(each.session.proved): each.session.proved for each in list(house.gateway.gateway.connections)}
+    assert found.keys() == {"User:alice", f"User:{CLIENT_ID}"}
+    assert found[f"User:{CLIENT_ID}"].scopes == ("produce", "consume")
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+@pytest.mark.parametrize("name", ["alice", "nobody"])
+def test_a_wrong_password_is_told_and_planted_secrets_are_found_nowhere(
+    mechanism: str, name: str, house: House
+) -> None:
+    told: list[KafkaError] = []
+    with capture_logs() as logs:
+        producer = Producer(house.confluent(mechanism, name, WRONG) | {"error_cb": told.append})
+        wait_until(lambda: producer.poll(0.1) or told, "the client is told", REFUSED_S)
+        with pytest.raises(PythonError):
+            KafkaProducer(
+                bootstrap_servers=house.bootstrap,
+                security_protocol="SASL_SSL",
+                ssl_cafile=str(house.authority.certificate),
+                sasl_mechanism=mechanism,
+                sasl_plain_username=name,
+                sasl_plain_password=WRONG,
+            )
+        by_confluent(house, mechanism)
+    assert told[0].code() == KafkaError._AUTHENTICATION
+    assert "Authentication failed" in told[0].str()
+    assert house.counted("failed_authentications", mechanism) >= 2
+    shown = f"{logs} {told} {generate_latest().decode()} {house.gateway.gateway._settings!r}"
+    keys = house.users.read_text().partition("stored_key=")[2][:40]
+    assert all(secret not in shown for secret in (WRONG, PASSWORD, keys))
+
+
+def test_java_is_told_of_a_wrong_password(house: House) -> None:
+    done = java(house, "SCRAM-SHA-256", WRONG)
+    assert "SaslAuthenticationException: Authentication failed during authentication due to invalid credentials" in (
+        done.stdout + done.stderr
+    )
+
+
+def test_a_token_for_others_is_refused(house: House) -> None:
+    class Provider:
+        def token(self) -> str:
+            header, claims, signature = house.issuer.token().split(".")
+            return f"{header}.{claims}.{signature[::-1]}"
+
+        def extensions(self) -> dict[str, str]:
+            return {}
+
+    with capture_logs() as logs, pytest.raises(PythonError):
+        KafkaProducer(
+            bootstrap_servers=house.bootstrap,
+            security_protocol="SASL_SSL",
+            ssl_cafile=str(house.authority.certificate),
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauth_token_provider=Provider(),
+        )
+    assert any(each.get("reason") == "the token is not valid: its signature is not the issuer's" for each in logs)
+
+
+@pytest.mark.parametrize("house", [{"sasl_max_session_s": 2.0}], indirect=True)
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "OAUTHBEARER"])
+def test_sessions_are_renewed_without_the_loss_of_a_record(mechanism: str, house: House) -> None:
+    producer = Producer(house.confluent(mechanism))
+    written_records = 0
+
+    def renewed_often() -> bool:
+        nonlocal written_records
+        producer.produce(house.topic, str(written_records))
+        written_records += 1
+        assert producer.flush(ANSWER_S) == 0
+        return house.counted("successful_reauthentications", mechanism) >= 3
+
+    wait_until(renewed_often, "the session is renewed three times", ANSWER_S)
+    assert sorted(map(int, read_all(house.cluster.bootstrap, house.topic))) == list(range(written_records))
+    assert house.counted("failed_reauthentications", mechanism) == 0
+    assert not REGISTRY.get_sample_value(
+        "kafka_mesh_gateway_expired_connections_killed_total", {"listener": house.listener}
+    )
+
+
+def test_a_deleted_user_is_out_within_a_second(house: House) -> None:
+    told: list[KafkaError] = []
+    kept, other = (
+        Producer(house.confluent("SCRAM-SHA-512", name) | {"error_cb": told.append}) for name in ("alice", "bob")
+    )
+    for producer in (kept, other):
+        producer.list_topics(timeout=ANSWER_S)
+    verifiers = {Mechanism.SCRAM_SHA_512: Verifier.of_password(Mechanism.SCRAM_SHA_512, PASSWORD)}
+    with capture_logs() as logs:
+        house.users.write_bytes(written(Users({"carol": verifiers}, b"s" * 32)))
+        began = time.monotonic()
+        wait_until(
+            lambda: not any(e.session.proved.name == "alice" for e in list(house.gateway.gateway.connections)),
+            "the user's connections end",
+            ANSWER_S,
+        )
+        took = time.monotonic() - began
+        wait_until(lambda: kept.poll(0.1) or told, "the client hears that it can't log in again", ANSWER_S)
+    assert took < 5, "1 s on a machine that is not busy"
+    assert any(each["event"] == "closing a connection: its user has changed" for each in logs)
+
+
+def test_a_renewed_certificate_counts_for_new_connections_and_ends_none(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_certificate, "LOOK_S", 0.05)
+    producer = Producer(house.confluent("PLAIN"))
+    producer.list_topics(timeout=ANSWER_S)
+    before = {each.session.number for each in list(house.gateway.gateway.connections)}
+    time_before = house.certificate.stat().st_mtime_ns
+    with capture_logs() as logs:
+        house.take("renewed")
+        wait_until(lambda: any(each["event"] == "certificates loaded again" for each in logs), "it is taken", ANSWER_S)
+    assert house.certificate.stat().st_mtime_ns != time_before
+    by_kafka_python(house, "PLAIN")
+    producer.produce(house.topic, "after")
+    assert producer.flush(ANSWER_S) == 0
+    assert before <= {each.session.number for each in list(house.gateway.gateway.connections)}
+
+
+def test_the_name_in_a_certificate_becomes_the_principal_by_the_rules(
+    rules: Rules, start_gateway: StartGateway, tmp_path: Path, create_topic: CreateTopic, kafka_c1: KafkaCluster
+) -> None:
+    authority = Authority(tmp_path / "tls")
+    signed, shop, stranger = (authority.sign(name) for name in ("gateway", "Shop-7", "other"))
+    gateway = start_gateway(
+        rules.table,
+        listen=f"tls://127.0.0.1:{free_block(1)}",
+        tls_certificate=signed.certificate,
+        tls_key=signed.key,
+        tls_client_ca=authority.certificate,
+        principal_mapping_rules="RULE:^CN=(Shop-.*)$/$1/L",
+    )
+
+    def config(client: Any) -> dict[str, str]:
+        return {
+            "bootstrap.servers": gateway.address.rpartition("//")[2],
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(authority.certificate),
+            "ssl.certificate.location": str(client.certificate),
+            "ssl.key.location": str(client.key),
+        }
+
+    known = Producer(config(shop))
+    known.list_topics(timeout=ANSWER_S)
+    assert {each.session.principal for each in list(gateway.gateway.connections)} == {"User:shop-7"}
+    with capture_logs() as logs:
+        unknown = Producer(config(stranger))
+        wait_until(lambda: unknown.poll(0.1) or logs, "the gateway closes the connection", ANSWER_S)
+    assert logs[0]["event"] == "closing a connection: no mapping rule matches the certificate"
