@@ -147,7 +147,7 @@ def listeners(
 
 
 def _for_each(name: str, told: Sequence[str], count: int) -> Sequence[str | None]:
-    """What a setting tells of each listener: one word is for all, none leaves it to each."""
+    """The word of a setting for each listener: a single word is for all, without a word each gets None."""
     if told and len(told) not in (1, count):
         raise ValueError(f"{name} has {len(told)} parts for {count} of listen: give as many, or one for all, or none")
     if len(told) < 2:

@@ -1,1 +1,1 @@
-"""Who a client is: the server's side of SASL, names in certificates, and users. No I/O but the file of users."""
+"""The identity of clients: the server's side of SASL, bearer tokens, and names in certificates."""

@@ -43,7 +43,7 @@ UNSUPPORTED: Final = "unsupported"
 
 
 class Stage(Enum):
-    """What the client may send next."""
+    """The requests that the client may send next."""
 
     HANDSHAKE = auto()
     """ApiVersions or SaslHandshake."""
@@ -71,7 +71,7 @@ class SaslPolicy:
     """How clients of a listener log in."""
 
     mechanisms: Mapping[str, Callable[[], MechanismServer]]
-    """By name, in the order in which clients are told."""
+    """By name, in the order of the answer to SaslHandshake."""
     longest_session_s: float = inf
     """The time after which a client must log in again."""
 

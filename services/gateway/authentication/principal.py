@@ -11,7 +11,7 @@ USER: Final = "User"
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who a client is, and how it has proved that."""
+    """The identity of a client, and the way in which the client has proved it."""
 
     name: str
     proof: str = ""

@@ -1,4 +1,4 @@
-"""What the clients of a listener have to prove, and what all listeners share for it: users, tokens, time to compute."""
+"""The proof that clients of a listener owe, and the state of all listeners for it: users, tokens, time to compute."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from services.gateway.authentication.principal import NOBODY, Principal
 from services.gateway.listeners import Listener
 
 LOOK_S: Final = 0.5
-"""How often the file of users is looked at: a change counts within a second."""
+"""The pause between two checks of the file of users: a change counts within a second."""
 CHECKERS: Final = 1
 """Threads that check passwords of PLAIN: a flood of wrong ones leaves the other cores to clients."""
 

@@ -222,17 +222,8 @@ async def test_hostile_bytes_end_the_connection(stage: Stage, hostile: bytes) ->
 async def test_large_requests_are_taken_after_the_log_in(stage: Stage) -> None:
     client = await stage.connect()
     await logs_in(client)
-    answer = await client.ask(MetadataRequest(None), 12, MetadataResponse, client_id="x" * 30_000)
+    answer = await client.ask(MetadataRequest(None), 12, MetadataResponse, client_id="x" * 32_767)
     assert len(answer.topics) == 2
-    stage.gateway.mesh.limits  # noqa: B018
-    client.send_bytes((1 << 20).to_bytes(4, "big") + b"\0" * 10)
-    assert await topics_of_another(stage) == ["apples", "bananas"]
-
-
-async def topics_of_another(stage: Stage) -> list[str | None]:
-    client = await stage.connect()
-    await logs_in(client, "bob")
-    return await topics(client)
 
 
 async def test_a_client_that_does_not_log_in_is_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +270,7 @@ async def test_an_expired_session_ends_at_the_next_request_but_can_be_renewed(
         renewing, silent = await stage.connect(), await stage.connect()
         for client in (renewing, silent):
             await logs_in(client)
-        (gates := [each._gate for each in stage.gateway.connections]).sort(key=id)
+        gates = [each._gate for each in stage.gateway.connections]
         async with asyncio.timeout(30):
             while not all(each is not None and each.is_shut for each in gates):
                 await asyncio.sleep(0.02)
