@@ -17,6 +17,7 @@ from aiokafka.helpers import create_ssl_context
 from confluent_kafka import KafkaError, Producer
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as PythonError
+from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
 from prometheus_client import REGISTRY, generate_latest
 from structlog.testing import capture_logs
 
@@ -128,7 +129,7 @@ def by_confluent(house: House, mechanism: str) -> None:
 
 
 def by_kafka_python(house: House, mechanism: str) -> None:
-    class Provider:
+    class Provider(PythonTokenProvider):  # type: ignore[misc]  # kafka-python has no types
         def token(self) -> str:
             return house.issuer.token()
 
@@ -150,7 +151,7 @@ def by_kafka_python(house: House, mechanism: str) -> None:
 
 
 def by_aiokafka(house: House, mechanism: str) -> None:
-    class Provider(AbstractTokenProvider):
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
         async def token(self) -> str:
             return house.issuer.token()
 
@@ -254,7 +255,7 @@ def test_java_is_told_of_a_wrong_password(house: House) -> None:
 
 
 def test_a_token_for_others_is_refused(house: House) -> None:
-    class Provider:
+    class Provider(PythonTokenProvider):  # type: ignore[misc]  # kafka-python has no types
         def token(self) -> str:
             header, claims, signature = house.issuer.token().split(".")
             return f"{header}.{claims}.{signature[::-1]}"

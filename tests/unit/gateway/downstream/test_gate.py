@@ -80,7 +80,7 @@ async def logs_in(client: RawClient, name: str = "alice", password: str = PASSWO
     return answer
 
 
-async def topics(client: RawClient) -> list[str | None]:
+async def topics(client: RawClient) -> list[str]:
     answer = await client.ask(MetadataRequest(None), 12, MetadataResponse)
     return sorted(topic.name or "" for topic in answer.topics)
 
