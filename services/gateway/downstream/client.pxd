@@ -14,7 +14,8 @@ cdef class ClientConnection(FrameStream):
     cdef public bint _held, _pumping
     cdef public Py_ssize_t _most_requests
     cdef public Forwarder _forwarder
-    cdef public object _advertised, _asked_node, _connections, _fans, _fetches, _follower, _introduction, _lanes, _mesh
+    cdef public object _advertised, _asked_node, _connections, _entrance, _fans, _fetches, _follower, _gate
+    cdef public object _introduction, _lanes, _mesh
     cdef public object _now, _pipelined, _pipelined_asking, _queue, _reading, _serial, _serial_running, _sharing, _slots
     cdef public object _untaken, session
 
