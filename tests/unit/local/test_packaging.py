@@ -34,10 +34,14 @@ def test_locks_carry_hashes_and_no_addresses() -> None:
         assert pins and all(pin.endswith("\\") for pin in pins), lock.name
 
 
+APART = ("dev", "quix", "uv")
+"""`quix` is of an environment of its own: Quix Streams needs older releases than the mesh."""
+
+
 def test_locks_agree_with_each_other() -> None:
     everything = _pins("dev")
     for lock in (ROOT / "locks").glob("*.txt"):
-        if lock.stem not in ("dev", "uv"):
+        if lock.stem not in APART:
             for pin, version in _pins(lock.stem).items():
                 assert everything.get(pin, version) == version, f"{lock.name}: {pin[0]}"
 

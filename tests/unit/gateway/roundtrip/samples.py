@@ -128,6 +128,7 @@ OF_CLASS: Final[Mapping[tuple[str, str], Sequence[Any]]] = {
     ("DeleteAclsMatchingAcl", "host"): ("*", "10.0.0.1"),
     ("ApiVersionsRequest", "cluster_id"): (MESH_ID,),
     ("ApiVersionsRequest", "node_id"): (FIRST_CLUSTER_NODE_ID + ORDINAL,),
+    ("SaslHandshakeRequest", "mechanism"): ("PLAIN",),
     ("PushTelemetryRequest", "metrics"): (b"",),
     ("PushTelemetryRequest", "compression_type"): (Codec.NONE,),
 }

@@ -196,6 +196,7 @@ WAYS: Final[Mapping[int, Way]] = {
         question_anew=".",
         answer_anew=".",
     ),
+    ApiKey.SASL_HANDSHAKE: Way(refused_until=1),
     ApiKey.API_VERSIONS: Way(own=True),
     ApiKey.CREATE_TOPICS: Way(
         answer=(UNHURRIED, Change("topics.topic_id", "a topic that was not created has none", NO_UUID)),
@@ -292,6 +293,7 @@ WAYS: Final[Mapping[int, Way]] = {
         ),
         answer_anew=". results",
     ),
+    ApiKey.SASL_AUTHENTICATE: Way(refused_until=2),
     ApiKey.DESCRIBE_CLUSTER: Way(own=True),
     ApiKey.DESCRIBE_PRODUCERS: Way(answer=(UNHURRIED,), question_anew=". topics", answer_anew=". topics"),
     ApiKey.UNREGISTER_BROKER: Way(question_anew="."),
