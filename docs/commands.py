@@ -50,7 +50,7 @@ def _shared(found: Collection[click.Command]) -> dict[str, str]:
 def _section(path: str, command: click.Command, shared: Mapping[str, str]) -> Iterator[str]:
     context = click.Context(command, info_name=f"meshctl {path}")
     yield f"## {path}"
-    yield f"```\n{command.get_usage(context).removeprefix('Usage: ')}\n```"
+    yield f"`{' '.join(command.get_usage(context).removeprefix('Usage: ').split())}`"
     yield from _paragraphs(inspect.cleandoc(command.help or ""))
     own = [option for option in _options(command).items() if option not in shared.items()]
     if own:

@@ -62,7 +62,7 @@ def apply(
       meshctl apply -f mesh.yaml --dry-run
       meshctl apply -f mesh.yaml --reason 'tenant a moves'
       meshctl apply -f mesh.yaml --prune
-      meshctl export | meshctl apply -f - --prune     changes nothing
+      meshctl export | meshctl apply -f - --prune     # changes nothing
     """
     file = read(stream, overrides)
     connection = session.connect()
