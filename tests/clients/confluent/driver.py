@@ -137,6 +137,9 @@ class ConfluentClient:
                         producer.produce(target, value=record.value, key=record.key)
             offsets = [TopicPartition(topic, partition, end) for (topic, partition), end in ends.items()]
             metadata = consumer.consumer_group_metadata()
+            # A broker that verifies a Produce and a TxnOffsetCommit of one transaction at once refuses the Produce with
+            # a retriable error (KIP-890), and librdkafka sends no batch again once an abort has begun.
+            producer.flush(OPERATION_TIMEOUT_SECONDS)
             producer.send_offsets_to_transaction(offsets, metadata, OPERATION_TIMEOUT_SECONDS)
             if copying.commits:
                 producer.commit_transaction(OPERATION_TIMEOUT_SECONDS)
