@@ -22,6 +22,9 @@ Theory of operation
    Transactional batches keep their producer id, because their coordinator knows this id.
 7. A transaction writes to topics of its own cluster, or to topics of other clusters under the identity that it has
    there (`transactions`).
+8. A broker that verifies a Produce and a TxnOffsetCommit of one transaction at once refuses the Produce with
+   NOT_ENOUGH_REPLICAS (KIP-890). A direct client sends both on one connection, where they follow each other; here each
+   has its own lane. So the gateway sends such a batch once more, unless a later batch of the partition is on its way.
 """
 
 from collections.abc import Generator
@@ -261,7 +264,7 @@ def _call(produce: Producing, place: Place, parts: list[Wanted[Item]] | None) ->
 
 
 def _take(
-    produce: Producing, place: Place, parts: list[Wanted[Item]], outcome: Outcome
+    produce: Producing, place: Place, parts: list[Wanted[Item]], outcome: Outcome, *, repeats: bool = True
 ) -> Generator[Command, Any, ProduceResponse | None]:
     """Notes one leader's answer, partition by partition; returns the answer, if there was one."""
     response = outcome.decode(ProduceResponse) if isinstance(outcome, RawResponse) else None
@@ -269,8 +272,12 @@ def _take(
     if response is not None:
         produce.throttle_ms = max(produce.throttle_ms, response.throttle_time_ms)
         told = {(t.name, p.index): p for t in response.responses for p in t.partition_responses}
+    unverified = [wanted for wanted in parts if repeats and _is_unverified(produce, wanted, told)]
+    if unverified:
+        (second,) = yield Ask((_call(produce, place, unverified),))
+        yield from _take(produce, place, unverified, second, repeats=False)
     stale: set[str] = set()
-    for wanted in parts:
+    for wanted in (wanted for wanted in parts if wanted not in unverified):
         slot = (wanted.topic, wanted.partition)
         result = told.get(slot)
         if result is None:
@@ -291,6 +298,16 @@ def _take(
     if stale:
         yield Stale(place.cluster, tuple(stale))
     return response
+
+
+def _is_unverified(produce: Producing, wanted: Wanted[Item], told: dict[Slot, PartitionProduceResponse]) -> bool:
+    """Whether the leader refused a transaction's batch before it appended the batch, and no later batch follows."""
+    result = told.get((wanted.topic, wanted.partition))
+    if produce.scan.transactional_id is None or result is None or result.error_code != ErrorCode.NOT_ENOUGH_REPLICAS:
+        return False
+    under_way = produce.mesh.session.producing
+    later = under_way[under_way.index(produce) + 1 :]
+    return not any(other.sent_to(wanted.topic, wanted.partition) for other in later)
 
 
 def _passing(produce: Producing, outcome: Outcome) -> Answer | None:

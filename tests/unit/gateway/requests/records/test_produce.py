@@ -40,13 +40,15 @@ NOTHING_STORED = (DescribeProducersResponse(), ListOffsetsResponse(), ListOffset
 """The answers of the last cluster of a topic that has moved, about its producers and its log's ends; see test_seams."""
 
 
-def request(*places: tuple[str, int, bytes | bytearray], acks: int = -1) -> ProduceRequest:
+def request(
+    *places: tuple[str, int, bytes | bytearray], acks: int = -1, transactional_id: str | None = None
+) -> ProduceRequest:
     topics: dict[str, TopicProduceData] = {}
     for topic, partition, records in places:
         topics.setdefault(topic, TopicProduceData(topic)).partition_data.append(
             PartitionProduceData(partition, records)
         )
-    return ProduceRequest(None, acks, 30_000, list(topics.values()))
+    return ProduceRequest(transactional_id, acks, 30_000, list(topics.values()))
 
 
 def raw(*results: tuple[str, int, int], throttle_ms: int = 0) -> RawResponse:
@@ -272,3 +274,43 @@ def test_a_batch_does_not_overtake_one_that_an_earlier_leader_has_not_answered()
     for book in (again, third):
         book.answered(raw(("apples", 0, 0)))
     assert not world.session.producing
+
+
+UNVERIFIED = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_a_batch_of_a_transaction_that_its_broker_could_not_verify_is_sent_once_more() -> None:
+    message = request(("apples", 0, batch()), ("apples", 1, batch(b"more")), transactional_id="payments")
+    book = play(World({"c1": ["apples"]}, partitions=2), message)
+    book.asked()
+    book.answered(raw(("apples", 0, 0), ("apples", 1, UNVERIFIED)))
+    (again,) = book.asked()
+    assert sent(again) == [("apples", 1, bytes(batch(b"more")))]
+    book.answered(raw(("apples", 1, UNVERIFIED)))  # the client does the rest
+    assert errors(book) == [("apples", 0, 0), ("apples", 1, UNVERIFIED)]
+
+
+def test_a_batch_of_a_transaction_that_was_sent_once_more_and_got_no_answer_is_maybe_written() -> None:
+    book = play(World({"c1": ["apples"]}), request(("apples", 0, batch()), transactional_id="payments"))
+    book.asked()
+    book.answered(raw(("apples", 0, UNVERIFIED)))
+    book.asked()
+    book.answered(Unreachable("c1", "gone"))
+    assert errors(book) == [("apples", 0, MAYBE_WRITTEN)]
+
+
+def test_a_batch_that_its_broker_could_not_verify_overtakes_no_later_batch_of_its_partition() -> None:
+    world = World({"c1": ["apples"]})
+    first = play(world, request(("apples", 0, batch(producer_id=7, epoch=0, sequence=0)), transactional_id="payments"))
+    first.asked()
+    later = play(world, request(("apples", 0, batch(producer_id=7, epoch=0, sequence=1)), transactional_id="payments"))
+    later.asked()
+    first.answered(raw(("apples", 0, UNVERIFIED)))
+    assert errors(first) == [("apples", 0, UNVERIFIED)]
+
+
+def test_too_few_replicas_are_the_clients_to_wait_for_if_there_is_no_transaction() -> None:
+    book = play(World({"c1": ["apples"]}), request(("apples", 0, batch())))
+    book.asked()
+    book.answered(raw(("apples", 0, UNVERIFIED)))
+    assert errors(book) == [("apples", 0, UNVERIFIED)]
