@@ -29,8 +29,6 @@ def main() -> None:
         state_dir=FOLDER,
         commit_interval=0.5,
         consumer_extra_config={"session.timeout.ms": 6000, "heartbeat.interval.ms": 2000},
-        # a new id at each start, which is the default, leaves the killed program's transaction open until its time-out
-        producer_extra_config={"transactional.id": f"{SOURCE}-quix"} if GUARANTEE == "exactly-once" else None,
         loglevel="WARNING",
     )
     source = app.topic(SOURCE, key_deserializer="bytes", value_deserializer="bytes")
