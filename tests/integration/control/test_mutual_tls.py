@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -74,7 +73,7 @@ async def test_routers_and_gateways_with_certificates_move_a_topic(
         ):
             async with open_channel(router, caller) as channel:
                 watch = discovery_grpc.DiscoveryServiceStub(channel).Watch()
-                with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                if words == "hello names g1":  # a write into a refused call hides the refusal
                     await watch.write(discovery.WatchRequest(hello=hello))
                 with pytest.raises(grpc.aio.AioRpcError, match=words) as refusal:
                     await watch.read()
