@@ -116,7 +116,6 @@ async def test_a_member_that_names_another_one_is_refused(secured: World, author
         lie = service.Beat(instances.BeatRequest(member=admin.Member(name="till")), timeout=CALL)
         await refused(lie, grpc.StatusCode.PERMISSION_DENIED, "member names till")
         report = discovery_grpc.MemberReportServiceStub(channel).Report()
-        await report.write(discovery.RouterReport(router=admin.Member(name="members/shop")))
         with pytest.raises(grpc.aio.AioRpcError, match="for the role router"):
             await report.read()
 
