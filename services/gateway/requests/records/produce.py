@@ -272,13 +272,16 @@ def _take(
     if response is not None:
         produce.throttle_ms = max(produce.throttle_ms, response.throttle_time_ms)
         told = {(t.name, p.index): p for t in response.responses for p in t.partition_responses}
-    unverified = [wanted for wanted in parts if repeats and _is_unverified(produce, wanted, told)]
-    if unverified:
-        (second,) = yield Ask((_call(produce, place, unverified),))
-        yield from _take(produce, place, unverified, second, repeats=False)
+    unverified = _unverified(produce, told) if repeats else frozenset()
+    again = [wanted for wanted in parts if (wanted.topic, wanted.partition) in unverified]
+    if again:
+        (second,) = yield Ask((_call(produce, place, again),))
+        yield from _take(produce, place, again, second, repeats=False)
     stale: set[str] = set()
-    for wanted in (wanted for wanted in parts if wanted not in unverified):
+    for wanted in parts:
         slot = (wanted.topic, wanted.partition)
+        if slot in unverified:
+            continue
         result = told.get(slot)
         if result is None:
             never_sent = isinstance(outcome, Unreachable) and outcome.never_sent
@@ -300,14 +303,12 @@ def _take(
     return response
 
 
-def _is_unverified(produce: Producing, wanted: Wanted[Item], told: dict[Slot, PartitionProduceResponse]) -> bool:
-    """Whether the leader refused a transaction's batch before it appended the batch, and no later batch follows."""
-    result = told.get((wanted.topic, wanted.partition))
-    if produce.scan.transactional_id is None or result is None or result.error_code != ErrorCode.NOT_ENOUGH_REPLICAS:
-        return False
-    under_way = produce.mesh.session.producing
-    later = under_way[under_way.index(produce) + 1 :]
-    return not any(other.sent_to(wanted.topic, wanted.partition) for other in later)
+def _unverified(produce: Producing, told: dict[Slot, PartitionProduceResponse]) -> frozenset[Slot]:
+    """Partitions of a transaction whose leader refused the batch unappended, and that no later batch follows."""
+    if produce.scan.transactional_id is None:
+        return frozenset()
+    refused = (slot for slot, result in told.items() if result.error_code == ErrorCode.NOT_ENOUGH_REPLICAS)
+    return frozenset(slot for slot in refused if not produce.is_followed(*slot))
 
 
 def _passing(produce: Producing, outcome: Outcome) -> Answer | None:

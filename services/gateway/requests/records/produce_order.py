@@ -89,6 +89,12 @@ class Producing:
         """Requests of this connection that are in progress and have not gone to `place` as a whole."""
         return [other for other in self.mesh.session.producing if other is not self and other.sole != place]
 
+    def is_followed(self, topic: str, partition: int) -> bool:
+        """Whether a later request of this connection has sent a batch for the partition."""
+        under_way = self.mesh.session.producing
+        later = under_way[under_way.index(self) + 1 :]
+        return any(other.sent_to(topic, partition) is not None for other in later)
+
     @property
     def refusals(self) -> Refusals:
         return self.mesh.memory.refusals
