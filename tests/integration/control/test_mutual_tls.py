@@ -66,18 +66,18 @@ async def test_routers_and_gateways_with_certificates_move_a_topic(
 
         router = gateways.routers[0].address
         hello = discovery.Hello(member=admin.Member(name="g1"))
-        for caller, code, words in (
-            (None, grpc.StatusCode.UNAVAILABLE, None),
-            (certificate_of(authority, "sidecar", "g1"), grpc.StatusCode.PERMISSION_DENIED, "for the role gateway"),
-            (certificate_of(authority, "gateway", "g9"), grpc.StatusCode.PERMISSION_DENIED, "hello names g1"),
+        denied = grpc.StatusCode.PERMISSION_DENIED
+        # a hello that is written into a call that is over hides the refusal: only the last caller gets so far
+        for caller, says_hello, code, words in (
+            (None, False, grpc.StatusCode.UNAVAILABLE, ""),
+            (certificate_of(authority, "sidecar", "g1"), False, denied, "for the role gateway"),
+            (certificate_of(authority, "gateway", "g9"), True, denied, "hello names g1"),
         ):
             async with open_channel(router, caller) as channel:
                 watch = discovery_grpc.DiscoveryServiceStub(channel).Watch()
-                if words == "hello names g1":  # a write into a refused call hides the refusal
+                if says_hello:
                     await watch.write(discovery.WatchRequest(hello=hello))
-                with pytest.raises(grpc.aio.AioRpcError, match=words) as refusal:
-                    await watch.read()
-            assert refusal.value.code() is code
+                await refused(watch.read(), code, words)
     finally:
         await gateways.stop()
 
@@ -116,8 +116,7 @@ async def test_a_member_that_names_another_one_is_refused(secured: World, author
         lie = service.Beat(instances.BeatRequest(member=admin.Member(name="till")), timeout=CALL)
         await refused(lie, grpc.StatusCode.PERMISSION_DENIED, "member names till")
         report = discovery_grpc.MemberReportServiceStub(channel).Report()
-        with pytest.raises(grpc.aio.AioRpcError, match="for the role router"):
-            await report.read()
+        await refused(report.read(), grpc.StatusCode.PERMISSION_DENIED, "for the role router")
 
 
 async def test_meshctl_calls_with_the_certificate_of_its_user(secured: World, authority: Authority) -> None:
