@@ -1,7 +1,7 @@
 """Audit records: what became of one record, in the original's words. Never the payload.
 
 The thread that does the work makes the audit records, so a record is cheap: a tuple whose texts may still be bytes.
-Another thread writes the records and gives them their form (`text.py`).
+`text.py` gives the records their form.
 """
 
 import os
@@ -33,8 +33,6 @@ MAX_KEY_CHARACTERS = 4_096
 MAX_ID_CHARACTERS = 256
 MAX_STACK_TRACE_CHARACTERS = 16_384
 """Bounds of a record's key, ids and failure reason: audit must stay smaller than the records themselves."""
-OVERHEAD_BYTES = 600
-"""The size of an audit record without its key and its reason, ids included."""
 
 _TRACE_PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -86,12 +84,6 @@ class AuditRecord(NamedTuple):
     """Why it failed."""
     timestamp: int
     """When this was said, in milliseconds since the epoch."""
-
-
-def size_of(records: Sequence[AuditRecord]) -> int:
-    """Bytes that they take while they wait, about."""
-    texts = sum(len(key or b"") + len(why or b"") for _, _, _, _, _, _, key, _, why, _ in records)
-    return OVERHEAD_BYTES * len(records) + texts
 
 
 def audit_record(

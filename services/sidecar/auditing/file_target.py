@@ -8,9 +8,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from services.sidecar.auditing.events import AuditRecord
 from services.sidecar.auditing.target_queue import NotWrittenError
-from services.sidecar.auditing.text import AuditText
+from services.sidecar.auditing.text import Entry
 
 MODE = 0o640
 """The file holds keys of records, so others may not read it."""
@@ -21,16 +20,15 @@ class FileTarget:
 
     name = "logfile"
 
-    def __init__(self, path: Path, text: AuditText, *, max_bytes: int, archives: int) -> None:
+    def __init__(self, path: Path, *, max_bytes: int, archives: int) -> None:
         self._path = path
-        self._text = text
         self._max_bytes = max_bytes
         self._archives = archives
         self._file: int | None = None
         self._size = 0
 
-    def write(self, records: Sequence[AuditRecord]) -> None:
-        lines = b"".join(map(self._text.line, records))
+    def write(self, entries: Sequence[Entry]) -> None:
+        lines = b"".join([line for _, line in entries])
         try:
             self._append(lines)
         except OSError as error:

@@ -4,6 +4,9 @@ import orjson
 
 from services.sidecar.auditing.events import AuditRecord
 
+Entry = tuple[str | None, bytes]
+"""The key and the text of one audit record, as a target writes them. A log file has no keys."""
+
 
 class AuditText:
     """How the records of one service look."""
@@ -11,14 +14,14 @@ class AuditText:
     def __init__(self, service_id: str) -> None:
         self._service_id = service_id
 
-    def message(self, record: AuditRecord) -> tuple[str | None, bytes]:
+    def message(self, record: AuditRecord) -> Entry:
         """As in a topic: the correlation id as key, and a value without nulls."""
         correlation, shown = self._shown(record)
         return correlation or None, orjson.dumps(shown)
 
-    def line(self, record: AuditRecord) -> bytes:
+    def line(self, record: AuditRecord) -> Entry:
         """As in a log file, with nulls."""
-        return orjson.dumps(_NULLS | self.shown(record), option=orjson.OPT_APPEND_NEWLINE)
+        return None, orjson.dumps(_NULLS | self.shown(record), option=orjson.OPT_APPEND_NEWLINE)
 
     def shown(self, record: AuditRecord) -> dict[str, object]:
         """The members that have a value. `traceId` is ours, and comes last."""

@@ -12,9 +12,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from mesh.lost_brokers import STATISTICS_MS
-from services.sidecar.auditing.events import AuditRecord
 from services.sidecar.auditing.target_queue import NotWrittenError
-from services.sidecar.auditing.text import AuditText
+from services.sidecar.auditing.text import Entry
 from services.sidecar.telemetry import metrics
 from services.sidecar.telemetry.client_errors import ClientErrors
 from services.sidecar.telemetry.client_statistics import client_reports
@@ -54,24 +53,22 @@ class TopicTarget:
 
     name = "topic"
 
-    def __init__(self, properties: dict[str, Any], topic: str, text: AuditText, *, keeps: bool) -> None:
+    def __init__(self, properties: dict[str, Any], topic: str, *, keeps: bool) -> None:
         """`keeps`: whether undelivered records are tried again as long as the target runs."""
         self._topic = topic
-        self._text = text
         self._keeps = keeps
         self._lost = metrics.lost_audits.labels(self.name)
         self._again: list[tuple[bytes | str | None, bytes | None]] = []
-        """Keys and values that come next; never more than the client had in its queue."""
+        """Keys and texts that come next; never more than the client had in its queue."""
         self._why = ""
         self._producer = Producer({**properties, "error_cb": self._complained, "stats_cb": client_reports("audit")})
         self._client_errors = ClientErrors("audit")
 
-    def write(self, records: Sequence[AuditRecord]) -> None:
+    def write(self, entries: Sequence[Entry]) -> None:
         self._give_again()
-        message, produce = self._text.message, self._produce
-        for index, record in enumerate(records):
-            key, value = message(record)
-            produce(key, value, index)
+        produce = self._produce
+        for index, (key, text) in enumerate(entries):
+            produce(key, text, index)
         self._producer.poll(0)
 
     def idle(self) -> None:

@@ -7,7 +7,7 @@ does not keep up: records are dropped and counted, or the work waits (`room`) be
 import asyncio
 from collections.abc import Collection, Sequence
 
-from services.sidecar.auditing.events import AuditRecord, AuditType, size_of
+from services.sidecar.auditing.events import AuditRecord, AuditType
 from services.sidecar.auditing.target_queue import TargetQueue
 
 
@@ -30,13 +30,11 @@ class AuditTrail:
     def record(self, records: Sequence[AuditRecord]) -> bool:
         """Takes records of one type, from any thread, and returns at once.
 
-        The caller must not change the records after that. The result: whether all records will be written, as far as
-        known; others are counted as lost.
+        The result: whether all records will be written, as far as known; others are counted as lost.
         """
         if not records or records[0].type not in self._types:
             return True
-        size = size_of(records)
-        taken = [queue.add(records, size) for queue in self._queues]
+        taken = [queue.add(records) for queue in self._queues]
         return all(taken)
 
     @property

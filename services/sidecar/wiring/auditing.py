@@ -1,7 +1,7 @@
 """The audit trail that the settings ask for."""
 
 from services.sidecar.auditing.file_target import FileTarget
-from services.sidecar.auditing.target_queue import Overflow, QueueLimits, Target, TargetQueue
+from services.sidecar.auditing.target_queue import Overflow, QueueLimits, TargetQueue
 from services.sidecar.auditing.text import AuditText
 from services.sidecar.auditing.topic_target import TopicTarget, audit_producer_properties
 from services.sidecar.auditing.trail import AuditTrail
@@ -19,21 +19,21 @@ def audit_trail(settings: SidecarSettings) -> AuditTrail:
         settings.audit_on_overflow,
         settings.audit_retry_ms / 1000,
     )
-    targets: list[Target] = []
+    queues: list[TargetQueue] = []
     if settings.audit_target.names_topic:
         properties = audit_producer_properties(
             audit_properties(settings),
             max_records=limits.max_records,
             timeout_ms=0 if keeps else settings.audit_retry_ms,
         )
-        targets.append(TopicTarget(properties, settings.audit_topic, text, keeps=keeps))
+        topic = TopicTarget(properties, settings.audit_topic, keeps=keeps)
+        queues.append(TargetQueue(topic, text.message, limits))
     if settings.audit_target.names_file:
-        targets.append(
-            FileTarget(
-                settings.audit_file, text, max_bytes=settings.audit_file_bytes, archives=settings.audit_file_archives
-            )
+        file = FileTarget(
+            settings.audit_file, max_bytes=settings.audit_file_bytes, archives=settings.audit_file_archives
         )
-    return AuditTrail([TargetQueue(target, limits) for target in targets], settings.audit_types)
+        queues.append(TargetQueue(file, text.line, limits))
+    return AuditTrail(queues, settings.audit_types)
 
 
 def audit_text(settings: SidecarSettings) -> AuditText:

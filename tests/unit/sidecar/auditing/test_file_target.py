@@ -15,11 +15,11 @@ from services.sidecar.auditing.text import AuditText
 
 
 def file_target(path: Path, *, max_bytes: int = 10**9, archives: int = 2) -> FileTarget:
-    return FileTarget(path, AuditText("s"), max_bytes=max_bytes, archives=archives)
+    return FileTarget(path, max_bytes=max_bytes, archives=archives)
 
 
 def write(target: FileTarget, *topics: str) -> None:
-    target.write([audit_record(AuditType.PRODUCER, topic, 0, 0) for topic in topics])
+    target.write([AuditText("s").line(audit_record(AuditType.PRODUCER, topic, 0, 0)) for topic in topics])
 
 
 def topics(path: Path) -> list[str]:

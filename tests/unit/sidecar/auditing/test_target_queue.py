@@ -4,10 +4,12 @@ import asyncio
 import threading
 from collections.abc import Iterator, Sequence
 
+import orjson
 import pytest
 
 from services.sidecar.auditing.events import AuditRecord, AuditType, audit_record
 from services.sidecar.auditing.target_queue import NotWrittenError, Overflow, QueueLimits, TargetQueue
+from services.sidecar.auditing.text import AuditText, Entry
 from services.sidecar.auditing.trail import OFF, AuditTrail
 from services.sidecar.telemetry import metrics
 from tests.fixtures.waiting import wait_until
@@ -23,11 +25,11 @@ class HeldTarget:
         self.written: list[str] = []
         self.closed = False
 
-    def write(self, records: Sequence[AuditRecord]) -> None:
+    def write(self, entries: Sequence[Entry]) -> None:
         if not self.may_write.is_set():
             raise NotWrittenError("held up by the test")
-        self.written += [record.topic for record in records[:2]]
-        if len(records) > 2:
+        self.written += [orjson.loads(text)["topic"] for _, text in entries[:2]]
+        if len(entries) > 2:
             raise NotWrittenError("two at a time", 2)
 
     def idle(self) -> None: ...
@@ -38,6 +40,10 @@ class HeldTarget:
 
 def records(*topics: str) -> list[AuditRecord]:
     return [audit_record(AuditType.PRODUCER, topic, 0, 0) for topic in topics]
+
+
+def queue(target: HeldTarget, limits: QueueLimits) -> TargetQueue:
+    return TargetQueue(target, AuditText("s").message, limits)
 
 
 def limits(overflow: Overflow, retry_seconds: float = 30.0, max_records: int = 2) -> QueueLimits:
@@ -64,7 +70,7 @@ def trails(target: HeldTarget) -> Iterator[list[AuditTrail]]:
 
 
 def running(trails: list[AuditTrail], target: HeldTarget, limits: QueueLimits) -> AuditTrail:
-    trail = AuditTrail([TargetQueue(target, limits)])
+    trail = AuditTrail([queue(target, limits)])
     trail.start()
     trails.append(trail)
     return trail
@@ -129,7 +135,7 @@ def test_bytes_count_as_well(trails: list[AuditTrail], target: HeldTarget) -> No
 
 
 def test_the_end_writes_what_is_there_and_counts_what_comes_late(target: HeldTarget) -> None:
-    trail = AuditTrail([TargetQueue(target, limits(Overflow.BLOCK, max_records=100))])
+    trail = AuditTrail([queue(target, limits(Overflow.BLOCK, max_records=100))])
     trail.start()
     target.may_write.set()
     trail.record(records("a", "b", "c"))
@@ -141,7 +147,7 @@ def test_the_end_writes_what_is_there_and_counts_what_comes_late(target: HeldTar
 
 
 def test_the_end_waits_no_longer_than_it_may_even_if_nothing_may_be_lost(target: HeldTarget) -> None:
-    trail = AuditTrail([TargetQueue(target, limits(Overflow.BLOCK))])
+    trail = AuditTrail([queue(target, limits(Overflow.BLOCK))])
     trail.start()
     before = lost()
     trail.record(records("a"))
@@ -153,7 +159,7 @@ def test_the_end_waits_no_longer_than_it_may_even_if_nothing_may_be_lost(target:
 def test_a_trail_that_is_off_or_not_about_this_takes_nothing(target: HeldTarget) -> None:
     assert not OFF.wants(AuditType.PRODUCER)
     assert OFF.record(records("a"))
-    trail = AuditTrail([TargetQueue(target, limits(Overflow.DROP))], [AuditType.ACTIVE_CONSUMER])
+    trail = AuditTrail([queue(target, limits(Overflow.DROP))], [AuditType.ACTIVE_CONSUMER])
     assert not trail.wants(AuditType.PRODUCER)
     assert trail.record(records("a", "b", "c"))
     assert trail.record(records("d"))  # there is room: nothing was taken
