@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
-from mesh.settings import WordList, is_loopback
+from mesh.settings import WordList
+from mesh.tokens.addresses import document_url, is_untouched
 
 
 class TokenIssuer(BaseModel):
@@ -15,20 +16,24 @@ class TokenIssuer(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    jwks_url: str
-    """The address of the issuer's keys: https, or http on this machine."""
+    jwks_url: str = ""
+    """The address of the issuer's keys: https, or http on this machine. Empty: the issuer's document names the address
+    (OpenID Connect Discovery: `ISSUER/.well-known/openid-configuration`)."""
     issuer: str = ""
     """The claim `iss` of the issuer's tokens. Empty accepts any `iss`, which only one issuer may have."""
     audience: WordList = ()
     """Audiences of this service: a token's claim `aud` must have one of them. Empty accepts any audience."""
 
-    @field_validator("jwks_url")
-    @classmethod
-    def _nobody_in_between(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or "")):
-            return url
-        raise ValueError("keys that anyone on the way could replace are none: give an https address")
+    @model_validator(mode="after")
+    def _nobody_in_between(self) -> Self:
+        if self.jwks_url and not is_untouched(self.jwks_url):
+            raise ValueError("jwks_url: keys that anyone on the way could replace are none: give an https address")
+        if not self.jwks_url and not is_untouched(self.issuer):
+            raise ValueError(
+                f"issuer {self.issuer!r} is no https address, so {document_url('ISSUER')} cannot name its keys: "
+                "give an https address in jwks_url"
+            )
+        return self
 
 
 class TokenBounds(BaseModel):

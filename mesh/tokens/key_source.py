@@ -1,5 +1,6 @@
 """The keys of an issuer, read from its address when they are old, and when a token names a new key.
 
+- An issuer whose keys have no address in the settings is asked for its document first, each time.
 - Keys serve without a request for `max_age`. Then one request reads them again, however many callers wait.
 - If the issuer does not answer, the last keys serve on, until they are older than `max_stale`.
 - A token that names an unknown key may mean that the issuer has new keys. So the issuer is asked, but never more often
@@ -18,7 +19,8 @@ from dataclasses import dataclass
 import httpx
 import structlog
 
-from mesh.tokens.keys import Key, KeySet, NotKeysError
+from mesh.tokens.addresses import NotKeysError, document_url, keys_url
+from mesh.tokens.keys import Key, KeySet
 
 LARGEST_ANSWER = 256 * 1024
 """The size of an issuer's answer in bytes, at most; a hundred keys with their certificates are smaller."""
@@ -46,13 +48,18 @@ class KeySource:
     def __init__(
         self,
         url: str,
+        issuer: str,
         bounds: KeyBounds,
         trusted: ssl.SSLContext,
         clock: Callable[[], float] = time.monotonic,
         on_request: Callable[[str], object] = str,
     ) -> None:
-        """`on_request` gets the outcome of each request: "answered" or "failed"."""
-        self.url = url
+        """`url`: the address of the keys; if empty, the document of `issuer` names it. `on_request` gets the outcome
+        of each request: "answered" or "failed".
+        """
+        self._issuer = issuer
+        self._discovers = not url
+        self._address = url or document_url(issuer)
         self.generation = 0
         self._bounds = bounds
         self._clock = clock
@@ -113,20 +120,25 @@ class KeySource:
             self._fault = _reason(error, self._bounds.timeout)
             self._on_request("failed")
             log.warning(
-                "no keys from the issuer of tokens", url=self.url, reason=self._fault, keys=len(self._keys.keys)
+                "no keys from the issuer of tokens", url=self._address, reason=self._fault, keys=len(self._keys.keys)
             )
         else:
             if keys != self._keys:
                 self._keys, self.generation = keys, self.generation + 1
-                log.info("keys of the issuer of tokens", url=self.url, ids=[key.id[:100] for key in keys.keys])
+                log.info("keys of the issuer of tokens", url=self._address, ids=[key.id[:100] for key in keys.keys])
             self._got_at, self._fault = self._clock(), ""
             self._on_request("answered")
         finally:
             self._asking = None
 
     async def _document(self) -> object:
+        found = await self._read(self._address)
+        return await self._read(keys_url(found, self._issuer)) if self._discovers else found
+
+    async def _read(self, url: str) -> object:
+        """The JSON at an address."""
         content = bytearray()
-        async with self._client.stream("GET", self.url, headers={"Accept": "application/json"}) as answer:
+        async with self._client.stream("GET", url, headers={"Accept": "application/json"}) as answer:
             if answer.status_code != httpx.codes.OK:
                 raise NotKeysError(f"it answers {answer.status_code}")
             async for part in answer.aiter_bytes():

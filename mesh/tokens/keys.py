@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
+from mesh.tokens.addresses import NotKeysError
+
 MAX_KEYS = 100
 LEAST_RSA_BITS = 2048
 """The least length by NIST SP 800-131A; shorter keys can be broken, or soon will be."""
@@ -18,10 +20,6 @@ _OF_CURVE = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 ALGORITHMS = frozenset({*_OF_RSA, "ES256", "ES384", "ES512", "EdDSA"})
 """The allowed algorithms. Each has a public and a private key: never `none`, never a secret that both sides know."""
-
-
-class NotKeysError(ValueError):
-    """The issuer's answer is no set of keys."""
 
 
 @dataclass(frozen=True, slots=True)

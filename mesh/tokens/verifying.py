@@ -214,7 +214,9 @@ def issuers_of(
         timeout=bounds.token_keys_timeout_ms / 1000,
     )
     return [
-        Issuer(KeySource(each.jwks_url, limits, trusted, on_request=on_request), each.issuer, each.audience)
+        Issuer(
+            KeySource(each.jwks_url, each.issuer, limits, trusted, on_request=on_request), each.issuer, each.audience
+        )
         for each in issuers
     ]
 

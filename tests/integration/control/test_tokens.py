@@ -49,7 +49,7 @@ async def world(
         database, kafka_c1.bootstrap, events_topic, token_listen="127.0.0.1:0", first_admins=("root",),
         token_keys_timeout_ms=KEYS_TIMEOUT_MS,
         rpc_tls_folder=certificate_of(authority, "control", "control-1").folder,
-        token_issuers=(PeopleIssuer(jwks_url=issuer.jwks_url, issuer=issuer.url, audience=(MESH,)),),
+        token_issuers=(PeopleIssuer(issuer=issuer.url, audience=(MESH,)),),
     )  # fmt: skip
     made.caller = certificate_of(authority, "viewer", "root")
     async with made as started:

@@ -30,7 +30,7 @@ from tests.clients.console.driver import KAFKA_VERSION, PROJECT, Tool
 from tests.clients.java.driver import JVM_OPTIONS
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
-from tests.fixtures.oauth_issuer import AUDIENCE, CLIENT_ID, ISSUER, FakeIssuer
+from tests.fixtures.oauth_issuer import AUDIENCE, CLIENT_ID, FakeIssuer
 from tests.fixtures.ports import free_block
 from tests.fixtures.toolchains import need
 from tests.fixtures.waiting import wait_until
@@ -108,6 +108,7 @@ def house(
     verifiers = {each: Verifier.of_password(each, PASSWORD) for each in SCRAM_HASHES}
     users.write_bytes(written(Users({"alice": verifiers, "bob": verifiers}, b"s" * 32)))
     issuer = FakeIssuer(tmp_path, authority)
+    issuer.name = issuer.address
     with issuer.running():
         gateway = start_gateway(
             rules.to("c1", [topic]),
@@ -116,7 +117,7 @@ def house(
             users_file=users,
             tls_certificate=signed.certificate,
             tls_key=signed.key,
-            token_issuers=({"issuer": ISSUER, "audience": AUDIENCE, "jwks_url": issuer.keys_url},),
+            token_issuers=({"issuer": issuer.name, "audience": AUDIENCE},),
             token_keys_ca=authority.certificate,
             **getattr(request, "param", {}),
         )

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from mesh.tokens.keys import ALGORITHMS, MAX_KEYS, KeySet, NotKeysError
+from mesh.tokens.addresses import NotKeysError
+from mesh.tokens.keys import ALGORITHMS, MAX_KEYS, KeySet
 from tests.fixtures.token_issuer import jwk_of, new_key
 
 RSA_KEY = new_key("RS256")

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import structlog
 
+from mesh.tokens.issuers import TokenBounds
+from mesh.tokens.issuers import TokenIssuer as IssuerSettings
 from mesh.tokens.key_source import KeyBounds, KeySource, KeysUnavailableError
-from mesh.tokens.verifying import MAX_TOKEN_BYTES, Issuer
+from mesh.tokens.verifying import MAX_TOKEN_BYTES, Issuer, issuers_of
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.security.tokens import TokenVerifier
 from tests.fixtures.token_issuer import AUDIENCE, HOUR, TokenIssuer
@@ -52,8 +54,15 @@ def verifier(issuer: TokenIssuer, clock: Clock) -> TokenVerifier:
 
 
 def known(issuer: TokenIssuer, clock: Clock, name: str | None = None, bounds: KeyBounds = BOUNDS) -> Issuer:
-    keys = KeySource(issuer.jwks_url, bounds, ssl.create_default_context(), clock.monotonic)
+    keys = KeySource(issuer.jwks_url, issuer.url, bounds, ssl.create_default_context(), clock.monotonic)
     return Issuer(keys, issuer.url if name is None else name, (AUDIENCE,))
+
+
+def without_address(issuer: TokenIssuer) -> Issuer:
+    """The issuer, if the settings do not say where its keys are."""
+    settings = IssuerSettings(issuer=issuer.url, audience=(AUDIENCE,))
+    (made,) = issuers_of([settings], TokenBounds(token_keys_timeout_ms=20_000))
+    return made
 
 
 async def refusal(verifier: TokenVerifier, token: str) -> tuple[FaultKind, str]:
@@ -297,6 +306,25 @@ async def test_an_issuer_that_answers_something_else(
     issuer.document = answer
     kind, text = await refusal(verifier, issuer.token())
     assert (kind, why in text) == (FaultKind.TOKEN_ISSUER_UNAVAILABLE, True)
+
+
+async def test_the_document_of_an_issuer_leads_to_its_keys(issuer: TokenIssuer, clock: Clock) -> None:
+    discovered = without_address(issuer)
+    verifier = TokenVerifier([discovered], clock_skew=0)
+    await is_taken(verifier, issuer.token())
+    issuer.rotate("k2")
+    await verifier.reload()
+    await is_taken(verifier, issuer.token())
+    assert issuer.asked == 4  # the document and the keys, twice
+    await verifier.close()
+
+
+async def test_a_document_about_another_issuer_leads_nowhere(issuer: TokenIssuer) -> None:
+    issuer.about = {"issuer": "https://elsewhere", "jwks_uri": issuer.jwks_url}
+    discovered = without_address(issuer)
+    kind, text = await refusal(TokenVerifier([discovered], clock_skew=0), issuer.token())
+    assert (kind, f"is not about the issuer {issuer.url}" in text) == (FaultKind.TOKEN_ISSUER_UNAVAILABLE, True)
+    await discovered.keys.close()
 
 
 async def test_each_of_two_issuers_speaks_for_itself(issuer: TokenIssuer, clock: Clock) -> None:
