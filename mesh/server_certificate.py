@@ -2,8 +2,8 @@
 
 Theory of operation
 1. All listeners share one context whose only task is to greet: as soon as a client has said hello, it goes on with the
-   context that was loaded last. So a renewed certificate, or other authorities of clients, count for every connection
-   that is made from then on, and for no other.
+   context that was loaded last. So a renewed certificate, other authorities of clients, or a longer list of revoked
+   certificates count for every connection that is made from then on, and for no other.
 2. The files are checked every few seconds. A file that can't be loaded is logged once, and the last certificate stays.
 """
 
@@ -37,6 +37,9 @@ class TlsFiles:
     """Clients must show a certificate of one of these authorities."""
     client_may_have_none: bool = False
     """A client without a certificate is let in all the same; one with a certificate of others is not."""
+    client_crl: Path | None = None
+    """The lists of revoked certificates (RFC 5280, section 5), one for each of the authorities. A certificate of an
+    authority whose list is missing or out of date counts as revoked."""
 
 
 class TlsFilesError(ValueError):
@@ -57,6 +60,9 @@ def load(files: TlsFiles) -> ssl.SSLContext:
             place = f"tls_client_ca {files.client_ca}"
             context.load_verify_locations(files.client_ca)
             context.verify_mode = ssl.CERT_OPTIONAL if files.client_may_have_none else ssl.CERT_REQUIRED
+        if files.client_crl is not None:
+            place = f"tls_client_crl {files.client_crl}"
+            _refuse_revoked(context, files.client_crl)
     except ssl.SSLError as error:
         reason = "not in PEM, do not belong together, or tls_key_password does not open the key"
         raise TlsFilesError(f"{place}: {reason} ({error.reason or 'unknown format'})") from None
@@ -65,6 +71,15 @@ def load(files: TlsFiles) -> ssl.SSLContext:
     except OSError as error:
         raise TlsFilesError(f"{place}: {error.filename or ''} {error.strerror or type(error).__name__}") from None
     return context
+
+
+def _refuse_revoked(context: ssl.SSLContext, lists: Path) -> None:
+    before = context.cert_store_stats()
+    context.load_verify_locations(lists)
+    after = context.cert_store_stats()
+    if after["crl"] == 0 or after["x509"] != before["x509"]:  # an authority in this file would be trusted
+        raise TlsFilesError(f"tls_client_crl {lists}: holds something else than lists of revoked certificates in PEM")
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 class ServerCertificate:
@@ -115,4 +130,5 @@ class ServerCertificate:
 
 
 def _look(files: TlsFiles) -> tuple[FileVersion | None, ...]:
-    return tuple(file_version(path) for path in (files.certificate, files.key, files.client_ca) if path is not None)
+    paths = (files.certificate, files.key, files.client_ca, files.client_crl)
+    return tuple(file_version(path) for path in paths if path is not None)

@@ -86,6 +86,11 @@ class AuthenticationSettings(TokenBounds):
         description="Whether clients show certificates (`ssl.client.auth`): `required`, `requested` or `none`; one for "
         "each of `LISTEN`, or one for all; empty: `required` at `SSL` listeners, if `TLS_CLIENT_CA` is set.",
     )
+    tls_client_crl: Path | None = Field(
+        default=None,
+        description="Lists of revoked certificates, in PEM, one for each of `TLS_CLIENT_CA`. A certificate whose "
+        "authority has no list here, or an outdated one, is refused. The gateway loads the file again when it changes.",
+    )
     principal_mapping_rules: str = Field(
         default="DEFAULT",
         description="From the name in a client's certificate to its principal: Kafka's `ssl.principal.mapping.rules`.",
@@ -106,6 +111,8 @@ class AuthenticationSettings(TokenBounds):
 
     @model_validator(mode="after")
     def _listeners_can_be_had(self) -> Self:
+        if self.tls_client_crl is not None and self.tls_client_ca is None:
+            raise ValueError("tls_client_crl revokes certificates of tls_client_ca: set tls_client_ca, too")
         if any(listener.tls for listener in self.listeners):
             if self.tls is None:
                 raise ValueError("listen has a listener by TLS: set tls_certificate and tls_key, files in PEM")
@@ -154,7 +161,9 @@ class AuthenticationSettings(TokenBounds):
         if self.tls_certificate is None or self.tls_key is None:
             return None
         password = self.tls_key_password.get_secret_value()
-        return TlsFiles(self.tls_certificate, self.tls_key, password, self.tls_client_ca)
+        return TlsFiles(
+            self.tls_certificate, self.tls_key, password, self.tls_client_ca, client_crl=self.tls_client_crl
+        )
 
     def tls_of(self, listener: Listener) -> TlsFiles | None:
         """The files of one listener; None without TLS."""
@@ -163,7 +172,7 @@ class AuthenticationSettings(TokenBounds):
             return files
         if listener.certificates is Certificates.REQUESTED:
             return replace(files, client_may_have_none=True)
-        return replace(files, client_ca=None)
+        return replace(files, client_ca=None, client_crl=None)
 
     @property
     def proofs(self) -> Proofs:

@@ -33,6 +33,9 @@ class SecuritySettings(TokenBounds, StateSettings):
     """Authorities, in PEM: callers must show a certificate that one of them signed."""
     tls_client_optional: bool = False
     """Whether callers may come without such a certificate."""
+    tls_client_crl: Path | None = None
+    """Lists of revoked certificates, in PEM, one for each of tls_client_ca, loaded again when the file changes. A
+    certificate whose authority has no list here, or an outdated one, is refused."""
 
     @field_validator("token_issuers")
     @classmethod
@@ -49,6 +52,8 @@ class SecuritySettings(TokenBounds, StateSettings):
             raise ValueError("tls without tls_certificate makes one of its own: it needs state_dir to keep it in")
         if self.tls_client_ca is not None and not self.serves_tls:
             raise ValueError("tls_client_ca is for TLS: set tls, or tls_certificate and tls_key")
+        if self.tls_client_crl is not None and self.tls_client_ca is None:
+            raise ValueError("tls_client_crl revokes certificates of tls_client_ca: set tls_client_ca, too")
         if self.tls_files is not None:
             load(self.tls_files)  # a part that cannot be served is reported before any other part begins
         return self
@@ -68,4 +73,10 @@ class SecuritySettings(TokenBounds, StateSettings):
         if self.tls_certificate is None or self.tls_key is None:
             return None
         password = self.tls_key_password.get_secret_value()
-        return TlsFiles(self.tls_certificate, self.tls_key, password, self.tls_client_ca, self.tls_client_optional)
+        return self.tls_files_of(self.tls_certificate, self.tls_key, password)
+
+    def tls_files_of(self, certificate: Path, key: Path, password: str = "") -> TlsFiles:
+        """A certificate of the listener, with the settings about certificates of callers."""
+        return TlsFiles(
+            certificate, key, password, self.tls_client_ca, self.tls_client_optional, client_crl=self.tls_client_crl
+        )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mesh.server_certificate import ServerCertificate, TlsFiles
+from mesh.server_certificate import ServerCertificate
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.telemetry import metrics
 
@@ -37,5 +37,5 @@ def server_certificate(settings: SidecarSettings) -> ServerCertificate | None:
 
         assert settings.state_dir is not None
         own = own_certificate(settings.state_dir)
-        files = TlsFiles(own.certificate, own.key, "", settings.tls_client_ca, settings.tls_client_optional)
+        files = settings.tls_files_of(own.certificate, own.key)
     return None if files is None else ServerCertificate(files)

@@ -185,3 +185,9 @@ def test_certificates_need_an_authority(tls: dict[str, Any]) -> None:
     tls = {name: value for name, value in tls.items() if name != "tls_client_ca"}
     with pytest.raises(ValidationError, match="tls://h:1 asks for certificates; set the authorities"):
         GatewaySettings(listen=("tls://h:1",), tls_client_auth=("required",), **tls)
+
+
+def test_revoked_certificates_are_those_of_an_authority(tls: dict[str, Any], tmp_path: Path) -> None:
+    tls = {name: value for name, value in tls.items() if name != "tls_client_ca"}
+    with pytest.raises(ValidationError, match="tls_client_crl revokes certificates of tls_client_ca"):
+        GatewaySettings(listen=("tls://h:1",), tls_client_crl=tmp_path / "crl.pem", **tls)

@@ -116,6 +116,7 @@ def test_issuers_are_told_apart() -> None:
         ({"tls_key": "k.pem"}, "belong together"),
         ({"tls": True, "state_dir": ""}, "needs state_dir"),
         ({"tls_client_ca": "ca.pem"}, "is for TLS"),
+        ({"tls_client_crl": "crl.pem"}, "revokes certificates of tls_client_ca"),
     ],
 )
 def test_tls_that_is_not_whole_is_refused(settings: dict[str, object], reason: str) -> None:

@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from mesh import server_certificate
-from mesh.server_certificate import TlsFiles
+from mesh.server_certificate import TlsFiles, TlsFilesError, load
 from services.gateway.authentication.certificate_names import distinguished_name
 from services.gateway.downstream.server_tls import ServerTls
 from tests.fixtures.certificates import Authority, Signed
@@ -55,14 +55,20 @@ class Stage:
         self.files.key.write_bytes(signed.key.read_bytes())
 
 
-async def staged(folder: Path, *, client_ca: bool) -> AsyncIterator[Stage]:
+async def staged(
+    folder: Path, *, client_ca: bool, client_crl: bool = False, beside: Path | None = None
+) -> AsyncIterator[Stage]:
+    """`client_crl`: with the list of the authority. `beside`: another authority of clients."""
     authority = Authority(folder)
-    trusted = folder / "ca.pem" if client_ca else None
-    files = TlsFiles(folder / "server.pem", folder / "server.key", client_ca=trusted)
+    trusted, revoked = folder / "ca.pem" if client_ca else None, folder / "crl.pem" if client_crl else None
+    if revoked is not None:
+        revoked.write_bytes(authority.revoked())
+    files = TlsFiles(folder / "server.pem", folder / "server.key", client_ca=trusted, client_crl=revoked)
     first = authority.sign("first", host=NAMES)
     files.certificate.write_bytes(first.certificate.read_bytes())
     files.key.write_bytes(first.key.read_bytes())
-    (folder / "ca.pem").write_bytes(authority.certificate.read_bytes())
+    authorities = [authority.certificate] if beside is None else [authority.certificate, beside]
+    (folder / "ca.pem").write_bytes(b"".join(each.read_bytes() for each in authorities))
     stage = Stage(authority, files, ServerTls(files))
 
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -154,6 +160,37 @@ async def test_other_authorities_of_clients_count_for_new_connections(
     (tmp_path / "ca.pem").write_bytes(other.certificate.read_bytes())
     await until(lambda: lets_in(mutual_stage, new, host), "the new authority counts")
     assert not await lets_in(mutual_stage, old, host)
+
+
+async def test_a_revoked_certificate_is_refused_as_soon_as_the_list_has_it(tmp_path: Path) -> None:
+    async for stage in staged(tmp_path, client_ca=True, client_crl=True):
+        kept, stolen = stage.authority.sign("kept"), stage.authority.sign("stolen")
+        assert await lets_in(stage, stolen)
+        (tmp_path / "crl.pem").write_bytes(stage.authority.revoked(stolen))
+
+        async def is_refused(stolen: Signed = stolen, stage: Stage = stage) -> bool:
+            return not await lets_in(stage, stolen)
+
+        await until(is_refused, "the stolen certificate is refused")
+        assert await lets_in(stage, kept)
+
+
+@pytest.mark.parametrize("client_crl", [False, True])
+async def test_a_certificate_of_an_authority_without_a_list_is_refused(tmp_path: Path, client_crl: bool) -> None:
+    other = Authority(tmp_path / "other")
+    async for stage in staged(tmp_path, client_ca=True, client_crl=client_crl, beside=other.certificate):
+        assert await lets_in(stage, stage.authority.sign("listed"))
+        assert await lets_in(stage, other.sign("unlisted")) is not client_crl
+
+
+@pytest.mark.parametrize("content", ["authority", "nothing", "no PEM"])
+def test_a_file_of_other_things_is_no_list_of_revoked_certificates(tmp_path: Path, content: str) -> None:
+    authority = Authority(tmp_path)
+    server = authority.sign("server")
+    crl = tmp_path / "crl.pem"
+    crl.write_bytes({"authority": authority.certificate.read_bytes(), "nothing": b""}.get(content, b"no PEM"))
+    with pytest.raises(TlsFilesError, match=f"tls_client_crl {crl}"):
+        load(TlsFiles(server.certificate, server.key, client_ca=authority.certificate, client_crl=crl))
 
 
 async def lets_in(stage: Stage, client: Signed | None, host: str = HOST) -> bool:
