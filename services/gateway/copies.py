@@ -26,10 +26,18 @@ MODULES: Final = (
     "frame_stream",
     *(f"wire.scanner.walks.{walk}" for walk in WALKS),
     "requests.records.produce_routes",
+    "requests.records.fetch_routes",
+    "requests.records.broker_fetches",
+    "requests.records.fetch_writing",
     "upstream.connection",
     "upstream.seats",
+    "upstream.left_behind",
     "downstream.in_flight",
     "downstream.forwarding",
+    "downstream.fetch_questions",
+    "downstream.fetch_in_flight",
+    "downstream.fetch_placing",
+    "downstream.fetch_forwarding",
     "downstream.client",
 )
 """The modules that are compiled, below the gateway's package."""

@@ -1,21 +1,23 @@
 cimport cython
 
 from services.gateway.counting cimport Count
+from services.gateway.downstream.fetch_forwarding cimport FetchForwarder
+from services.gateway.downstream.fetch_in_flight cimport FetchInFlight
 from services.gateway.downstream.forwarding cimport Forwarder
 from services.gateway.downstream.in_flight cimport InFlight
 from services.gateway.frame_stream cimport FrameStream
 from services.gateway.wire.scanner.walks cimport headers
 
 cdef Count _bytes_in, bytes_out
-cdef Py_ssize_t _PRODUCE
+cdef Py_ssize_t _FETCH, _PRODUCE
 
 
 cdef class ClientConnection(FrameStream):
     cdef public bint _held, _pumping
     cdef public Py_ssize_t _most_requests
+    cdef public FetchForwarder _fetches
     cdef public Forwarder _forwarder
-    cdef public object _advertised, _asked_node, _connections, _entrance, _fans, _fetches, _follower, _gate
-    cdef public object _introduction, _lanes, _mesh
+    cdef public object _advertised, _asked_node, _connections, _entrance, _follower, _gate, _introduction, _lanes, _mesh
     cdef public object _now, _pipelined, _pipelined_asking, _queue, _reading, _serial, _serial_running, _sharing, _slots
     cdef public object _untaken, session
 
@@ -25,7 +27,10 @@ cdef class ClientConnection(FrameStream):
     @cython.locals(produce=InFlight)
     cpdef bint _is_forwarded(self, headers.RequestHeader header, object frame) except -1
 
+    @cython.locals(fetch=FetchInFlight)
+    cpdef bint _is_fetch_forwarded(self, headers.RequestHeader header, object frame) except -1
+
     cpdef bint _is_free(self) except -1
 
     @cython.locals(answers=Count)
-    cpdef straight_answered(self, object slot, object frame)
+    cpdef answered(self, object slot, object frame)

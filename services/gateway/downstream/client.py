@@ -9,7 +9,8 @@ Theory of operation
 4. If a client disconnects, its waiting requests are dropped, except Produce: the gateway carries a Produce through, as
    a broker does. A client that produces without acks disconnects as soon as it has sent everything.
 5. A Produce that one broker gets as a whole is forwarded without a plan (`Forwarder`), a large one while it still
-   arrives. A large answer leaves for the client while it still arrives (`PassingAnswer`).
+   arrives. So is a Fetch (`FetchForwarder`). A large answer leaves for the client while it still arrives
+   (`PassingAnswer`).
 """
 
 import asyncio
@@ -23,7 +24,8 @@ from services.gateway import metrics
 from services.gateway.authentication.principal import CERTIFICATE
 from services.gateway.downstream.entrance import OPEN, Entrance
 from services.gateway.downstream.exchange import Exchange
-from services.gateway.downstream.fanned_fetch import FannedFetch, FanWay
+from services.gateway.downstream.fetch_forwarding import FetchForwarder
+from services.gateway.downstream.fetch_in_flight import FetchInFlight
 from services.gateway.downstream.forwarding import Forwarder
 from services.gateway.downstream.gate import FIRST_FRAMES_BYTES, Gate
 from services.gateway.downstream.hold import Hold, Started
@@ -34,7 +36,6 @@ from services.gateway.downstream.passing import Passed, Source
 from services.gateway.downstream.reading import Reading
 from services.gateway.downstream.siblings import Introduction, SiblingWay
 from services.gateway.downstream.slots import Slot, Slots, bytes_out, count_request
-from services.gateway.downstream.straight_fetch import FetchWay, StraightFetch
 from services.gateway.downstream.tables import Follower
 from services.gateway.frame_stream import FrameStream, Passage
 from services.gateway.requests.failures import is_failure
@@ -45,8 +46,6 @@ from services.gateway.requests.memory import Session
 from services.gateway.requests.mesh.api_versions import unsupported_version
 from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Answer, MeshView, RawResponse, Request
-from services.gateway.requests.records.fetch_fan import FetchFan
-from services.gateway.requests.records.fetch_road import FetchRoad
 from services.gateway.requests.table import HANDLERS
 from services.gateway.upstream.answer_memory import Share
 from services.gateway.upstream.lanes import Lanes
@@ -57,8 +56,8 @@ from services.gateway.wire.scanner.walks import headers
 
 log = structlog.get_logger(__name__)
 
-_PRODUCE = int(ApiKey.PRODUCE)
-"""A constant, because to compare with an enumeration's member takes a while."""
+_PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
+"""Constants, because to compare with an enumeration's member takes a while."""
 COUNTED_KEYS, COUNTED_VERSIONS = range(128), range(32)
 """Refused requests are counted by these alone, well above what Kafka has: no client can make up counters at will."""
 
@@ -71,7 +70,6 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         "_asked_node",
         "_connections",
         "_entrance",
-        "_fans",
         "_fetches",
         "_follower",
         "_forwarder",
@@ -124,11 +122,10 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self._slots = Slots(self)
         self._queue = self._slots.queue
         self._reading = Reading(self, self._slots, mesh)
-        self._fetches = FetchWay(self, mesh, self.session, self._follower, self._lanes)
-        self._fans = FanWay(self, mesh, self.session, self._follower, self._lanes)
+        self._fetches = FetchForwarder(self, mesh, self.session, self._follower, self._lanes)
         self._serial: deque[Slot] = deque()
         """ONE_BY_ONE requests that have not started."""
-        self._serial_running: Slot | StraightFetch | FannedFetch | None = None
+        self._serial_running: Slot | FetchInFlight | None = None
         self._pipelined: deque[Slot] = deque()
         """PIPELINED requests that have not started."""
         self._pipelined_asking: Slot | None = None
@@ -188,12 +185,13 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         _bytes_in.total += len(frame)
         if self._slots.draining is not None:
             return
-        if self.session.fetch_road is not None and self._polls_straight(frame, self.session.fetch_road):
-            return
         header = headers.parse_request_header(frame, SIZE_BYTES, len(frame))
         if header.client_id is not None:
             self.session.client_id = header.client_id
-        if header.api_key == _PRODUCE and self._is_forwarded(header, frame):
+        if header.api_key == _PRODUCE:
+            if self._is_forwarded(header, frame):
+                return
+        elif header.api_key == _FETCH and self._is_fetch_forwarded(header, frame):
             return
         handler = HANDLERS.get(header.api_key)
         served = self._mesh.clusters.served.get(header.api_key)
@@ -227,21 +225,17 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             self._reading.update()
         return True
 
-    def _polls_straight(self, frame: memoryview, road: FetchRoad | FetchFan) -> bool:
-        """Whether this is a Fetch like the last one, and on its way."""
+    def _is_fetch_forwarded(self, header: RequestHeader, frame: memoryview) -> bool:
+        """The same for a Fetch."""
         if self._serial_running is not None or self._serial or self.congested:
             return False
-        fetch: StraightFetch | FannedFetch | None
-        if isinstance(road, FetchRoad):
-            fetch = self._fetches.begun(frame, road, self._now())
-        else:
-            fetch = self._fans.begun(frame, road, self._now())
+        fetch = self._fetches.begun(header, frame, self._now())
         if fetch is None:
             return False
         self._serial_running = fetch
         self._queue.append(fetch)
-        fetch.go_on()
-        if len(self._queue) >= self._mesh.limits.max_requests:
+        self._fetches.ask(fetch)
+        if len(self._queue) >= self._most_requests:
             self._reading.update()
         return True
 
@@ -252,18 +246,18 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
     def frame_begun(self, beginning: memoryview, missing: int) -> Passage | None:
         if self._slots.draining is not None or not self._is_free() or (self._gate is not None and self._gate.is_shut):
             return None
-        onward = self._forwarder.begun_in_part(beginning, missing, self._now())
-        if onward is None:
+        arriving = self._forwarder.begun_in_part(beginning, missing, self._now())
+        if arriving is None:
             return None
         _bytes_in.total += len(beginning)
-        self._queue.append(onward)
-        self._reading.onward_began(onward, missing)
-        return onward
+        self._queue.append(arriving)
+        self._reading.arrival_began(arriving, missing)
+        return arriving
 
-    def onward_came(self, size: int, missing: int) -> None:
+    def arrived(self, size: int, missing: int) -> None:
         _bytes_in.total += size
         if not missing:
-            self._reading.onward_ended()
+            self._reading.arrival_ended()
 
     def _refuse(self, header: RequestHeader, served: VersionRange | None) -> None:
         """An API or version that we do not serve."""
@@ -375,14 +369,14 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             self._pump()
             self._close_lanes_when_done()
 
-    def straight_answered(self, slot: InFlight | StraightFetch, frame: memoryview) -> None:
+    def answered(self, slot: InFlight | FetchInFlight, frame: memoryview) -> None:
         slots = self._queue
         if self._fd == -1 or slots[0] is not slot or self._mesh.tables.canary is not None:
             answer = RawResponse(frame, 0, slot.version)
             if isinstance(slot, InFlight):
                 self.produce_ended(slot, answer)
             else:
-                self.straight_fetch_ended(slot, answer)
+                self.fetch_ended(slot, answer)
             return
         if slot is self._serial_running:
             self._serial_running = None
@@ -416,8 +410,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             self._pump()  # what has waited for it goes on without its client
             self._close_lanes_when_done()
 
-    def straight_fetch_ended(self, fetch: StraightFetch | FannedFetch, answer: Answer | Passed) -> None:
-        self._count(ApiKey.FETCH, fetch.road.version, answer)
+    def fetch_ended(self, fetch: FetchInFlight, answer: Answer | Passed) -> None:
+        self._count(ApiKey.FETCH, fetch.version, answer)
         self._serial_running = None
         fetch.exchange = None
         if self.is_open:

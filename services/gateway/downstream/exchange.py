@@ -32,7 +32,8 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.requests.topic_names import TopicNames
 from services.gateway.upstream.clusters import Clusters
-from services.gateway.upstream.lanes import Lanes, LeftBehind, Taker
+from services.gateway.upstream.lanes import Lanes
+from services.gateway.upstream.left_behind import LeftBehind, Taker
 from services.gateway.upstream.questions import decoded
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.schema import Kind, Struct, message_of

@@ -74,13 +74,13 @@ class Client(Protocol):
 
     def view(self, header: headers.RequestHeader) -> MeshView: ...
 
-    def straight_answered(self, slot: InFlight, frame: memoryview) -> None:
+    def answered(self, slot: InFlight, frame: memoryview) -> None:
         """The broker's answer in these bytes may go to the client as it is. They may lie in a receive buffer."""
 
     def produce_ended(self, request: InFlight, answer: Answer) -> None:
         """An answer in bytes may lie in a receive buffer."""
 
-    def onward_came(self, size: int, missing: int) -> None:
+    def arrived(self, size: int, missing: int) -> None:
         """`size` more bytes of the request that leaves while it arrives; `missing` bytes come after them."""
 
 
@@ -354,7 +354,7 @@ class Forwarder:
             hold.answered(request)
         if traffic is not None:
             count_forwarded(traffic, self._session, request, None)
-        self._client.straight_answered(request, frame)
+        self._client.answered(request, frame)
 
     def astray(self, request: InFlight, outcome: RawResponse | Unreachable) -> None:
         """Let a plan decide the client's answer, by the table that the request started with."""
@@ -383,7 +383,7 @@ class Forwarder:
         self._mesh.produce_ended(request)
 
     def came(self, size: int, missing: int) -> None:
-        self._client.onward_came(size, missing)
+        self._client.arrived(size, missing)
 
 
 def _with_names(frame: memoryview, request: InFlight) -> list[Buffer]:

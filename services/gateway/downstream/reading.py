@@ -69,7 +69,7 @@ class Reading:
         "_timer",
         "_unread",
         "_unread_timer",
-        "onward",
+        "arriving",
         "paused_for",
         "upstream_congested",
     )
@@ -85,7 +85,7 @@ class Reading:
         """The time by which the request that is on its way must have gone on ..."""
         self._missing = 0
         """... and the bytes of it that were missing at the last check."""
-        self.onward: InFlight | None = None
+        self.arriving: InFlight | None = None
         """The request that leaves while it comes."""
         self.paused_for: str | None = None
         """The reason why nothing is read."""
@@ -113,13 +113,13 @@ class Reading:
             self._client.resume_reading()
 
     def _why_pause(self) -> str | None:
-        if len(self._slots.queue) >= self._mesh.limits.max_requests and self.onward is None:
+        if len(self._slots.queue) >= self._mesh.limits.max_requests and self.arriving is None:
             return "requests"
         if self._client.congested:
             return "answers"
         if self.upstream_congested:
             return "upstream"
-        if self.onward is not None:
+        if self.arriving is not None:
             return None
         # At least one connection must be able to go on: a connection that holds nothing may always read one frame.
         if self._mesh.budget.exceeded and (self._slots.queue or not self._client.is_gathering):
@@ -135,20 +135,20 @@ class Reading:
             self._stop_watch()
         self.update()
 
-    def onward_began(self, onward: InFlight, missing: int) -> None:
-        self.onward = onward
+    def arrival_began(self, arriving: InFlight, missing: int) -> None:
+        self.arriving = arriving
         self._watch_for_stall(missing)
         self.update()
 
-    def onward_ended(self) -> None:
-        self.onward = None
+    def arrival_ended(self) -> None:
+        self.arriving = None
         self._stop_watch()
         if len(self._slots.queue) >= self._mesh.limits.max_requests:
             self.update()
 
     def end(self) -> None:
         """The connection is gone."""
-        self.onward = None
+        self.arriving = None
         self._stop_watch()
         if self._timer is not None:
             self._timer.cancel()
@@ -200,6 +200,6 @@ class Reading:
                 log.warning(f"closing a connection: {said}", missing=missing, **self._client.who())
                 self._client.abort(said)
                 return
-            if self.paused_for == "upstream" and self.onward is not None:
-                self.onward.stalled()
+            if self.paused_for == "upstream" and self.arriving is not None:
+                self.arriving.stalled()
         self._watch_for_stall(still_missing)

@@ -9,10 +9,9 @@ import structlog
 
 from services.gateway import metrics
 from services.gateway.downstream.exchange import Exchange
-from services.gateway.downstream.fanned_fetch import FannedFetch
+from services.gateway.downstream.fetch_in_flight import FetchInFlight
 from services.gateway.downstream.in_flight import InFlight
 from services.gateway.downstream.passing import Outlet, Passed, Passing, PassingAnswer, Source
-from services.gateway.downstream.straight_fetch import StraightFetch
 from services.gateway.frame_stream import Passage
 from services.gateway.requests.handler import Handler, Order
 from services.gateway.requests.plan import Answer, Body, Close, NoAnswer, RawResponse, Request, Versioned
@@ -42,7 +41,7 @@ class Slot:
         return self.handler is not None and self.handler.order is Order.PIPELINED
 
 
-AnySlot = Slot | InFlight | StraightFetch | FannedFetch
+AnySlot = Slot | InFlight | FetchInFlight
 
 
 class Client(Outlet, Protocol):
@@ -135,7 +134,7 @@ class Slots:
         self.passing = None
         freed = 0
         for slot in self.queue:
-            if isinstance(slot, (StraightFetch, FannedFetch)):
+            if isinstance(slot, FetchInFlight):
                 slot.abandon()
             elif isinstance(slot, Slot) and not slot.produces:
                 exchange, slot.exchange = slot.exchange, None

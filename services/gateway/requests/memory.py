@@ -8,7 +8,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from mesh.routing import ANONYMOUS
 from mesh.transactions import TransactionLog
@@ -32,10 +32,6 @@ from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.requests.transactions.sight import Sight
 from services.gateway.requests.transactions.state import PRODUCER_SECONDS, PRODUCERS_REMEMBERED, Producer
 from services.gateway.requests.uses import Uses
-
-if TYPE_CHECKING:
-    from services.gateway.requests.records.fetch_fan import FetchFan
-    from services.gateway.requests.records.fetch_road import FetchRoad
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -246,8 +242,6 @@ class Session:
     uses: Uses = field(default_factory=Uses)
     producing: list[OnItsWay] = field(default_factory=list)
     """Produce requests in progress, in the order in which they came."""
-    fetch_road: "FetchRoad | FetchFan | None" = None
-    """The road of the last Fetch, if the next Fetch may go straight on."""
     share_sessions: dict[Member, ShareSession] = field(default_factory=dict)
     """The share session that a member begins or continues on this connection."""
     broker_fetches: dict[tuple[str, int], BrokerFetches] = field(default_factory=dict)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final, NamedTuple
 
-from services.gateway.requests.plan import Lane, Outcome, RawResponse
-from services.gateway.upstream.answer_memory import SharedBytes
+from services.gateway.requests.plan import Lane
 from services.gateway.upstream.connection import BrokerConnection
+from services.gateway.upstream.left_behind import LeftBehind
 from services.gateway.upstream.seats import Seat
 
 
@@ -21,32 +21,6 @@ class LaneKey(NamedTuple):
 
 LEFT_BEHIND_S: Final = 30.0
 """How long an answer that its poll did not wait for is kept while its client goes on asking elsewhere."""
-
-Taker = Callable[[Outcome, bool], None]
-"""Takes an outcome, and whether the buffer behind it is the taker's own."""
-
-
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class LeftBehind:
-    """A call that its plan did not wait for (see `Gather`). Its outcome is kept for the next call with an equal key. If
-    others need the memory, the outcome is dropped, and the client has to ask once more."""
-
-    key: object
-    outcome: Outcome | None = None
-    arrived: float = 0.0
-    """The arrival of the outcome, in monotonic seconds."""
-    taker: Taker | None = None
-
-    def keep(self, outcome: Outcome) -> None:
-        """Nobody waits for it now."""
-        self.outcome, self.arrived = outcome, monotonic()
-        if isinstance(outcome, RawResponse):
-            memory = outcome.frame.obj
-            if isinstance(memory, SharedBytes):
-                memory.share.can_be_spared(self)
-
-    def drop(self) -> None:
-        self.key = self.outcome = None
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """CPU of our code for a Produce or Fetch with one leader, without sockets: `python -m tests.bench.gateway.hot_path`.
 
 Prints microseconds for each request: arrival, plan, call, answer, each as in the running gateway; what is missing are
-the system calls. By its plan, and straight on as all but the first; with its traffic counted, and without.
+the system calls. By its plan, and forwarded as all but the first; with its traffic counted, and without.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class OneCluster(Clusters):
         self._connections[broker_id].submit(call, call.key, client_id, settle)
 
 
-def measure(record_bytes: int, partitions: int = 1, *, straight: bool, counted: bool) -> float:
+def measure(record_bytes: int, partitions: int = 1, *, forwarded: bool, counted: bool) -> float:
     """Microseconds for each Produce, the best of some rounds; `counted`: as part of the traffic."""
     numbers, records = range(partitions), batch(bytes(record_bytes))
     data = [PartitionProduceData(number, records) for number in numbers]
@@ -86,7 +86,7 @@ def measure(record_bytes: int, partitions: int = 1, *, straight: bool, counted: 
     done = ProduceResponse([TopicProduceResponse("apples", partition_responses=stored)])
     answer = memoryview(bytearray(encode_response(done, VERSION, 1)))
     client, upstream = _stage(Lane.PRODUCE, counted=counted)
-    if not straight:
+    if not forwarded:
         client._is_forwarded = lambda header, frame: False
 
     def ask() -> None:
@@ -97,12 +97,12 @@ def measure(record_bytes: int, partitions: int = 1, *, straight: bool, counted: 
     return _best(ask, client)
 
 
-def measure_polls(version: int, record_bytes: int, partitions: int, *, straight: bool, counted: bool) -> float:
+def measure_polls(version: int, record_bytes: int, partitions: int, *, forwarded: bool, counted: bool) -> float:
     """The same for a Fetch; from version 13 on by ids and in a session, as Kafka's own consumer asks."""
     in_session = version >= 13
     client, upstream = _stage(Lane.FETCH, counted=counted)
-    if not straight:
-        client._polls_straight = lambda frame, road: False
+    if not forwarded:
+        client._is_fetch_forwarded = lambda header, frame: False
     wanted = [FetchPartition(n, -1, 1 << 20, partition_max_bytes=1 << 20) for n in range(partitions)]
     topic = FetchTopic("", mesh_topic_id("bench", "apples")) if in_session else FetchTopic("apples")
     topic.partitions = wanted
@@ -163,13 +163,13 @@ def measure_polls(version: int, record_bytes: int, partitions: int, *, straight:
     return _best(ask_again, client)
 
 
-def measure_polls_of_several(brokers: int, record_bytes: int, partitions: int, *, straight: bool) -> float:
-    """A Fetch as Kafka's own consumer asks, about partitions of each of several brokers. Each poll one of them has
+def measure_polls_of_several(brokers: int, record_bytes: int, partitions: int, *, forwarded: bool) -> float:
+    """A Fetch as Kafka's own consumer asks, about partitions of each of several brokers. Each time one of them has
     something, in turn, and the others are left behind; with one broker it is asked in a session of its own."""
     version = 17
     client, upstreams = _stage_of(Lane.FETCH, brokers, counted=False)
-    if not straight:
-        client._polls_straight = lambda frame, road: False
+    if not forwarded:
+        client._is_fetch_forwarded = lambda header, frame: False
     every = FetchTopic("", mesh_topic_id("bench", "apples"))
     every.partitions = [FetchPartition(n, -1, 1 << 20, partition_max_bytes=1 << 20) for n in range(partitions)]
     told: list[bytes] = []
@@ -275,9 +275,9 @@ def _deaf(stream: Any) -> Any:
 
 async def main() -> None:
     for size, partitions in ((200, 1), (16_000, 1), (200, 20)):
-        for straight in (False, True):
-            alone, counted = (measure(size, partitions, straight=straight, counted=each) for each in (False, True))
-            way = "straight on" if straight else "by its plan"
+        for forwarded in (False, True):
+            alone, counted = (measure(size, partitions, forwarded=forwarded, counted=each) for each in (False, True))
+            way = "forwarded" if forwarded else "by its plan"
             print(
                 f"{size:>6} B records, {partitions} partitions {way}: {alone:.1f} us for each request, "
                 f"{counted:.1f} us with its traffic counted"
@@ -290,21 +290,21 @@ async def main() -> None:
         (17, 16_000, 1),
         (17, 16_000, 9),
     ):
-        for straight in (False, True):
+        for forwarded in (False, True):
             alone, counted = (
-                measure_polls(version, size, partitions, straight=straight, counted=each) for each in (False, True)
+                measure_polls(version, size, partitions, forwarded=forwarded, counted=each) for each in (False, True)
             )
-            way = "straight on" if straight else "by its plan"
+            way = "forwarded" if forwarded else "by its plan"
             print(
                 f"Fetch v{version}, {size:>6} B, {partitions} partitions {way}: {alone:.1f} us, {counted:.1f} counted"
             )
     for brokers, partitions in ((1, 12), (1, 100), (2, 6), (3, 12), (3, 90)):
         planned, on = (
-            measure_polls_of_several(brokers, 16_000, partitions, straight=straight) for straight in (False, True)
+            measure_polls_of_several(brokers, 16_000, partitions, forwarded=forwarded) for forwarded in (False, True)
         )
         print(
             f"Fetch v17 of {brokers} brokers, one has 16000 B, {partitions} partitions: "
-            f"by its plan {planned:.1f} us, straight on {on:.1f} us"
+            f"by its plan {planned:.1f} us, forwarded {on:.1f} us"
         )
 
 

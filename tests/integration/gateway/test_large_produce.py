@@ -150,7 +150,7 @@ async def break_one_midway(gateway: RunningGateway, *, clients: bool) -> None:
     async with asyncio.timeout(30):
         while True:
             for client in list(gateway.gateway.connections):
-                if client._reading.onward is None:
+                if client._reading.arriving is None:
                     continue
                 if clients:
                     client.abort("a test breaks it")

@@ -32,7 +32,7 @@ OF_TRANSACTIONS = frozenset(
         ApiKey.PRODUCE,
     }
 )
-"""A Produce that passes straight on is not among the rounds that are counted here."""
+"""A Produce that is forwarded is not among the rounds that are counted here."""
 TRANSACTIONS = 8
 """The cheapest of them counts: after a commit, a coordinator may still be writing markers, and clients ask again."""
 BY_THE_FIRST_PROTOCOL = {"home": (1, 2), "other": (2, 3), "both": (3, 5)}

@@ -12,12 +12,12 @@ Theory of operation
 4. Every failure (70, 71, a lost connection, an unreadable answer) leads to a full request.
 5. A session takes one of the broker's slots (1,000 by default), so for few partitions the gateway asks without a
    session. A client without a session names all its partitions anyway. If one broker leads them all, the gateway asks
-   without a session there too: then the request may go straight on.
+   without a session there too: then the broker's answer is the client's.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from services.gateway.requests.records.fetch_sessions import (
     FINAL_EPOCH,
@@ -29,7 +29,7 @@ from services.gateway.requests.records.fetch_sessions import (
 )
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from services.gateway.wire.scanner import FetchedPartition, FetchResponseScan
+from services.gateway.wire.scanner import FetchResponseScan
 
 SESSION_WORTH_PARTITIONS: Final = 10
 """From this number of partitions on the gateway asks the broker for a session."""
@@ -39,14 +39,6 @@ MAX_WAIT_MS: Final = 300_000
 NO_EPOCH: Final = -1
 
 NamedSlot = tuple[str, int]
-
-
-class Room(Protocol):
-    """The room for answers that must be complete before they are sent to the client."""
-
-    @property
-    def poll_bytes(self) -> int:
-        """Most bytes that a poll should ask for if its answer must be complete first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +51,7 @@ class Terms:
     """A number for the names by which the broker knows topics; other names have another number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """The limits of one request."""
 
     max_wait_ms: int
@@ -87,7 +78,13 @@ class Limits:
         `fetch.max.bytes`).
         """
         max_bytes = min(self.max_bytes, poll_bytes)
-        return replace(self, min_bytes=min(self.min_bytes, max_bytes), max_bytes=max_bytes)
+        return Limits(self.max_wait_ms, min(self.min_bytes, max_bytes), max_bytes, self.rack_id)
+
+    def for_each_of(self, brokers: int) -> "Limits":
+        """The limits of a request to one of so many brokers, whose answers become one."""
+        if brokers == 1:
+            return self
+        return Limits(self.max_wait_ms, self.min_bytes, max(1, self.max_bytes // brokers), self.rack_id)
 
 
 def limits_of(max_wait_ms: int, min_bytes: int, max_bytes: int, rack_id: str) -> Limits:
@@ -95,27 +92,61 @@ def limits_of(max_wait_ms: int, min_bytes: int, max_bytes: int, rack_id: str) ->
     return Limits(min(max(0, max_wait_ms), MAX_WAIT_MS), min_bytes, max(1, max_bytes), rack_id)
 
 
-@dataclass(slots=True, eq=False)
+class BrokerRequest(NamedTuple):
+    """One request to a broker."""
+
+    changed: Mapping[NamedSlot, Position]
+    """The partitions that it names ..."""
+    forgotten: Sequence[NamedSlot]
+    """... and those that the broker shall forget."""
+    limits: Limits
+    isolation_level: int
+    session_id: int
+    epoch: int
+
+    @property
+    def message(self) -> FetchRequest:
+        return FetchRequest(
+            max_wait_ms=self.limits.max_wait_ms,
+            min_bytes=self.limits.min_bytes,
+            max_bytes=self.limits.max_bytes,
+            isolation_level=self.isolation_level,
+            session_id=self.session_id,
+            session_epoch=self.epoch,
+            topics=_topics(self.changed),
+            forgotten_topics_data=_forgotten(self.forgotten),
+            rack_id=self.limits.rack_id,
+        )
+
+
 class BrokerFetches:
     """The state of these fetches, as described above.
 
-    No I/O: the caller sends `request` and reports its result by `answered` or `lost`.
+    No I/O: the caller sends what `ask` returns, and reports its result by `answered` or `lost`.
     """
 
-    terms: Terms
-    asked: dict[NamedSlot, Position] = field(default_factory=dict)
-    marks: dict[NamedSlot, Marks] = field(default_factory=dict)
-    """The last marks of partitions in `asked`."""
-    on_its_way: FetchRequest | None = None
-    requests: int = 0
-    """Requests sent so far: the number identifies each request."""
-    table: object = None
-    """The routing table by which the broker was asked last."""
-    session_id: int = NO_SESSION
-    epoch: int = INITIAL_EPOCH
-    """The epoch of the next request."""
+    __slots__ = ("asked", "epoch", "marks", "on_its_way", "requests", "session_id", "table", "terms")
 
-    def request(self, wanted: Mapping[NamedSlot, Position], limits: Limits, *, in_session: bool = True) -> FetchRequest:
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.asked: dict[NamedSlot, Position] = {}
+        self.marks: dict[NamedSlot, Marks] = {}
+        """The last marks of partitions in `asked`."""
+        self.on_its_way: BrokerRequest | None = None
+        self.requests = 0
+        """Requests sent so far: the number identifies each request."""
+        self.table: object = None
+        """The routing table by which the broker was asked last."""
+        self.session_id = NO_SESSION
+        self.epoch = INITIAL_EPOCH
+        """The epoch of the next request."""
+
+    @property
+    def resume_key(self) -> tuple["BrokerFetches", int]:
+        """Identifies the request on its way (`Call.resume_key`)."""
+        return self, self.requests
+
+    def ask(self, wanted: Mapping[NamedSlot, Position], limits: Limits, in_session: bool = True) -> BrokerRequest:
         """The next request, after which the broker knows the partitions that are wanted now.
 
         Unless `in_session`, a session there ends.
@@ -123,29 +154,23 @@ class BrokerFetches:
         assert self.on_its_way is None, "a broker is asked by one request at a time"
         if not in_session:
             self.epoch = INITIAL_EPOCH
+        forgotten: list[NamedSlot] = []
+        asked = self.asked
+        changed = self.asked = dict(wanted)
         if self.epoch == INITIAL_EPOCH:
-            changed, forgotten = dict(wanted), []
             self.marks.clear()
         else:
-            changed = {slot: position for slot, position in wanted.items() if self.asked.get(slot) != position}
-            forgotten = [slot for slot in self.asked if slot not in wanted]
-        self.asked = dict(wanted)
-        for slot in forgotten:
-            self.marks.pop(slot, None)
+            changed = {slot: position for slot, position in wanted.items() if asked.get(slot) != position}
+            if len(asked) != len(wanted) or not asked.keys() <= wanted.keys():
+                forgotten = [slot for slot in asked if slot not in wanted]
+                for slot in forgotten:
+                    self.marks.pop(slot, None)
         worth_it = in_session and len(wanted) >= SESSION_WORTH_PARTITIONS and self.terms.version >= SESSIONS_SINCE
-        self.on_its_way = FetchRequest(
-            max_wait_ms=limits.max_wait_ms,
-            min_bytes=limits.min_bytes,
-            max_bytes=limits.max_bytes,
-            isolation_level=self.terms.isolation_level,
-            session_id=self.session_id,
-            session_epoch=self.epoch if self.epoch != INITIAL_EPOCH or worth_it else FINAL_EPOCH,
-            topics=_topics(changed),
-            forgotten_topics_data=_forgotten(forgotten),
-            rack_id=limits.rack_id,
-        )
+        epoch = self.epoch if self.epoch != INITIAL_EPOCH or worth_it else FINAL_EPOCH
+        request = BrokerRequest(changed, forgotten, limits, self.terms.isolation_level, self.session_id, epoch)
+        self.on_its_way = request
         self.requests += 1
-        return self.on_its_way
+        return request
 
     def answered(self, scan: FetchResponseScan) -> bool:
         """Takes the answer over. False: the answer says only that the session is gone, so ask again."""
@@ -155,28 +180,31 @@ class BrokerFetches:
             self.lost()
             if scan.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self.session_id = NO_SESSION
-            return request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+            return request.epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         self.on_its_way = None
-        if scan.session_id == NO_SESSION or request.session_epoch == FINAL_EPOCH:
+        if scan.session_id == NO_SESSION or request.epoch == FINAL_EPOCH:
             self.session_id, self.epoch = NO_SESSION, INITIAL_EPOCH
         else:
             self.session_id, self.epoch = scan.session_id, next_epoch(self.epoch)
         for topic in scan.topics:
             for part in topic.partitions:
-                self._note(topic.name, part)
+                slot = (topic.name, part.partition)
+                if part.error_code:
+                    self.marks.pop(slot, None)
+                elif slot in self.asked:
+                    self.marks[slot] = Marks(part.high_watermark, part.last_stable_offset, part.log_start_offset)
         return True
+
+    def passed(self, slot: NamedSlot, marks: Marks) -> None:
+        """Takes over an answer about one partition, without a session, that passes while it arrives."""
+        self.on_its_way = None
+        self.session_id, self.epoch = NO_SESSION, INITIAL_EPOCH
+        self.marks[slot] = marks
 
     def lost(self) -> None:
         """No answer came, or no useful one. If the broker still has the session, the next request closes it."""
         self.on_its_way = None
         self.epoch = INITIAL_EPOCH
-
-    def _note(self, topic: str, part: FetchedPartition) -> None:
-        slot = (topic, part.partition)
-        if part.error_code:
-            self.marks.pop(slot, None)
-        elif slot in self.asked:
-            self.marks[slot] = Marks(part.high_watermark, part.last_stable_offset, part.log_start_offset)
 
 
 def _topics(wanted: Mapping[NamedSlot, Position]) -> list[FetchTopic]:
@@ -191,7 +219,7 @@ def _topics(wanted: Mapping[NamedSlot, Position]) -> list[FetchTopic]:
     return list(topics.values())
 
 
-def _forgotten(slots: list[NamedSlot]) -> list[ForgottenTopic]:
+def _forgotten(slots: Sequence[NamedSlot]) -> list[ForgottenTopic]:
     topics: dict[str, ForgottenTopic] = {}
     for name, partition in slots:
         topics.setdefault(name, ForgottenTopic(name)).partitions.append(partition)

@@ -6,7 +6,7 @@ reader gets an early answer, and asks again.
 """
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from services.gateway.requests.plan import Command, Gather, MeshView, RawResponse
@@ -45,7 +45,7 @@ class Waiting:
     def within(self, limits: Limits) -> Limits:
         if not self.slots:
             return limits
-        return replace(limits, max_wait_ms=min(limits.max_wait_ms, int(self.wait_s * 1000)))
+        return limits._replace(max_wait_ms=min(limits.max_wait_ms, int(self.wait_s * 1000)))
 
 
 def waiting_at(wanted: Mapping[Slot, Position], mesh: MeshView) -> Generator[Command, Any, Waiting]:
@@ -108,7 +108,7 @@ def hold_back(poll: Poll) -> Generator[Command, Any, bool]:
             cut = True
     if cut:
         mesh.memory.sight.on_held(UNSEEN if holds.blind else UNFINISHED)
-        poll.whole = poll.sole = None
+        poll.whole = None
         if holds.blind and not poll.record_bytes:
             yield Gather((), lambda _: False, min(RETRY_S, poll.limits.wait_s), waits_for="unseen")
     return cut

@@ -15,28 +15,26 @@ Theory of operation
    client's wait. A client that is answered at once would ask again at once.
 """
 
-from collections.abc import Generator, Mapping
-from typing import Any
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any, Protocol
 
+from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import (
     Answer,
     Body,
     Command,
     Gather,
     MeshView,
-    Outcome,
     Plan,
-    RawResponse,
     Request,
 )
-from services.gateway.requests.records.broker_fetches import limits_of
+from services.gateway.requests.records.broker_fetches import Limits, limits_of
 from services.gateway.requests.records.committed import Waiting, hold_back, waiting_at
-from services.gateway.requests.records.fetch_fan import FanPoll, fan_of
 from services.gateway.requests.records.fetch_poll import Found, Poll, fitting
-from services.gateway.requests.records.fetch_road import Asking, FetchRoad, road_of
 from services.gateway.requests.records.fetch_sessions import (
     NOTHING_NEW,
     Asked,
+    FetchSession,
     Position,
     Result,
     Slot,
@@ -58,9 +56,6 @@ from services.gateway.wire.schema import NO_UUID
 
 def handle(request: Request, mesh: MeshView) -> Plan:
     counted = begun(request, mesh)
-    session = mesh.session
-    road, session.fetch_road = session.fetch_road, None
-    before = road if isinstance(road, FetchRoad) else None
     message = request.decode(FetchRequest)
     by_ids = request.version >= IDS_SINCE
     asked = yield from _asked(message, by_ids, mesh)
@@ -78,56 +73,61 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         yield Gather((), lambda _: False, limits.wait_s)
     poll = Poll(mesh, wanted, request.version, message.isolation_level, limits, not wish.alone)
     poll.waiting = waits.slots
-    answer, cut = yield from _polled(mesh, wish, poll, counted)
-    if not waits.slots and not cut:
-        session.fetch_road = road_of(request, mesh, wish, poll, before) or fan_of(request, mesh, wish, poll)
+    answer = yield from _polled(mesh, wish, poll, counted)
     return answer
 
 
-def ended_astray(
-    request: Request, mesh: MeshView, road: FetchRoad, asking: Asking, outcome: Outcome, began: float | None
-) -> Plan:
-    """The plan of a poll that took the straight road, if its answer may not pass as it is.
+class Doubted(Protocol):
+    """A forwarded Fetch whose brokers' answers a plan has to see."""
+
+    @property
+    def wanted(self) -> Mapping[Slot, Position]: ...
+
+    @property
+    def session(self) -> FetchSession | None: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def isolation_level(self) -> int: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def found(self) -> Mapping[Slot, Found]: ...
+
+    @property
+    def asked(self) -> Iterable[Place]:
+        """The brokers that it has asked itself."""
+
+
+def ended_in_doubt(request: Request, mesh: MeshView, doubted: Doubted, began: float | None) -> Plan:
+    """The plan of a forwarded Fetch whose answers may not pass; it goes on as if it had asked the brokers itself.
 
     `request` has only its header left; `began`: the start by the clock of traffic, if traffic is counted.
     """
     counted = begun(request, mesh)
     if counted is not None and began is not None:
         counted.since(began)
-    mesh.session.fetch_road = None
-    wish = asking.wish(road.epoch)
-    limits = asking.limits.within(mesh.poll_bytes)
-    poll = Poll(mesh, wish.wanted, request.version, asking.isolation_level, limits, not wish.alone)
-    if not (road.renames and isinstance(outcome, RawResponse)):  # else the answer has other names for topics
-        poll.came = (road.place, outcome)
-    answer, _ = yield from _polled(mesh, wish, poll, counted)
-    return answer
-
-
-def ended_in_doubt(request: Request, mesh: MeshView, doubted: FanPoll, began: float | None) -> Plan:
-    """The same for a poll of several brokers: their answers count as those of an earlier poll."""
-    counted = begun(request, mesh)
-    if counted is not None and began is not None:
-        counted.since(began)
-    mesh.session.fetch_road = None
-    fan, asking = doubted.fan, doubted.asking
-    wish = Wish(asking.wanted, asking.session, fan.epoch)
-    poll = Poll(mesh, wish.wanted, request.version, fan.isolation_level, asking.limits, not wish.alone)
+    wish = Wish(doubted.wanted, doubted.session, doubted.epoch)
+    limits = doubted.limits.within(mesh.poll_bytes)
+    poll = Poll(mesh, wish.wanted, request.version, doubted.isolation_level, limits, not wish.alone)
     poll.found.update(doubted.found)
-    answer, _ = yield from _polled(mesh, wish, poll, counted)
+    poll.asked.update(doubted.asked)
+    answer = yield from _polled(mesh, wish, poll, counted)
     return answer
 
 
-def _polled(
-    mesh: MeshView, wish: Wish, poll: Poll, counted: CountedCall | None
-) -> Generator[Command, Any, tuple[Answer, bool]]:
-    """The answer, and whether records in it were held back."""
+def _polled(mesh: MeshView, wish: Wish, poll: Poll, counted: CountedCall | None) -> Generator[Command, Any, Answer]:
     yield from poll.run()
-    cut = concerns(mesh.table, poll.isolation_level) and (yield from hold_back(poll))
+    if concerns(mesh.table, poll.isolation_level):
+        yield from hold_back(poll)
     found = poll.found if poll.brokers == 1 else fitting(wish.wanted, poll.found, poll.limits.max_bytes)
     if counted is not None:
         counted.fetched(found, poll.refused)
-    return _answer(poll.version, mesh, wish, poll, found), cut
+    return _answer(poll.version, mesh, wish, poll, found)
 
 
 def _asked(message: FetchRequest, by_ids: bool, mesh: MeshView) -> Generator[Command, Any, Asked]:

@@ -13,7 +13,7 @@ Theory of operation
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from services.gateway.requests.placement import LEADER_ERRORS, Place, homes
@@ -154,16 +154,12 @@ class Poll:
     """The broker's own throttle time, if there was only one broker."""
     whole: RawResponse | None = None
     """The one answer of the one broker, if it covers all wanted partitions and needs no change."""
-    sole: Place | None = None
-    """That broker, if it leads all wanted partitions and has no session with the gateway."""
-    came: tuple[Place, Outcome] | None = None
-    """A broker's answer to the first question, which was asked without a session before this poll."""
     parts: dict[Place, dict[NamedSlot, Position]] = field(default_factory=dict)
     """The partitions that are wanted from each broker."""
     _followed: dict[NamedSlot, Place] = field(default_factory=dict)
     """Leaders of the partitions that are read from a follower."""
-    _asked: set[Place] = field(default_factory=set)
-    """Brokers that were asked by this poll."""
+    asked: set[Place] = field(default_factory=set)
+    """Brokers that were asked by this poll, if it was forwarded first by the forwarder."""
     _done: set[Place] = field(default_factory=set)
     """Brokers that have answered the wanted partitions, or can't be asked."""
     _silent: set[Place] = field(default_factory=set)
@@ -265,8 +261,8 @@ class Poll:
             self._forget_brokers_that_are_gone()
             fetches = known[place] = BrokerFetches(terms)
         fetches.table = self.mesh.table
-        taken_up = fetches.on_its_way is not None and place not in self._asked
-        self._asked.add(place)
+        taken_up = fetches.on_its_way is not None and place not in self.asked
+        self.asked.add(place)
         return _Question(place, fetches, taken_up)
 
     def _forget_brokers_that_are_gone(self) -> None:
@@ -280,12 +276,6 @@ class Poll:
         self, questions: list[_Question], turn: int
     ) -> Generator[Command, Any, tuple[tuple[Outcome | None, ...], bool]]:
         """The outcomes, and whether they came before the wait was over."""
-        came, self.came = self.came, None
-        if came is not None and [question.place for question in questions] == [came[0]]:
-            questions[0].fetches.lost()  # the answer is to another question than this state describes
-            questions[0].taken_up = False
-            self._call(questions[0])
-            return (came[1],), True
         calls = tuple(self._call(question) for question in questions)
         enough = _Enough(questions, self.record_bytes, self.limits.least_bytes)
         outcomes: tuple[Outcome | None, ...]
@@ -299,20 +289,18 @@ class Poll:
         place, fetches = question.place, question.fetches
         request = fetches.on_its_way
         if request is None:
-            limits = self.limits
-            if len(self.parts) > 1:
-                limits = replace(limits, max_bytes=max(1, limits.max_bytes // len(self.parts)))
-            in_session = self.in_session or len(self.parts) > 1
-            request = fetches.request(self.parts[place], limits, in_session=in_session)
+            brokers = len(self.parts)
+            in_session = self.in_session or brokers > 1
+            request = fetches.ask(self.parts[place], self.limits.for_each_of(brokers), in_session)
         return Call(
             place.cluster,
-            request,
+            request.message,
             fetches.terms.version,
             Broker(place.broker_id),
             Lane.FETCH,
             timeout_s=self.limits.wait_s + CALL_TIMEOUT_S,
             raw=True,
-            resume_key=(fetches, fetches.requests),
+            resume_key=fetches.resume_key,
         )
 
     # --- answers -------------------------------------------------------------------------------------------------
@@ -386,8 +374,6 @@ class Poll:
         alone = len(self.parts) == 1 and not self.refused and not question.taken_up
         if alone and scan is not None and scan.untouched and question.fetches.session_id == NO_SESSION:
             self.whole = outcome if isinstance(outcome, RawResponse) else None
-            if self.whole is not None and not self._followed:
-                self.sole = question.place
 
     def _own(self) -> None:
         """Copies the answers so far, which must outlast another wait: they may be in a receive buffer."""

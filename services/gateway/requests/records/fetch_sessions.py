@@ -179,17 +179,6 @@ class FetchSessions:
         self.end(session.session_id)
         return False
 
-    def goes_on(
-        self, session: FetchSession, known_epoch: int, epoch: int, changed: Mapping[Slot, Position], now: float
-    ) -> bool:
-        """Takes over a request that may go straight on, if it is the session's next.
-
-        `known_epoch` is the epoch at which the caller knows the session.
-        """
-        if not epoch == session.epoch == known_epoch or self.get(session.session_id) is not session:
-            return False
-        return self.update(session, changed, (), now)
-
     def _make_room(
         self, partitions: int, size: int, sessions: int, now: float, spare: FetchSession | None = None
     ) -> bool:

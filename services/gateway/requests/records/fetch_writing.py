@@ -1,14 +1,12 @@
 """Fetch requests to one broker as bytes: the same content as the messages of `BrokerFetches`."""
 
-from collections.abc import Mapping, Sequence
 from struct import Struct as Packing
 from typing import Final
 
-from services.gateway.requests.records.broker_fetches import NO_EPOCH, Limits
-from services.gateway.requests.records.fetch_sessions import FINAL_EPOCH, NO_SESSION
+from services.gateway.requests.records.broker_fetches import NO_EPOCH, SESSIONS_SINCE, BrokerRequest
+from services.gateway.requests.records.fetch_routes import Route
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.primitives import (
-    INT32,
     write_compact_count,
     write_compact_string,
     write_count,
@@ -20,7 +18,10 @@ _HEAD: Final = Packing(">iiiib")
 """Replica, longest wait, least bytes, most bytes, isolation level ..."""
 _SESSION: Final = Packing(">ii")
 """... and session (from version 7 on)."""
+RACKS_SINCE: Final = 11
 _NO_REPLICA: Final = -1
+_MOST_IN_A_BYTE: Final = 0x7F
+"""A compact count below this takes one byte."""
 _NO_TAGS: Final = 0
 _ENTRY_4: Final = Packing(">iqi")
 """Partition, offset, most bytes; before the last ..."""
@@ -43,51 +44,47 @@ def entry_of(version: int, partition: int, offset: int, max_bytes: int) -> bytes
     return _ENTRY_4.pack(partition, offset, max_bytes)
 
 
-def offset_in_entry(version: int) -> int:
-    """The place of the offset in an entry: behind the partition, and the leader's epoch (from version 9 on)."""
-    return INT32.size * (2 if version >= 9 else 1)
-
-
-def sole_offset_at(version: int, name: bytes) -> int:
-    """The place of the offset in the body of a request about one partition of a topic with this written name."""
-    count_bytes = 1 if version >= _FLEXIBLE else INT32.size
-    of_session = _SESSION.size if version >= 7 else 0
-    return _HEAD.size + of_session + count_bytes + len(name) + count_bytes + offset_in_entry(version)
-
-
-def name_of(version: int, topic: str) -> bytes:
-    """A topic's name as it is written before its entries."""
-    out = bytearray()
-    (write_compact_string if version >= _FLEXIBLE else write_string)(out, topic, "Fetch.topic")
-    return bytes(out)
-
-
-def written_fetch(
-    version: int,
-    limits: Limits,
-    isolation_level: int,
-    entries: Mapping[bytes, Sequence[bytes]],
-    session_id: int = NO_SESSION,
-    epoch: int = FINAL_EPOCH,
-) -> bytes:
-    """The body of a request that forgets no partition; `entries` by the names of topics, as `name_of` writes them."""
-    flexible = version >= _FLEXIBLE
-    count_to = write_compact_count if flexible else write_count
-    out = bytearray(_HEAD.pack(_NO_REPLICA, limits.max_wait_ms, limits.min_bytes, limits.max_bytes, isolation_level))
-    if version >= 7:
-        out += _SESSION.pack(session_id, epoch)
-    count_to(out, len(entries), "Fetch.topics")
+def written_fetch(version: int, request: BrokerRequest, routes: dict[str, Route]) -> bytes:
+    """The body of a request that forgets no partition; `routes`: those of its topics, by their names."""
+    flexible, limits = version >= _FLEXIBLE, request.limits
+    entries: dict[str, list[bytes]] = {}
+    for (name, partition), (offset, max_bytes) in request.changed.items():
+        entry = entry_of(version, partition, offset, max_bytes)
+        if name in entries:
+            entries[name].append(entry)
+        else:
+            entries[name] = [entry]
+    out = bytearray(
+        _HEAD.pack(_NO_REPLICA, limits.max_wait_ms, limits.min_bytes, limits.max_bytes, request.isolation_level)
+    )
+    if version >= SESSIONS_SINCE:
+        out += _SESSION.pack(request.session_id, request.epoch)
+    _count_to(out, flexible, len(entries))
     for name, parts in entries.items():
-        out += name
-        count_to(out, len(parts), "Fetch.partitions")
+        route = routes[name]
+        out += route.compact if flexible else route.plain
+        _count_to(out, flexible, len(parts))
         for part in parts:
             out += part
         if flexible:
             out.append(_NO_TAGS)
-    if version >= 7:
-        count_to(out, 0, "Fetch.forgotten_topics")
-    if version >= 11:
-        (write_compact_string if flexible else write_string)(out, limits.rack_id, "Fetch.rack_id")
+    if version >= SESSIONS_SINCE:
+        _count_to(out, flexible, 0)
+    if version >= RACKS_SINCE:
+        rack_id = limits.rack_id
+        if rack_id or not flexible:
+            (write_compact_string if flexible else write_string)(out, rack_id, "Fetch.rack_id")
+        else:
+            out.append(1)
     if flexible:
         out.append(_NO_TAGS)
     return bytes(out)
+
+
+def _count_to(out: bytearray, flexible: bool, count: int) -> None:
+    if not flexible:
+        write_count(out, count, "Fetch")
+    elif count < _MOST_IN_A_BYTE:
+        out.append(count + 1)
+    else:
+        write_compact_count(out, count, "Fetch")

@@ -10,7 +10,7 @@ Theory of operation
 4. If no traffic is reported, `Memory.traffic` is None, and nothing of this runs.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,14 +25,13 @@ from services.gateway.wire.messages.produce import ProduceResponse
 
 if TYPE_CHECKING:
     from services.gateway.requests.groups.share_sessions import Slot as ShareSlot
-    from services.gateway.requests.records.fetch_fan import FanTopic, FetchFan
     from services.gateway.requests.records.fetch_poll import Found
-    from services.gateway.requests.records.fetch_road import FetchRoad, RoadTopic
+    from services.gateway.requests.records.fetch_routes import Route as FetchRoute
     from services.gateway.requests.records.fetch_sessions import Slot
     from services.gateway.requests.records.produce_order import Producing
     from services.gateway.requests.records.produce_routes import Route as ProduceRoute
     from services.gateway.wire.messages.share_fetch import PartitionData
-    from services.gateway.wire.scanner import FetchResponseScan, Produced, ProduceScan
+    from services.gateway.wire.scanner import Produced, ProduceScan
 
 TAKEN = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 """Codes of a batch that is stored; the second means that the producer had no answer before."""
@@ -174,75 +173,49 @@ def _taken_of(request: Forwarded, brought: "Produced", heard: Answer) -> Iterato
         yield records, size, errors
 
 
-def count_straight_fetch(
-    traffic: ClientTraffic,
-    session: Session,
-    road: "FetchRoad",
-    began: float,
-    frame: memoryview,
-    scan: "FetchResponseScan | None",
+class ForwardedFetch(Protocol):
+    """A Fetch that was forwarded without a plan."""
+
+    @property
+    def client_id(self) -> str | None: ...
+
+    @property
+    def began(self) -> float: ...
+
+    @property
+    def routes(self) -> "Mapping[str, FetchRoute]": ...
+
+
+def count_forwarded_fetch(
+    traffic: ClientTraffic, session: Session, fetch: ForwardedFetch, sums: Mapping[str, Sequence[int]], idle_as: Key
 ) -> None:
-    """Counts a Fetch that took the straight road, from `began` till now.
-
-    `scan`: the scan of its answer, if the answer brought something new.
-    """
-    ms = (traffic.clock() - began) * 1000
-    brought = False
-    for topic in () if scan is None else scan.topics:
-        records = size = 0
-        for part in topic.partitions:
-            if part.record_bytes:
-                records += count_records(frame, part.records_start, part.records_end)
-                size += part.record_bytes
-        if size:
-            brought = True
-            traffic.counts.count(_key_of(session, road, road.by_upstream[topic.name]), ms, records, size, 0)
-    if not brought:
-        if road.counted_idle_as is None:
-            road.counted_idle_as = _key(session, road.client_id, "", "", "")
-        traffic.counts.count(road.counted_idle_as, ms, 0, 0, 0)
+    """Counts a forwarded Fetch, by the records and bytes of topics; `idle_as`: the key of a Fetch without records."""
+    ms = (traffic.clock() - fetch.began) * 1000
+    for topic, (records, size) in sums.items():
+        route = fetch.routes[topic]
+        if route.counted_as is None:
+            route.counted_as = _fetch_key(session, fetch.client_id, topic, f"rules/{route.rule_id}", route.cluster)
+        traffic.counts.count(route.counted_as, ms, records, size, 0)
+    if not sums:
+        traffic.counts.count(idle_as, ms, 0, 0, 0)
 
 
-def count_passed_fetch(
-    traffic: ClientTraffic,
-    session: Session,
-    road: "FetchRoad",
-    began: float,
-    topic: "RoadTopic",
-    records: int,
-    size: int,
-) -> None:
-    """The same for an answer that has passed while it came."""
-    traffic.counts.count(_key_of(session, road, topic), (traffic.clock() - began) * 1000, records, size, 0)
-
-
-def count_fanned_fetch(
-    traffic: ClientTraffic, session: Session, fan: "FetchFan", began: float, found: "Mapping[Slot, Found]"
-) -> None:
-    """The same for records that several brokers have brought."""
-    ms = (traffic.clock() - began) * 1000
+def sums_of(found: "Mapping[Slot, Found]") -> Mapping[str, Sequence[int]]:
+    """Records and bytes that brokers have brought, by topic."""
     sums: dict[str, list[int]] = {}
     for (topic, _), (buffer, _, part) in found.items():
         if part.record_bytes and isinstance(topic, str):
             of_topic = sums.setdefault(topic, [0, 0])
             of_topic[0] += count_records(buffer, part.records_start, part.records_end)
             of_topic[1] += part.record_bytes
-    for topic, (records, size) in sums.items():
-        traffic.counts.count(_key_of(session, fan, fan.topics[topic]), ms, records, size, 0)
-    if not sums:
-        if fan.counted_idle_as is None:
-            fan.counted_idle_as = _key(session, fan.client_id, "", "", "")
-        traffic.counts.count(fan.counted_idle_as, ms, 0, 0, 0)
+    return sums
 
 
-def _key_of(session: Session, road: "FetchRoad | FetchFan", topic: "RoadTopic | FanTopic") -> Key:
-    if topic.counted_as is None:
-        rule = f"rules/{topic.route.rule.rule_id}"
-        topic.counted_as = _key(session, road.client_id, topic.name, rule, topic.route.cluster)
-    return topic.counted_as
+def idle_key(session: Session, client_id: str | None) -> Key:
+    return _fetch_key(session, client_id, "", "", "")
 
 
-def _key(session: Session, client_id: str | None, topic: str, rule: str, cluster: str) -> Key:
+def _fetch_key(session: Session, client_id: str | None, topic: str, rule: str, cluster: str) -> Key:
     return bounded(client_id or ""), session.shown_principal, topic, rule, cluster, _name_of(ApiKey.FETCH)
 
 

@@ -20,6 +20,7 @@ import structlog
 
 from mesh.routing import RoutingTable
 from mesh.transactions import TRANSACTIONS_TOPIC, Decision, LogPlace, TransactionLog
+from services.gateway.requests.memory import Memory
 from services.gateway.requests.plan import Command, MeshView
 from services.gateway.requests.transactions.home import takes_part
 from services.gateway.requests.transactions.log_reading import read_logs
@@ -46,8 +47,13 @@ def place_of(topic: str, partition: int, mesh: MeshView) -> LogPlace | None:
 
 def known_holds(mesh: MeshView) -> Holds:
     """As of the last reading. The same value as before while no log has changed."""
-    sight, now = mesh.memory.sight, mesh.clock()
-    kept = {home: mesh.memory.transaction_logs.get(home, now) for home in mesh.table.clusters}
+    return holds_known_to(mesh.memory, mesh.table, mesh.clock())
+
+
+def holds_known_to(memory: Memory, table: RoutingTable, now: float) -> Holds:
+    """As `known_holds`, for callers without a view."""
+    sight = memory.sight
+    kept = {home: memory.transaction_logs.get(home, now) for home in table.clusters}
     logs = {home: found for home, found in kept.items() if found is not None}
     seen = {home: (blind_s := sight.blind_for(home, now)) is None or blind_s < BLIND_S for home in logs}
     return sight.holds(

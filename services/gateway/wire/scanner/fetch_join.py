@@ -23,7 +23,7 @@ from services.gateway.wire.primitives import (
     write_uvarint,
 )
 from services.gateway.wire.scanner.bounds import IDS_SINCE
-from services.gateway.wire.scanner.walks.fetch_response import FetchedPartition
+from services.gateway.wire.scanner.walks.fetch_response import FetchedPartition, FetchResponseScan
 
 _FLEXIBLE = flexible_since(ApiKey.FETCH) or 0
 _SESSIONS_SINCE = 7
@@ -167,6 +167,27 @@ def join_fetch_response(
             head.append(0)
     if flexible:
         head.append(0)
+    pieces.append(bytes(head))
+    return pieces
+
+
+def with_topic_ids(
+    frame: memoryview, scan: FetchResponseScan, topic_ids: Sequence[bytes], session_id: int
+) -> list[Buffer]:
+    """The whole answer of a broker in the last version with names, with ids in the place of the names."""
+    head = bytearray(INT32.pack(scan.throttle_time_ms))
+    head += _ERROR_AND_SESSION.pack(0, session_id)
+    write_compact_count(head, len(topic_ids), "Fetch.responses")
+    pieces: list[Buffer] = []
+    for topic, topic_id in zip(scan.topics, topic_ids, strict=True):
+        head += topic_id
+        entries = frame[topic.partitions_at : topic.end]
+        if len(entries) > SMALL:
+            pieces += (bytes(head), entries)
+            head.clear()
+        else:
+            head += entries
+    head.append(0)
     pieces.append(bytes(head))
     return pieces
 

@@ -12,7 +12,7 @@ from services.gateway.wire.messages.fetch import FetchPartition
 from tests.fixtures.garbage import no_collector
 from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage, staged
-from tests.unit.gateway.downstream.test_straight_fetch import brought, fetch
+from tests.unit.gateway.downstream.test_fetch_forwarding import brought, fetch
 
 LARGE = 3 << 20
 LIMIT_MIB = 16
@@ -46,7 +46,7 @@ async def test_nothing_is_held_of_what_has_been_told(topics: tuple[str, ...], st
         there.scripts[ApiKey.FETCH] = brought(bytes(LARGE))
     client, room = await stage.connect(), stage.gateway.mesh.clusters.answer_room
     with no_collector():
-        for _ in range(4):  # by their plan, then straight on
+        for _ in range(4):  # by their plan, then forwarded
             await client.ask(poll(*topics, partitions=2), 12, FetchResponse)
         client.close()
         await until(lambda: not stage.gateway.connections)

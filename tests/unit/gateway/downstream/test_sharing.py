@@ -28,8 +28,8 @@ from services.gateway.wire.messages.produce import PartitionProduceData
 from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.gateway.downstream.conftest import MAX_REQUESTS, SLOW, Stage, staged
 from tests.unit.gateway.downstream.raw_client import RawClient
+from tests.unit.gateway.downstream.test_forwarding import code_of, numbered, refused
 from tests.unit.gateway.downstream.test_order import gated, produce, written
-from tests.unit.gateway.downstream.test_straight import code_of, numbered, refused
 from tests.unit.gateway.wire.records import batch
 
 pytestmark = pytest.mark.usefixtures("patience")

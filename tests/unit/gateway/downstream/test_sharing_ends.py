@@ -15,9 +15,9 @@ from services.gateway.wire.messages import MetadataRequest, MetadataResponse, Pr
 from services.gateway.wire.messages.metadata import MetadataResponseBroker
 from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage, staged
+from tests.unit.gateway.downstream.test_forwarding import code_of
 from tests.unit.gateway.downstream.test_order import gated, produce, written
 from tests.unit.gateway.downstream.test_sharing import named, pool_of, seated, shared_calls, values
-from tests.unit.gateway.downstream.test_straight import code_of
 
 pytestmark = pytest.mark.usefixtures("patience")
 

@@ -11,7 +11,7 @@ from services.gateway import metrics
 from services.gateway.requests.plan import Call, RawResponse, Sent, Unreachable
 from services.gateway.upstream.answer_memory import LEAST_POLL_BYTES, AnswerMemory, AnswerRoom
 from services.gateway.upstream.connection import BrokerConnection
-from services.gateway.upstream.lanes import LeftBehind
+from services.gateway.upstream.left_behind import LeftBehind
 from services.gateway.upstream.lookup import Lookup
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import encode_response

@@ -95,27 +95,27 @@ def named(request: FetchRequest) -> list[NamedSlot]:
 def test_few_partitions_are_asked_for_without_a_session() -> None:
     fetches, broker = fresh(), BrokerOfThisTest()
     for _ in range(2):
-        request = fetches.request({("a", 0): Position(0, 100)}, LIMITS)
+        request = fetches.ask({("a", 0): Position(0, 100)}, LIMITS).message
         assert (request.session_id, request.session_epoch, named(request)) == (0, -1, [("a", 0)])
         assert fetches.answered(scanned(broker.answer(request)))
     assert len(broker.sessions) == 0
 
 
 def test_before_version_7_there_are_no_sessions() -> None:
-    request = BrokerFetches(Terms(6, 0)).request(MANY, LIMITS)
+    request = BrokerFetches(Terms(6, 0)).ask(MANY, LIMITS).message
     assert (request.session_id, request.session_epoch) == (0, -1)
 
 
 def test_in_a_session_a_broker_is_told_the_difference() -> None:
     fetches, broker = fresh(), BrokerOfThisTest()
-    assert fetches.answered(scanned(broker.answer(fetches.request(MANY, LIMITS))))
-    quiet = fetches.request(MANY, LIMITS)
+    assert fetches.answered(scanned(broker.answer(fetches.ask(MANY, LIMITS).message)))
+    quiet = fetches.ask(MANY, LIMITS).message
     assert (quiet.session_id, quiet.session_epoch, quiet.topics, quiet.forgotten_topics_data) == (1, 1, [], [])
     assert fetches.answered(scanned(broker.answer(quiet)))
     wanted = dict(MANY)
     del wanted["a", 0]
     wanted |= {("a", 1): Position(7, 100), ("b", 0): Position(0, 100)}
-    request = fetches.request(wanted, LIMITS)
+    request = fetches.ask(wanted, LIMITS).message
     assert (request.session_epoch, named(request)) == (2, [("a", 1), ("b", 0)])
     assert [(t.topic, t.partitions) for t in request.forgotten_topics_data] == [("a", [0])]
     broker.answer(request)
@@ -125,8 +125,8 @@ def test_in_a_session_a_broker_is_told_the_difference() -> None:
 @pytest.mark.parametrize("how", ["unknown", "epoch", "lost"])
 def test_whatever_goes_wrong_ends_in_a_full_request(how: str) -> None:
     fetches, broker = fresh(), BrokerOfThisTest()
-    fetches.answered(scanned(broker.answer(fetches.request(MANY, LIMITS))))
-    fetches.request(MANY, LIMITS)
+    fetches.answered(scanned(broker.answer(fetches.ask(MANY, LIMITS).message)))
+    fetches.ask(MANY, LIMITS)
     if how == "lost":
         fetches.lost()
     else:
@@ -134,7 +134,7 @@ def test_whatever_goes_wrong_ends_in_a_full_request(how: str) -> None:
             broker.sessions.end(fetches.session_id)
         error = ErrorCode.FETCH_SESSION_ID_NOT_FOUND if how == "unknown" else ErrorCode.INVALID_FETCH_SESSION_EPOCH
         assert not fetches.answered(scanned(FetchResponse(error_code=error))), "ask again"
-    request = fetches.request(MANY, LIMITS)
+    request = fetches.ask(MANY, LIMITS).message
     assert (request.session_epoch, named(request)) == (0, list(MANY))
     assert request.session_id == (0 if how == "unknown" else 1), "what the broker may still hold is closed"
     assert fetches.answered(scanned(broker.answer(request)))
@@ -143,24 +143,24 @@ def test_whatever_goes_wrong_ends_in_a_full_request(how: str) -> None:
 
 def test_a_broker_without_room_gives_no_session_and_is_asked_in_full_again() -> None:
     fetches = fresh()
-    fetches.request(MANY, LIMITS)
+    fetches.ask(MANY, LIMITS)
     assert fetches.answered(scanned(FetchResponse(session_id=0)))
-    assert (fetches.request(MANY, LIMITS).session_epoch, fetches.session_id) == (0, 0)
+    assert (fetches.ask(MANY, LIMITS).message.session_epoch, fetches.session_id) == (0, 0)
 
 
 def test_marks_are_kept_for_who_wants_a_full_answer() -> None:
     fetches, broker = fresh(), BrokerOfThisTest()
     broker.truth[("a", 3)] = Result(Marks(9, 8, 7))
-    fetches.answered(scanned(broker.answer(fetches.request(MANY, LIMITS))))
-    fetches.answered(scanned(broker.answer(fetches.request(MANY, LIMITS))))
+    fetches.answered(scanned(broker.answer(fetches.ask(MANY, LIMITS).message)))
+    fetches.answered(scanned(broker.answer(fetches.ask(MANY, LIMITS).message)))
     assert (fetches.marks["a", 3], fetches.marks["a", 4]) == (Marks(9, 8, 7), Marks(1, 1, 0))
 
 
 def test_one_request_at_a_time() -> None:
     fetches = fresh()
-    fetches.request(MANY, LIMITS)
+    fetches.ask(MANY, LIMITS)
     with pytest.raises(AssertionError):
-        fetches.request(MANY, LIMITS)
+        fetches.ask(MANY, LIMITS)
 
 
 SLOTS: list[NamedSlot] = [("a", n) for n in range(SESSION_WORTH_PARTITIONS)] + [("b", 0), ("b", 1)]
@@ -197,7 +197,7 @@ class BothSides(RuleBasedStateMachine):
     @rule()
     def ask(self) -> None:
         if self.late is None:
-            self.late = self.broker.answer(self.fetches.request(self.wanted, LIMITS))
+            self.late = self.broker.answer(self.fetches.ask(self.wanted, LIMITS).message)
 
     @rule()
     def lose(self) -> None:

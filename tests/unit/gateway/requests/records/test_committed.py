@@ -1,71 +1,20 @@
-"""Which answers to read_committed readers of several clusters go straight on, and how an answer is cut."""
+"""How an answer to read_committed readers of several clusters is cut."""
 
 import pytest
 
 from services.gateway.requests.records.committed import shortened
 from services.gateway.requests.records.fetch_poll import Found
-from services.gateway.requests.records.fetch_road import Asking, FetchRoad
 from services.gateway.wire.batches import MOST_COUNTED, batches, end_of_whole, first_transactional
 from services.gateway.wire.codec import decode
-from services.gateway.wire.frames import encode_request
 from services.gateway.wire.messages import FetchResponse
 from services.gateway.wire.messages.fetch import AbortedTransaction, FetchableTopicResponse, PartitionData
 from services.gateway.wire.scanner import Entries, join_fetch_response, scan_fetch_response
 from services.gateway.wire.scanner.fetch_join import cut_entry
 from services.gateway.wire.schema import NO_UUID
-from tests.unit.gateway.requests.playbook import World
-from tests.unit.gateway.requests.records.fetching import TWO, play, raw, request
+from tests.unit.gateway.requests.records.fetching import raw
 from tests.unit.gateway.wire.records import batch
 
 TRANSACTIONAL = 0x10
-VERSION = 12
-
-
-def data(records: bytes) -> FetchableTopicResponse:
-    return FetchableTopicResponse("apples", partitions=[PartitionData(0, 0, 60, 60, 0, records=records)])
-
-
-def polled(isolation_level: int, clusters: dict[str, list[str]]) -> tuple[FetchRoad, Asking, World]:
-    """A reader that has read on, with its road and its next poll on that road."""
-    world = World(clusters)
-    message = request("apples")
-    message.isolation_level = isolation_level
-    book = play(world, message, VERSION)
-    book.answered(raw(data(b"")))
-    road = world.session.fetch_road
-    assert isinstance(road, FetchRoad)
-    frame = memoryview(bytearray(encode_request(message, VERSION, 8, "test")))
-    asking = road.take(frame, world.memory.fetch_sessions, world.now, world)
-    assert asking is not None
-    return road, asking, world
-
-
-@pytest.mark.parametrize(
-    ("isolation_level", "clusters", "attributes", "passes"),
-    [
-        (1, TWO, TRANSACTIONAL, False),
-        (1, TWO, 0, True),
-        (0, TWO, TRANSACTIONAL, True),
-        (1, {"c1": ["apples"]}, TRANSACTIONAL, True),
-    ],
-)
-def test_only_records_of_transactions_need_the_plan_of_a_careful_reader(
-    isolation_level: int, clusters: dict[str, list[str]], attributes: int, passes: bool
-) -> None:
-    road, asking, _ = polled(isolation_level, clusters)
-    records = bytes(batch(base_offset=50)) + bytes(batch(base_offset=51, attributes=attributes))
-    assert (road.answered(asking, raw(data(records)).frame) is not None) is passes
-
-
-@pytest.mark.parametrize(("isolation_level", "clusters", "passes"), [(1, TWO, False), (0, TWO, True)])
-def test_no_answer_to_a_careful_reader_passes_while_it_arrives(
-    isolation_level: int, clusters: dict[str, list[str]], passes: bool
-) -> None:
-    road, asking, world = polled(isolation_level, clusters)
-    whole = raw(data(bytes(batch(bytes(5000), base_offset=50)))).frame
-    beginning = whole[: len(whole) - 3000]
-    assert (road.begun(asking, beginning, 3000) is not None) is passes
-    assert (asking.poll_bytes == world.poll_bytes) is not passes, "it asks for no more than may be gathered"
 
 
 def found(version: int, *records: bytes) -> Found:

@@ -21,8 +21,8 @@ from services.gateway.wire.messages.produce import PartitionProduceData, TopicPr
 from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.gateway.downstream.conftest import MAX_REQUESTS, Stage
 from tests.unit.gateway.downstream.raw_client import RawClient
+from tests.unit.gateway.downstream.test_forwarding import Planned, code_of, numbered, planned, warm
 from tests.unit.gateway.downstream.test_order import gated, produce, written
-from tests.unit.gateway.downstream.test_straight import Planned, code_of, numbered, planned, warm
 from tests.unit.gateway.wire.records import batch
 
 __all__ = ["planned"]
@@ -346,7 +346,7 @@ async def test_a_broker_is_not_given_up_because_another_one_takes_no_more(stage:
     (connection,) = stage.gateway.connections
     connection._upstream_congestion(True)  # another one
     looks = connection._reading
-    assert looks.onward is not None
+    assert looks.arriving is not None
     assert looks.paused_for == "upstream"
     looks._check_for_stall(connection.still_missing)
     connection._upstream_congestion(False)

@@ -1,4 +1,4 @@
-"""A Produce like an earlier one goes straight on: nobody can tell it from one whose plan was looked at."""
+"""A Produce that is forwarded: nobody can tell it from one that goes by its plan."""
 
 import asyncio
 from collections.abc import Callable

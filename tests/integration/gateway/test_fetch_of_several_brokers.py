@@ -1,5 +1,5 @@
-"""Consumers of several kinds read a topic that three real brokers lead, at one address: nearly all of their polls go
-straight on to all three, and each reads every record once. So do those of many partitions in a broker's session.
+"""Consumers of several kinds read a topic that three real brokers lead, at one address: nearly all of their requests
+are forwarded to all three, and each reads every record once. So are those of many partitions in a broker's session.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from aiokafka.structs import TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from services.gateway.downstream.fanned_fetch import FanWay
+from services.gateway.downstream.fetch_forwarding import FetchForwarder
 from services.gateway.requests.records import fetch
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
@@ -34,9 +34,9 @@ pytestmark = pytest.mark.timeout(300)
 
 @dataclass(slots=True)
 class Ways:
-    """How polls went."""
+    """How requests went."""
 
-    straight: int = 0
+    forwarded: int = 0
     doubted: int = 0
     most: int = 0
     """Brokers of one of them."""
@@ -45,27 +45,27 @@ class Ways:
 @pytest.fixture
 def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
     counted = Ways()
-    begun, doubted = FanWay.begun, fetch.ended_in_doubt
+    begun, doubted = FetchForwarder.begun, fetch.ended_in_doubt
 
-    def begins(self: FanWay, *arguments: Any) -> Any:
+    def begins(self: FetchForwarder, *arguments: Any) -> Any:
         found = begun(self, *arguments)
         if found is not None:
-            counted.straight += 1
-            counted.most = max(counted.most, len(found.poll.questions))
+            counted.forwarded += 1
+            counted.most = max(counted.most, len(found.parts))
         return found
 
     def is_doubted(*arguments: Any) -> Any:
         counted.doubted += 1
         return doubted(*arguments)
 
-    monkeypatch.setattr(FanWay, "begun", begins)
-    monkeypatch.setattr("services.gateway.downstream.fanned_fetch.ended_in_doubt", is_doubted)
+    monkeypatch.setattr(FetchForwarder, "begun", begins)
+    monkeypatch.setattr("services.gateway.downstream.fetch_forwarding.ended_in_doubt", is_doubted)
     return counted
 
 
 @pytest.fixture
 def topic(unique_name: Callable[[str], str]) -> str:
-    return unique_name("fans")
+    return unique_name("several")
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def gateway(three_brokers: ThreeBrokers, start_gateway: StartGateway, topic: str
 def test_librdkafka(gateway: RunningGateway, ways: Ways, topic: str) -> None:
     assert sorted(read_all(gateway.address, topic, **{"fetch.message.max.bytes": 50_000})) == VALUES
     assert ways.most == 3
-    assert ways.straight > ways.doubted, ways
+    assert ways.forwarded > ways.doubted, ways
 
 
 async def test_aiokafka(gateway: RunningGateway, ways: Ways, topic: str) -> None:
@@ -99,13 +99,13 @@ async def test_aiokafka(gateway: RunningGateway, ways: Ways, topic: str) -> None
         await consumer.stop()
     assert sorted(found) == VALUES
     assert ways.most == 3
-    assert ways.straight > ways.doubted, ways
+    assert ways.forwarded > ways.doubted, ways
 
 
 async def test_kafkas_own(gateway: RunningGateway, ways: Ways, topic: str) -> None:
     assert await printed_by_kafkas_own(gateway, topic) == VALUES
     assert ways.most == 3
-    assert ways.straight > ways.doubted, ways
+    assert ways.forwarded > ways.doubted, ways
 
 
 async def test_kafkas_own_in_a_brokers_session(
@@ -121,7 +121,7 @@ async def test_kafkas_own_in_a_brokers_session(
     produce(gateway.address, topic, VALUES)
     assert await printed_by_kafkas_own(gateway, topic) == VALUES
     assert ways.most == 1
-    assert ways.straight > ways.doubted, ways
+    assert ways.forwarded > ways.doubted, ways
 
 
 async def printed_by_kafkas_own(gateway: RunningGateway, topic: str) -> list[str]:

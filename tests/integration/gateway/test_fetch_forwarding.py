@@ -1,5 +1,5 @@
-"""Consumers of several kinds read a topic of a real cluster through the gateway: nearly all of their polls go straight
-on, large answers while they come, and each of them reads every record once.
+"""Consumers of several kinds read a topic of a real cluster through the gateway: nearly all of their requests are
+forwarded, large answers pass while they arrive, and each of them reads every record once.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from services.gateway.downstream.straight_fetch import FetchWay
+from services.gateway.downstream.fetch_forwarding import FetchForwarder
 from services.gateway.requests.records import fetch
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
@@ -24,35 +24,35 @@ VALUES = [f"{number:06} {'x' * 1000}" for number in range(COUNT)]
 
 @dataclass(slots=True)
 class Ways:
-    """How polls went."""
+    """How requests went."""
 
-    straight: int = 0
+    forwarded: int = 0
     while_coming: int = 0
-    astray: int = 0
+    doubted: int = 0
 
 
 @pytest.fixture
 def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
     counted = Ways()
-    begun, coming, astray = FetchWay.begun, FetchWay.begun_to_come, fetch.ended_astray
+    begun, coming, doubted = FetchForwarder.begun, FetchForwarder.begun_to_come, fetch.ended_in_doubt
 
-    def begins(self: FetchWay, *arguments: Any) -> Any:
+    def begins(self: FetchForwarder, *arguments: Any) -> Any:
         found = begun(self, *arguments)
-        counted.straight += found is not None
+        counted.forwarded += found is not None
         return found
 
-    def comes(self: FetchWay, *arguments: Any) -> Any:
+    def comes(self: FetchForwarder, *arguments: Any) -> Any:
         found = coming(self, *arguments)
         counted.while_coming += found is not None
         return found
 
-    def goes_astray(*arguments: Any) -> Any:
-        counted.astray += 1
-        return astray(*arguments)
+    def is_doubted(*arguments: Any) -> Any:
+        counted.doubted += 1
+        return doubted(*arguments)
 
-    monkeypatch.setattr(FetchWay, "begun", begins)
-    monkeypatch.setattr(FetchWay, "begun_to_come", comes)
-    monkeypatch.setattr("services.gateway.downstream.straight_fetch.ended_astray", goes_astray)
+    monkeypatch.setattr(FetchForwarder, "begun", begins)
+    monkeypatch.setattr(FetchForwarder, "begun_to_come", comes)
+    monkeypatch.setattr("services.gateway.downstream.fetch_forwarding.ended_in_doubt", is_doubted)
     return counted
 
 
@@ -79,7 +79,7 @@ def gateway(
 
 def test_librdkafka(gateway: RunningGateway, ways: Ways, apples: str) -> None:
     assert sorted(read_all(gateway.address, apples, **{"fetch.message.max.bytes": 200_000})) == VALUES
-    assert ways.straight > ways.astray, ways
+    assert ways.forwarded > ways.doubted, ways
 
 
 async def test_aiokafka(gateway: RunningGateway, ways: Ways, apples: str, partitions: int) -> None:
@@ -96,11 +96,11 @@ async def test_aiokafka(gateway: RunningGateway, ways: Ways, apples: str, partit
     finally:
         await consumer.stop()
     assert sorted(found) == VALUES
-    assert ways.straight > ways.astray, ways
+    assert ways.forwarded > ways.doubted, ways
 
 
 async def test_kafkas_own(gateway: RunningGateway, ways: Ways, apples: str) -> None:
     options = ("--topic", apples, "--from-beginning", "--max-messages", str(COUNT), "--timeout-ms", "60000")
     printed = await ConsoleTools(gateway.address).run(Tool.CONSOLE_CONSUMER, *options)
     assert sorted(line for line in printed.splitlines() if line) == VALUES
-    assert ways.straight > ways.astray, ways
+    assert ways.forwarded > ways.doubted, ways

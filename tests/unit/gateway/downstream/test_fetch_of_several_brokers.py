@@ -1,4 +1,4 @@
-"""A Fetch of several brokers, or in a broker's session, goes straight on: nobody can tell it from one by its plan."""
+"""A Fetch that is forwarded to several brokers, or in a broker's session: nobody can tell it from one by its plan."""
 
 import asyncio
 import time
@@ -11,13 +11,14 @@ from mesh.traffic.counting import Counts
 from mesh.traffic.sketches import LatencySketch
 from services.gateway import metrics
 from services.gateway.downstream import client as client_module
-from services.gateway.downstream import fanned_fetch
+from services.gateway.downstream import fetch_forwarding
 from services.gateway.downstream.exchange import Exchange
-from services.gateway.downstream.fanned_fetch import FanWay
+from services.gateway.downstream.fetch_forwarding import FetchForwarder
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.upstream.answer_memory import LEAST_POLL_BYTES, POLL_BYTES, Share
-from services.gateway.upstream.lanes import LEFT_BEHIND_S, LeftBehind
+from services.gateway.upstream.lanes import LEFT_BEHIND_S
+from services.gateway.upstream.left_behind import LeftBehind
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import RequestHeader
@@ -26,7 +27,7 @@ from services.gateway.wire.messages.fetch import FetchPartition, ForgottenTopic
 from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.raw_client import RawClient
-from tests.unit.gateway.downstream.test_straight_fetch import MESH, brought, fetch, seen
+from tests.unit.gateway.downstream.test_fetch_forwarding import MESH, brought, fetch, seen
 from tests.unit.gateway.scripted_broker import ScriptedBroker
 from tests.unit.gateway.wire.records import batch
 
@@ -45,7 +46,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
             plans += 1
             super().start()
 
-    for module in (client_module, fanned_fetch):
+    for module in (client_module, fetch_forwarding):
         monkeypatch.setattr(module, "Exchange", Counted)
     return lambda: plans
 
@@ -107,7 +108,7 @@ class Reader:
 
 
 async def reading(stage: Stage, version: int = 12) -> tuple[Reader, Log, Log]:
-    """A client whose polls go straight on to both clusters, and what these have."""
+    """A client whose requests are forwarded to both clusters, and what these have."""
     apples, bananas = Log(stage.c1), Log(stage.c2)
     apples.write()
     bananas.write()
@@ -273,7 +274,7 @@ async def test_a_client_that_is_gone_takes_its_poll_along(stage: Stage) -> None:
     await until(lambda: connection.unanswered == 1)
     reader.client.abort()
     await until(lambda: not stage.gateway.connections)
-    await until(lambda: connection._fans._timer is None)
+    await until(lambda: connection._fetches._timer is None)
 
 
 async def test_it_is_counted_as_ever(stage: Stage, planned: Planned) -> None:
@@ -335,7 +336,7 @@ class InSession:
 
 
 @pytest.mark.parametrize("version", [11, 12, 17])
-async def test_many_partitions_of_a_session_go_straight_on_in_a_session_of_the_broker(
+async def test_many_partitions_of_a_session_are_forwarded_in_a_session_of_the_broker(
     version: int, stage: Stage, planned: Planned
 ) -> None:
     stage.c1.topics = {"apples": 20}
@@ -401,10 +402,10 @@ async def test_a_poll_whose_session_another_connection_has_used_ends_with_its_wa
     poll.max_wait_ms, poll.min_bytes = 30_000, 1000
     one.send(poll, 12)
 
-    def waiting() -> list[FanWay]:
+    def waiting() -> list[FetchForwarder]:
         """Where one broker has said something, and the other has not."""
-        ways = [each._fans for each in stage.gateway.connections]
-        return [way for way in ways if way._current and any(each.outcome for each in way._current.poll.questions)]
+        ways = [each._fetches for each in stage.gateway.connections]
+        return [way for way in ways if way._current and any(each.outcome for each in way._current.parts)]
 
     await until(lambda: len(waiting()) == 1)
     forgets = fetch(session=session, epoch=4)

@@ -1,4 +1,4 @@
-"""A Produce with several partitions that one broker leads goes straight on, and nobody can tell."""
+"""A Produce with several partitions that one broker leads is forwarded, and nobody can tell."""
 
 import asyncio
 import time
@@ -187,7 +187,7 @@ async def test_topics_of_two_clusters_are_looked_at(stage: Stage, planned: Plann
     assert not any(codes(await client.ask(produce(), 9, ProduceResponse)).values())
     assert planned() == before + 1
     await client.ask(produce(apples=(0, 1)), 9, ProduceResponse)
-    assert planned() == before + 1, "by itself each of them goes straight on"
+    assert planned() == before + 1, "by itself each of them is forwarded"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,31 @@
+cimport cython
+
+from services.gateway.downstream.fetch_in_flight cimport FetchInFlight
+from services.gateway.downstream.fetch_placing cimport FetchPlacing
+from services.gateway.downstream.fetch_questions cimport Part, Question, Way
+from services.gateway.wire.scanner.walks cimport headers
+
+cdef Py_ssize_t _FETCH
+
+
+cdef class FetchForwarder:
+    cdef public double _timer_at
+    cdef public FetchInFlight _current
+    cdef public FetchPlacing _placing
+    cdef public object _client, _clusters, _lanes, _loop, _memory, _mesh, _session, _tables, _timer
+
+    @cython.locals(fetch=FetchInFlight)
+    cpdef FetchInFlight begun(self, headers.RequestHeader header, object frame, double now)
+
+    @cython.locals(parts=list, part=Part)
+    cpdef ask(self, FetchInFlight fetch)
+
+    @cython.locals(way=Way, question=Question, in_session=bint)
+    cpdef _ask(self, FetchInFlight fetch, Part part, double now)
+
+    cpdef came(self, FetchInFlight fetch, Part part, object outcome, bint owned)
+
+    cpdef _answer(self, FetchInFlight fetch)
+
+    @cython.locals(part=Part)
+    cpdef _end(self, FetchInFlight fetch)

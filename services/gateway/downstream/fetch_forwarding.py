@@ -1,0 +1,273 @@
+"""Fetch that is forwarded without a plan: one request to each broker that leads partitions, and one answer of theirs.
+
+Theory of operation
+1. A request is scanned once. Each of its topics has a `Route`: what the topic's plan would find in the table and in the
+   metadata of its cluster. A route ends with the table, with the clusters' knowledge, and as soon as leaders of its
+   cluster may have changed. Besides, only the protocol's own state is remembered: the client's session
+   (`FetchSessions`) and the requests that each broker has had (`BrokerFetches`).
+2. A request is forwarded if each of its partitions has a route and its leader has been asked by a plan under the same
+   table, which has opened the connection. One broker or several, with a session or without, by names or ids: the same
+   code. A request that begins a session or changes its partitions goes by its plan (`requests.records.fetch`).
+3. Each broker is asked as a plan asks it, and the answer is complete at the same moment. So requests are forwarded or
+   go by their plan in turns, and one continues with the unanswered requests of the other (`LeftBehind`).
+4. The answer of one broker passes as it came, with the client's session and topic ids in it, if all of it is news. It
+   passes while it arrives if it is about one partition. Several answers are joined.
+5. With an error, a hint at a nearer replica or a lost answer, the plan decides (`fetch.ended_in_doubt`), as if it had
+   asked. So it does about records of transactions for a `read_committed` reader of several clusters (`committed`).
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, Protocol, cast
+
+from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.fetch_in_flight import Brought, FetchInFlight, Step
+from services.gateway.downstream.fetch_placing import BEHIND_ID, FetchPlacing
+from services.gateway.downstream.fetch_questions import Part, Question, owned_copy
+from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.passing import Passed, Source
+from services.gateway.downstream.tables import Follower
+from services.gateway.frame_stream import Passage
+from services.gateway.requests.memory import Session
+from services.gateway.requests.plan import (
+    CALL_TIMEOUT_S,
+    Answer,
+    MeshView,
+    Outcome,
+    RawResponse,
+    Request,
+)
+from services.gateway.requests.records.broker_fetches import NamedSlot
+from services.gateway.requests.records.fetch import ended_in_doubt
+from services.gateway.requests.records.fetch_sessions import Position
+from services.gateway.requests.records.fetch_writing import written_fetch
+from services.gateway.requests.traffic.calls import count_forwarded_fetch, idle_key, sums_of
+from services.gateway.upstream.lanes import Lanes
+from services.gateway.upstream.left_behind import LeftBehind
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.frames import encode_request
+from services.gateway.wire.primitives import Buffer
+from services.gateway.wire.scanner.walks import headers
+
+_FETCH: Final = int(ApiKey.FETCH)
+_NOTHING = memoryview(b"")
+
+
+class Client(Protocol):
+    """The connection of the client whose requests these are."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def view(self, header: headers.RequestHeader) -> MeshView: ...
+
+    def is_next(self, slot: object) -> bool: ...
+
+    def answer_begun(self, slot: object, pieces: Sequence[Buffer], source: Source) -> Passage | None: ...
+
+    def answered(self, slot: FetchInFlight, frame: memoryview) -> None:
+        """The broker's answer in these bytes may go to the client as it is. They may lie in a receive buffer."""
+
+    def fetch_ended(self, fetch: FetchInFlight, answer: Answer | Passed) -> None:
+        """An answer in bytes may lie in a receive buffer."""
+
+
+class FetchForwarder:
+    """Forwards the Fetch requests of one client connection."""
+
+    __slots__ = (
+        "_client",
+        "_clusters",
+        "_current",
+        "_lanes",
+        "_loop",
+        "_memory",
+        "_mesh",
+        "_placing",
+        "_session",
+        "_tables",
+        "_timer",
+        "_timer_at",
+    )
+
+    def __init__(self, client: Client, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes) -> None:
+        self._client = client
+        self._mesh = mesh
+        self._session = session
+        self._lanes = lanes
+        self._clusters, self._tables, self._memory = mesh.clusters, mesh.tables, mesh.memory
+        self._placing = FetchPlacing(mesh, session, follower, lanes)
+        self._loop = asyncio.get_running_loop()
+        self._current: FetchInFlight | None = None
+        """The request that waits for several brokers, or for an answer to an earlier request."""
+        self._timer: asyncio.TimerHandle | None = None
+        """One timer for all requests: when it fires, it checks the current one."""
+        self._timer_at = 0.0
+
+    def begun(self, header: headers.RequestHeader, frame: memoryview, now: float) -> FetchInFlight | None:
+        """The request, if it needs no plan: `ask` then sends it to the brokers. None: the request needs its plan."""
+        fetch = self._placing.placed(self, header, frame, now)
+        if fetch is not None and self._memory.traffic is not None:
+            fetch.began = self._memory.traffic.clock()
+        return fetch
+
+    # --- questions to brokers ------------------------------------------------------------------------------------
+
+    def ask(self, fetch: FetchInFlight) -> None:
+        """Ask the brokers, now that the request stands among its client's slots."""
+        parts = fetch.parts
+        if fetch.alone:
+            self._ask(fetch, parts[0], fetch.arrived)
+            return
+        # taken up last: asking the other brokers drops answers that have waited for long
+        for part in parts:
+            if part.left is None and not fetch.ended:
+                self._ask(fetch, part, fetch.arrived)
+        if not fetch.ended:
+            self._current = fetch
+            self._watch(fetch.is_over_at)
+        for part in parts:
+            if part.left is not None and not fetch.ended:
+                self._take_up(fetch, part, part.left)
+
+    def _ask(self, fetch: FetchInFlight, part: Part, now: float) -> None:
+        way, waiting = part.way, self._lanes.left_behind
+        in_session = fetch.session is not None or len(fetch.parts) > 1
+        wanted = cast(Mapping[NamedSlot, Position], part.wanted)
+        request = part.fetches.ask(wanted, fetch.each, in_session)
+        if request.forgotten:
+            written = encode_request(request.message, way.version, 0, fetch.client_id)[BEHIND_ID:]
+        else:
+            written = way.header + written_fetch(way.version, request, fetch.routes)
+        question = Question(fetch, part, waiting, now + fetch.limits.wait_s + CALL_TIMEOUT_S)
+        if not fetch.alone:
+            self._lanes.drop_old_left_behind()
+            waiting[way.kept_at] = question
+        way.calls.total += 1
+        way.connection.pass_on_written(_FETCH, way.version, written, question)
+
+    def _take_up(self, fetch: FetchInFlight, part: Part, left: LeftBehind) -> None:
+        """Continue with the question that an earlier request has asked."""
+        if left.outcome is None:
+            left.taker = partial(self.came, fetch, part)
+        else:
+            self._lanes.left_behind.pop(part.way.kept_at, None)
+            self.came(fetch, part, left.outcome, True)
+
+    # --- time ----------------------------------------------------------------------------------------------------
+
+    def _watch(self, over_at: float) -> None:
+        if self._timer is not None:
+            if self._timer_at <= over_at:
+                return
+            self._timer.cancel()
+        self._timer_at = over_at
+        self._timer = self._loop.call_at(over_at, self._look_at_the_time)
+
+    def _look_at_the_time(self) -> None:
+        self._timer = None
+        fetch = self._current
+        if fetch is None or fetch.ended:
+            return
+        if fetch.is_over_at > self._timer_at:
+            self._watch(fetch.is_over_at)
+        elif fetch.session_went_on:
+            self._doubt(fetch)
+        else:
+            self._answer(fetch)
+
+    def abandoned(self) -> None:
+        self._current = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- answers -------------------------------------------------------------------------------------------------
+
+    def came(self, fetch: FetchInFlight, part: Part, outcome: Outcome, owned: bool) -> None:
+        if fetch.ended:
+            return
+        step = fetch.come(part, outcome)
+        if step is Step.ANSWER:
+            self._answer(fetch)
+        elif step is Step.ASK and part.way.connection.takes_more():
+            self._ask(fetch, part, self._loop.time())
+        else:
+            if not owned and part.outcome is not None:
+                part.outcome = owned_copy(outcome)
+            if step is not Step.WAIT:
+                self._doubt(fetch)
+
+    def _answer(self, fetch: FetchInFlight) -> None:
+        """Answer the client with the answers that have come."""
+        self._end(fetch)
+        answer = fetch.told()
+        if self._memory.traffic is not None:
+            self._count(fetch, sums_of(fetch.found))
+        if isinstance(answer, RawResponse):
+            self._client.answered(fetch, answer.frame)
+        else:
+            self._client.fetch_ended(fetch, answer)
+
+    def _end(self, fetch: FetchInFlight) -> None:
+        """End the request, and leave behind its questions without an answer."""
+        fetch.ended = True
+        if fetch.alone:
+            return
+        self._current = None
+        for part in fetch.parts:
+            if part.outcome is None:
+                left = self._lanes.left_behind.get(part.way.kept_at)
+                if left is not None:
+                    left.taker = None
+
+    def _doubt(self, fetch: FetchInFlight) -> None:
+        """Let a plan decide the client's answer, by the table that the request started with."""
+        self._end(fetch)
+        fetch.leave_behind(self._lanes.left_behind)
+        if not self._client.is_open:
+            return
+        header = fetch.header
+        seen = self._tables.view_of(fetch.table)
+        clusters = seen.clusters(fetch.clusters)
+        mesh = replace(self._client.view(header), table=fetch.table, clusters=clusters, now=fetch.arrived)
+        began = None if self._memory.traffic is None else fetch.began
+        fetch.exchange = Exchange(
+            ended_in_doubt(Request(header, _NOTHING), mesh, fetch, began),
+            self._clusters,
+            self._mesh.conversions,
+            self._lanes,
+            header.client_id,
+            lambda _, answer: self._client.fetch_ended(fetch, answer),
+            seen.names,
+        )
+        fetch.exchange.start()
+
+    def begun_to_come(self, fetch: FetchInFlight, part: Part, beginning: memoryview, missing: int) -> Passage | None:
+        """A large answer has begun to arrive. It may pass if its beginning already shows that it is clean."""
+        found = fetch.begins(part, beginning, missing) if self._client.is_next(fetch) else None
+        if found is None:
+            return None
+        fetch.ended = True
+        pieces = fetch.passing(part, found, beginning, missing)
+        passage = self._client.answer_begun(fetch, pieces, part.way.connection)
+        if passage is None or self._memory.traffic is None:
+            return passage
+        brought = fetch.brought = Brought(passage, found.topic, found.record_bytes)
+        brought.records.come(beginning[found.records_at :])
+        return brought
+
+    def passed_on(self, fetch: FetchInFlight) -> None:
+        brought = fetch.brought
+        if self._memory.traffic is not None and brought is not None:
+            self._count(fetch, {brought.topic: (brought.records.records, brought.size)})
+        self._client.fetch_ended(fetch, Passed())
+
+    def _count(self, fetch: FetchInFlight, sums: Mapping[str, Sequence[int]]) -> None:
+        placing = self._placing
+        if placing.idle_as is None:
+            placing.idle_as = idle_key(self._session, fetch.client_id)
+        if self._memory.traffic is not None:
+            count_forwarded_fetch(self._memory.traffic, self._session, fetch, sums, placing.idle_as)

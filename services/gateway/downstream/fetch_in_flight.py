@@ -1,0 +1,382 @@
+"""A Fetch that is forwarded without a plan, from its arrival to its answer: see `fetch_forwarding`."""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from time import monotonic
+from typing import Final
+
+from mesh.routing import RoutingTable
+from services.gateway.counting import Count
+from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.fetch_questions import Forwarder, Part, owned_copy
+from services.gateway.frame_stream import Passage
+from services.gateway.requests.knowledge import ClusterKnowledge
+from services.gateway.requests.placement import Place
+from services.gateway.requests.plan import Body, Outcome, RawResponse
+from services.gateway.requests.records.broker_fetches import Limits, NamedSlot
+from services.gateway.requests.records.committed import has_transactions
+from services.gateway.requests.records.fetch_poll import GRACE_S, NAMES_UNTIL, Found, fitting, is_pressing
+from services.gateway.requests.records.fetch_routes import Route
+from services.gateway.requests.records.fetch_sessions import (
+    NO_SESSION,
+    UNKNOWN_MARKS,
+    FetchSession,
+    Marks,
+    Position,
+    Result,
+    Slot,
+)
+from services.gateway.upstream.left_behind import LeftBehind
+from services.gateway.wire.apis import ApiKey, flexible_since
+from services.gateway.wire.frames import SIZE_BYTES, response_prefix
+from services.gateway.wire.passing_records import PassingRecords
+from services.gateway.wire.primitives import INT32, Buffer, WireError
+from services.gateway.wire.scanner import (
+    Entries,
+    FetchResponseScan,
+    cut_entry,
+    join_fetch_response,
+    own_entry,
+    patch_correlation_id,
+)
+from services.gateway.wire.scanner.bounds import IDS_SINCE
+from services.gateway.wire.scanner.fetch_beginning import FetchBeginning, read_beginning
+from services.gateway.wire.scanner.fetch_join import Entry, by_topic, with_topic_ids
+from services.gateway.wire.scanner.walks import fetch_response, headers
+
+FLEXIBLE: Final = flexible_since(ApiKey.FETCH) or 0
+_BEHIND_ID: Final = SIZE_BYTES + INT32.size
+_SESSION_AT: Final = 6
+"""The offset of the session id in an answer's body."""
+_FETCH: Final = int(ApiKey.FETCH)
+
+
+class Step(Enum):
+    """The next step after a broker's answer."""
+
+    WAIT = auto()
+    ANSWER = auto()
+    """The client gets the answers that have come."""
+    ASK = auto()
+    """This broker has answered an earlier request: ask it again."""
+    DOUBT = auto()
+    """A plan has to continue with the answers that have come."""
+
+
+class FetchInFlight:
+    """A Fetch among the slots of its client's connection, with the records that were found."""
+
+    __slots__ = (
+        "alone",
+        "answer",
+        "answers",
+        "arrived",
+        "began",
+        "brought",
+        "careful",
+        "client_id",
+        "clients_id",
+        "close",
+        "clusters",
+        "done",
+        "each",
+        "ended",
+        "epoch",
+        "exchange",
+        "forwarder",
+        "found",
+        "isolation_level",
+        "limits",
+        "parts",
+        "passes",
+        "record_bytes",
+        "routes",
+        "session",
+        "table",
+        "version",
+        "wanted",
+    )
+    api_key = ApiKey.FETCH
+    produces = False
+
+    def __init__(
+        self, forwarder: Forwarder, header: headers.RequestHeader, isolation_level: int, session: FetchSession | None
+    ) -> None:
+        self.forwarder = forwarder
+        self.version = header.api_version
+        self.client_id = header.client_id
+        self.clients_id = header.correlation_id
+        """The correlation id that the client waits for."""
+        self.isolation_level = isolation_level
+        self.session = session
+        """The client's session, if it has one ..."""
+        self.epoch = 0
+        """... and its epoch after this request."""
+        self.arrived = 0.0
+        self.table: RoutingTable
+        self.clusters: Mapping[str, ClusterKnowledge]
+        """The knowledge of all clusters."""
+        self.careful = False
+        """Whether records may have to be held back (`committed`): then a plan decides about those of transactions."""
+        self.routes: dict[str, Route] = {}
+        """The routes of its topics, by their names."""
+        self.wanted: Mapping[Slot, Position]
+        self.parts: list[Part] = []
+        self.alone = False
+        """Whether one broker is asked, by this request: then the broker keeps the time by itself."""
+        self.limits: Limits
+        self.each: Limits
+        """The limits for each of the brokers."""
+        self.passes = False
+        """Whether the answer passes while it arrives, if it is large and its beginning shows that it is clean."""
+        self.found: dict[Slot, Found] = {}
+        self.record_bytes = 0
+        self.began = 0.0
+        """The start by the clock of traffic, if traffic is counted ..."""
+        self.brought: Brought | None = None
+        """... and the content of an answer that passes while it arrives."""
+        self.answers: Count
+        """The count of answered requests."""
+        self.ended = False
+        """Whether it takes no more answers. Its plan may still go on."""
+        self.exchange: Exchange | None = None
+        """The exchange of its plan, if it needs one."""
+        self.done = False
+        self.answer: list[Buffer] | None = None
+        self.close: str | None = None
+
+    @property
+    def header(self) -> headers.RequestHeader:
+        return headers.RequestHeader(_FETCH, self.version, self.clients_id, self.client_id, 0)
+
+    @property
+    def asked(self) -> list[Place]:
+        """The brokers that it has asked itself, for a plan that goes on with it."""
+        return [part.place for part in self.parts if part.left is None]
+
+    @property
+    def is_over_at(self) -> float:
+        """The time at which the client gets the answers that have come."""
+        return self.arrived + self.limits.wait_s + GRACE_S
+
+    @property
+    def session_went_on(self) -> bool:
+        """Whether another connection has used the client's session since: then this answer no longer fits."""
+        return self.session is not None and self.session.epoch != self.epoch
+
+    def abandon(self) -> None:
+        """The client is gone."""
+        self.ended = True
+        self.forwarder.abandoned()
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.abandon()
+
+    def passed_on(self) -> None:
+        self.forwarder.passed_on(self)
+
+    # --- answers of brokers --------------------------------------------------------------------------------------
+
+    def come(self, part: Part, outcome: Outcome) -> Step:
+        """Takes a broker's answer, which may be in a receive buffer."""
+        part.outcome = outcome
+        if not isinstance(outcome, RawResponse):
+            return Step.DOUBT
+        frame = outcome.frame
+        try:
+            scan = fetch_response.scan_fetch_response(frame, outcome.version, outcome.body_offset, len(frame))
+        except WireError:
+            return Step.DOUBT
+        if scan.error_code or self.session_went_on:
+            return Step.DOUBT
+        if not scan.untouched and _has_pressing(scan):
+            return Step.DOUBT
+        if self.careful and has_transactions(frame, scan):
+            return Step.DOUBT
+        if part.left is not None and not _serves(part, scan):
+            self._take(part, owned_copy(outcome), scan)
+            part.outcome = part.left = None
+            return Step.ASK
+        part.scan = scan
+        self.record_bytes += scan.record_bytes
+        if self.record_bytes < self.limits.least_bytes:
+            for each in self.parts:
+                if each.outcome is None:
+                    return Step.WAIT
+        return Step.ANSWER
+
+    def _take(self, part: Part, outcome: Outcome, scan: FetchResponseScan) -> None:
+        assert isinstance(outcome, RawResponse)
+        found, wanted, asked = self.found, part.wanted, part.fetches.asked
+        part.fetches.answered(scan)
+        for topic in scan.topics:
+            name = topic.name
+            for each in topic.partitions:
+                slot = (name, each.partition)
+                if slot in wanted and slot in asked and wanted[slot][0] == asked[slot][0]:
+                    found[slot] = Found(outcome.frame, outcome.version, each)
+
+    def leave_behind(self, waiting: dict[object, LeftBehind]) -> None:
+        """Leave the answers that have come behind for a plan, too."""
+        for part in self.parts:
+            if part.outcome is not None:
+                left = waiting[part.way.kept_at] = LeftBehind((part.fetches.resume_key, None), part.outcome)
+                left.arrived = monotonic()
+
+    # --- the client's answer -------------------------------------------------------------------------------------
+
+    def told(self) -> RawResponse | Body:
+        """The answer to the client: from here on its content counts as sent."""
+        throttle_time_ms = 0
+        for part in self.parts:
+            if part.scan is not None and part.outcome is not None:
+                self._take(part, part.outcome, part.scan)
+                throttle_time_ms = part.scan.throttle_time_ms
+        session, session_id = self.session, NO_SESSION
+        if session is not None:
+            session_id = session.session_id
+        if self.alone:
+            part = self.parts[0]
+            scan, outcome, sent_version = part.scan, part.outcome, part.way.version
+            if scan is not None and scan.untouched and part.fetches.session_id == NO_SESSION:
+                assert isinstance(outcome, RawResponse)
+                if session is None and self.version == sent_version:
+                    return outcome
+                slots = self._news()
+                if slots == list(self.found) and sent_version == min(self.version, NAMES_UNTIL):
+                    return self._whole(outcome, scan, session_id)
+                return self._joined(slots, throttle_time_ms, session_id)
+        if len(self.parts) > 1:
+            throttle_time_ms = 0
+            self.found = dict(fitting(self.wanted, self.found, self.limits.max_bytes))
+        return self._joined(self._news(), throttle_time_ms, session_id)
+
+    def _whole(self, outcome: RawResponse, scan: FetchResponseScan, session_id: int) -> RawResponse | Body:
+        """The broker's whole answer, with the client's session and topic ids."""
+        frame = outcome.frame
+        if self.version < IDS_SINCE:
+            INT32.pack_into(frame, outcome.body_offset + _SESSION_AT, session_id)
+            return outcome
+        ids = [self.routes[topic.name].topic_id for topic in scan.topics]
+        return Body(tuple(with_topic_ids(frame, scan, ids, session_id)))
+
+    def _news(self) -> list[Slot]:
+        """The partitions of the answer, in their order."""
+        session, found = self.session, self.found
+        if session is None:
+            return list(self.wanted)
+        told: list[Slot] = []
+        slots: list[Slot] = list(found)
+        marks: dict[Slot, Marks] = {}
+        if len(session.told) < len(session.wanted):  # marks that brokers have sent once count
+            for part in self.parts:
+                marks.update({slot: known for slot, known in part.fetches.marks.items() if slot in part.wanted})
+        if marks or len(slots) > 1:
+            slots = [each for each in session.wanted if each in found or each in marks]
+        for each in slots:
+            if each in found:
+                record = found[each]
+                result = Result(record.marks, 0, record.part.record_bytes)
+            else:
+                result = Result(marks[each])
+            if session.must_tell(each, result):
+                told.append(each)
+        return told
+
+    def _joined(self, slots: list[Slot], throttle_time_ms: int, session_id: int) -> Body:
+        entries: list[tuple[str, bytes, Entry]] = []
+        for slot in slots:
+            name, partition = slot
+            assert isinstance(name, str), "a topic that nobody knows has no route"
+            each = self.found.get(slot)
+            if each is not None:
+                entry = cut_entry(each.buffer, each.part, each.version, self.version)
+            else:
+                entry = own_entry(self.version, partition, 0, *self._last_marks((name, partition)))
+            entries.append((name, self.routes[name].topic_id if self.version >= IDS_SINCE else b"", entry))
+        return Body(
+            tuple(
+                join_fetch_response(
+                    self.version, by_topic(entries), throttle_time_ms=throttle_time_ms, session_id=session_id
+                )
+            )
+        )
+
+    def _last_marks(self, slot: NamedSlot) -> Marks:
+        for part in self.parts:
+            if slot in part.wanted:
+                return part.fetches.marks.get(slot, UNKNOWN_MARKS)
+        return UNKNOWN_MARKS
+
+    # --- an answer that passes while it arrives ------------------------------------------------------------------
+
+    def begins(self, part: Part, beginning: memoryview, missing: int) -> FetchBeginning | None:
+        """The beginning of an answer that may pass as it comes, behind `passing`; None if all of it is needed."""
+        if not self.passes or self.session_went_on:
+            return None
+        version = part.way.version
+        found = read_beginning(beginning, version, _BEHIND_ID + (version >= FLEXIBLE), len(beginning), missing)
+        if found is None or not found.record_bytes or (found.topic, found.partition) not in part.wanted:
+            return None
+        return found
+
+    def passing(self, part: Part, found: FetchBeginning, beginning: memoryview, missing: int) -> tuple[Buffer, ...]:
+        """The beginning of the client's answer; from here on its content counts as sent."""
+        slot = (found.topic, found.partition)
+        marks = Marks(found.high_watermark, found.last_stable_offset, found.log_start_offset)
+        part.fetches.passed(slot, marks)
+        session, session_id, flexible = self.session, NO_SESSION, part.way.version >= FLEXIBLE
+        if session is not None:
+            session.must_tell(slot, Result(marks, 0, found.record_bytes))
+            session_id = session.session_id
+        if self.version < IDS_SINCE:
+            patch_correlation_id(beginning, SIZE_BYTES, self.clients_id)
+            if session is not None:
+                INT32.pack_into(beginning, _BEHIND_ID + flexible + _SESSION_AT, session_id)
+            return (beginning,)
+        entries = [Entries(found.topic, self.routes[found.topic].topic_id, ())]
+        head, *_ = join_fetch_response(
+            self.version, entries, throttle_time_ms=found.throttle_time_ms, session_id=session_id
+        )
+        head = head[:-3]  # without the count of partitions, and the tags of topic and answer
+        rest = beginning[found.partitions_at :]
+        prefix = response_prefix(_FETCH, self.version, self.clients_id, len(head) + len(rest) + missing)
+        return (prefix + head, rest)
+
+
+class Brought:
+    """The content of an answer that passes while it arrives, which is counted."""
+
+    __slots__ = ("_passage", "records", "size", "topic")
+
+    def __init__(self, passage: Passage, topic: str, size: int) -> None:
+        self._passage = passage
+        self.topic = topic
+        self.size = size
+        self.records = PassingRecords(size)
+
+    def take(self, piece: memoryview, missing: int) -> None:
+        self.records.come(piece)
+        self._passage.take(piece, missing)
+
+    def cut(self, reason: str) -> None:
+        self._passage.cut(reason)
+
+
+def _has_pressing(scan: FetchResponseScan) -> bool:
+    for topic in scan.topics:
+        for part in topic.partitions:
+            if is_pressing(part):
+                return True
+    return False
+
+
+def _serves(part: Part, scan: FetchResponseScan) -> bool:
+    """Whether a broker's answer has records at an offset that the client wants now."""
+    wanted, asked = part.wanted, part.fetches.asked
+    for topic in scan.topics:
+        for each in topic.partitions:
+            slot = (topic.name, each.partition)
+            if each.record_bytes and slot in wanted and slot in asked and wanted[slot][0] == asked[slot][0]:
+                return True
+    return False

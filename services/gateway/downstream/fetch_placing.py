@@ -1,0 +1,260 @@
+"""Divides a Fetch among the brokers that lead its partitions, if it needs no plan: see `fetch_forwarding`."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from mesh.routing import RoutingTable
+from mesh.traffic.counting import Key
+from services.gateway import metrics
+from services.gateway.counting import Count
+from services.gateway.downstream.fetch_in_flight import FetchInFlight
+from services.gateway.downstream.fetch_questions import Forwarder, Part, Way
+from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.tables import Follower
+from services.gateway.requests.memory import Session
+from services.gateway.requests.placement import Place
+from services.gateway.requests.plan import Broker, Lane
+from services.gateway.requests.records.broker_fetches import limits_of
+from services.gateway.requests.records.fetch_poll import NAMES_UNTIL
+from services.gateway.requests.records.fetch_routes import Route, route_to
+from services.gateway.requests.records.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Position, Slot
+from services.gateway.requests.transactions.holding import concerns, holds_known_to
+from services.gateway.upstream.lanes import LaneKey, Lanes
+from services.gateway.wire.apis import ApiKey, api_name
+from services.gateway.wire.frames import REQUEST_START_BYTES, SIZE_BYTES, request_prefix
+from services.gateway.wire.primitives import WireError
+from services.gateway.wire.scanner.bounds import IDS_SINCE
+from services.gateway.wire.scanner.walks import fetch_request, headers
+
+ROUTES_REMEMBERED: Final = 1_000
+"""Routes of one connection: one for each topic that its client reads. About 0.5 KB each."""
+BATCHES_SINCE: Final = 4
+"""The first version without message sets, which a plan converts."""
+BEHIND_ID: Final = SIZE_BYTES + REQUEST_START_BYTES
+"""The offset in a request behind size, API key, version and correlation id."""
+
+
+class FetchPlacing:
+    """Follows the tables and clusters in force for one client connection."""
+
+    __slots__ = (
+        "_answers",
+        "_client_id",
+        "_clusters",
+        "_edition",
+        "_follower",
+        "_highest",
+        "_known",
+        "_lanes",
+        "_lowest",
+        "_memory",
+        "_mesh",
+        "_routes",
+        "_session",
+        "_sessions",
+        "_software",
+        "_table",
+        "_tables",
+        "_ways",
+        "idle_as",
+    )
+
+    def __init__(self, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes) -> None:
+        self._mesh = mesh
+        self._session = session
+        self._follower = follower
+        self._lanes = lanes
+        self._clusters, self._tables, self._memory = mesh.clusters, mesh.tables, mesh.memory
+        self._sessions = mesh.memory.fetch_sessions
+        self._routes: dict[str | bytes, Route] = {}
+        """Routes by the names or ids of topics."""
+        self._ways: dict[Place, Way] = {}
+        self._edition = -1
+        """The edition of the tables, ..."""
+        self._known: object = None
+        """... the knowledge of all clusters ..."""
+        self._client_id: str | None = None
+        """... and the client that the routes are for."""
+        self._software = ("", "")
+        self._table: RoutingTable
+        self._lowest, self._highest = 0, -1
+        """The versions that are served."""
+        self._answers: dict[int, Count] = {}
+        self.idle_as: Key | None = None
+        """The key of the client's requests without records in the traffic of clients."""
+
+    def placed(
+        self, forwarder: Forwarder, header: headers.RequestHeader, frame: memoryview, now: float
+    ) -> FetchInFlight | None:
+        """The request with the part of each broker, if it needs no plan. It counts in its client's session then."""
+        version, session = header.api_version, self._session
+        if (
+            self._edition != self._tables.edition
+            or self._known is not self._clusters.known
+            or header.client_id != self._client_id
+            or session.software_name != self._software[0]
+            or session.software_version != self._software[1]
+        ):
+            self._follow(header.client_id)
+        if version < self._lowest or version > self._highest or len(session.read_replicas):
+            return None
+        try:
+            scan = fetch_request.scan_fetch_request(frame, version, header.body_offset, len(frame))
+        except WireError:  # bytes after the end of the request, among others: plans ignore them
+            return None
+        epoch, ours = scan.session_epoch, None
+        if epoch == INITIAL_EPOCH or scan.forgotten_topics:
+            return None
+        if epoch != FINAL_EPOCH:
+            ours = self._sessions.get(scan.session_id)
+            if ours is None or ours.epoch != epoch or ours.by_ids != (version >= IDS_SINCE):
+                return None
+        elif scan.session_id != NO_SESSION:
+            return None
+        fetch = FetchInFlight(forwarder, header, scan.isolation_level, ours)
+        if concerns(self._table, scan.isolation_level):
+            fetch.careful = True
+            if holds_known_to(self._memory, self._table, now).by_place:
+                return None
+        named = self._positions(scan, version >= IDS_SINCE, now)
+        if named is None or not self._is_placed(fetch, named, now):
+            return None
+        if ours is not None:
+            self._sessions.update(ours, named, (), now)
+            fetch.epoch = ours.epoch
+        self._limit(fetch, scan)
+        fetch.arrived = now
+        fetch.table, fetch.clusters = self._table, self._clusters.known
+        answers = self._answers.get(version)
+        if answers is None:
+            answers = self._answers[version] = metrics.ended_requests(ApiKey.FETCH, version)
+        fetch.answers = answers
+        return fetch
+
+    def _follow(self, client_id: str | None) -> None:
+        """Follow the tables and clusters in force, for this client."""
+        session, served = self._session, self._clusters.served.get(ApiKey.FETCH)
+        self._routes.clear()
+        self._ways.clear()
+        self.idle_as = None
+        self._table = self._follower.view(client_id).table
+        self._edition, self._known, self._client_id = self._tables.edition, self._clusters.known, client_id
+        self._software = (session.software_name, session.software_version)
+        self._lowest, self._highest = (0, -1) if served is None else (max(served.low, BATCHES_SINCE), served.high)
+        if self._tables.canary is not None:  # while a table is tried, every answer is decoded
+            self._highest = -1
+
+    def _route(self, key: str | bytes, now: float) -> Route | None:
+        """The route of a topic whose cluster can be reached."""
+        route = self._routes.get(key)
+        if route is None or route.edition != route.knowledge.leaders_edition:
+            mesh = self._mesh
+            known = self._follower.view(self._client_id).clusters(self._clusters.known)
+            route = route_to(key, self._table, known, mesh.mesh_id, self._memory, now)
+            if route is None:
+                self._routes.pop(key, None)
+                return None
+            if len(self._routes) >= ROUTES_REMEMBERED:
+                self._routes.clear()
+            self._routes[key] = route
+            self._session.uses.topics.note(route.name)
+        return route if route.knowledge.down is None else None
+
+    def _positions(self, scan: fetch_request.FetchRequestScan, by_ids: bool, now: float) -> dict[Slot, Position] | None:
+        """Positions of the partitions that the request names."""
+        named: dict[Slot, Position] = {}
+        for topic in scan.topics:
+            route = self._route(topic.topic_id if by_ids else topic.name, now)
+            if route is None:
+                return None
+            name = route.name
+            for each in topic.partitions:
+                named[name, each.partition] = Position(each.fetch_offset, each.max_bytes)
+        return named
+
+    def _is_placed(self, fetch: FetchInFlight, named: dict[Slot, Position], now: float) -> bool:
+        """Divides the wanted partitions among the brokers. False: the request needs its plan."""
+        session, parts = fetch.session, fetch.parts
+        wanted: Mapping[Slot, Position] = named if session is None else session.wanted
+        if not wanted:
+            return False
+        if session is not None:
+            for slot in named:
+                if slot not in wanted:
+                    return False
+        part: Part | None = None
+        route: Route | None = None
+        for slot, position in wanted.items():
+            topic, number = slot
+            if route is None or topic != route.name:
+                route = self._route(topic, now) if isinstance(topic, str) else None
+                if route is None:
+                    return False
+                fetch.routes[route.name] = route
+            leader = route.leaders[number] if 0 <= number < len(route.leaders) else None
+            if leader is None:
+                return False
+            if part is None or leader != part.place[1] or route.cluster != part.place[0]:
+                part = None
+                for each in parts:
+                    if leader == each.place[1] and route.cluster == each.place[0]:
+                        part = each
+                if part is None:
+                    part = self._part(fetch, route, Place(route.cluster, leader))
+                    if part is None:
+                        return False
+                    parts.append(part)
+            part.wanted[slot] = named.get(slot, position)
+        fetch.wanted = wanted
+        return True
+
+    def _part(self, fetch: FetchInFlight, route: Route, place: Place) -> Part | None:
+        """The part of the request that goes to this broker, if nobody has to wait for the broker's connection."""
+        fetches = self._session.broker_fetches.get(place)
+        if fetches is None or fetches.table is not self._table:
+            return None
+        version, terms = min(fetch.version, NAMES_UNTIL, route.highest), fetches.terms
+        if version < route.lowest or version < BATCHES_SINCE or terms.version != version:
+            return None
+        if terms.isolation_level != fetch.isolation_level or terms.naming:
+            return None
+        way = self._ways.get(place)
+        if way is None or way.version != version:
+            way = self._way(place, version)
+            if way is None:
+                return None
+        if not way.connection.takes_more():
+            self._ways.pop(place, None)  # the connection may have ended: then another one is in its place
+            return None
+        part = Part(place, fetches, way)
+        if fetches.on_its_way is not None:
+            left = part.left = self._lanes.left_behind.get(way.kept_at)
+            if left is None or left.key != (fetches.resume_key, None):
+                return None
+        return part
+
+    def _way(self, place: Place, version: int) -> Way | None:
+        incarnation = self._clusters.incarnation(place.cluster)
+        connection = self._lanes.get(LaneKey(incarnation, place.broker_id, Lane.FETCH))
+        if connection is None:
+            return None
+        kept_at = (incarnation, Broker(place.broker_id), Lane.FETCH)
+        header = bytes(request_prefix(ApiKey.FETCH, version, 0, self._client_id, 0)[BEHIND_ID:])
+        calls = metrics.upstream_calls.labels(place.cluster, api_name(ApiKey.FETCH))
+        way = self._ways[place] = Way(connection, kept_at, version, header, calls)
+        return way
+
+    def _limit(self, fetch: FetchInFlight, scan: fetch_request.FetchRequestScan) -> None:
+        limits = limits_of(scan.max_wait_ms, scan.min_bytes, scan.max_bytes, scan.rack_id)
+        brokers, part = len(fetch.parts), fetch.parts[0]
+        fetch.alone = brokers == 1 and part.left is None
+        fetch.passes = (
+            fetch.alone
+            and len(part.wanted) == 1
+            and not fetch.careful
+            and part.way.version == min(fetch.version, NAMES_UNTIL)
+            and (fetch.session is None or part.fetches.epoch == INITIAL_EPOCH)
+        )
+        if not fetch.passes:
+            limits = limits.within(self._clusters.answer_room.poll_bytes)
+        fetch.limits, fetch.each = limits, limits.for_each_of(brokers)

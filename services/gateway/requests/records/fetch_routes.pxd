@@ -1,0 +1,6 @@
+cdef class Route:
+    cdef public Py_ssize_t edition, highest, lowest
+    cdef public bytes compact, plain, topic_id
+    cdef public str cluster, name
+    cdef public tuple leaders
+    cdef public object counted_as, knowledge, rule_id

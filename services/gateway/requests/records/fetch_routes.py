@@ -1,0 +1,76 @@
+"""Where Fetch of a topic goes, as long as table and metadata allow it to be forwarded without a plan."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mesh.routing import Route as TableRoute
+from mesh.routing import RoutingTable
+from services.gateway.requests.knowledge import ClusterKnowledge
+from services.gateway.requests.topic_ids import known_name, mesh_topic_id
+from services.gateway.requests.topic_names import KnownCluster
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.primitives import write_compact_string, write_string
+
+if TYPE_CHECKING:
+    from mesh.traffic.counting import Key
+    from services.gateway.requests.memory import Memory
+
+
+class Route:
+    """One topic's route. It counts as long as `edition` is that of the leaders of its cluster."""
+
+    __slots__ = (
+        "cluster",
+        "compact",
+        "counted_as",
+        "edition",
+        "highest",
+        "knowledge",
+        "leaders",
+        "lowest",
+        "name",
+        "plain",
+        "rule_id",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        topic_id: bytes,
+        route: TableRoute,
+        knowledge: ClusterKnowledge,
+        leaders: tuple[int | None, ...],
+        versions: tuple[int, int],
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        """The mesh's own id of the topic."""
+        compact, plain = bytearray(), bytearray()
+        write_compact_string(compact, name, "Fetch.topic")
+        write_string(plain, name, "Fetch.topic")
+        self.compact, self.plain = bytes(compact), bytes(plain)
+        """The name as a request has it, from version 12 on and before."""
+        self.cluster, self.rule_id = route.cluster, route.rule.rule_id
+        self.knowledge = knowledge
+        self.edition = knowledge.leaders_edition
+        self.leaders = leaders
+        self.lowest, self.highest = versions
+        """The versions of Fetch that the cluster speaks."""
+        self.counted_as: Key | None = None
+        """The key of the topic in the traffic of its client."""
+
+
+def route_to(
+    key: str | bytes, table: RoutingTable, known: Mapping[str, KnownCluster], mesh_id: str, memory: "Memory", now: float
+) -> Route | None:
+    """The route of the topic with this name or id; None if Fetch of it needs a plan."""
+    name = key if isinstance(key, str) else known_name(key, mesh_id, memory, known.values(), now)
+    route = None if name is None else table.route(name)
+    if name is None or route is None or route.cluster not in known or known[route.cluster].naming:
+        return None
+    knowledge = known[route.cluster].by_own_names
+    topic, versions = knowledge.topics.get(name), knowledge.versions.get(ApiKey.FETCH)
+    if topic is None or name in knowledge.stale or versions is None:
+        return None
+    return Route(name, mesh_topic_id(mesh_id, name), route, knowledge, topic.leaders, versions)
