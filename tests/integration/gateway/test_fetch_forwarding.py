@@ -10,8 +10,10 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from services.gateway.downstream.fetch_forwarding import FetchForwarder
-from services.gateway.requests.records import fetch
+from services.gateway.downstream import fetch_forwarding, fetch_in_flight
+from services.gateway.requests.records.fetch import ended_in_doubt
+from services.gateway.requests.records.fetch_writing import written_fetch
+from services.gateway.wire.scanner.fetch_beginning import read_beginning
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
@@ -34,25 +36,23 @@ class Ways:
 @pytest.fixture
 def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
     counted = Ways()
-    begun, coming, doubted = FetchForwarder.begun, FetchForwarder.begun_to_come, fetch.ended_in_doubt
 
-    def begins(self: FetchForwarder, *arguments: Any) -> Any:
-        found = begun(self, *arguments)
-        counted.forwarded += found is not None
-        return found
+    def written(*arguments: Any) -> Any:
+        counted.forwarded += 1
+        return written_fetch(*arguments)
 
-    def comes(self: FetchForwarder, *arguments: Any) -> Any:
-        found = coming(self, *arguments)
+    def begins(*arguments: Any) -> Any:
+        found = read_beginning(*arguments)
         counted.while_coming += found is not None
         return found
 
     def is_doubted(*arguments: Any) -> Any:
         counted.doubted += 1
-        return doubted(*arguments)
+        return ended_in_doubt(*arguments)
 
-    monkeypatch.setattr(FetchForwarder, "begun", begins)
-    monkeypatch.setattr(FetchForwarder, "begun_to_come", comes)
-    monkeypatch.setattr("services.gateway.downstream.fetch_forwarding.ended_in_doubt", is_doubted)
+    monkeypatch.setattr(fetch_forwarding, "written_fetch", written)
+    monkeypatch.setattr(fetch_forwarding, "ended_in_doubt", is_doubted)
+    monkeypatch.setattr(fetch_in_flight, "read_beginning", begins)
     return counted
 
 

@@ -13,9 +13,8 @@ from mesh.traffic.counting import Counts
 from mesh.traffic.sketches import LatencySketch
 from services.gateway import metrics
 from services.gateway.downstream import client as client_module
-from services.gateway.downstream import fetch_forwarding
+from services.gateway.downstream import fetch_forwarding, fetch_in_flight
 from services.gateway.downstream.exchange import Exchange
-from services.gateway.downstream.fetch_forwarding import FetchForwarder
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.upstream.answer_memory import LEAST_POLL_BYTES, POLL_BYTES, SCARCE_POLL_BYTES, Share
@@ -36,6 +35,7 @@ from services.gateway.wire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from services.gateway.wire.scanner.fetch_beginning import read_beginning
 from tests.fixtures.waiting import WITHIN_S, until
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.raw_client import RawClient
@@ -219,6 +219,17 @@ async def test_only_what_passes_while_it_comes_is_asked_for_as_a_whole(stage: St
         asked = stage.c1.requests(ApiKey.FETCH)[-1]
         assert (asked.min_bytes, asked.max_bytes) == (most, most)
     assert planned() == before
+
+
+async def test_an_answer_that_may_have_to_be_held_back_is_gathered(stage: Stage, planned: Planned) -> None:
+    client = await warm(stage)
+    message = fetch("apples")
+    message.isolation_level, message.max_bytes = 1, 50 << 20
+    await client.ask(message, 12, FetchResponse)
+    before = planned()
+    await client.ask(message, 12, FetchResponse)
+    assert planned() == before
+    assert stage.c1.requests(ApiKey.FETCH)[-1].max_bytes == POLL_BYTES
 
 
 async def test_a_poll_that_says_the_same_asks_for_less_when_there_is_less_room(stage: Stage, planned: Planned) -> None:
@@ -441,14 +452,13 @@ async def test_a_large_answer_passes_while_it_comes(
 ) -> None:
     begun = 0
 
-    def begins(self: FetchForwarder, *arguments: Any) -> Any:
+    def begins(*arguments: Any) -> Any:
         nonlocal begun
-        passage = begin(self, *arguments)
-        begun += passage is not None
-        return passage
+        found = read_beginning(*arguments)
+        begun += found is not None
+        return found
 
-    begin = FetchForwarder.begun_to_come
-    monkeypatch.setattr(FetchForwarder, "begun_to_come", begins)
+    monkeypatch.setattr(fetch_in_flight, "read_beginning", begins)
     counts = Counts(LatencySketch, datetime.now(UTC))
     if counted:
         stage.gateway.mesh.memory.traffic = ClientTraffic(counts, time.monotonic)
