@@ -33,4 +33,4 @@ cdef class ClientConnection(FrameStream):
     cpdef bint _is_free(self) except -1
 
     @cython.locals(answers=Count)
-    cpdef answered(self, object slot, object frame)
+    cpdef answered(self, object slot, tuple pieces)

@@ -50,7 +50,7 @@ from services.gateway.requests.table import HANDLERS
 from services.gateway.upstream.answer_memory import Share
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey, api_name
-from services.gateway.wire.frames import LEAST_FRAME_BYTES, SIZE_BYTES, RequestHeader
+from services.gateway.wire.frames import LEAST_FRAME_BYTES, SIZE_BYTES, Pieces, RequestHeader
 from services.gateway.wire.primitives import Buffer, WireError
 from services.gateway.wire.scanner.walks import headers
 
@@ -369,10 +369,10 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             self._pump()
             self._close_lanes_when_done()
 
-    def answered(self, slot: InFlight | FetchInFlight, frame: memoryview) -> None:
-        slots = self._queue
+    def answered(self, slot: InFlight | FetchInFlight, pieces: Pieces) -> None:
+        slots, frame = self._queue, pieces[0]
         if self._fd == -1 or slots[0] is not slot or self._mesh.tables.canary is not None:
-            answer = RawResponse(frame, 0, slot.version)
+            answer = RawResponse(memoryview(bytearray().join(pieces)), 0, slot.version)
             if isinstance(slot, InFlight):
                 self.produce_ended(slot, answer)
             else:
@@ -384,8 +384,9 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         answers.total += 1
         headers.patch_correlation_id(frame, SIZE_BYTES, slot.clients_id)
         slots.popleft()
-        bytes_out.total += len(frame)
-        self.send(frame)
+        for piece in pieces:
+            bytes_out.total += len(piece)
+        self.send(*pieces)
         if (slots and slots[0].done) or self._slots.draining is not None:
             self._slots.flush()
             if self._fd == -1:

@@ -3,9 +3,8 @@ cimport cython
 from services.gateway.downstream.fetch_in_flight cimport FetchInFlight
 from services.gateway.downstream.fetch_placing cimport FetchPlacing
 from services.gateway.downstream.fetch_questions cimport Part, Question, Way
+from services.gateway.requests.records.broker_fetches cimport BrokerRequest
 from services.gateway.wire.scanner.walks cimport headers
-
-cdef Py_ssize_t _FETCH
 
 
 cdef class FetchForwarder:
@@ -20,7 +19,7 @@ cdef class FetchForwarder:
     @cython.locals(parts=list, part=Part)
     cpdef ask(self, FetchInFlight fetch)
 
-    @cython.locals(way=Way, question=Question, in_session=bint)
+    @cython.locals(way=Way, question=Question, in_session=bint, request=BrokerRequest, frame=bytearray)
     cpdef _ask(self, FetchInFlight fetch, Part part, double now)
 
     cpdef came(self, FetchInFlight fetch, Part part, object outcome, bint owned)

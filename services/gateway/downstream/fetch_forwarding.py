@@ -20,11 +20,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, Protocol, cast
+from typing import Protocol
 
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_in_flight import Brought, FetchInFlight, Step
-from services.gateway.downstream.fetch_placing import BEHIND_ID, FetchPlacing
+from services.gateway.downstream.fetch_placing import FetchPlacing
 from services.gateway.downstream.fetch_questions import Part, Question, owned_copy
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.passing import Passed, Source
@@ -36,22 +36,17 @@ from services.gateway.requests.plan import (
     Answer,
     MeshView,
     Outcome,
-    RawResponse,
     Request,
 )
-from services.gateway.requests.records.broker_fetches import NamedSlot
 from services.gateway.requests.records.fetch import ended_in_doubt
-from services.gateway.requests.records.fetch_sessions import Position
 from services.gateway.requests.records.fetch_writing import written_fetch
 from services.gateway.requests.traffic.calls import count_forwarded_fetch, idle_key, sums_of
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.upstream.left_behind import LeftBehind
-from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.frames import encode_request
+from services.gateway.wire.frames import Pieces, encode_request
 from services.gateway.wire.primitives import Buffer
 from services.gateway.wire.scanner.walks import headers
 
-_FETCH: Final = int(ApiKey.FETCH)
 _NOTHING = memoryview(b"")
 
 
@@ -67,8 +62,8 @@ class Client(Protocol):
 
     def answer_begun(self, slot: object, pieces: Sequence[Buffer], source: Source) -> Passage | None: ...
 
-    def answered(self, slot: FetchInFlight, frame: memoryview) -> None:
-        """The broker's answer in these bytes may go to the client as it is. They may lie in a receive buffer."""
+    def answered(self, slot: FetchInFlight, pieces: Pieces) -> None:
+        """The client's answer, which lacks only its number. Its pieces may lie in a receive buffer."""
 
     def fetch_ended(self, fetch: FetchInFlight, answer: Answer | Passed) -> None:
         """An answer in bytes may lie in a receive buffer."""
@@ -135,18 +130,18 @@ class FetchForwarder:
     def _ask(self, fetch: FetchInFlight, part: Part, now: float) -> None:
         way, waiting = part.way, self._lanes.left_behind
         in_session = fetch.session is not None or len(fetch.parts) > 1
-        wanted = cast(Mapping[NamedSlot, Position], part.wanted)
-        request = part.fetches.ask(wanted, fetch.each, in_session)
+        request = part.fetches.ask(part.wanted, fetch.each, in_session)
         if request.forgotten:
-            written = encode_request(request.message, way.version, 0, fetch.client_id)[BEHIND_ID:]
+            frame = bytearray(encode_request(request.message, way.version, 0, fetch.client_id))
         else:
-            written = way.header + written_fetch(way.version, request, fetch.routes)
+            frame = written_fetch(way.header, way.version, request, fetch.routes)
         question = Question(fetch, part, waiting, now + fetch.limits.wait_s + CALL_TIMEOUT_S)
         if not fetch.alone:
             self._lanes.drop_old_left_behind()
+            question.key = (part.fetches.resume_key, None)
             waiting[way.kept_at] = question
         way.calls.total += 1
-        way.connection.pass_on_written(_FETCH, way.version, written, question)
+        way.connection.pass_on(frame, question)
 
     def _take_up(self, fetch: FetchInFlight, part: Part, left: LeftBehind) -> None:
         """Continue with the question that an earlier request has asked."""
@@ -203,13 +198,10 @@ class FetchForwarder:
     def _answer(self, fetch: FetchInFlight) -> None:
         """Answer the client with the answers that have come."""
         self._end(fetch)
-        answer = fetch.told()
+        pieces = fetch.told()
         if self._memory.traffic is not None:
             self._count(fetch, sums_of(fetch.found))
-        if isinstance(answer, RawResponse):
-            self._client.answered(fetch, answer.frame)
-        else:
-            self._client.fetch_ended(fetch, answer)
+        self._client.answered(fetch, pieces)
 
     def _end(self, fetch: FetchInFlight) -> None:
         """End the request, and leave behind its questions without an answer."""
@@ -221,7 +213,7 @@ class FetchForwarder:
             if part.outcome is None:
                 left = self._lanes.left_behind.get(part.way.kept_at)
                 if left is not None:
-                    left.taker = None
+                    left.leave()
 
     def _doubt(self, fetch: FetchInFlight) -> None:
         """Let a plan decide the client's answer, by the table that the request started with."""

@@ -2,9 +2,12 @@ cimport cython
 
 from services.gateway.counting cimport Count
 from services.gateway.downstream.fetch_questions cimport Part
-from services.gateway.wire.scanner.walks cimport fetch_response, headers
+from services.gateway.requests.records.broker_fetches cimport Found, Limits
+from services.gateway.requests.records.fetch_routes cimport Route
+from services.gateway.requests.records.fetch_sessions cimport FetchSession, Marks, Position
+from services.gateway.wire.scanner.walks cimport fetch_response, headers, octets
 
-cdef Py_ssize_t _FETCH
+cdef Py_ssize_t _FETCH, _NO_TAGS, FLEXIBLE, NAMES_UNTIL, NO_SESSION
 
 
 cdef class FetchInFlight:
@@ -14,22 +17,42 @@ cdef class FetchInFlight:
     cdef public dict found, routes
     cdef public list answer, parts
     cdef public Count answers
-    cdef public object brought, client_id, close, clusters, each, exchange, forwarder, limits, session, table, wanted
+    cdef public FetchSession session
+    cdef public Limits each, limits
+    cdef public object brought, client_id, close, clusters, exchange, forwarder, table, wanted
 
-    @cython.locals(scan=fetch_response.FetchResponseScan, each=Part)
+    @cython.locals(scan=fetch_response.FetchResponseScan, each=Part, session=FetchSession)
     cpdef come(self, Part part, object outcome)
 
+    @cython.locals(
+        found=dict, wanted=dict, asked=dict, topic=fetch_response.FetchedTopic, each=fetch_response.FetchedPartition,
+        position=Position, before=Position,
+    )
     cpdef _take(self, Part part, object outcome, fetch_response.FetchResponseScan scan)
 
-    @cython.locals(part=Part, scan=fetch_response.FetchResponseScan, sent_version=Py_ssize_t)
+    @cython.locals(
+        part=Part, scan=fetch_response.FetchResponseScan, sent_version=Py_ssize_t, session=FetchSession,
+        session_id=Py_ssize_t, throttle_time_ms=Py_ssize_t, slots=list,
+    )
     cpdef told(self)
 
-    @cython.locals(told=list, slots=list, marks=dict, part=Part)
+    @cython.locals(
+        told=list, slots=list, marks=dict, found=dict, part=Part, session=FetchSession, came=Found, is_news=bint,
+    )
     cpdef list _news(self)
+
+    @cython.locals(topic=fetch_response.FetchedTopic, route=Route)
+    cpdef _whole(self, object outcome, fetch_response.FetchResponseScan scan, Py_ssize_t session_id)
+
+    @cython.locals(flexible=bint, size=Py_ssize_t, out=bytearray)
+    cpdef _framed(self, list body)
 
 
 @cython.locals(topic=fetch_response.FetchedTopic, part=fetch_response.FetchedPartition)
 cpdef bint _has_pressing(fetch_response.FetchResponseScan scan) except -1
 
-@cython.locals(topic=fetch_response.FetchedTopic, each=fetch_response.FetchedPartition)
+@cython.locals(
+    wanted=dict, asked=dict, topic=fetch_response.FetchedTopic, each=fetch_response.FetchedPartition,
+    position=Position, before=Position,
+)
 cpdef bint _serves(Part part, fetch_response.FetchResponseScan scan) except -1

@@ -12,10 +12,10 @@ from services.gateway.downstream.fetch_questions import Forwarder, Part, owned_c
 from services.gateway.frame_stream import Passage
 from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.placement import Place
-from services.gateway.requests.plan import Body, Outcome, RawResponse
-from services.gateway.requests.records.broker_fetches import Limits, NamedSlot
+from services.gateway.requests.plan import Outcome, RawResponse
+from services.gateway.requests.records.broker_fetches import Found, Limits, NamedSlot
 from services.gateway.requests.records.committed import has_transactions
-from services.gateway.requests.records.fetch_poll import GRACE_S, NAMES_UNTIL, Found, fitting, is_pressing
+from services.gateway.requests.records.fetch_poll import GRACE_S, NAMES_UNTIL, fitting, is_pressing
 from services.gateway.requests.records.fetch_routes import Route
 from services.gateway.requests.records.fetch_sessions import (
     NO_SESSION,
@@ -23,12 +23,11 @@ from services.gateway.requests.records.fetch_sessions import (
     FetchSession,
     Marks,
     Position,
-    Result,
     Slot,
 )
 from services.gateway.upstream.left_behind import LeftBehind
 from services.gateway.wire.apis import ApiKey, flexible_since
-from services.gateway.wire.frames import SIZE_BYTES, response_prefix
+from services.gateway.wire.frames import SIZE_BYTES, Pieces, response_prefix
 from services.gateway.wire.passing_records import PassingRecords
 from services.gateway.wire.primitives import INT32, Buffer, WireError
 from services.gateway.wire.scanner import (
@@ -42,13 +41,14 @@ from services.gateway.wire.scanner import (
 from services.gateway.wire.scanner.bounds import IDS_SINCE
 from services.gateway.wire.scanner.fetch_beginning import FetchBeginning, read_beginning
 from services.gateway.wire.scanner.fetch_join import Entry, by_topic, with_topic_ids
-from services.gateway.wire.scanner.walks import fetch_response, headers
+from services.gateway.wire.scanner.walks import fetch_response, headers, octets
 
 FLEXIBLE: Final = flexible_since(ApiKey.FETCH) or 0
 _BEHIND_ID: Final = SIZE_BYTES + INT32.size
 _SESSION_AT: Final = 6
 """The offset of the session id in an answer's body."""
 _FETCH: Final = int(ApiKey.FETCH)
+_NO_TAGS: Final = 0
 
 
 class Step(Enum):
@@ -152,7 +152,7 @@ class FetchInFlight:
     @property
     def asked(self) -> list[Place]:
         """The brokers that it has asked itself, for a plan that goes on with it."""
-        return [part.place for part in self.parts if part.left is None]
+        return [Place(part.way.cluster, part.way.broker_id) for part in self.parts if part.left is None]
 
     @property
     def is_over_at(self) -> float:
@@ -213,7 +213,8 @@ class FetchInFlight:
             name = topic.name
             for each in topic.partitions:
                 slot = (name, each.partition)
-                if slot in wanted and slot in asked and wanted[slot][0] == asked[slot][0]:
+                position, before = wanted.get(slot), asked.get(slot)
+                if position is not None and before is not None and position.offset == before.offset:
                     found[slot] = Found(outcome.frame, outcome.version, each)
 
     def leave_behind(self, waiting: dict[object, LeftBehind]) -> None:
@@ -225,8 +226,8 @@ class FetchInFlight:
 
     # --- the client's answer -------------------------------------------------------------------------------------
 
-    def told(self) -> RawResponse | Body:
-        """The answer to the client: from here on its content counts as sent."""
+    def told(self) -> Pieces:
+        """The client's answer in pieces, which lacks only its number: from here on its content counts as sent."""
         throttle_time_ms = 0
         for part in self.parts:
             if part.scan is not None and part.outcome is not None:
@@ -241,7 +242,7 @@ class FetchInFlight:
             if scan is not None and scan.untouched and part.fetches.session_id == NO_SESSION:
                 assert isinstance(outcome, RawResponse)
                 if session is None and self.version == sent_version:
-                    return outcome
+                    return (outcome.frame,)
                 slots = self._news()
                 if slots == list(self.found) and sent_version == min(self.version, NAMES_UNTIL):
                     return self._whole(outcome, scan, session_id)
@@ -251,14 +252,14 @@ class FetchInFlight:
             self.found = dict(fitting(self.wanted, self.found, self.limits.max_bytes))
         return self._joined(self._news(), throttle_time_ms, session_id)
 
-    def _whole(self, outcome: RawResponse, scan: FetchResponseScan, session_id: int) -> RawResponse | Body:
+    def _whole(self, outcome: RawResponse, scan: FetchResponseScan, session_id: int) -> Pieces:
         """The broker's whole answer, with the client's session and topic ids."""
         frame = outcome.frame
         if self.version < IDS_SINCE:
             INT32.pack_into(frame, outcome.body_offset + _SESSION_AT, session_id)
-            return outcome
+            return (frame,)
         ids = [self.routes[topic.name].topic_id for topic in scan.topics]
-        return Body(tuple(with_topic_ids(frame, scan, ids, session_id)))
+        return self._framed(with_topic_ids(frame, scan, ids, session_id))
 
     def _news(self) -> list[Slot]:
         """The partitions of the answer, in their order."""
@@ -274,16 +275,16 @@ class FetchInFlight:
         if marks or len(slots) > 1:
             slots = [each for each in session.wanted if each in found or each in marks]
         for each in slots:
-            if each in found:
-                record = found[each]
-                result = Result(record.marks, 0, record.part.record_bytes)
+            came = found.get(each)
+            if came is None:
+                is_news = session.must_tell(each, marks[each], 0, 0)
             else:
-                result = Result(marks[each])
-            if session.must_tell(each, result):
+                is_news = session.must_tell(each, came.marks, 0, came.part.record_bytes)
+            if is_news:
                 told.append(each)
         return told
 
-    def _joined(self, slots: list[Slot], throttle_time_ms: int, session_id: int) -> Body:
+    def _joined(self, slots: list[Slot], throttle_time_ms: int, session_id: int) -> Pieces:
         entries: list[tuple[str, bytes, Entry]] = []
         for slot in slots:
             name, partition = slot
@@ -292,15 +293,22 @@ class FetchInFlight:
             if each is not None:
                 entry = cut_entry(each.buffer, each.part, each.version, self.version)
             else:
-                entry = own_entry(self.version, partition, 0, *self._last_marks((name, partition)))
+                entry = own_entry(self.version, partition, 0, *self._last_marks((name, partition)).numbers)
             entries.append((name, self.routes[name].topic_id if self.version >= IDS_SINCE else b"", entry))
-        return Body(
-            tuple(
-                join_fetch_response(
-                    self.version, by_topic(entries), throttle_time_ms=throttle_time_ms, session_id=session_id
-                )
-            )
-        )
+        return self._framed(join_fetch_response(self.version, by_topic(entries), throttle_time_ms, session_id))
+
+    def _framed(self, body: list[Buffer]) -> Pieces:
+        """Size prefix and header, which lacks only its number, before the pieces of a body."""
+        flexible, size = self.version >= FLEXIBLE, 0
+        for piece in body:
+            size += len(piece)
+        out = bytearray()
+        octets.add32(out, INT32.size + flexible + size)
+        octets.add32(out, 0)
+        if flexible:
+            out.append(_NO_TAGS)
+        out += body[0]
+        return (out, *body[1:])
 
     def _last_marks(self, slot: NamedSlot) -> Marks:
         for part in self.parts:
@@ -327,7 +335,7 @@ class FetchInFlight:
         part.fetches.passed(slot, marks)
         session, session_id, flexible = self.session, NO_SESSION, part.way.version >= FLEXIBLE
         if session is not None:
-            session.must_tell(slot, Result(marks, 0, found.record_bytes))
+            session.must_tell(slot, marks, 0, found.record_bytes)
             session_id = session.session_id
         if self.version < IDS_SINCE:
             patch_correlation_id(beginning, SIZE_BYTES, self.clients_id)
@@ -335,9 +343,7 @@ class FetchInFlight:
                 INT32.pack_into(beginning, _BEHIND_ID + flexible + _SESSION_AT, session_id)
             return (beginning,)
         entries = [Entries(found.topic, self.routes[found.topic].topic_id, ())]
-        head, *_ = join_fetch_response(
-            self.version, entries, throttle_time_ms=found.throttle_time_ms, session_id=session_id
-        )
+        head, *_ = join_fetch_response(self.version, entries, found.throttle_time_ms, session_id)
         head = head[:-3]  # without the count of partitions, and the tags of topic and answer
         rest = beginning[found.partitions_at :]
         prefix = response_prefix(_FETCH, self.version, self.clients_id, len(head) + len(rest) + missing)
@@ -377,6 +383,7 @@ def _serves(part: Part, scan: FetchResponseScan) -> bool:
     for topic in scan.topics:
         for each in topic.partitions:
             slot = (topic.name, each.partition)
-            if each.record_bytes and slot in wanted and slot in asked and wanted[slot][0] == asked[slot][0]:
+            position, before = wanted.get(slot), asked.get(slot)
+            if each.record_bytes and position is not None and before is not None and position.offset == before.offset:
                 return True
     return False

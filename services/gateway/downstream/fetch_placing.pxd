@@ -3,8 +3,9 @@ cimport cython
 from services.gateway.counting cimport Count
 from services.gateway.downstream.fetch_in_flight cimport FetchInFlight
 from services.gateway.downstream.fetch_questions cimport Part, Way
-from services.gateway.requests.records.broker_fetches cimport BrokerFetches
+from services.gateway.requests.records.broker_fetches cimport BrokerFetches, Limits, limits_of
 from services.gateway.requests.records.fetch_routes cimport Route
+from services.gateway.requests.records.fetch_sessions cimport FetchSession, FetchSessions, Position
 from services.gateway.wire.scanner.walks cimport headers
 from services.gateway.wire.scanner.walks.fetch_request cimport FetchPartitionScan, FetchRequestScan, FetchTopicScan
 
@@ -13,11 +14,13 @@ cdef class FetchPlacing:
     cdef public Py_ssize_t _edition, _highest, _lowest
     cdef public dict _answers, _routes, _ways
     cdef public tuple _software
-    cdef public object _client_id, _clusters, _follower, _known, _lanes, _memory, _mesh, _session, _sessions, _table
-    cdef public object _tables, idle_as
+    cdef public FetchSessions _sessions
+    cdef public object _client_id, _clusters, _follower, _known, _lanes, _memory, _mesh, _session, _table, _tables
+    cdef public object idle_as
 
     @cython.locals(
         scan=FetchRequestScan, fetch=FetchInFlight, version=Py_ssize_t, epoch=Py_ssize_t, answers=Count, named=dict,
+        ours=FetchSession,
     )
     cpdef FetchInFlight placed(self, object forwarder, headers.RequestHeader header, object frame, double now)
 
@@ -27,11 +30,14 @@ cdef class FetchPlacing:
     @cython.locals(topic=FetchTopicScan, each=FetchPartitionScan, route=Route)
     cpdef dict _positions(self, FetchRequestScan scan, bint by_ids, double now)
 
-    @cython.locals(parts=list, part=Part, each=Part, route=Route, number=Py_ssize_t)
+    @cython.locals(
+        session=FetchSession, parts=list, part=Part, each=Part, route=Route, number=Py_ssize_t, leader=Py_ssize_t,
+        wanted=dict,
+    )
     cpdef bint _is_placed(self, FetchInFlight fetch, dict named, double now) except -1
 
     @cython.locals(version=Py_ssize_t, fetches=BrokerFetches, way=Way, part=Part)
-    cpdef Part _part(self, FetchInFlight fetch, Route route, object place)
+    cpdef Part _part(self, FetchInFlight fetch, Route route, Py_ssize_t leader)
 
-    @cython.locals(brokers=Py_ssize_t, part=Part)
+    @cython.locals(brokers=Py_ssize_t, part=Part, limits=Limits)
     cpdef _limit(self, FetchInFlight fetch, FetchRequestScan scan)

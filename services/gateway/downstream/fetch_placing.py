@@ -1,6 +1,5 @@
 """Divides a Fetch among the brokers that lead its partitions, if it needs no plan: see `fetch_forwarding`."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from mesh.routing import RoutingTable
@@ -21,7 +20,7 @@ from services.gateway.requests.records.fetch_sessions import FINAL_EPOCH, INITIA
 from services.gateway.requests.transactions.holding import concerns, holds_known_to
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.wire.apis import ApiKey, api_name
-from services.gateway.wire.frames import REQUEST_START_BYTES, SIZE_BYTES, request_prefix
+from services.gateway.wire.frames import request_prefix
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.scanner.bounds import IDS_SINCE
 from services.gateway.wire.scanner.walks import fetch_request, headers
@@ -30,8 +29,6 @@ ROUTES_REMEMBERED: Final = 1_000
 """Routes of one connection: one for each topic that its client reads. About 0.5 KB each."""
 BATCHES_SINCE: Final = 4
 """The first version without message sets, which a plan converts."""
-BEHIND_ID: Final = SIZE_BYTES + REQUEST_START_BYTES
-"""The offset in a request behind size, API key, version and correlation id."""
 
 
 class FetchPlacing:
@@ -68,7 +65,7 @@ class FetchPlacing:
         self._sessions = mesh.memory.fetch_sessions
         self._routes: dict[str | bytes, Route] = {}
         """Routes by the names or ids of topics."""
-        self._ways: dict[Place, Way] = {}
+        self._ways: dict[tuple[str, int], Way] = {}
         self._edition = -1
         """The edition of the tables, ..."""
         self._known: object = None
@@ -112,7 +109,7 @@ class FetchPlacing:
         elif scan.session_id != NO_SESSION:
             return None
         fetch = FetchInFlight(forwarder, header, scan.isolation_level, ours)
-        if concerns(self._table, scan.isolation_level):
+        if scan.isolation_level and concerns(self._table, scan.isolation_level):
             fetch.careful = True
             if holds_known_to(self._memory, self._table, now).by_place:
                 return None
@@ -175,7 +172,7 @@ class FetchPlacing:
     def _is_placed(self, fetch: FetchInFlight, named: dict[Slot, Position], now: float) -> bool:
         """Divides the wanted partitions among the brokers. False: the request needs its plan."""
         session, parts = fetch.session, fetch.parts
-        wanted: Mapping[Slot, Position] = named if session is None else session.wanted
+        wanted = named if session is None else session.wanted
         if not wanted:
             return False
         if session is not None:
@@ -191,26 +188,27 @@ class FetchPlacing:
                 if route is None:
                     return False
                 fetch.routes[route.name] = route
-            leader = route.leaders[number] if 0 <= number < len(route.leaders) else None
-            if leader is None:
+            known = route.leaders[number] if 0 <= number < len(route.leaders) else None
+            if known is None:
                 return False
-            if part is None or leader != part.place[1] or route.cluster != part.place[0]:
+            leader = known
+            if part is None or leader != part.way.broker_id or route.cluster != part.way.cluster:
                 part = None
                 for each in parts:
-                    if leader == each.place[1] and route.cluster == each.place[0]:
+                    if leader == each.way.broker_id and route.cluster == each.way.cluster:
                         part = each
                 if part is None:
-                    part = self._part(fetch, route, Place(route.cluster, leader))
+                    part = self._part(fetch, route, leader)
                     if part is None:
                         return False
                     parts.append(part)
-            part.wanted[slot] = named.get(slot, position)
+            part.wanted[route.name, number] = named.get(slot, position)
         fetch.wanted = wanted
         return True
 
-    def _part(self, fetch: FetchInFlight, route: Route, place: Place) -> Part | None:
+    def _part(self, fetch: FetchInFlight, route: Route, leader: int) -> Part | None:
         """The part of the request that goes to this broker, if nobody has to wait for the broker's connection."""
-        fetches = self._session.broker_fetches.get(place)
+        fetches = self._session.broker_fetches.get((route.cluster, leader))
         if fetches is None or fetches.table is not self._table:
             return None
         version, terms = min(fetch.version, NAMES_UNTIL, route.highest), fetches.terms
@@ -218,15 +216,15 @@ class FetchPlacing:
             return None
         if terms.isolation_level != fetch.isolation_level or terms.naming:
             return None
-        way = self._ways.get(place)
+        way = self._ways.get((route.cluster, leader))
         if way is None or way.version != version:
-            way = self._way(place, version)
+            way = self._way(Place(route.cluster, leader), version)
             if way is None:
                 return None
         if not way.connection.takes_more():
-            self._ways.pop(place, None)  # the connection may have ended: then another one is in its place
+            del self._ways[route.cluster, leader]  # its connection may have ended: then another one is in its place
             return None
-        part = Part(place, fetches, way)
+        part = Part(fetches, way)
         if fetches.on_its_way is not None:
             left = part.left = self._lanes.left_behind.get(way.kept_at)
             if left is None or left.key != (fetches.resume_key, None):
@@ -239,9 +237,9 @@ class FetchPlacing:
         if connection is None:
             return None
         kept_at = (incarnation, Broker(place.broker_id), Lane.FETCH)
-        header = bytes(request_prefix(ApiKey.FETCH, version, 0, self._client_id, 0)[BEHIND_ID:])
+        header = bytes(request_prefix(ApiKey.FETCH, version, 0, self._client_id, 0))
         calls = metrics.upstream_calls.labels(place.cluster, api_name(ApiKey.FETCH))
-        way = self._ways[place] = Way(connection, kept_at, version, header, calls)
+        way = self._ways[place] = Way(place, connection, kept_at, version, header, calls)
         return way
 
     def _limit(self, fetch: FetchInFlight, scan: fetch_request.FetchRequestScan) -> None:

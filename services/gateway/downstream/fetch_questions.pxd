@@ -10,8 +10,9 @@ cdef Py_ssize_t _FETCH
 
 
 cdef class Way:
-    cdef public Py_ssize_t version
+    cdef public Py_ssize_t broker_id, version
     cdef public bytes header
+    cdef public str cluster
     cdef public BrokerConnection connection
     cdef public Count calls
     cdef public object kept_at
@@ -23,11 +24,12 @@ cdef class Part:
     cdef public fetch_response.FetchResponseScan scan
     cdef public LeftBehind left
     cdef public Way way
-    cdef public object outcome, place
+    cdef public object outcome
 
 
 cdef class Question(LeftBehind):
     cdef public Py_ssize_t correlation_id
+    cdef public bint _is_awaited
     cdef public double deadline
     cdef public dict _waiting
     cdef public Part _part
@@ -36,4 +38,7 @@ cdef class Question(LeftBehind):
     @cython.locals(header=headers.ResponseHeader, version=Py_ssize_t)
     cpdef answered(self, object frame, bint owned)
 
+    cpdef leave(self)
+
+    @cython.locals(part=Part)
     cpdef _settled(self, object outcome, bint owned)

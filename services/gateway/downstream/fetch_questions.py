@@ -1,14 +1,13 @@
 """The requests to brokers that a forwarded Fetch needs: see `fetch_forwarding`."""
 
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from services.gateway.counting import Count
 from services.gateway.frame_stream import Passage
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Outcome, RawResponse, Unreachable
-from services.gateway.requests.records.broker_fetches import BrokerFetches
-from services.gateway.requests.records.fetch_sessions import Position, Slot
+from services.gateway.requests.records.broker_fetches import BrokerFetches, NamedSlot
+from services.gateway.requests.records.fetch_sessions import Position
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.left_behind import LeftBehind
 from services.gateway.wire.apis import ApiKey
@@ -39,31 +38,31 @@ class Forwarder(Protocol):
 class Way:
     """The way to one broker, as long as the tables and clusters are these."""
 
-    __slots__ = ("calls", "connection", "header", "kept_at", "version")
+    __slots__ = ("broker_id", "calls", "cluster", "connection", "header", "kept_at", "version")
 
     def __init__(
-        self, connection: BrokerConnection, kept_at: object, version: int, header: bytes, calls: Count
+        self, place: Place, connection: BrokerConnection, kept_at: object, version: int, header: bytes, calls: Count
     ) -> None:
+        self.cluster, self.broker_id = place
         self.connection = connection
         self.kept_at = kept_at
         """The key under which its answers are left behind."""
         self.version = version
         """The version of requests to the broker."""
         self.header = header
-        """The header of these requests, behind the correlation id."""
+        """Size prefix and header of these requests."""
         self.calls = calls
 
 
 class Part:
     """The part of a Fetch that one broker answers."""
 
-    __slots__ = ("fetches", "left", "outcome", "place", "scan", "wanted", "way")
+    __slots__ = ("fetches", "left", "outcome", "scan", "wanted", "way")
 
-    def __init__(self, place: Place, fetches: BrokerFetches, way: Way) -> None:
-        self.place = place
+    def __init__(self, fetches: BrokerFetches, way: Way) -> None:
         self.fetches = fetches
         self.way = way
-        self.wanted: dict[Slot, Position] = {}
+        self.wanted: dict[NamedSlot, Position] = {}
         """The wanted partitions, in the order in which they may take room in an answer."""
         self.left: LeftBehind | None = None
         """The question that an earlier Fetch has left behind: this one continues with it."""
@@ -74,17 +73,23 @@ class Part:
 class Question(LeftBehind):
     """A request to one broker, until the broker answers. It may outlast the Fetch for which it was sent."""
 
-    __slots__ = ("_fetch", "_part", "_waiting", "correlation_id", "deadline")
+    __slots__ = ("_fetch", "_is_awaited", "_part", "_waiting", "correlation_id", "deadline")
     api_key = ApiKey.FETCH
 
     def __init__(self, fetch: "FetchInFlight", part: Part, waiting: dict[object, LeftBehind], deadline: float) -> None:
-        super().__init__((part.fetches.resume_key, None), None, partial(fetch.forwarder.came, fetch, part))
+        self.key = self.outcome = self.taker = None
+        self.arrived = 0.0
+        self._is_awaited = True
+        """Whether the Fetch for which it was sent still waits for it."""
         self._fetch = fetch
         self._part = part
         self._waiting = waiting
         """The questions that are left behind."""
         self.correlation_id = 0
         self.deadline = deadline
+
+    def leave(self) -> None:
+        self.taker, self._is_awaited = None, False
 
     def answered(self, frame: memoryview, owned: bool) -> None:
         version = self._part.way.version
@@ -98,12 +103,15 @@ class Question(LeftBehind):
         self._settled(outcome, True)
 
     def _settled(self, outcome: RawResponse | Unreachable, owned: bool) -> None:
-        taker, waiting, kept_at = self.taker, self._waiting, self._part.way.kept_at
+        taker, waiting, part = self.taker, self._waiting, self._part
+        kept_at = part.way.kept_at
         is_there = len(waiting) > 0 and waiting.get(kept_at) is self
+        if is_there and (self._is_awaited or taker is not None):
+            del waiting[kept_at]
         if taker is not None:
-            if is_there:
-                del waiting[kept_at]
             taker(outcome, owned)
+        elif self._is_awaited:
+            self._fetch.forwarder.came(self._fetch, part, outcome, owned)
         elif is_there:
             self.keep(outcome if owned else owned_copy(outcome))
 

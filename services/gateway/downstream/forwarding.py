@@ -50,6 +50,7 @@ from services.gateway.wire.frames import (
     REQUEST_ID_AT,
     REQUEST_START_BYTES,
     SIZE_BYTES,
+    Pieces,
     request_start,
 )
 from services.gateway.wire.primitives import INT32, Buffer, WireError
@@ -74,8 +75,8 @@ class Client(Protocol):
 
     def view(self, header: headers.RequestHeader) -> MeshView: ...
 
-    def answered(self, slot: InFlight, frame: memoryview) -> None:
-        """The broker's answer in these bytes may go to the client as it is. They may lie in a receive buffer."""
+    def answered(self, slot: InFlight, pieces: Pieces) -> None:
+        """The client's answer, which lacks only its number. Its pieces may lie in a receive buffer."""
 
     def produce_ended(self, request: InFlight, answer: Answer) -> None:
         """An answer in bytes may lie in a receive buffer."""
@@ -354,7 +355,7 @@ class Forwarder:
             hold.answered(request)
         if traffic is not None:
             count_forwarded(traffic, self._session, request, None)
-        self._client.answered(request, frame)
+        self._client.answered(request, (frame,))
 
     def astray(self, request: InFlight, outcome: RawResponse | Unreachable) -> None:
         """Let a plan decide the client's answer, by the table that the request started with."""

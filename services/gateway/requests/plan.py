@@ -196,9 +196,11 @@ class Call:
         return api_key_of(self.message) if isinstance(self.message, Struct) else self.api_key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RawResponse:
     """A response as it came: `frame` with its size prefix, `frame[body_offset:]` the body.
+
+    Each answer of a broker makes one. It is not frozen, because that would take twice as long.
 
     As an answer of a plan it goes out with the client's correlation id. `frame` may be a window into a receive buffer:
     good until the plan waits again.

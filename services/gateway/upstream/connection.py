@@ -199,8 +199,11 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
         """Whether `pass_on` may be called now."""
         return self._ready and self._midway is None and len(self._pending) < self._max_in_flight
 
-    def pass_on(self, frame: memoryview, awaiting: Awaiting) -> None:
-        """Send a client's request from the receive buffer, which holds it until this read is done (`FrameStream`)."""
+    def pass_on(self, frame: bytearray | memoryview, awaiting: Awaiting) -> None:
+        """Send a whole request, which lacks only its number.
+
+        It may lie in the receive buffer of a client: the buffer holds it until this read is done (`FrameStream`).
+        """
         headers.patch_correlation_id(frame, REQUEST_ID_AT, self._numbered(awaiting))
         self._sent_bytes.total += len(frame)
         self.send(frame)
@@ -211,12 +214,6 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
         start = request_start(size, api_key, version, self._numbered(awaiting))
         self._sent_bytes.total += SIZE_BYTES + size
         self.send(start, *pieces)
-
-    def pass_on_written(self, api_key: int, version: int, written: bytes, awaiting: Awaiting) -> None:
-        """As `pass_on`, for a request of which all behind the correlation id is written already."""
-        size = REQUEST_START_BYTES + len(written)
-        self._sent_bytes.total += SIZE_BYTES + size
-        self.send(request_start(size, api_key, version, self._numbered(awaiting)) + written)
 
     def begin_passing_on(self, start: bytearray | memoryview, goes_on: memoryview | None, awaiting: Awaiting) -> None:
         """Send the beginning of a client's request, as `pass_on` does, in one piece or two; `pass_on_more` the rest.

@@ -23,8 +23,12 @@ class LeftBehind:
         """The arrival of the outcome, in monotonic seconds."""
         self.taker = taker
 
+    def leave(self) -> None:
+        """Nobody waits for it now; the next poll may."""
+        self.taker = None
+
     def keep(self, outcome: Outcome) -> None:
-        """Nobody waits for it now."""
+        """The outcome, which comes when nobody waits for it."""
         self.outcome, self.arrived = outcome, monotonic()
         if isinstance(outcome, RawResponse):
             memory = outcome.frame.obj

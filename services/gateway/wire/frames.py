@@ -53,6 +53,10 @@ REQUEST_START_BYTES = _FRAME_AND_REQUEST_START.size - SIZE_BYTES
 """Bytes of the beginning of every request: API key, version, correlation id."""
 
 
+Pieces = tuple[bytearray | memoryview, *tuple[Buffer, ...]]
+"""A whole frame, whose first piece has the place of its correlation id."""
+
+
 class FrameTooLargeError(WireError):
     """A frame that is longer than its connection may send."""
 

@@ -17,7 +17,7 @@ Theory of operation
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from services.gateway.requests.records.fetch_sessions import (
     FINAL_EPOCH,
@@ -29,7 +29,8 @@ from services.gateway.requests.records.fetch_sessions import (
 )
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from services.gateway.wire.scanner import FetchResponseScan
+from services.gateway.wire.primitives import Buffer
+from services.gateway.wire.scanner import FetchedPartition, FetchResponseScan
 
 SESSION_WORTH_PARTITIONS: Final = 10
 """From this number of partitions on the gateway asks the broker for a session."""
@@ -51,25 +52,22 @@ class Terms:
     """A number for the names by which the broker knows topics; other names have another number."""
 
 
-class Limits(NamedTuple):
+class Limits:
     """The limits of one request."""
 
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    rack_id: str
+    __slots__ = ("least_bytes", "max_bytes", "max_wait_ms", "min_bytes", "rack_id", "wait_s")
 
-    @property
-    def wait_s(self) -> float:
-        return self.max_wait_ms / 1000
-
-    @property
-    def least_bytes(self) -> int:
+    def __init__(self, max_wait_ms: int, min_bytes: int, max_bytes: int, rack_id: str) -> None:
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.rack_id = rack_id
+        self.wait_s = max_wait_ms / 1000
+        self.least_bytes = max(1, min_bytes)
         """The fewest bytes that make an answer.
 
         The least is 1 for a client that asks for 0: each broker answers such a request at once.
         """
-        return max(1, self.min_bytes)
 
     def within(self, poll_bytes: int) -> "Limits":
         """The same limits, for an answer of at most `poll_bytes`.
@@ -92,17 +90,28 @@ def limits_of(max_wait_ms: int, min_bytes: int, max_bytes: int, rack_id: str) ->
     return Limits(min(max(0, max_wait_ms), MAX_WAIT_MS), min_bytes, max(1, max_bytes), rack_id)
 
 
-class BrokerRequest(NamedTuple):
+class BrokerRequest:
     """One request to a broker."""
 
-    changed: Mapping[NamedSlot, Position]
-    """The partitions that it names ..."""
-    forgotten: Sequence[NamedSlot]
-    """... and those that the broker shall forget."""
-    limits: Limits
-    isolation_level: int
-    session_id: int
-    epoch: int
+    __slots__ = ("changed", "epoch", "forgotten", "isolation_level", "limits", "session_id")
+
+    def __init__(
+        self,
+        changed: Mapping[NamedSlot, Position],
+        forgotten: Sequence[NamedSlot],
+        limits: Limits,
+        isolation_level: int,
+        session_id: int,
+        epoch: int,
+    ) -> None:
+        self.changed = changed
+        """The partitions that it names ..."""
+        self.forgotten = forgotten
+        """... and those that the broker shall forget."""
+        self.limits = limits
+        self.isolation_level = isolation_level
+        self.session_id = session_id
+        self.epoch = epoch
 
     @property
     def message(self) -> FetchRequest:
@@ -117,6 +126,21 @@ class BrokerRequest(NamedTuple):
             forgotten_topics_data=_forgotten(self.forgotten),
             rack_id=self.limits.rack_id,
         )
+
+
+class Found:
+    """A broker's answer about one partition."""
+
+    __slots__ = ("buffer", "part", "version")
+
+    def __init__(self, buffer: Buffer, version: int, part: FetchedPartition) -> None:
+        self.buffer = buffer
+        self.version = version
+        self.part = part
+
+    @property
+    def marks(self) -> Marks:
+        return Marks(self.part.high_watermark, self.part.last_stable_offset, self.part.log_start_offset)
 
 
 class BrokerFetches:
@@ -160,7 +184,13 @@ class BrokerFetches:
         if self.epoch == INITIAL_EPOCH:
             self.marks.clear()
         else:
-            changed = {slot: position for slot, position in wanted.items() if asked.get(slot) != position}
+            changed = {}
+            for slot, position in wanted.items():
+                before = asked.get(slot)
+                if before is not position and (
+                    before is None or before.offset != position.offset or before.max_bytes != position.max_bytes
+                ):
+                    changed[slot] = position
             if len(asked) != len(wanted) or not asked.keys() <= wanted.keys():
                 forgotten = [slot for slot in asked if slot not in wanted]
                 for slot in forgotten:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from services.gateway.requests.plan import Command, Gather, MeshView, RawResponse
-from services.gateway.requests.records.broker_fetches import Limits
-from services.gateway.requests.records.fetch_poll import Found, Poll
+from services.gateway.requests.records.broker_fetches import Found, Limits
+from services.gateway.requests.records.fetch_poll import Poll
 from services.gateway.requests.records.fetch_sessions import UNKNOWN_MARKS, Marks, Position, Slot
 from services.gateway.requests.transactions.holding import holds_now, known_holds, note_held, place_of
 from services.gateway.requests.transactions.sight import RETRY_S, Holds
@@ -45,7 +45,8 @@ class Waiting:
     def within(self, limits: Limits) -> Limits:
         if not self.slots:
             return limits
-        return limits._replace(max_wait_ms=min(limits.max_wait_ms, int(self.wait_s * 1000)))
+        max_wait_ms = min(limits.max_wait_ms, int(self.wait_s * 1000))
+        return Limits(max_wait_ms, limits.min_bytes, limits.max_bytes, limits.rack_id)
 
 
 def waiting_at(wanted: Mapping[Slot, Position], mesh: MeshView) -> Generator[Command, Any, Waiting]:
@@ -59,7 +60,9 @@ def waiting_at(wanted: Mapping[Slot, Position], mesh: MeshView) -> Generator[Com
     mesh.memory.sight.on_held(UNFINISHED)
     session = mesh.session
     session.waiting = {
-        slot: _marks(slot, mesh)._replace(last_stable_offset=stable) for slot, (stable, _) in held.items()
+        slot: Marks(known.high_watermark, stable, known.log_start_offset)
+        for slot, (stable, _) in held.items()
+        for known in (_marks(slot, mesh),)
     }
     return Waiting(session.waiting, min(seconds for _, seconds in held.values()))
 
@@ -140,7 +143,7 @@ def _own(poll: Poll) -> None:
             copies[key] = memoryview(bytearray(found.buffer))
             if whole is not None and whole.frame is found.buffer:
                 poll.whole = RawResponse(memoryview(copies[key]), whole.body_offset, whole.version)
-        poll.found[slot] = found._replace(buffer=copies[key])
+        poll.found[slot] = Found(copies[key], found.version, found.part)
 
 
 def shortened(found: Found, stable: int) -> Found:

@@ -28,9 +28,9 @@ from services.gateway.requests.plan import (
     Plan,
     Request,
 )
-from services.gateway.requests.records.broker_fetches import Limits, limits_of
+from services.gateway.requests.records.broker_fetches import Found, Limits, limits_of
 from services.gateway.requests.records.committed import Waiting, hold_back, waiting_at
-from services.gateway.requests.records.fetch_poll import Found, Poll, fitting
+from services.gateway.requests.records.fetch_poll import Poll, fitting
 from services.gateway.requests.records.fetch_sessions import (
     NOTHING_NEW,
     Asked,
@@ -194,7 +194,7 @@ def _entry(version: int, slot: Slot, found: Mapping[Slot, Found], results: Mappi
     if each is not None:
         return cut_entry(each.buffer, each.part, each.version, version)
     result = results.get(slot, NOTHING_NEW)
-    return own_entry(version, slot[1], result.error_code, *result.marks)
+    return own_entry(version, slot[1], result.error_code, *result.marks.numbers)
 
 
 def _names_of(topic: Topic, version: int, mesh: MeshView) -> tuple[str, bytes]:

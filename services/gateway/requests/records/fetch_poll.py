@@ -14,7 +14,7 @@ Theory of operation
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from services.gateway.requests.placement import LEADER_ERRORS, Place, homes
 from services.gateway.requests.plan import (
@@ -29,7 +29,7 @@ from services.gateway.requests.plan import (
     RawResponse,
     Stale,
 )
-from services.gateway.requests.records.broker_fetches import BrokerFetches, Limits, NamedSlot, Terms
+from services.gateway.requests.records.broker_fetches import BrokerFetches, Found, Limits, NamedSlot, Terms
 from services.gateway.requests.records.fetch_sessions import NO_SESSION, Marks, Position, Slot
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
@@ -46,18 +46,6 @@ counts as silent."""
 GRACE_S: Final = 0.05
 """Seconds beyond the wait. A broker without records answers a moment after the wait is over. To read this answer now is
 cheaper than to continue with it in the next poll."""
-
-
-class Found(NamedTuple):
-    """A broker's answer about one partition."""
-
-    buffer: Buffer
-    version: int
-    part: FetchedPartition
-
-    @property
-    def marks(self) -> Marks:
-        return Marks(self.part.high_watermark, self.part.last_stable_offset, self.part.log_start_offset)
 
 
 def fitting(wanted: Iterable[Slot], found: Mapping[Slot, Found], max_bytes: int) -> Mapping[Slot, Found]:
@@ -382,4 +370,4 @@ class Poll:
             key = id(found.buffer)
             if key not in copies:
                 copies[key] = bytes(found.buffer)
-            self.found[slot] = found._replace(buffer=copies[key])
+            self.found[slot] = Found(copies[key], found.version, found.part)

@@ -17,7 +17,7 @@ Theory of operation
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from services.gateway.wire.errors import ErrorCode
@@ -40,19 +40,47 @@ Slot = tuple[Topic, int]
 """Topic and partition."""
 
 
-class Position(NamedTuple):
+class Position:
     """The offset from which a partition is read, and the most bytes to read."""
 
-    offset: int
-    max_bytes: int
+    __slots__ = ("max_bytes", "offset")
+
+    def __init__(self, offset: int, max_bytes: int) -> None:
+        self.offset = offset
+        self.max_bytes = max_bytes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Position) and self.offset == other.offset and self.max_bytes == other.max_bytes
+
+    def __hash__(self) -> int:
+        return hash((self.offset, self.max_bytes))
+
+    def __repr__(self) -> str:
+        return f"Position({self.offset}, {self.max_bytes})"
 
 
-class Marks(NamedTuple):
+class Marks:
     """The marks that a leader sends of a partition beside its records; -1 means "unknown"."""
 
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
+    __slots__ = ("high_watermark", "last_stable_offset", "log_start_offset")
+
+    def __init__(self, high_watermark: int = -1, last_stable_offset: int = -1, log_start_offset: int = -1) -> None:
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        return self.high_watermark, self.last_stable_offset, self.log_start_offset
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Marks) and self.numbers == other.numbers
+
+    def __hash__(self) -> int:
+        return hash(self.numbers)
+
+    def __repr__(self) -> str:
+        return f"Marks{self.numbers}"
 
 
 UNKNOWN_MARKS: Final = Marks()
@@ -73,19 +101,20 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == _MAX_EPOCH else epoch + 1
 
 
-@dataclass(slots=True, eq=False)
 class FetchSession:
     """The session of one client."""
 
-    session_id: int
-    by_ids: bool
-    created: float
-    used: float
-    epoch: int = INITIAL_EPOCH + 1
-    """The epoch of the next request."""
-    wanted: dict[Slot, Position] = field(default_factory=dict)
-    told: dict[Slot, tuple[int, int]] = field(default_factory=dict)
-    """High watermark and log start that the client got last, of partitions that were in an answer."""
+    __slots__ = ("by_ids", "created", "epoch", "session_id", "told", "used", "wanted")
+
+    def __init__(self, session_id: int, by_ids: bool, now: float, wanted: Mapping[Slot, Position]) -> None:
+        self.session_id = session_id
+        self.by_ids = by_ids
+        self.created = self.used = now
+        self.epoch = INITIAL_EPOCH + 1
+        """The epoch of the next request."""
+        self.wanted = dict(wanted)
+        self.told: dict[Slot, Marks] = {}
+        """The marks that the client got last, of partitions that were in an answer."""
 
     def update(self, changed: Mapping[Slot, Position], forgotten: Iterable[Slot]) -> None:
         self.wanted.update(changed)
@@ -107,16 +136,21 @@ class FetchSession:
         self.wanted = {named(slot): position for slot, position in self.wanted.items()}
         self.told = {named(slot): marks for slot, marks in self.told.items()}
 
-    def must_tell(self, slot: Slot, result: Result) -> bool:
-        """Whether the client has to get this result; if so, it counts as sent."""
-        marks = (result.marks.high_watermark, result.marks.log_start_offset)
-        if result.error_code:
+    def must_tell(self, slot: Slot, marks: Marks, error_code: int, record_bytes: int) -> bool:
+        """Whether the client has to get this result of a partition; if so, it counts as sent."""
+        if error_code:
             self.told.pop(slot, None)  # so that the end of the error is sent, whatever the marks are then
             return True
-        if self.told.get(slot) == marks and not result.record_bytes:
+        last = self.told.get(slot)
+        if (
+            last is not None
+            and not record_bytes
+            and last.high_watermark == marks.high_watermark
+            and last.log_start_offset == marks.log_start_offset
+        ):
             return False
         self.told[slot] = marks
-        if result.record_bytes:
+        if record_bytes:
             self.wanted[slot] = self.wanted.pop(slot)
         return True
 
@@ -150,7 +184,7 @@ class FetchSessions:
         session_id = random_bits(_ID_BITS)
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = (session_id + 1) % (1 << _ID_BITS)
-        session = FetchSession(session_id, by_ids, created=now, used=now, wanted=dict(wanted))
+        session = FetchSession(session_id, by_ids, now, wanted)
         self._sessions[session_id] = session
         self.partitions += len(wanted)
         return session
@@ -292,11 +326,11 @@ def told_of(
         if session.epoch != wish.epoch:  # another connection has used the session meanwhile
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         came = [slot for slot in wish.wanted if slot in results]
-        return Told(session.session_id, [slot for slot in came if session.must_tell(slot, results[slot])])
+        return Told(session.session_id, [slot for slot in came if session.must_tell(slot, *results[slot])])
     slots = list(wish.wanted)
     if wish.begins:
         session = sessions.begin(wish.wanted, by_ids=by_ids, now=now, random_bits=random_bits)
         if session is not None:
             for slot in results.keys() & wish.wanted.keys():
-                session.must_tell(slot, results[slot])
+                session.must_tell(slot, *results[slot])
     return Told(NO_SESSION if session is None else session.session_id, slots)

@@ -25,7 +25,7 @@ from services.gateway.wire.messages.produce import ProduceResponse
 
 if TYPE_CHECKING:
     from services.gateway.requests.groups.share_sessions import Slot as ShareSlot
-    from services.gateway.requests.records.fetch_poll import Found
+    from services.gateway.requests.records.broker_fetches import Found
     from services.gateway.requests.records.fetch_routes import Route as FetchRoute
     from services.gateway.requests.records.fetch_sessions import Slot
     from services.gateway.requests.records.produce_order import Producing
@@ -95,7 +95,8 @@ class CountedCall:
     def fetched(self, found: "Mapping[Slot, Found]", refused: "Mapping[Slot, ErrorCode]") -> None:
         """Counts each topic of which a Fetch has brought records or an error."""
         sums = _Sums()
-        for (topic, _), (buffer, _, part) in found.items():
+        for (topic, _), each in found.items():
+            buffer, part = each.buffer, each.part
             if part.error_code:
                 sums.add(topic, 0, 0, 1)
             elif part.records_start >= 0 and part.records_end > part.records_start:
@@ -203,7 +204,8 @@ def count_forwarded_fetch(
 def sums_of(found: "Mapping[Slot, Found]") -> Mapping[str, Sequence[int]]:
     """Records and bytes that brokers have brought, by topic."""
     sums: dict[str, list[int]] = {}
-    for (topic, _), (buffer, _, part) in found.items():
+    for (topic, _), each in found.items():
+        buffer, part = each.buffer, each.part
         if part.record_bytes and isinstance(topic, str):
             of_topic = sums.setdefault(topic, [0, 0])
             of_topic[0] += count_records(buffer, part.records_start, part.records_end)

@@ -14,20 +14,19 @@ from services.gateway.wire.primitives import (
     read_compact_nullable_count,
     read_nullable_count,
     skip_tags,
-    write_compact_count,
     write_compact_nullable_count,
     write_compact_string,
-    write_count,
     write_nullable_count,
     write_string,
     write_uvarint,
 )
 from services.gateway.wire.scanner.bounds import IDS_SINCE
+from services.gateway.wire.scanner.walks import octets
 from services.gateway.wire.scanner.walks.fetch_response import FetchedPartition, FetchResponseScan
 
 _FLEXIBLE = flexible_since(ApiKey.FETCH) or 0
 _SESSIONS_SINCE = 7
-_ERROR_AND_SESSION = Packing(">hi")
+_NO_ERROR = bytes(2)
 _HEAD_4 = Packing(">ihqq")
 """Partition, error, high watermark, last stable offset ..."""
 _HEAD_5 = Packing(">ihqqq")
@@ -139,23 +138,23 @@ def _write_end_of_head(out: bytearray, version: int, record_bytes: int) -> None:
 
 
 def join_fetch_response(
-    version: int, topics: Sequence[Entries], *, throttle_time_ms: int = 0, session_id: int = 0
+    version: int, topics: Sequence[Entries], throttle_time_ms: int = 0, session_id: int = 0
 ) -> list[Buffer]:
     """The body of one answer in `version`, in which its entries are written: pieces to send one after the other."""
     flexible = version >= _FLEXIBLE
-    head = bytearray(INT32.pack(throttle_time_ms))
+    head = bytearray()
+    octets.add32(head, throttle_time_ms)
     if version >= _SESSIONS_SINCE:
-        head += _ERROR_AND_SESSION.pack(0, session_id)
-    count_to = write_compact_count if flexible else write_count
-    text_to = write_compact_string if flexible else write_string
-    count_to(head, len(topics), "Fetch.responses")
+        head += _NO_ERROR
+        octets.add32(head, session_id)
+    octets.add_count(head, flexible, len(topics))
     pieces: list[Buffer] = []
     for topic, topic_id, entries in topics:
         if version >= IDS_SINCE:
             head += topic_id
         else:
-            text_to(head, topic, "Fetch.topic")
-        count_to(head, len(entries), "Fetch.partitions")
+            (write_compact_string if flexible else write_string)(head, topic, "Fetch.topic")
+        octets.add_count(head, flexible, len(entries))
         for entry in entries:
             for piece in entry:
                 if len(piece) > SMALL:
@@ -175,9 +174,11 @@ def with_topic_ids(
     frame: memoryview, scan: FetchResponseScan, topic_ids: Sequence[bytes], session_id: int
 ) -> list[Buffer]:
     """The whole answer of a broker in the last version with names, with ids in the place of the names."""
-    head = bytearray(INT32.pack(scan.throttle_time_ms))
-    head += _ERROR_AND_SESSION.pack(0, session_id)
-    write_compact_count(head, len(topic_ids), "Fetch.responses")
+    head = bytearray()
+    octets.add32(head, scan.throttle_time_ms)
+    head += _NO_ERROR
+    octets.add32(head, session_id)
+    octets.add_count(head, True, len(topic_ids))
     pieces: list[Buffer] = []
     for topic, topic_id in zip(scan.topics, topic_ids, strict=True):
         head += topic_id

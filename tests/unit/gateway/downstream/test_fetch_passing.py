@@ -9,17 +9,16 @@ from services.gateway.counting import Count
 from services.gateway.downstream.fetch_in_flight import FetchInFlight, Step
 from services.gateway.downstream.fetch_questions import Part, Way
 from services.gateway.requests.placement import Place
-from services.gateway.requests.plan import Body, RawResponse
+from services.gateway.requests.plan import RawResponse
 from services.gateway.requests.records.broker_fetches import BrokerFetches, Limits, NamedSlot, Terms
 from services.gateway.requests.records.fetch_routes import route_to
-from services.gateway.requests.records.fetch_sessions import FetchSession, Position
+from services.gateway.requests.records.fetch_sessions import FetchSession, Marks, Position
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import (
     SIZE_BYTES,
     RequestHeader,
     encode_response,
     parse_response_header,
-    response_prefix,
 )
 from services.gateway.wire.messages import FetchResponse
 from services.gateway.wire.messages.fetch import (
@@ -50,13 +49,14 @@ class Stage:
         position = Position(43, 1000)
         session = None
         if in_session:
-            session = FetchSession(SESSION, version >= 13, 0.0, 0.0, epoch=3, wanted={SLOT: position})
+            session = FetchSession(SESSION, version >= 13, 0.0, {SLOT: position})
+            session.epoch = 3
         forwarder: Any = None
         header = RequestHeader(int(ApiKey.FETCH), version, CLIENTS_ID, "test", 0)
         self.fetch = FetchInFlight(forwarder, header, 0, session)
         connection: Any = None
         fetches = BrokerFetches(Terms(self.sent_version, 0))
-        self.part = Part(Place("c1", 1), fetches, Way(connection, None, self.sent_version, b"", Count()))
+        self.part = Part(fetches, Way(Place("c1", 1), connection, None, self.sent_version, b"", Count()))
         self.part.wanted[SLOT] = position
         fetches.ask({SLOT: position}, LIMITS, in_session)
         route = route_to("apples", world.table, world.clusters, "mesh-id", world.memory, 0.0)
@@ -84,13 +84,9 @@ class Stage:
 
     def whole(self, frame: bytearray) -> bytes:
         assert self.come(frame) is Step.ANSWER
-        match self.fetch.told():
-            case RawResponse(view):
-                patch_correlation_id(view, SIZE_BYTES, CLIENTS_ID)
-                return bytes(view)
-            case Body(pieces):
-                body = b"".join(pieces)
-                return bytes(response_prefix(ApiKey.FETCH, self.version, CLIENTS_ID, len(body))) + body
+        answer = bytearray().join(self.fetch.told())
+        patch_correlation_id(answer, SIZE_BYTES, CLIENTS_ID)
+        return bytes(answer)
 
     def passing(self, frame: bytearray, cut: int) -> bytes | None:
         beginning, missing = memoryview(bytearray(frame[:cut])), len(frame) - cut
@@ -122,8 +118,8 @@ def test_what_has_passed_counts_as_answered_and_as_told() -> None:
     assert stage.passing(frame, len(frame) - 1) is not None
     fetches, session = stage.part.fetches, stage.fetch.session
     assert session is not None
-    assert (fetches.on_its_way, fetches.session_id, fetches.marks[SLOT]) == (None, 0, (50, 50, 3))
-    assert session.told[SLOT] == (50, 3)
+    assert (fetches.on_its_way, fetches.session_id, fetches.marks[SLOT]) == (None, 0, Marks(50, 50, 3))
+    assert session.told[SLOT] == Marks(50, 50, 3)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -37,15 +37,14 @@ from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.codec import decode
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import (
-    REQUEST_START_BYTES,
     SIZE_BYTES,
     encode_request,
     encode_response,
     parse_request_header,
     parse_response_header,
-    request_start,
 )
 from services.gateway.wire.messages import FetchRequest, FetchResponse
+from services.gateway.wire.primitives import Buffer
 from tests.unit.gateway.replaceable import ToBroker
 from tests.unit.gateway.requests.records.fetching import answer_of, asked, topic_id
 from tests.unit.gateway.requests.records.test_fetch_always import BUSY, SLOTS, Client, Play
@@ -115,15 +114,14 @@ class Connection(ToBroker):
         self._ready = True
         self.play = play
 
-    def pass_on_written(self, api_key: int, version: int, written: bytes, awaiting: Awaiting) -> None:
-        sent = request_start(REQUEST_START_BYTES + len(written), api_key, version, 7) + written
+    def pass_on(self, sent: bytearray | memoryview, awaiting: Awaiting) -> None:
         header = parse_request_header(sent, SIZE_BYTES, len(sent))
+        version = header.api_version
         assert header.client_id == CLIENT
         place = place_of(self.cluster)
         on_its_way = self.play.world.session.broker_fetches[place[1]].on_its_way
         assert on_its_way is not None
-        planned = encode_request(on_its_way.message, version, 7, CLIENT)
-        assert sent[SIZE_BYTES:] == planned[SIZE_BYTES:], "as its plan writes it"
+        assert bytes(sent) == encode_request(on_its_way.message, version, 0, CLIENT), "as its plan writes it"
         message = decode(FetchRequest, version, sent, header.body_offset)
         told = self.play.brokers[self.cluster].answer(message).decode(FetchResponse)
         self.play.unheard[place[0]] = (awaiting, self.play.with_fault(told, version))
@@ -149,7 +147,8 @@ class Hearing:
     def is_next(self, slot: object) -> bool:
         return True
 
-    def answered(self, slot: FetchInFlight, frame: memoryview) -> None:
+    def answered(self, slot: FetchInFlight, pieces: tuple[Buffer, ...]) -> None:
+        frame = memoryview(bytearray().join(pieces))
         header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.FETCH, slot.version)
         self.answer = RawResponse(frame, header.body_offset, slot.version)
 

@@ -1,6 +1,7 @@
 # octets.py in C, for the compiled walks.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
 
 
@@ -20,6 +21,35 @@ cdef inline int put32(object buffer, Py_ssize_t at, int32_t value) except -1:
     octets[0], octets[1] = <uint32_t> value >> 24, <uint32_t> value >> 16 & 0xFF
     octets[2], octets[3] = <uint32_t> value >> 8 & 0xFF, <uint32_t> value & 0xFF
     PyBuffer_Release(&view)
+    return 0
+
+
+cdef inline unsigned char *room(bytearray out, Py_ssize_t size) except NULL:
+    cdef Py_ssize_t at = PyByteArray_GET_SIZE(out)
+    PyByteArray_Resize(out, at + size)
+    return <unsigned char *> PyByteArray_AS_STRING(out) + at
+
+
+cdef inline int add32(bytearray out, int32_t value) except -1:
+    cdef unsigned char *octets = room(out, 4)
+    octets[0], octets[1] = <uint32_t> value >> 24, <uint32_t> value >> 16 & 0xFF
+    octets[2], octets[3] = <uint32_t> value >> 8 & 0xFF, <uint32_t> value & 0xFF
+    return 0
+
+
+cdef inline int add64(bytearray out, int64_t value) except -1:
+    add32(out, <int32_t> (value >> 32))
+    return add32(out, <int32_t> value)
+
+
+cdef inline int add_count(bytearray out, bint flexible, Py_ssize_t count) except -1:
+    cdef uint64_t left = <uint64_t> count + 1
+    if not flexible:
+        return add32(out, <int32_t> count)
+    while left > 0x7F:
+        room(out, 1)[0] = left & 0x7F | 0x80
+        left >>= 7
+    room(out, 1)[0] = left
     return 0
 
 

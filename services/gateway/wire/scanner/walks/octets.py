@@ -1,4 +1,4 @@
-"""Reads bytes for the walks, which have checked the bounds.
+"""Reads bytes for the walks, which have checked the bounds, and writes them.
 
 Only this module differs when it is compiled: `octets.pxd` has each function in C, and compiled walks take the functions
 from there. The caller checks bounds; in C nothing here checks them.
@@ -6,7 +6,7 @@ from there. The caller checks bounds; in C nothing here checks them.
 
 from struct import Struct as Packing
 
-from services.gateway.wire.primitives import INT32, Buffer
+from services.gateway.wire.primitives import INT32, INT64, Buffer, write_compact_count
 
 _INT16 = Packing(">h").unpack_from
 _INT32 = Packing(">i").unpack_from
@@ -32,6 +32,21 @@ def int64(octets: Buffer, at: int) -> int:
 
 def put32(buffer: bytearray | memoryview, at: int, value: int) -> None:
     INT32.pack_into(buffer, at, value)
+
+
+def add32(out: bytearray, value: int) -> None:
+    out += INT32.pack(value)
+
+
+def add64(out: bytearray, value: int) -> None:
+    out += INT64.pack(value)
+
+
+def add_count(out: bytearray, flexible: bool, count: int) -> None:
+    if flexible:
+        write_compact_count(out, count, "count")
+    else:
+        add32(out, count)
 
 
 def text(octets: Buffer, start: int, stop: int) -> str:

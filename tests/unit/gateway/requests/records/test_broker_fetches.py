@@ -71,7 +71,7 @@ class BrokerOfThisTest:
         for slot in told.slots:
             result, (topic, partition) = results[slot], slot
             records = b"%d" % wish.wanted[slot].offset if result.record_bytes else b""
-            data = PartitionData(partition, result.error_code, *result.marks, records=records)
+            data = PartitionData(partition, result.error_code, *result.marks.numbers, records=records)
             response.responses.append(FetchableTopicResponse(str(topic), partitions=[data]))
         return response
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from services.gateway.requests.records.broker_fetches import Found
 from services.gateway.requests.records.committed import shortened
-from services.gateway.requests.records.fetch_poll import Found
 from services.gateway.wire.batches import MOST_COUNTED, batches, end_of_whole, first_transactional
 from services.gateway.wire.codec import decode
 from services.gateway.wire.messages import FetchResponse

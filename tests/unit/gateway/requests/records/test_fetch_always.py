@@ -76,7 +76,7 @@ class Broker:
         parts = []
         for slot in told.slots:
             records = b"%d" % wish.wanted[slot].offset if results[slot].record_bytes else b""
-            part = PartitionData(slot[1], 0, *results[slot].marks, records=records)
+            part = PartitionData(slot[1], 0, *results[slot].marks.numbers, records=records)
             parts.append(FetchableTopicResponse(str(slot[0]), partitions=[part]))
         return raw(*parts, session=told.session_id)
 
