@@ -34,6 +34,7 @@ MODULES: Final = (
     "upstream.connection",
     "upstream.seats",
     "upstream.left_behind",
+    "downstream.following",
     "downstream.in_flight",
     "downstream.forwarding",
     "downstream.fetch_questions",

@@ -1,8 +1,8 @@
 cimport cython
 
-from services.gateway.counting cimport Count
 from services.gateway.downstream.fetch_in_flight cimport FetchInFlight
 from services.gateway.downstream.fetch_questions cimport Part, Way
+from services.gateway.downstream.following cimport Following
 from services.gateway.requests.records.broker_fetches cimport BrokerFetches, Limits, limits_of
 from services.gateway.requests.records.fetch_routes cimport Route
 from services.gateway.requests.records.fetch_sessions cimport FetchSession, FetchSessions, Position
@@ -10,19 +10,17 @@ from services.gateway.wire.scanner.walks cimport headers
 from services.gateway.wire.scanner.walks.fetch_request cimport FetchPartitionScan, FetchRequestScan, FetchTopicScan
 
 
-cdef class FetchPlacing:
-    cdef public Py_ssize_t _edition, _highest, _lowest
-    cdef public dict _answers, _routes, _ways
-    cdef public tuple _software
+cdef class FetchPlacing(Following):
     cdef public FetchSessions _sessions
-    cdef public object _client_id, _clusters, _follower, _known, _lanes, _memory, _mesh, _session, _table, _tables
-    cdef public object idle_as
+    cdef public object _lanes, idle_as
 
     @cython.locals(
-        scan=FetchRequestScan, fetch=FetchInFlight, version=Py_ssize_t, epoch=Py_ssize_t, answers=Count, named=dict,
+        scan=FetchRequestScan, fetch=FetchInFlight, version=Py_ssize_t, epoch=Py_ssize_t, named=dict,
         ours=FetchSession,
     )
     cpdef FetchInFlight placed(self, object forwarder, headers.RequestHeader header, object frame, double now)
+
+    cpdef _follow(self, object client_id)
 
     @cython.locals(route=Route)
     cpdef Route _route(self, object key, double now)

@@ -2,12 +2,11 @@
 
 from typing import Final
 
-from mesh.routing import RoutingTable
 from mesh.traffic.counting import Key
 from services.gateway import metrics
-from services.gateway.counting import Count
 from services.gateway.downstream.fetch_in_flight import FetchInFlight
 from services.gateway.downstream.fetch_questions import Forwarder, Part, Way
+from services.gateway.downstream.following import Following
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.tables import Follower
 from services.gateway.requests.memory import Session
@@ -25,58 +24,19 @@ from services.gateway.wire.primitives import WireError
 from services.gateway.wire.scanner.bounds import IDS_SINCE
 from services.gateway.wire.scanner.walks import fetch_request, headers
 
-ROUTES_REMEMBERED: Final = 1_000
-"""Routes of one connection: one for each topic that its client reads. About 0.5 KB each."""
 BATCHES_SINCE: Final = 4
 """The first version without message sets, which a plan converts."""
 
 
-class FetchPlacing:
+class FetchPlacing(Following):
     """Follows the tables and clusters in force for one client connection."""
 
-    __slots__ = (
-        "_answers",
-        "_client_id",
-        "_clusters",
-        "_edition",
-        "_follower",
-        "_highest",
-        "_known",
-        "_lanes",
-        "_lowest",
-        "_memory",
-        "_mesh",
-        "_routes",
-        "_session",
-        "_sessions",
-        "_software",
-        "_table",
-        "_tables",
-        "_ways",
-        "idle_as",
-    )
+    __slots__ = ("_lanes", "_sessions", "idle_as")
 
     def __init__(self, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes) -> None:
-        self._mesh = mesh
-        self._session = session
-        self._follower = follower
+        super().__init__(ApiKey.FETCH, BATCHES_SINCE, route_to, mesh, session, follower)
         self._lanes = lanes
-        self._clusters, self._tables, self._memory = mesh.clusters, mesh.tables, mesh.memory
         self._sessions = mesh.memory.fetch_sessions
-        self._routes: dict[str | bytes, Route] = {}
-        """Routes by the names or ids of topics."""
-        self._ways: dict[tuple[str, int], Way] = {}
-        self._edition = -1
-        """The edition of the tables, ..."""
-        self._known: object = None
-        """... the knowledge of all clusters ..."""
-        self._client_id: str | None = None
-        """... and the client that the routes are for."""
-        self._software = ("", "")
-        self._table: RoutingTable
-        self._lowest, self._highest = 0, -1
-        """The versions that are served."""
-        self._answers: dict[int, Count] = {}
         self.idle_as: Key | None = None
         """The key of the client's requests without records in the traffic of clients."""
 
@@ -84,16 +44,8 @@ class FetchPlacing:
         self, forwarder: Forwarder, header: headers.RequestHeader, frame: memoryview, now: float
     ) -> FetchInFlight | None:
         """The request with the part of each broker, if it needs no plan. It counts in its client's session then."""
-        version, session = header.api_version, self._session
-        if (
-            self._edition != self._tables.edition
-            or self._known is not self._clusters.known
-            or header.client_id != self._client_id
-            or session.software_name != self._software[0]
-            or session.software_version != self._software[1]
-        ):
-            self._follow(header.client_id)
-        if version < self._lowest or version > self._highest or len(session.read_replicas):
+        version = header.api_version
+        if not self._forwards(header.client_id, version) or len(self._session.read_replicas):
             return None
         try:
             scan = fetch_request.scan_fetch_request(frame, version, header.body_offset, len(frame))
@@ -122,40 +74,19 @@ class FetchPlacing:
         self._limit(fetch, scan)
         fetch.arrived = now
         fetch.table, fetch.clusters = self._table, self._clusters.known
-        answers = self._answers.get(version)
-        if answers is None:
-            answers = self._answers[version] = metrics.ended_requests(ApiKey.FETCH, version)
-        fetch.answers = answers
+        fetch.answers = self._answers_of(version)
         return fetch
 
     def _follow(self, client_id: str | None) -> None:
-        """Follow the tables and clusters in force, for this client."""
-        session, served = self._session, self._clusters.served.get(ApiKey.FETCH)
-        self._routes.clear()
-        self._ways.clear()
+        Following._follow(self, client_id)
         self.idle_as = None
-        self._table = self._follower.view(client_id).table
-        self._edition, self._known, self._client_id = self._tables.edition, self._clusters.known, client_id
-        self._software = (session.software_name, session.software_version)
-        self._lowest, self._highest = (0, -1) if served is None else (max(served.low, BATCHES_SINCE), served.high)
-        if self._tables.canary is not None:  # while a table is tried, every answer is decoded
-            self._highest = -1
 
     def _route(self, key: str | bytes, now: float) -> Route | None:
         """The route of a topic whose cluster can be reached."""
-        route = self._routes.get(key)
+        route: Route | None = self._routes.get(key)
         if route is None or route.edition != route.knowledge.leaders_edition:
-            mesh = self._mesh
-            known = self._follower.view(self._client_id).clusters(self._clusters.known)
-            route = route_to(key, self._table, known, mesh.mesh_id, self._memory, now)
-            if route is None:
-                self._routes.pop(key, None)
-                return None
-            if len(self._routes) >= ROUTES_REMEMBERED:
-                self._routes.clear()
-            self._routes[key] = route
-            self._session.uses.topics.note(route.name)
-        return route if route.knowledge.down is None else None
+            route = self._look_up(key, now)
+        return None if route is None or route.knowledge.down is not None else route
 
     def _positions(self, scan: fetch_request.FetchRequestScan, by_ids: bool, now: float) -> dict[Slot, Position] | None:
         """Positions of the partitions that the request names."""

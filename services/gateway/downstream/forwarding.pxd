@@ -1,6 +1,7 @@
 cimport cython
 
 from services.gateway.counting cimport Count
+from services.gateway.downstream.following cimport Following
 from services.gateway.downstream.in_flight cimport InFlight
 from services.gateway.requests.records.produce_routes cimport Route
 from services.gateway.upstream.connection cimport BrokerConnection
@@ -14,13 +15,10 @@ cdef class Way:
     cdef public Seat seat
 
 
-cdef class Forwarder:
-    cdef public Py_ssize_t _edition, _highest, _lowest
-    cdef public dict _answers, _routes, _underway, _ways
+cdef class Forwarder(Following):
+    cdef public dict _underway
     cdef public list _producing
-    cdef public object _refused
-    cdef public tuple _software
-    cdef public object _client, _client_id, _clusters, _follower, _known, _lanes, _memory, _mesh, _session, _table, _tables
+    cdef public object _client, _lanes, _refused
 
     @cython.locals(
         scan=produce.ProduceScan, request=InFlight, way=Way, connection=BrokerConnection,
@@ -38,7 +36,6 @@ cdef class Forwarder:
     @cython.locals(quick=bint, route=Route, scan=produce.ProduceScan, connection=BrokerConnection)
     cpdef BrokerConnection _connection(self, InFlight request, Way way, Py_ssize_t size, double now)
 
-    @cython.locals(answers=Count)
     cpdef _taken(self, InFlight request, Way way)
 
     cpdef stored(self, InFlight request, object frame)

@@ -20,10 +20,10 @@ Theory of operation
 from dataclasses import replace
 from typing import Final, Protocol
 
-from mesh.routing import RoutingTable
 from services.gateway import metrics
 from services.gateway.counting import Count
 from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.following import Following
 from services.gateway.downstream.in_flight import FLEXIBLE, InFlight
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.tables import Follower
@@ -57,8 +57,6 @@ from services.gateway.wire.primitives import INT32, Buffer, WireError
 from services.gateway.wire.scanner.bounds import IDS_SINCE
 from services.gateway.wire.scanner.walks import headers, produce
 
-ROUTES_REMEMBERED: Final = 1_000
-"""Routes of one connection: one for each topic that its client writes to. About 0.5 KB each."""
 PARTITIONS_AT_MOST: Final = 1_000
 """Partitions of one request. For each of them some 200 bytes stay until the answer, and no limit of memory counts these
 bytes. Requests with more partitions get a plan."""
@@ -96,58 +94,17 @@ class Way:
         self.calls = calls
 
 
-class Forwarder:
+class Forwarder(Following):
     """Forwards the requests of one client connection."""
 
-    __slots__ = (
-        "_answers",
-        "_client",
-        "_client_id",
-        "_clusters",
-        "_counted_as",
-        "_edition",
-        "_follower",
-        "_highest",
-        "_known",
-        "_lanes",
-        "_lowest",
-        "_memory",
-        "_mesh",
-        "_producing",
-        "_refused",
-        "_routes",
-        "_session",
-        "_software",
-        "_table",
-        "_tables",
-        "_underway",
-        "_ways",
-    )
+    __slots__ = ("_client", "_lanes", "_producing", "_refused", "_underway")
 
     def __init__(self, client: Client, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes) -> None:
+        super().__init__(ApiKey.PRODUCE, BATCHES_SINCE, route_to, mesh, session, follower)
         self._client = client
-        self._mesh = mesh
-        self._session = session
-        self._follower = follower
         self._lanes = lanes
-        self._clusters, self._tables, self._memory = mesh.clusters, mesh.tables, mesh.memory
         self._producing, self._underway = session.producing, mesh.producing
         self._refused = mesh.memory.refusals.waiting
-        self._routes: dict[str | bytes, Route] = {}
-        """Routes by the names or ids that the client gives to topics."""
-        self._ways: dict[tuple[str, int], Way] = {}
-        """Ways by cluster and broker id."""
-        self._edition = -1
-        """The edition of the tables, ..."""
-        self._known: object = None
-        """... the knowledge of all clusters ..."""
-        self._client_id: str | None = None
-        """... and the client that the routes are for."""
-        self._software = ("", "")
-        self._table: RoutingTable
-        self._lowest, self._highest = 0, -1
-        """The versions that are served."""
-        self._answers: dict[int, Count] = {}
 
     def begun(self, header: headers.RequestHeader, frame: memoryview, now: float) -> InFlight | None:
         """The request, if it needs no plan: it has then been sent. None: the request needs its plan."""
@@ -226,15 +183,7 @@ class Forwarder:
         scan, version = request.scan, request.version
         if scan.transactional_id is not None or scan.acks == 0:
             return None
-        if (
-            self._edition != self._tables.edition
-            or self._known is not self._clusters.known
-            or request.client_id != self._client_id
-            or self._session.software_name != self._software[0]
-            or self._session.software_version != self._software[1]
-        ):
-            self._follow(request.client_id)
-        if version < self._lowest or version > self._highest or self._refused:
+        if not self._forwards(request.client_id, version) or self._refused:
             return None
         by_id, entries = version >= IDS_SINCE, 0
         first: Route | None = None
@@ -268,31 +217,6 @@ class Forwarder:
             if way is None:
                 return None
         return None if self._overtakes(request, way.place) else way
-
-    def _follow(self, client_id: str | None) -> None:
-        """Follow the tables and clusters in force, for this client."""
-        session, served = self._session, self._clusters.served.get(ApiKey.PRODUCE)
-        self._routes.clear()
-        self._ways.clear()
-        self._table = self._follower.view(client_id).table
-        self._edition, self._known, self._client_id = self._tables.edition, self._clusters.known, client_id
-        self._software = (session.software_name, session.software_version)
-        self._lowest, self._highest = (0, -1) if served is None else (max(served.low, BATCHES_SINCE), served.high)
-        if self._tables.canary is not None:  # while a table is tried, every answer is decoded
-            self._highest = -1
-
-    def _look_up(self, key: str | bytes, now: float) -> Route | None:
-        mesh = self._mesh
-        known = self._follower.view(self._client_id).clusters(self._clusters.known)
-        route = route_to(key, self._table, known, mesh.mesh_id, self._memory, now)
-        if route is None:
-            self._routes.pop(key, None)
-        else:
-            if len(self._routes) >= ROUTES_REMEMBERED:
-                self._routes.clear()
-            self._routes[key] = route
-            self._session.uses.topics.note(route.name)
-        return route
 
     def _way(self, place: Place) -> Way | None:
         lanes, clusters = self._lanes, self._clusters
@@ -336,10 +260,7 @@ class Forwarder:
     def _taken(self, request: InFlight, way: Way) -> None:
         request.sole = way.place
         request.table, request.client = self._table, self._follower.client
-        answers = self._answers.get(request.version)
-        if answers is None:
-            answers = self._answers[request.version] = metrics.ended_requests(ApiKey.PRODUCE, request.version)
-        request.answers = answers
+        request.answers = self._answers_of(request.version)
         way.calls.total += 1
         self._producing.append(request)
         self._underway[request] = request

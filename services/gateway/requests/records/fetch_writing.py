@@ -15,6 +15,9 @@ _RACKS_SINCE: Final = 11
 _NO_REPLICA: Final = -1
 _UNKNOWN: Final = -1
 _NO_TAGS: Final = 0
+_NO_RACK: Final = b"\x01"
+_NO_RACK_BEFORE: Final = bytes(2)
+"""No rack, as version 11 writes it."""
 
 
 def written_fetch(header: bytes, version: int, request: BrokerRequest, routes: dict[str, Route]) -> bytearray:
@@ -44,7 +47,10 @@ def written_fetch(header: bytes, version: int, request: BrokerRequest, routes: d
     if version >= SESSIONS_SINCE:
         octets.add_count(out, flexible, 0)
     if version >= _RACKS_SINCE:
-        (write_compact_string if flexible else write_string)(out, limits.rack_id, "Fetch.rack_id")
+        if not limits.rack_id:
+            out += _NO_RACK if flexible else _NO_RACK_BEFORE
+        else:
+            (write_compact_string if flexible else write_string)(out, limits.rack_id, "Fetch.rack_id")
     if flexible:
         out.append(_NO_TAGS)
     octets.put32(out, 0, len(out) - SIZE_BYTES)

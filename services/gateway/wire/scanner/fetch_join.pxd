@@ -1,13 +1,10 @@
 cimport cython
 
 from services.gateway.wire.scanner.walks cimport octets
-from services.gateway.wire.scanner.walks.fetch_response cimport FetchedPartition, FetchedTopic, FetchResponseScan
+from services.gateway.wire.scanner.walks.fetch_response cimport FetchedTopic, FetchResponseScan
 
 cdef Py_ssize_t _FLEXIBLE, _SESSIONS_SINCE, IDS_SINCE, SMALL
 
-
-@cython.locals(view=object, tags=bytes, after=Py_ssize_t)
-cpdef cut_entry(object buffer, FetchedPartition part, Py_ssize_t theirs, Py_ssize_t ours)
 
 cpdef Py_ssize_t _form(Py_ssize_t version) except -1
 

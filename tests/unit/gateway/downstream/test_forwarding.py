@@ -9,7 +9,7 @@ import pytest
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion
 from services.gateway import metrics
 from services.gateway.downstream import client as client_module
-from services.gateway.downstream import forwarding, sweeping
+from services.gateway.downstream import following, sweeping
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.nodes import Advertised
@@ -425,7 +425,7 @@ async def test_what_lies_about_its_length_is_looked_at(stage: Stage) -> None:
 async def test_a_connection_remembers_no_more_than_so_many_routes(
     stage: Stage, planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forwarding, "ROUTES_REMEMBERED", 1)
+    monkeypatch.setattr(following, "ROUTES_REMEMBERED", 1)
     client = await warm(stage)
     for _ in range(2):
         await client.ask(produce("bananas"), 9, ProduceResponse)
