@@ -174,7 +174,8 @@ class FetchForwarder:
             self._answer(fetch)
 
     def abandoned(self) -> None:
-        self._current = None
+        if self._current is not None:
+            self._end(self._current)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -210,10 +211,9 @@ class FetchForwarder:
             return
         self._current = None
         for part in fetch.parts:
-            if part.outcome is None:
-                left = self._lanes.left_behind.get(part.way.kept_at)
-                if left is not None:
-                    left.leave()
+            left = self._lanes.left_behind.get(part.way.kept_at) if part.outcome is None else part.left
+            if left is not None:
+                left.leave()  # else it holds this request, which holds it
 
     def _doubt(self, fetch: FetchInFlight) -> None:
         """Let a plan decide the client's answer, by the table that the request started with."""

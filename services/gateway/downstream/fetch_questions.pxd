@@ -29,7 +29,6 @@ cdef class Part:
 
 cdef class Question(LeftBehind):
     cdef public Py_ssize_t correlation_id
-    cdef public bint _is_awaited
     cdef public double deadline
     cdef public dict _waiting
     cdef public Part _part

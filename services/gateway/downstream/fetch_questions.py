@@ -73,15 +73,14 @@ class Part:
 class Question(LeftBehind):
     """A request to one broker, until the broker answers. It may outlast the Fetch for which it was sent."""
 
-    __slots__ = ("_fetch", "_is_awaited", "_part", "_waiting", "correlation_id", "deadline")
+    __slots__ = ("_fetch", "_part", "_waiting", "correlation_id", "deadline")
     api_key = ApiKey.FETCH
 
     def __init__(self, fetch: "FetchInFlight", part: Part, waiting: dict[object, LeftBehind], deadline: float) -> None:
         self.key = self.outcome = self.taker = None
         self.arrived = 0.0
-        self._is_awaited = True
-        """Whether the Fetch for which it was sent still waits for it."""
-        self._fetch = fetch
+        self._fetch: FetchInFlight | None = fetch
+        """The Fetch that waits for it. None if that Fetch has ended: nothing may hold the answers of other brokers."""
         self._part = part
         self._waiting = waiting
         """The questions that are left behind."""
@@ -89,7 +88,7 @@ class Question(LeftBehind):
         self.deadline = deadline
 
     def leave(self) -> None:
-        self.taker, self._is_awaited = None, False
+        self.taker = self._fetch = None
 
     def answered(self, frame: memoryview, owned: bool) -> None:
         version = self._part.way.version
@@ -97,21 +96,22 @@ class Question(LeftBehind):
         self._settled(RawResponse(frame, header.body_offset, version), owned)
 
     def begun(self, beginning: memoryview, missing: int) -> Passage | None:
-        return self._fetch.forwarder.begun_to_come(self._fetch, self._part, beginning, missing)
+        fetch = self._fetch
+        return None if fetch is None else fetch.forwarder.begun_to_come(fetch, self._part, beginning, missing)
 
     def failed(self, outcome: Unreachable) -> None:
         self._settled(outcome, True)
 
     def _settled(self, outcome: RawResponse | Unreachable, owned: bool) -> None:
-        taker, waiting, part = self.taker, self._waiting, self._part
+        fetch, taker, waiting, part = self._fetch, self.taker, self._waiting, self._part
         kept_at = part.way.kept_at
         is_there = len(waiting) > 0 and waiting.get(kept_at) is self
-        if is_there and (self._is_awaited or taker is not None):
+        if is_there and (fetch is not None or taker is not None):
             del waiting[kept_at]
         if taker is not None:
             taker(outcome, owned)
-        elif self._is_awaited:
-            self._fetch.forwarder.came(self._fetch, part, outcome, owned)
+        elif fetch is not None:
+            fetch.forwarder.came(fetch, part, outcome, owned)
         elif is_there:
             self.keep(outcome if owned else owned_copy(outcome))
 

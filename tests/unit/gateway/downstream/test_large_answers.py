@@ -7,6 +7,7 @@ import pytest
 
 from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.frames import RequestHeader
 from services.gateway.wire.messages import FetchRequest, FetchResponse
 from services.gateway.wire.messages.fetch import FetchPartition
 from tests.fixtures.garbage import no_collector
@@ -52,6 +53,38 @@ async def test_nothing_is_held_of_what_has_been_told(topics: tuple[str, ...], st
         await until(lambda: not stage.gateway.connections)
         assert max(most) > LARGE
         assert room.held_bytes == 0
+
+
+async def test_nothing_is_held_of_what_has_been_told_while_another_broker_has_nothing(
+    stage: Stage, most: list[int]
+) -> None:
+    has_more = asyncio.Event()
+
+    async def later(header: RequestHeader, message: FetchRequest) -> FetchResponse:
+        await has_more.wait()
+        return brought(bytes(LARGE))(header, message)  # type: ignore[no-any-return]
+
+    for there in (stage.c1, stage.c2):
+        there.scripts[ApiKey.FETCH] = brought(bytes(LARGE))
+    message = poll("apples", "bananas")
+    message.max_wait_ms = 30_000
+    client, room = await stage.connect(), stage.gateway.mesh.clusters.answer_room
+    with no_collector():
+        for _ in range(2):  # by their plan, then forwarded
+            await client.ask(message, 12, FetchResponse)
+        stage.c2.scripts[ApiKey.FETCH] = later
+        for _ in range(2):  # one that asks, and one that continues with its question
+            await client.ask(message, 12, FetchResponse)
+            await until(lambda: room.held_bytes == 0)
+        asked, stage.c1.scripts[ApiKey.FETCH] = len(stage.c1.requests(ApiKey.FETCH)), later
+        client.send(message, 12)
+        await until(lambda: len(stage.c1.requests(ApiKey.FETCH)) > asked)
+        has_more.set()
+        await client.answer(FetchResponse)
+        client.close()
+        await until(lambda: not stage.gateway.connections)
+        assert room.held_bytes == 0
+    assert max(most) > LARGE
 
 
 async def test_many_that_begin_at_once_are_all_told_within_the_bound(tmp_path: Path, most: list[int]) -> None:
