@@ -23,11 +23,11 @@ from functools import partial
 from typing import Protocol
 
 from services.gateway.downstream.exchange import Exchange
-from services.gateway.downstream.fetch_in_flight import Brought, FetchInFlight, Step
+from services.gateway.downstream.fetch_in_flight import FetchInFlight, Step
 from services.gateway.downstream.fetch_placing import FetchPlacing
 from services.gateway.downstream.fetch_questions import Part, Question, owned_copy
 from services.gateway.downstream.mesh import Mesh
-from services.gateway.downstream.passing import Passed, Source
+from services.gateway.downstream.passing import Brought, Passed, Source
 from services.gateway.downstream.tables import Follower
 from services.gateway.frame_stream import Passage
 from services.gateway.requests.memory import Session
@@ -201,7 +201,7 @@ class FetchForwarder:
         self._end(fetch)
         pieces = fetch.told()
         if self._memory.traffic is not None:
-            self._count(fetch, sums_of(fetch.found))
+            self._count(fetch, sums_of(fetch.all_found()))
         self._client.answered(fetch, pieces)
 
     def _end(self, fetch: FetchInFlight) -> None:

@@ -10,6 +10,8 @@ from services.gateway.wire.scanner.walks cimport fetch_response, headers, octets
 cdef Py_ssize_t _FETCH, _NO_TAGS, FLEXIBLE, NAMES_UNTIL, NO_SESSION
 
 
+@cython.final
+@cython.freelist(64)
 cdef class FetchInFlight:
     cdef public bint alone, careful, done, ended, passes
     cdef public Py_ssize_t clients_id, epoch, isolation_level, record_bytes, version
@@ -28,7 +30,7 @@ cdef class FetchInFlight:
         found=dict, wanted=dict, asked=dict, topic=fetch_response.FetchedTopic, each=fetch_response.FetchedPartition,
         position=Position, before=Position,
     )
-    cpdef _take(self, Part part, object outcome, fetch_response.FetchResponseScan scan)
+    cpdef _find(self, Part part, object outcome, fetch_response.FetchResponseScan scan)
 
     @cython.locals(
         part=Part, scan=fetch_response.FetchResponseScan, sent_version=Py_ssize_t, session=FetchSession,

@@ -9,7 +9,7 @@ from mesh.routing import RoutingTable
 from services.gateway.counting import Count
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_questions import Forwarder, Part, owned_copy
-from services.gateway.frame_stream import Passage
+from services.gateway.downstream.passing import Brought
 from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Outcome, RawResponse
@@ -28,7 +28,6 @@ from services.gateway.requests.records.fetch_sessions import (
 from services.gateway.upstream.left_behind import LeftBehind
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.frames import SIZE_BYTES, Pieces, response_prefix
-from services.gateway.wire.passing_records import PassingRecords
 from services.gateway.wire.primitives import INT32, Buffer, WireError
 from services.gateway.wire.scanner import (
     Entries,
@@ -194,7 +193,8 @@ class FetchInFlight:
         if self.careful and has_transactions(frame, scan):
             return Step.DOUBT
         if part.left is not None and not _serves(part, scan):
-            self._take(part, owned_copy(outcome), scan)
+            part.fetches.answered(scan)
+            self._find(part, owned_copy(outcome), scan)
             part.outcome = part.left = None
             return Step.ASK
         part.scan = scan
@@ -205,17 +205,25 @@ class FetchInFlight:
                     return Step.WAIT
         return Step.ANSWER
 
-    def _take(self, part: Part, outcome: Outcome, scan: FetchResponseScan) -> None:
+    def _find(self, part: Part, outcome: Outcome, scan: FetchResponseScan) -> None:
         assert isinstance(outcome, RawResponse)
         found, wanted, asked = self.found, part.wanted, part.fetches.asked
-        part.fetches.answered(scan)
         for topic in scan.topics:
             name = topic.name
             for each in topic.partitions:
                 slot = (name, each.partition)
-                position, before = wanted.get(slot), asked.get(slot)
+                position = wanted.get(slot)
+                before = position if wanted is asked else asked.get(slot)
                 if position is not None and before is not None and position.offset == before.offset:
                     found[slot] = Found(outcome.frame, outcome.version, each)
+
+    def all_found(self) -> Mapping[Slot, Found]:
+        """The partitions that brokers have answered, after `told`."""
+        if not self.found:
+            for part in self.parts:
+                if part.scan is not None and part.outcome is not None:
+                    self._find(part, part.outcome, part.scan)
+        return self.found
 
     def leave_behind(self, waiting: dict[object, LeftBehind]) -> None:
         """Leave the answers that have come behind for a plan, too."""
@@ -229,9 +237,17 @@ class FetchInFlight:
     def told(self) -> Pieces:
         """The client's answer in pieces, which lacks only its number: from here on its content counts as sent."""
         throttle_time_ms = 0
+        if self.alone and self.session is None:
+            part = self.parts[0]
+            scan, outcome = part.scan, part.outcome
+            assert scan is not None and isinstance(outcome, RawResponse)
+            if scan.untouched and self.version == outcome.version:
+                part.fetches.passed()
+                return (outcome.frame,)
         for part in self.parts:
             if part.scan is not None and part.outcome is not None:
-                self._take(part, part.outcome, part.scan)
+                part.fetches.answered(part.scan)
+                self._find(part, part.outcome, part.scan)
                 throttle_time_ms = part.scan.throttle_time_ms
         session, session_id = self.session, NO_SESSION
         if session is not None:
@@ -241,8 +257,6 @@ class FetchInFlight:
             scan, outcome, sent_version = part.scan, part.outcome, part.way.version
             if scan is not None and scan.untouched and part.fetches.session_id == NO_SESSION:
                 assert isinstance(outcome, RawResponse)
-                if session is None and self.version == sent_version:
-                    return (outcome.frame,)
                 slots = self._news()
                 if slots == list(self.found) and sent_version == min(self.version, NAMES_UNTIL):
                     return self._whole(outcome, scan, session_id)
@@ -332,7 +346,7 @@ class FetchInFlight:
         """The beginning of the client's answer; from here on its content counts as sent."""
         slot = (found.topic, found.partition)
         marks = Marks(found.high_watermark, found.last_stable_offset, found.log_start_offset)
-        part.fetches.passed(slot, marks)
+        part.fetches.passed()
         session, session_id, flexible = self.session, NO_SESSION, part.way.version >= FLEXIBLE
         if session is not None:
             session.must_tell(slot, marks, 0, found.record_bytes)
@@ -348,25 +362,6 @@ class FetchInFlight:
         rest = beginning[found.partitions_at :]
         prefix = response_prefix(_FETCH, self.version, self.clients_id, len(head) + len(rest) + missing)
         return (prefix + head, rest)
-
-
-class Brought:
-    """The content of an answer that passes while it arrives, which is counted."""
-
-    __slots__ = ("_passage", "records", "size", "topic")
-
-    def __init__(self, passage: Passage, topic: str, size: int) -> None:
-        self._passage = passage
-        self.topic = topic
-        self.size = size
-        self.records = PassingRecords(size)
-
-    def take(self, piece: memoryview, missing: int) -> None:
-        self.records.come(piece)
-        self._passage.take(piece, missing)
-
-    def cut(self, reason: str) -> None:
-        self._passage.cut(reason)
 
 
 def _has_pressing(scan: FetchResponseScan) -> bool:

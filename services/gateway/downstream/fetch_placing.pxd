@@ -25,17 +25,21 @@ cdef class FetchPlacing(Following):
     @cython.locals(route=Route)
     cpdef Route _route(self, object key, double now)
 
-    @cython.locals(topic=FetchTopicScan, each=FetchPartitionScan, route=Route)
-    cpdef dict _positions(self, FetchRequestScan scan, bint by_ids, double now)
-
     @cython.locals(
-        session=FetchSession, parts=list, part=Part, each=Part, route=Route, number=Py_ssize_t, leader=Py_ssize_t,
-        wanted=dict,
+        session=FetchSession, by_ids=bint, topic=FetchTopicScan, each=FetchPartitionScan, route=Route, part=Part,
     )
-    cpdef bint _is_placed(self, FetchInFlight fetch, dict named, double now) except -1
+    cpdef dict _positions(self, FetchInFlight fetch, FetchRequestScan scan, double now)
+
+    @cython.locals(part=Part, route=Route)
+    cpdef bint _is_session_placed(
+        self, FetchInFlight fetch, FetchSession session, dict named, double now
+    ) except -1
+
+    @cython.locals(part=Part)
+    cpdef Part _part_of(self, FetchInFlight fetch, Part last, Route route, Py_ssize_t number)
 
     @cython.locals(version=Py_ssize_t, fetches=BrokerFetches, way=Way, part=Part)
-    cpdef Part _part(self, FetchInFlight fetch, Route route, Py_ssize_t leader)
+    cpdef Part _new_part(self, FetchInFlight fetch, Route route, Py_ssize_t leader)
 
     @cython.locals(brokers=Py_ssize_t, part=Part, limits=Limits)
     cpdef _limit(self, FetchInFlight fetch, FetchRequestScan scan)

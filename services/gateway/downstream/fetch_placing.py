@@ -1,6 +1,7 @@
 """Divides a Fetch among the brokers that lead its partitions, if it needs no plan: see `fetch_forwarding`."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from mesh.traffic.counting import Key
 from services.gateway import metrics
@@ -15,7 +16,14 @@ from services.gateway.requests.plan import Broker, Lane
 from services.gateway.requests.records.broker_fetches import limits_of
 from services.gateway.requests.records.fetch_poll import NAMES_UNTIL
 from services.gateway.requests.records.fetch_routes import Route, route_to
-from services.gateway.requests.records.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Position, Slot
+from services.gateway.requests.records.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    Position,
+    Slot,
+)
 from services.gateway.requests.transactions.holding import concerns, holds_known_to
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.wire.apis import ApiKey, api_name
@@ -65,8 +73,10 @@ class FetchPlacing(Following):
             fetch.careful = True
             if holds_known_to(self._memory, self._table, now).by_place:
                 return None
-        named = self._positions(scan, version >= IDS_SINCE, now)
-        if named is None or not self._is_placed(fetch, named, now):
+        named = self._positions(fetch, scan, now)
+        if named is None or (ours is not None and not self._is_session_placed(fetch, ours, named, now)):
+            return None
+        if not fetch.parts:
             return None
         if ours is not None:
             self._sessions.update(ours, named, (), now)
@@ -88,28 +98,38 @@ class FetchPlacing(Following):
             route = self._look_up(key, now)
         return None if route is None or route.knowledge.down is not None else route
 
-    def _positions(self, scan: fetch_request.FetchRequestScan, by_ids: bool, now: float) -> dict[Slot, Position] | None:
-        """Positions of the partitions that the request names."""
+    def _positions(
+        self, fetch: FetchInFlight, scan: fetch_request.FetchRequestScan, now: float
+    ) -> dict[Slot, Position] | None:
+        """Positions of the partitions that the request names. Without a session it wants these, from their brokers."""
+        session, by_ids = fetch.session, fetch.version >= IDS_SINCE
         named: dict[Slot, Position] = {}
+        part: Part | None = None
         for topic in scan.topics:
             route = self._route(topic.topic_id if by_ids else topic.name, now)
             if route is None:
                 return None
             name = route.name
+            if session is None:
+                fetch.routes[name] = route
             for each in topic.partitions:
-                named[name, each.partition] = Position(each.fetch_offset, each.max_bytes)
+                slot = (name, each.partition)
+                position = named[slot] = Position(each.fetch_offset, each.max_bytes)
+                if session is None:
+                    part = self._part_of(fetch, part, route, each.partition)
+                    if part is None:
+                        return None
+                    part.wanted[slot] = position
+                elif slot not in session.wanted:
+                    return None
+        fetch.wanted = named
         return named
 
-    def _is_placed(self, fetch: FetchInFlight, named: dict[Slot, Position], now: float) -> bool:
-        """Divides the wanted partitions among the brokers. False: the request needs its plan."""
-        session, parts = fetch.session, fetch.parts
-        wanted = named if session is None else session.wanted
-        if not wanted:
-            return False
-        if session is not None:
-            for slot in named:
-                if slot not in wanted:
-                    return False
+    def _is_session_placed(
+        self, fetch: FetchInFlight, session: FetchSession, named: dict[Slot, Position], now: float
+    ) -> bool:
+        """Divides the partitions of the client's session among the brokers. False: the request needs its plan."""
+        wanted: Mapping[Any, Position] = session.wanted
         part: Part | None = None
         route: Route | None = None
         for slot, position in wanted.items():
@@ -119,26 +139,27 @@ class FetchPlacing(Following):
                 if route is None:
                     return False
                 fetch.routes[route.name] = route
-            known = route.leaders[number] if 0 <= number < len(route.leaders) else None
-            if known is None:
+            part = self._part_of(fetch, part, route, number)
+            if part is None:
                 return False
-            leader = known
-            if part is None or leader != part.way.broker_id or route.cluster != part.way.cluster:
-                part = None
-                for each in parts:
-                    if leader == each.way.broker_id and route.cluster == each.way.cluster:
-                        part = each
-                if part is None:
-                    part = self._part(fetch, route, leader)
-                    if part is None:
-                        return False
-                    parts.append(part)
-            part.wanted[route.name, number] = named.get(slot, position)
-        fetch.wanted = wanted
+            part.wanted[slot] = named.get(slot, position)
+        fetch.wanted = session.wanted
         return True
 
-    def _part(self, fetch: FetchInFlight, route: Route, leader: int) -> Part | None:
-        """The part of the request that goes to this broker, if nobody has to wait for the broker's connection."""
+    def _part_of(self, fetch: FetchInFlight, last: Part | None, route: Route, number: int) -> Part | None:
+        """The part of the request that goes to the leader of this partition; `last`: that of the partition before."""
+        leader = route.leaders[number] if 0 <= number < len(route.leaders) else None
+        if leader is None:
+            return None
+        if last is not None and leader == last.way.broker_id and route.cluster == last.way.cluster:
+            return last
+        for part in fetch.parts:
+            if leader == part.way.broker_id and route.cluster == part.way.cluster:
+                return part
+        return self._new_part(fetch, route, leader)
+
+    def _new_part(self, fetch: FetchInFlight, route: Route, leader: int) -> Part | None:
+        """The part for this broker, if nobody has to wait for the broker's connection."""
         fetches = self._session.broker_fetches.get((route.cluster, leader))
         if fetches is None or fetches.table is not self._table:
             return None
@@ -160,6 +181,7 @@ class FetchPlacing(Following):
             left = part.left = self._lanes.left_behind.get(way.kept_at)
             if left is None or left.key != (fetches.resume_key, None):
                 return None
+        fetch.parts.append(part)
         return part
 
     def _way(self, place: Place, version: int) -> Way | None:

@@ -9,6 +9,7 @@ from services.gateway.wire.scanner.walks cimport fetch_response, headers
 cdef Py_ssize_t _FETCH
 
 
+@cython.final
 cdef class Way:
     cdef public Py_ssize_t broker_id, version
     cdef public bytes header
@@ -18,6 +19,8 @@ cdef class Way:
     cdef public object kept_at
 
 
+@cython.final
+@cython.freelist(64)
 cdef class Part:
     cdef public dict wanted
     cdef public BrokerFetches fetches

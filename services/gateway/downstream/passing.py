@@ -12,6 +12,8 @@ Theory of operation
 from typing import Protocol
 
 from services.gateway import metrics
+from services.gateway.frame_stream import Passage
+from services.gateway.wire.passing_records import PassingRecords
 from services.gateway.wire.primitives import Buffer
 
 
@@ -74,6 +76,25 @@ class PassingAnswer:
         if held_back != self._held_back:
             self._held_back = held_back
             self._source.hold_back(held_back)
+
+
+class Brought:
+    """The content of an answer that passes while it arrives, which is counted."""
+
+    __slots__ = ("_passage", "records", "size", "topic")
+
+    def __init__(self, passage: Passage, topic: str, size: int) -> None:
+        self._passage = passage
+        self.topic = topic
+        self.size = size
+        self.records = PassingRecords(size)
+
+    def take(self, piece: memoryview, missing: int) -> None:
+        self.records.come(piece)
+        self._passage.take(piece, missing)
+
+    def cut(self, reason: str) -> None:
+        self._passage.cut(reason)
 
 
 _bytes_out = metrics.client_bytes.labels("out")

@@ -8,8 +8,9 @@ from services.gateway.wire.scanner.walks cimport fetch_response
 cdef class Limits:
     cdef readonly Py_ssize_t least_bytes, max_bytes, max_wait_ms, min_bytes
     cdef readonly double wait_s
-    cdef readonly object rack_id
+    cdef readonly str rack_id
 
+    @cython.locals(max_bytes=Py_ssize_t)
     cpdef Limits within(self, Py_ssize_t poll_bytes)
     cpdef Limits for_each_of(self, Py_ssize_t brokers)
 
@@ -21,7 +22,8 @@ cpdef Limits limits_of(Py_ssize_t max_wait_ms, Py_ssize_t min_bytes, Py_ssize_t 
 cdef class BrokerRequest:
     cdef readonly Py_ssize_t epoch, isolation_level, session_id
     cdef readonly Limits limits
-    cdef readonly object changed, forgotten
+    cdef readonly dict changed
+    cdef readonly list forgotten
 
 
 @cython.final
@@ -38,12 +40,12 @@ cdef class BrokerFetches:
     cdef public BrokerRequest on_its_way
     cdef public object table, terms
 
-    @cython.locals(asked=dict, changed=dict, forgotten=list, before=Position, position=Position)
-    cpdef BrokerRequest ask(self, object wanted, Limits limits, bint in_session=*)
+    @cython.locals(asked=dict, changed=dict, forgotten=list, worth_it=bint, epoch=Py_ssize_t, before=Position, position=Position)
+    cpdef BrokerRequest ask(self, dict wanted, Limits limits, bint in_session=*)
 
     @cython.locals(request=BrokerRequest, topic=fetch_response.FetchedTopic, part=fetch_response.FetchedPartition)
     cpdef bint answered(self, fetch_response.FetchResponseScan scan) except -1
 
-    cpdef passed(self, object slot, Marks marks)
+    cpdef passed(self)
 
     cpdef lost(self)

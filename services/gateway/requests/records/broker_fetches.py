@@ -76,6 +76,8 @@ class Limits:
         `fetch.max.bytes`).
         """
         max_bytes = min(self.max_bytes, poll_bytes)
+        if max_bytes == self.max_bytes and self.min_bytes <= max_bytes:
+            return self
         return Limits(self.max_wait_ms, min(self.min_bytes, max_bytes), max_bytes, self.rack_id)
 
     def for_each_of(self, brokers: int) -> "Limits":
@@ -170,17 +172,17 @@ class BrokerFetches:
         """Identifies the request on its way (`Call.resume_key`)."""
         return self, self.requests
 
-    def ask(self, wanted: Mapping[NamedSlot, Position], limits: Limits, in_session: bool = True) -> BrokerRequest:
+    def ask(self, wanted: dict[NamedSlot, Position], limits: Limits, in_session: bool = True) -> BrokerRequest:
         """The next request, after which the broker knows the partitions that are wanted now.
 
-        Unless `in_session`, a session there ends.
+        `wanted` does not change from here on. Unless `in_session`, a session there ends.
         """
         assert self.on_its_way is None, "a broker is asked by one request at a time"
         if not in_session:
             self.epoch = INITIAL_EPOCH
         forgotten: list[NamedSlot] = []
         asked = self.asked
-        changed = self.asked = dict(wanted)
+        changed = self.asked = wanted
         if self.epoch == INITIAL_EPOCH:
             self.marks.clear()
         else:
@@ -225,11 +227,10 @@ class BrokerFetches:
                     self.marks[slot] = Marks(part.high_watermark, part.last_stable_offset, part.log_start_offset)
         return True
 
-    def passed(self, slot: NamedSlot, marks: Marks) -> None:
-        """Takes over an answer about one partition, without a session, that passes while it arrives."""
+    def passed(self) -> None:
+        """An answer without a session goes on to the client as it is: the next request is in full, as this one was."""
         self.on_its_way = None
         self.session_id, self.epoch = NO_SESSION, INITIAL_EPOCH
-        self.marks[slot] = marks
 
     def lost(self) -> None:
         """No answer came, or no useful one. If the broker still has the session, the next request closes it."""

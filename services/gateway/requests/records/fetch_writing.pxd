@@ -9,13 +9,14 @@ cdef Py_ssize_t _FLEXIBLE, _NO_REPLICA, _NO_TAGS, _RACKS_SINCE, _UNKNOWN
 
 
 @cython.locals(
-    flexible=bint, limits=Limits, out=bytearray, entries=dict, size=Py_ssize_t, of_topic=bytearray, route=Route,
+    flexible=bint, limits=Limits, out=bytearray, entries=dict, size=Py_ssize_t, at=Py_ssize_t, of_topic=bytearray, route=Route,
 )
 cpdef bytearray written_fetch(bytes header, Py_ssize_t version, BrokerRequest request, dict routes)
 
 @cython.locals(entries=dict, out=bytearray, position=Position)
-cpdef dict _entries_of(Py_ssize_t version, BrokerRequest request)
+cdef dict _entries_of(Py_ssize_t version, BrokerRequest request)
 
+@cython.locals(at=Py_ssize_t)
 cpdef _write_entry(bytearray out, Py_ssize_t version, Py_ssize_t partition, Position position)
 
-cpdef Py_ssize_t _entry_bytes(Py_ssize_t version) except -1
+cdef Py_ssize_t _entry_bytes(Py_ssize_t version) except -1

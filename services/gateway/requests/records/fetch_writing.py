@@ -27,14 +27,15 @@ def written_fetch(header: bytes, version: int, request: BrokerRequest, routes: d
     """
     flexible, limits = version >= _FLEXIBLE, request.limits
     out, entries = bytearray(header), _entries_of(version, request)
-    octets.add32(out, _NO_REPLICA)
-    octets.add32(out, limits.max_wait_ms)
-    octets.add32(out, limits.min_bytes)
-    octets.add32(out, limits.max_bytes)
-    out.append(request.isolation_level)
+    at = octets.extend(out, 25 if version >= SESSIONS_SINCE else 17)
+    octets.set32(out, at, _NO_REPLICA)
+    octets.set32(out, at + 4, limits.max_wait_ms)
+    octets.set32(out, at + 8, limits.min_bytes)
+    octets.set32(out, at + 12, limits.max_bytes)
+    out[at + 16] = request.isolation_level
     if version >= SESSIONS_SINCE:
-        octets.add32(out, request.session_id)
-        octets.add32(out, request.epoch)
+        octets.set32(out, at + 17, request.session_id)
+        octets.set32(out, at + 21, request.epoch)
     octets.add_count(out, flexible, len(entries))
     size = _entry_bytes(version)
     for name, of_topic in entries.items():
@@ -53,7 +54,7 @@ def written_fetch(header: bytes, version: int, request: BrokerRequest, routes: d
             (write_compact_string if flexible else write_string)(out, limits.rack_id, "Fetch.rack_id")
     if flexible:
         out.append(_NO_TAGS)
-    octets.put32(out, 0, len(out) - SIZE_BYTES)
+    octets.set32(out, 0, len(out) - SIZE_BYTES)
     return out
 
 
@@ -69,17 +70,22 @@ def _entries_of(version: int, request: BrokerRequest) -> dict[str, bytearray]:
 
 
 def _write_entry(out: bytearray, version: int, partition: int, position: Position) -> None:
-    octets.add32(out, partition)
+    at = octets.extend(out, _entry_bytes(version))
+    octets.set32(out, at, partition)
     if version >= 9:
-        octets.add32(out, NO_EPOCH)
-    octets.add64(out, position.offset)
+        at += 4
+        octets.set32(out, at, NO_EPOCH)
+    octets.set64(out, at + 4, position.offset)
+    at += 12
     if version >= _FLEXIBLE:
-        octets.add32(out, NO_EPOCH)  # of the records that were read last
+        octets.set32(out, at, NO_EPOCH)  # of the records that were read last
+        at += 4
     if version >= 5:
-        octets.add64(out, _UNKNOWN)  # the start of a follower's log
-    octets.add32(out, position.max_bytes)
+        octets.set64(out, at, _UNKNOWN)  # the start of a follower's log
+        at += 8
+    octets.set32(out, at, position.max_bytes)
     if version >= _FLEXIBLE:
-        out.append(_NO_TAGS)
+        out[at + 4] = _NO_TAGS
 
 
 def _entry_bytes(version: int) -> int:

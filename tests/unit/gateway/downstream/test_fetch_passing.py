@@ -118,7 +118,7 @@ def test_what_has_passed_counts_as_answered_and_as_told() -> None:
     assert stage.passing(frame, len(frame) - 1) is not None
     fetches, session = stage.part.fetches, stage.fetch.session
     assert session is not None
-    assert (fetches.on_its_way, fetches.session_id, fetches.marks[SLOT]) == (None, 0, Marks(50, 50, 3))
+    assert (fetches.on_its_way, fetches.session_id, fetches.epoch) == (None, 0, 0)
     assert session.told[SLOT] == Marks(50, 50, 3)
 
 

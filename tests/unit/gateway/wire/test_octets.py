@@ -29,7 +29,7 @@ def test_numbers_go_behind_those_before(small: int, large: int) -> None:
     expected = pack(">iq", small, large)
     out = bytearray(BEFORE)
     octets.add32(out, small)
-    octets.add64(out, large)
+    octets.set64(out, octets.extend(out, 8), large)
     octets.put32(out, 1, small)
     assert bytes(out) == BEFORE[:1] + expected[:4] + BEFORE[5:] + expected
     entry = bytearray(BEFORE)

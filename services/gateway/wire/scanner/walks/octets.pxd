@@ -24,22 +24,26 @@ cdef inline int put32(object buffer, Py_ssize_t at, int32_t value) except -1:
     return 0
 
 
-cdef inline unsigned char *room(bytearray out, Py_ssize_t size) except NULL:
+cdef inline Py_ssize_t extend(bytearray out, Py_ssize_t size) except -1:
     cdef Py_ssize_t at = PyByteArray_GET_SIZE(out)
     PyByteArray_Resize(out, at + size)
-    return <unsigned char *> PyByteArray_AS_STRING(out) + at
+    return at
+
+
+cdef inline void set32(bytearray out, Py_ssize_t at, int32_t value) noexcept:
+    cdef unsigned char *octets = <unsigned char *> PyByteArray_AS_STRING(out) + at
+    octets[0], octets[1] = <uint32_t> value >> 24, <uint32_t> value >> 16 & 0xFF
+    octets[2], octets[3] = <uint32_t> value >> 8 & 0xFF, <uint32_t> value & 0xFF
+
+
+cdef inline void set64(bytearray out, Py_ssize_t at, int64_t value) noexcept:
+    set32(out, at, <int32_t> (value >> 32))
+    set32(out, at + 4, <int32_t> value)
 
 
 cdef inline int add32(bytearray out, int32_t value) except -1:
-    cdef unsigned char *octets = room(out, 4)
-    octets[0], octets[1] = <uint32_t> value >> 24, <uint32_t> value >> 16 & 0xFF
-    octets[2], octets[3] = <uint32_t> value >> 8 & 0xFF, <uint32_t> value & 0xFF
+    set32(out, extend(out, 4), value)
     return 0
-
-
-cdef inline int add64(bytearray out, int64_t value) except -1:
-    add32(out, <int32_t> (value >> 32))
-    return add32(out, <int32_t> value)
 
 
 cdef inline int add_count(bytearray out, bint flexible, Py_ssize_t count) except -1:
@@ -47,9 +51,9 @@ cdef inline int add_count(bytearray out, bint flexible, Py_ssize_t count) except
     if not flexible:
         return add32(out, <int32_t> count)
     while left > 0x7F:
-        room(out, 1)[0] = left & 0x7F | 0x80
+        out.append(left & 0x7F | 0x80)
         left >>= 7
-    room(out, 1)[0] = left
+    out.append(left)
     return 0
 
 

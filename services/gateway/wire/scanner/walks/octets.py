@@ -34,12 +34,23 @@ def put32(buffer: bytearray | memoryview, at: int, value: int) -> None:
     INT32.pack_into(buffer, at, value)
 
 
+def extend(out: bytearray, size: int) -> int:
+    """The offset of the new bytes. The caller fills all of them."""
+    at = len(out)
+    out += bytes(size)
+    return at
+
+
+def set32(out: bytearray, at: int, value: int) -> None:
+    INT32.pack_into(out, at, value)
+
+
+def set64(out: bytearray, at: int, value: int) -> None:
+    INT64.pack_into(out, at, value)
+
+
 def add32(out: bytearray, value: int) -> None:
     out += INT32.pack(value)
-
-
-def add64(out: bytearray, value: int) -> None:
-    out += INT64.pack(value)
 
 
 def add_count(out: bytearray, flexible: bool, count: int) -> None:

@@ -197,7 +197,7 @@ class BothSides(RuleBasedStateMachine):
     @rule()
     def ask(self) -> None:
         if self.late is None:
-            self.late = self.broker.answer(self.fetches.ask(self.wanted, LIMITS).message)
+            self.late = self.broker.answer(self.fetches.ask(dict(self.wanted), LIMITS).message)
 
     @rule()
     def lose(self) -> None:
