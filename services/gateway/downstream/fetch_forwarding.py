@@ -201,7 +201,7 @@ class FetchForwarder:
         self._end(fetch)
         pieces = fetch.told()
         if self._memory.traffic is not None:
-            self._count(fetch, sums_of(fetch.all_found()))
+            self._count(fetch, sums_of(fetch.all_found()) if fetch.record_bytes else {})
         self._client.answered(fetch, pieces)
 
     def _end(self, fetch: FetchInFlight) -> None:
