@@ -32,9 +32,15 @@ def test_numbers_go_behind_those_before(small: int, large: int) -> None:
     octets.set64(out, octets.extend(out, 8), large)
     octets.put32(out, 1, small)
     assert bytes(out) == BEFORE[:1] + expected[:4] + BEFORE[5:] + expected
-    entry = bytearray(BEFORE)
-    fetch_writing._write_entry(entry, 12, small, Position(large, small))
-    assert bytes(entry) == BEFORE + pack(">iiqiqib", small, -1, large, -1, -1, small, 0)
+    for version, packed in (
+        (4, pack(">iqi", small, large, small)),
+        (5, pack(">iqqi", small, large, -1, small)),
+        (9, pack(">iiqqi", small, -1, large, -1, small)),
+        (12, pack(">iiqiqib", small, -1, large, -1, -1, small, 0)),
+    ):
+        entry = bytearray(BEFORE)
+        fetch_writing._write_entry(entry, version, small, Position(large, small))
+        assert bytes(entry) == BEFORE + packed
 
 
 @pytest.mark.parametrize("count", COUNTS)
