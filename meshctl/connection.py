@@ -24,6 +24,7 @@ from mesh.rpc import (
     replays_grpc,
     traffic_grpc,
     transactions_grpc,
+    users_grpc,
 )
 from mesh.rpc import instances as instances_pb
 from mesh.rpc import record_rules as record_rules_pb
@@ -78,6 +79,7 @@ class Connection:
         self.profiles = profiles_grpc.ProfileServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
         self.traffic = traffic_grpc.TrafficServiceStub(self._channel)
+        self.users = users_grpc.UserServiceStub(self._channel)
         self.transactions = transactions_grpc.TransactionServiceStub(self._channel)
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from mesh.rpc import admin, events, routing
 from mesh.rpc.roles import role_and_bounds, role_word
+from mesh.scram_codec import mechanism_word
 from meshctl import instances, record_rules, replays
 from meshctl.output import count, moment
 
@@ -129,6 +130,13 @@ def event(of: events.Event) -> str:
             taken = of.role_revoked
             what = f"is {role_word(taken.role)} no more" if taken.role else "has no rights any more"
             return f"{taken.principal} {what}"
+        case "user_set":
+            by = ", ".join(mechanism_word(each.mechanism) for each in of.user_set.mechanisms)
+            return f"user {of.user_set.name} logs in by {by}"
+        case "user_deleted":
+            return f"user {of.user_deleted.name} is deleted"
+        case "user_restored":
+            return f"user {of.user_restored.name} is back"
         case "transaction_end_ordered":
             order = of.transaction_end_ordered
             return f"{'finish' if order.commit else 'abort'} of the transaction of {order.transactional_id} ordered"

@@ -32,6 +32,8 @@ from mesh.rpc.v1 import traffic_pb2 as traffic
 from mesh.rpc.v1 import traffic_pb2_grpc as traffic_grpc
 from mesh.rpc.v1 import transactions_pb2 as transactions
 from mesh.rpc.v1 import transactions_pb2_grpc as transactions_grpc
+from mesh.rpc.v1 import users_pb2 as users
+from mesh.rpc.v1 import users_pb2_grpc as users_grpc
 
 __all__ = [
     "access",
@@ -61,4 +63,6 @@ __all__ = [
     "traffic_grpc",
     "transactions",
     "transactions_grpc",
+    "users",
+    "users_grpc",
 ]

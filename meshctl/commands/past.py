@@ -40,6 +40,7 @@ DEFAULT_HISTORY = 20
 @click.option("--sidecar", metavar="NAME", shell_complete=sidecar_names, help="Only orders to this sidecar.")
 @click.option("--pipeline", metavar="NAME", help="Only orders to this pipeline.")
 @click.option("--principal", metavar="P", help="Only about the roles of this person, program or group.")
+@click.option("--user", metavar="U", help="Only about this user, who logs in to gateways.")
 @click.option("--replay", metavar="REPLAY", shell_complete=replay_ids, help="Only about this replay.")
 @click.option(
     "-n",
@@ -63,6 +64,7 @@ def history(
     pipeline: str | None,
     replay: str | None,
     principal: str | None,
+    user: str | None,
     number: int,
 ) -> None:
     """Show the last decisions in words, newest first; with TOPIC those that changed where it lives, and where that was.
@@ -78,7 +80,7 @@ def history(
     named = {
         "rules": rule, "clusters": cluster, "recordrules": record_rule, "schedules": schedule,
         "instances": instance, "members": sidecar, "pipelines": pipeline, "replays": replay,
-        "access": principal,
+        "access": principal, "users": user,
     }  # fmt: skip
     names = [
         f"{collection}/{name.removeprefix(f'{collection}/')}" for collection, name in named.items() if name is not None

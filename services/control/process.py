@@ -24,6 +24,7 @@ from mesh.rpc import (
     replays_grpc,
     traffic_grpc,
     transactions_grpc,
+    users_grpc,
 )
 from mesh.rpc.server import RpcServer
 from mesh.rpc.token_callers import TokenCallers
@@ -47,6 +48,7 @@ from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
 from services.control.api.traffic_service import TrafficService
 from services.control.api.transaction_service import TransactionService
+from services.control.api.user_service import UserService
 from services.control.decisions.access.commands import AccessDecisions
 from services.control.decisions.change_control.schedules import Schedules
 from services.control.decisions.clusters.commands import ClusterDecisions
@@ -61,6 +63,7 @@ from services.control.decisions.replays.commands import ReplayDecisions
 from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.turns import Turns
+from services.control.decisions.users.commands import UserDecisions
 from services.control.domain.clusters.properties import SecretPlaces
 from services.control.domain.errors import Refusal
 from services.control.parts import Parts
@@ -78,6 +81,7 @@ from services.control.store.register import GatewayRegister
 from services.control.store.reports import Reports
 from services.control.store.snapshots import SnapshotKeeper
 from services.control.store.traffic import TrafficTables
+from services.control.store.verifiers import UserVerifiers
 from services.control.upstream.connections import Connections
 
 FIRST_LOOK = 5.0
@@ -122,6 +126,7 @@ class Control:
         )
         members = self.members = Members()
         self.register = GatewayRegister(database)
+        self._verifiers = UserVerifiers(database)
         self._registering = Registering(journal, members, self.register)
         self._rules = RuleDecisions(journal, turns, connections, members, clock, settings.hold_ms, own_topics)
         self.orders = SidecarOrders(journal, reports)
@@ -170,6 +175,7 @@ class Control:
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
             (traffic_grpc, TrafficService(traffic)),
             (transactions_grpc, TransactionService(journal)),
+            (users_grpc, UserService(journal, UserDecisions(journal, self._verifiers))),
         )
         adders = {f"mesh.v1.{type(each).__name__}": _adder(stubs, each) for stubs, each in services}
         self.server = RpcServer(settings.listen, adders, [calls], settings.rpc_tls, settings.token_listen)
@@ -187,6 +193,7 @@ class Control:
             self.journal.store.forget_old_answers,
             lambda: self.audit.forget(days),
             lambda: self.reports.forget(kept),
+            self._verifiers.forget_deleted,
         ]
         for name, run in {
             "leader": self._leader.run,

@@ -117,7 +117,9 @@ class PastAnswers:
         return moved, sorted(names.keys() - topics.keys())
 
 
-WITH_HISTORY = ("access", "clusters", "recordrules", "instances", "members", "pipelines", "schedules", "replays")
+WITH_HISTORY = (
+    "access", "clusters", "recordrules", "instances", "members", "pipelines", "schedules", "replays", "users",
+)  # fmt: skip
 """Collections of resources that have decisions in the log, beside rules."""
 
 

@@ -20,6 +20,7 @@ from services.control.domain.rules.rule_set import RuleSet
 from services.control.domain.sidecars.commands import SIDECARS
 from services.control.domain.sidecars.orders import Orders, fold_orders
 from services.control.domain.transactions.transactions import TRANSACTIONS
+from services.control.domain.users.users import USERS, Users, fold_users
 
 RULES_STREAM = "rules"
 FIRST_ORDINAL = 1
@@ -61,6 +62,7 @@ class MeshView:
     schedules: Mapping[str, events.Event] = field(default_factory=dict)
     """schedules/{id} -> the ChangeScheduled event of a change that is still to come."""
     grants: Grants = field(default_factory=dict)
+    users: Users = field(default_factory=Users)
 
     @property
     def position(self) -> int:
@@ -126,6 +128,7 @@ def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
         replays=fold_replays(view.replays, event, view.orders),
         profiles=fold_profiles(view.profiles, event),
         grants=fold_grants(view.grants, event),
+        users=fold_users(view.users, event),
     )
     match event.WhichOneof("payload"):
         case "cluster_registered":
@@ -180,5 +183,6 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
+        f"{USERS}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from mesh.event_log import FORMAT, MOST_EVENT_BYTES, Chain
 from mesh.rpc import events
 from services.control.domain.errors import InvalidField
 from services.control.store.log import Entry, new_event_id
+from services.control.store.statements import Statement
 
 PAYLOADS: dict[type[Message], str] = {
     getattr(events, each.message_type.name): each.name
@@ -42,6 +43,8 @@ class Draft:
 
     stream: str
     payload: Message
+    beside: Callable[[events.Event], Statement] | None = None
+    """A row that the transaction of the event writes beside the log: a secret must not be in the event."""
 
 
 def events_of(

@@ -273,7 +273,8 @@ class Journal(FollowedLog):
         answer = decision.answer(new, view) if decision.answer else None
         record = decision.record.event_of(chain.position) if decision.record else None
         growth = Growth(entries, view, chain, answer, record)
-        return growth, statements_of(tip.view, growth)
+        beside = [draft.beside(event) for draft, event in zip(decision.drafts, new, strict=True) if draft.beside]
+        return growth, [*statements_of(tip.view, growth), *beside]
 
     async def _write(self) -> None:
         try:

@@ -21,9 +21,10 @@ from services.control.store.database import Database
 
 AGGREGATES = (
     "stream <> 'rules' and stream not like 'instances/%' and stream not like 'members/%' "
-    "and stream not like 'schedules/%' and stream not like 'replays/%' and stream not like 'access/%'"
+    "and stream not like 'schedules/%' and stream not like 'replays/%' and stream not like 'access/%' "
+    "and stream not like 'users/%'"
 )
-"""Streams whose last events hold all of their state. An index of the log covers these streams, and those of access."""
+"""Streams whose last events hold all of their state. An index covers these, and those of access and users."""
 NO_DECISIONS = ("rollout_switched", "rollout_aborted", "replay_progressed")
 """Kinds of events that only report the outcome of a decision."""
 

@@ -86,6 +86,19 @@ requests = Table(
     Column("time", DateTime(timezone=True), nullable=False, index=True),
 )
 
+# Verifiers of users who log in to gateways. Secrets of a kind: in no event, and in no other table.
+user_verifiers = Table(
+    "user_verifiers",
+    metadata,
+    Column("name", Text, primary_key=True),
+    # position of the last event about the user
+    Column("revision", BigInteger, nullable=False),
+    # a ScramVerifiers
+    Column("body", LargeBinary, nullable=False),
+    # when the user was deleted; null for a user who can log in
+    Column("time", DateTime(timezone=True), index=True),
+)
+
 clusters = Table(
     "clusters",
     metadata,

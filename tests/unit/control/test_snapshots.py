@@ -67,6 +67,7 @@ def full_view() -> MeshView:
         record_rule,
         schedule,
         events.RoleGranted(grant=grants.Grant(principal="ada", role=access.ROLE_VIEWER)),
+        events.UserSet(name="shop"),
         events.MeshFrozen(),
         events.RuleSetChanged(changes=[events.RuleChange(removed="apples")], needs_hold=True),
     )

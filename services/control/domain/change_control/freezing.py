@@ -21,6 +21,7 @@ FREEZE_STREAM = "freeze"
 FREED: tuple[type[Message], ...] = (
     events.MeshThawed,
     events.RoleRevoked,
+    events.UserDeleted,
     events.ConsumerInstanceRemoved,
     events.RolloutSwitched,
     events.RolloutAborted,

@@ -1,0 +1,1 @@
+"""Users who log in to gateways with a password."""
