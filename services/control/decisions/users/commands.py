@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mesh.rpc import users as pb
 from services.control.domain.errors import InvalidField
-from services.control.domain.users.users import Users, delete_user, restore_user, set_user, stream_of
+from services.control.domain.users.users import Users, delete_user, has_room, restore_user, set_user, stream_of
 from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
@@ -58,7 +58,7 @@ class UserDecisions:
         new = await self._journal.append(
             [draft],
             caller,
-            rests_on=lambda view: view.users.find(name),
+            rests_on=lambda view: (view.users.find(name), has_room(view.users)),
             answer=lambda new, _: answer(new[-1].position),
         )
         return new[-1].position

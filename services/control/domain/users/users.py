@@ -107,8 +107,13 @@ def check_name(name: str) -> None:
         raise InvalidField("user", f"{name!r} is no name: 1 to 255 characters without control characters")
 
 
+def has_room(known: Users) -> bool:
+    """Whether control can take one more user."""
+    return len(known.present) < MOST_USERS
+
+
 def _require_room(known: Users, name: str) -> None:
-    if name not in known.present and len(known.present) >= MOST_USERS:
+    if name not in known.present and not has_room(known):
         text = f"control knows {MOST_USERS} users, and no more: delete others, or let clients log in by OAUTHBEARER"
         raise NotAllowed("TOO_MANY_USERS", USERS, text)
 
