@@ -33,7 +33,8 @@ def configure_logging(service: str, *, level: str = "INFO", json: bool | None = 
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info if as_json else structlog.processors.StackInfoRenderer(),
     ]
-    renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)  # variables may be secrets
+    renderer: Any = structlog.processors.JSONRenderer() if as_json else plain
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
