@@ -1,6 +1,8 @@
-"""Verifiers of users who log in to gateways."""
+"""Verifiers of users who log in to gateways, and the secret of the decoys that unknown users appear to have."""
 
 from __future__ import annotations
+
+import secrets
 
 import sqlalchemy as sa
 from alembic import op
@@ -19,6 +21,8 @@ def upgrade() -> None:
         sa.Column("body", sa.LargeBinary, nullable=False),
         sa.Column("time", sa.DateTime(timezone=True), index=True),
     )
+    decoys = op.create_table("user_decoys", sa.Column("secret", sa.LargeBinary, primary_key=True))
+    op.bulk_insert(decoys, [{"secret": secrets.token_bytes(32)}])
 
 
 def downgrade() -> None:

@@ -49,6 +49,7 @@ from services.control.api.scheduled_calls import ScheduledCalls
 from services.control.api.traffic_service import TrafficService
 from services.control.api.transaction_service import TransactionService
 from services.control.api.user_service import UserService
+from services.control.api.user_verifier_service import UserVerifierService
 from services.control.decisions.access.commands import AccessDecisions
 from services.control.decisions.change_control.schedules import Schedules
 from services.control.decisions.clusters.commands import ClusterDecisions
@@ -176,6 +177,7 @@ class Control:
             (traffic_grpc, TrafficService(traffic)),
             (transactions_grpc, TransactionService(journal)),
             (users_grpc, UserService(journal, UserDecisions(journal, self._verifiers))),
+            (users_grpc, UserVerifierService(journal, self._verifiers)),
         )
         adders = {f"mesh.v1.{type(each).__name__}": _adder(stubs, each) for stubs, each in services}
         self.server = RpcServer(settings.listen, adders, [calls], settings.rpc_tls, settings.token_listen)

@@ -8,7 +8,8 @@ takes the topic for another mesh's log, and publishes nothing.
 3. Events, projections and the end of the log change in one transaction for each group, as they do when control
    decides. A command that was cut off goes on where it stopped.
 4. Control publishes nothing again: the position of the outbox is the end of the topic.
-Only the log comes back. Audit events, reports of members and traffic are in no event.
+Only the log comes back. Audit events, reports of members and traffic are in no event. Verifiers of users are in none
+either: those that a backup has of a user whom a later event sets, deletes or brings back are forgotten.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from services.control.store.followed_log import FollowedLog
 from services.control.store.leader import locked
 from services.control.store.log import Entry, EventLog, Growth, LogMovedError, OutboxPosition, statements_of
 from services.control.store.statements import Statement
+from services.control.store.verifiers import of_lost
 from services.control.upstream.published_records import PublishedRecords, UnreadError, published_records
 
 GROUP: Final = 200
@@ -107,6 +109,7 @@ class _Tail:
         self._folding.fold(entry.event)
         self.chain = self.chain.after(entry.event, entry.body)
         self._statements += statements_of(before, Growth([entry], self._folding.view, self.chain, answer=None))
+        self._statements += of_lost(entry.event)
         if position - self._appended.position == GROUP:
             await self.append()
 

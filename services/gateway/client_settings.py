@@ -57,6 +57,11 @@ class AuthenticationSettings(TokenBounds):
         description="The users of PLAIN and SCRAM, as `meshctl users set --file` writes them. The gateway reads the "
         "file again when it changes.",
     )
+    users_from_control: bool = Field(
+        default=False,
+        description="The users of PLAIN and SCRAM are those of control (`meshctl users`), by way of routers, instead "
+        "of `USERS_FILE`. The gateway keeps the last users in `STATE_DIR`.",
+    )
     sasl_max_session_s: float = Field(
         default=0.0,
         ge=0,
@@ -122,12 +127,22 @@ class AuthenticationSettings(TokenBounds):
         return self
 
     @model_validator(mode="after")
+    def _users_have_one_origin(self) -> Self:
+        if self.users_from_control and self.users_file is not None:
+            raise ValueError("users_from_control: users come from control or from users_file; unset one of both")
+        return self
+
+    @model_validator(mode="after")
     def _clients_can_prove_who_they_are(self) -> Self:
         offered = {mechanism for listener in self.listeners for mechanism in listener.mechanisms}
         if offered & PASSWORDS:
-            if self.users_file is None:
-                raise ValueError(f"users_file: {' and '.join(sorted(offered & PASSWORDS))} need users; set users_file")
-            read_users(self.users_file)
+            if self.users_file is None and not self.users_from_control:
+                raise ValueError(
+                    f"users_file: {' and '.join(sorted(offered & PASSWORDS))} need users; set users_file, or "
+                    "users_from_control"
+                )
+            if self.users_file is not None:
+                read_users(self.users_file)
         if Mechanism.OAUTHBEARER.value in offered and not self.token_issuers:
             raise ValueError("token_issuers: OAUTHBEARER needs issuers whose tokens count")
         for listener in self.listeners:
@@ -177,4 +192,6 @@ class AuthenticationSettings(TokenBounds):
     @property
     def proofs(self) -> Proofs:
         rules = name_rules(self.principal_mapping_rules)
-        return Proofs(self.users_file, self.token_issuers, self, rules, self.sasl_max_session_s or inf)
+        return Proofs(
+            self.users_file, self.users_from_control, self.token_issuers, self, rules, self.sasl_max_session_s or inf
+        )

@@ -59,6 +59,15 @@ expired_connections_killed = Counter(
     ["listener"],
 )
 users = Gauge("kafka_mesh_gateway_users", "Users with passwords that the gateway knows.")
+users_age = Gauge(
+    "kafka_mesh_gateway_users_age_seconds",
+    "Seconds since control has confirmed the users (USERS_FROM_CONTROL), by way of a router; before the first time, "
+    "since the file of the last users was written, or the gateway began.",
+)
+refused_users = Counter(
+    "kafka_mesh_gateway_refused_users",
+    "Times that the gateway refused the users that a router sent, as too old or damaged; the last users count on.",
+)
 token_key_requests = Counter(
     "kafka_mesh_gateway_token_key_requests", "Requests to issuers for their keys: answered, failed.", ["outcome"]
 )

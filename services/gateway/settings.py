@@ -43,7 +43,7 @@ class GatewaySettings(AuthenticationSettings, RpcTlsSettings, TrafficSettings, S
     )
     state_dir: Path = Field(
         default=Path(".kafka-mesh/gateway"),
-        description="Folder for the last routing table; a folder of this gateway alone.",
+        description="Folder for the last routing table, and the last users of control; a folder of this gateway alone.",
     )
     metrics_listen: Address = Field(
         default="127.0.0.1:7172", description="Address of `/metrics`, `/live` and `/ready`."
@@ -128,6 +128,12 @@ class GatewaySettings(AuthenticationSettings, RpcTlsSettings, TrafficSettings, S
         longest = f"{self.name}-{self.workers}"
         if self.workers > 1 and len(longest) > MOST_NAME_CHARACTERS:
             raise ValueError(f"name: with {self.workers} workers the last one is {longest!r}: more than 100 characters")
+        return self
+
+    @model_validator(mode="after")
+    def _users_have_a_way(self) -> Self:
+        if self.users_from_control and not self.router_addresses:
+            raise ValueError("users_from_control: routers send these users; set router_addresses")
         return self
 
     @field_validator("audit_topics")

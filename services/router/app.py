@@ -25,6 +25,8 @@ from services.router.discovery.reports import Reporter
 from services.router.discovery.roster import HoldBound, Roster
 from services.router.discovery.service import NAME, DiscoveryService
 from services.router.discovery.session import Ending
+from services.router.discovery.users import NAME as USERS_NAME
+from services.router.discovery.users import UserDiscoveryService, UserRelay
 from services.router.settings import RouterSettings
 
 STOP_GRACE = 1.0
@@ -43,9 +45,10 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
     rule_book = RuleBook()
     follower = Follower(settings, bulletin, rule_book, readiness)
     service = DiscoveryService(roster, follower.read_to_end)
+    relay = UserRelay(settings.control_addresses, settings.rpc_tls)
     server = RpcServer(
         settings.listen,
-        {NAME: service.add_to},
+        {NAME: service.add_to, USERS_NAME: UserDiscoveryService(relay).add_to},
         [Admission(lambda method: metrics.refused_calls.labels(method).inc())],
         settings.rpc_tls,
     )
@@ -60,7 +63,7 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
         settings.rpc_tls,
     )
     await server.start()
-    parts = (follower.run(), reporter.run(), readiness.mirror(server), lead.run())
+    parts = (follower.run(), reporter.run(), relay.run(), readiness.mirror(server), lead.run())
     running = [asyncio.create_task(part) for part in parts]
     stopping = asyncio.create_task(lifecycle.stopping.wait())
     try:

@@ -44,6 +44,8 @@ watches_ended = Counter(
 )
 refused_calls = Counter(f"{_PREFIX}refused_calls", "Calls refused because of the caller's certificate.", ["method"])
 control_connected = Gauge(f"{_PREFIX}control_connected", "1 while control takes this router's reports.")
+users = Gauge(f"{_PREFIX}users", "Users with passwords whose verifiers control has sent.")
+users_age = Gauge(f"{_PREFIX}users_age_seconds", "Seconds since control has confirmed them; 0 before the first time.")
 record_partitions = Gauge(
     f"{_PREFIX}record_rule_partitions", "Partitions of the work topic, of 16, that this router has."
 )

@@ -99,6 +99,9 @@ user_verifiers = Table(
     Column("time", DateTime(timezone=True), index=True),
 )
 
+# One row: the secret from which gateways make the verifiers that unknown users appear to have.
+user_decoys = Table("user_decoys", metadata, Column("secret", LargeBinary, primary_key=True))
+
 clusters = Table(
     "clusters",
     metadata,

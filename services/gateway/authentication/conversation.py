@@ -18,7 +18,13 @@ from enum import Enum, auto
 from math import inf
 from typing import Final
 
-from services.gateway.authentication.mechanisms import Challenge, MechanismServer, Proved, RejectedError
+from services.gateway.authentication.mechanisms import (
+    Challenge,
+    MechanismServer,
+    Proved,
+    RejectedError,
+    UnansweredError,
+)
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.codec import decode_prefix
 from services.gateway.wire.errors import ErrorCode
@@ -146,6 +152,8 @@ class Conversation:
             return self._failed(f"SaslAuthenticate v{header.api_version} is not served")
         message, _ = decode_prefix(SaslAuthenticateRequest, header.api_version, frame, header.body_offset)
         said = await self._next(bytes(message.auth_bytes))
+        if isinstance(said, UnansweredError):
+            return self._failed(said.reason)
         if isinstance(said, RejectedError):
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
             return self._failed(said.reason, SaslAuthenticateResponse(code, said.text or self._general_text()))

@@ -45,6 +45,10 @@ class RejectedError(Exception):
         self.text = text
 
 
+class UnansweredError(RejectedError):
+    """The gateway can't tell whether the proof is right. The client gets no answer, so that it tries again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Challenge:
     """The client has to answer this token."""
@@ -74,7 +78,7 @@ class Verifiers(Protocol):
     """The users' verifiers."""
 
     def find(self, name: str, mechanism: Mechanism) -> Verifier | None:
-        """The user's verifier; None if there is none."""
+        """The user's verifier; None if there is none. Raises UnansweredError if the users are not known yet."""
 
     def decoy(self, name: str, mechanism: Mechanism) -> Verifier:
         """The verifier that an unknown user appears to have: no password is right."""
@@ -108,12 +112,15 @@ class PlainServer:
             raise RejectedError("no password", "Authentication failed: password not specified")
         if identity not in ("", name):
             raise RejectedError("another authorization id", OTHER_IDENTITY)
-        kinds = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
-        found = next((known for kind in kinds if (known := self._users.find(name, kind)) is not None), None)
-        is_right = await self._check(found or self._users.decoy(name, kinds[0]), password)
-        if found is None or not is_right:
+        found = self._find(name)
+        is_right = await self._check(found or self._users.decoy(name, Mechanism.SCRAM_SHA_256), password)
+        if found is None or not is_right or self._find(name) != found:  # the user may have changed meanwhile
             raise RejectedError("unknown user or wrong password", "Authentication failed: Invalid username or password")
         return Proved(Principal(name, Mechanism.PLAIN.value))
+
+    def _find(self, name: str) -> Verifier | None:
+        kinds = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
+        return next((known for kind in kinds if (known := self._users.find(name, kind)) is not None), None)
 
 
 class ScramServer:
@@ -129,7 +136,6 @@ class ScramServer:
         self._exchanged = b""
         """The messages so far; empty before the first."""
         self._verifier: Verifier | None = None
-        self._is_known = False
 
     async def respond(self, token: bytes) -> Challenge | Proved:
         return self._final(token) if self._exchanged else self._first(token)
@@ -148,7 +154,6 @@ class ScramServer:
         if said["identity"] is not None and said["identity"].replace("=2C", ",").replace("=3D", "=") != self._name:
             raise RejectedError("another authorization id", OTHER_IDENTITY)
         found = self._users.find(self._name, self._mechanism)
-        self._is_known = found is not None
         verifier = self._verifier = found or self._users.decoy(self._name, self._mechanism)
         self._binding = said["header"].encode()
         self._nonce = said["nonce"] + self._own_nonce
@@ -169,7 +174,8 @@ class ScramServer:
             raise RejectedError("the channel binding of the final message is not that of the first")
         exchanged = self._exchanged + said["unproved"].encode()
         is_proved = verifier.is_proved_by(proof, exchanged)
-        if not (is_proved and self._is_known):
+        # a decoy is no user's verifier, and that of the first message may be no user's any more
+        if not is_proved or self._users.find(self._name, self._mechanism) != verifier:
             raise RejectedError("unknown user or wrong password")
         principal = Principal(self._name, self._mechanism.value)
         return Proved(principal, b"v=" + base64.b64encode(verifier.signature(exchanged)))

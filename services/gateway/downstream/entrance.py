@@ -23,7 +23,7 @@ from services.gateway.authentication.bearer_server import BearerServer
 from services.gateway.authentication.certificate_names import NameRule, distinguished_name, principal_of
 from services.gateway.authentication.client_tokens import ClientIssuer, ClientTokens
 from services.gateway.authentication.conversation import SaslPolicy
-from services.gateway.authentication.mechanisms import MechanismServer, PlainServer, ScramServer
+from services.gateway.authentication.mechanisms import MechanismServer, PlainServer, ScramServer, UnansweredError
 from services.gateway.authentication.principal import NOBODY, Principal
 from services.gateway.listeners import Listener
 
@@ -66,6 +66,7 @@ class Proofs:
     """The settings about proofs of clients."""
 
     users_file: Path | None = None
+    users_from_control: bool = False
     issuers: tuple[ClientIssuer, ...] = ()
     bounds: TokenBounds = field(default_factory=TokenBounds)
     rules: tuple[NameRule, ...] = (NameRule(),)
@@ -81,10 +82,20 @@ class Reception:
         self._on_users = on_users
         self._path = proofs.users_file
         self._seen = None if self._path is None else file_version(self._path)
-        self.users = Users() if self._path is None else read_users(self._path)
+        self._users: Users | None = None
+        """None until control's users have come."""
+        if not proofs.users_from_control:
+            self._users = Users() if self._path is None else read_users(self._path)
         self._tokens = ClientTokens(proofs.issuers, proofs.bounds, _key_request) if proofs.issuers else None
         self._checkers = ThreadPoolExecutor(CHECKERS, thread_name_prefix="passwords")
-        metrics.users.set(len(self.users.by_name))
+        metrics.users.set(0 if self._users is None else len(self._users.by_name))
+
+    @property
+    def users(self) -> Users:
+        """Raises UnansweredError."""
+        if self._users is None:
+            raise UnansweredError("no users of control have come yet, so nobody can log in with a password")
+        return self._users
 
     def entrance(self, listener: Listener) -> Entrance:
         if not listener.mechanisms:
@@ -120,9 +131,14 @@ class Reception:
         except UsersFileError as error:
             log.error("the file of users could not be read again, the last users stay", reason=str(error))
             return
-        changed, self.users = users.changed_since(self.users), users
+        self.take(users)
+
+    def take(self, users: Users) -> None:
+        """These users count from now on, and no others."""
+        before, self._users = self._users or Users(), users
+        changed = users.changed_since(before)
         metrics.users.set(len(users.by_name))
-        log.info("users read again", users=len(users.by_name), changed=len(changed))
+        log.info("other users count", users=len(users.by_name), changed=len(changed))
         if changed:
             self._on_users(changed)
 

@@ -22,10 +22,12 @@ from services.gateway.downstream.entrance import PASSWORDS, Reception
 from services.gateway.downstream.handed import Handed
 from services.gateway.downstream.listening import AskedNode, Listening, places
 from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.routers import Routers
 from services.gateway.downstream.server_tls import ServerTls
 from services.gateway.downstream.siblings import Introduction, Siblings
 from services.gateway.downstream.sweeping import Sweeping
 from services.gateway.downstream.telemetry_exposition import TelemetryCollector
+from services.gateway.downstream.user_discovery import UserDiscovery
 from services.gateway.listeners import Listener
 from services.gateway.requests.memory import Memory
 from services.gateway.requests.traffic.clients import ClientTraffic
@@ -87,6 +89,7 @@ class Gateway:
         self._tasks: list[asyncio.Task[None]] = []
         self._discovery: Discovery | None = None
         self._reception: Reception | None = None
+        self._users: UserDiscovery | None = None
         self.port = 0
         """The port of the first listener."""
 
@@ -101,6 +104,9 @@ class Gateway:
             security.check(table)
             self.mesh.run_table(table)
         reception = self._reception = Reception(settings.proofs, self._users_changed)
+        if settings.users_from_control:
+            routers = Routers(settings.router_addresses, settings.rpc_tls)
+            self._users = UserDiscovery(routers, settings.state_dir, reception.take)
         files = {listener: settings.tls_of(listener) for listener in settings.listeners}
         served = {each: ServerTls(each) for each in set(files.values()) if each is not None}
         tls = {listener: served[each] for listener, each in files.items() if each is not None}
@@ -140,6 +146,13 @@ class Gateway:
         elif table is None:
             log.warning("no routing table and no router: every topic is unknown", state_dir=str(settings.state_dir))
             self.mesh.run_table(self.mesh.table)
+        if self._users is not None:
+            self._tasks.append(loop.create_task(self._users.run(), name="users of control"))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_WORD_S):
+                    await _either(self._users.looked, self._lifecycle.stopping)
+            if not self._users.has_users:
+                log.warning("no users of control have come yet: nobody can log in with a password until they come")
         await self._clusters.attempted(FIRST_VISIT_S)
         for each in served.values():
             self._tasks.append(loop.create_task(each.follow_files(), name="certificates"))
@@ -229,6 +242,8 @@ class Gateway:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._users is not None:
+            await self._users.stop()
 
 
 def _audit_trail(settings: GatewaySettings, conversions: Conversions) -> "AuditTrail | None":

@@ -90,13 +90,13 @@ def save(state_dir: Path, table: RoutingTable) -> None:
 
 def save_unless_older(state_dir: Path, table: RoutingTable) -> None:
     """As `save`, unless there is a younger one: several workers of a gateway share the folder, and one may be late."""
-    with _locked(state_dir):
+    with locked(state_dir):
         if table.revision >= _revision(state_dir / FILE_NAME):
             save(state_dir, table)
 
 
 @contextmanager
-def _locked(state_dir: Path) -> Iterator[None]:
+def locked(state_dir: Path) -> Iterator[None]:
     """The others wait for milliseconds; the lock of one that has died is free."""
     state_dir.mkdir(parents=True, exist_ok=True)
     with (state_dir / LOCK_NAME).open("ab") as lock:

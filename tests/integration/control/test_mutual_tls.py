@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
-from mesh.rpc import admin, admin_grpc, discovery, discovery_grpc, instances, instances_grpc
+from mesh.rpc import admin, admin_grpc, discovery, discovery_grpc, instances, instances_grpc, users_grpc
 from mesh.rpc.channels import open_channel
 from services.control.decisions.members import rollouts
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.members import certificate_of
+from tests.fixtures.ports import free_block
 from tests.integration.control.gateway_pair import GatewayPair
 from tests.integration.control.world import CALL, World, refused, until
+from tests.integration.router.parts import ServiceProcess
 
 COMMAND_S = 60
 
@@ -145,3 +148,44 @@ async def test_meshctl_calls_with_the_certificate_of_its_user(secured: World, au
     code, said = await meshctl("status", "--tls-folder", "/nowhere")
     assert code != 0
     assert "/nowhere/tls.crt: No such file" in said
+
+
+async def test_verifiers_of_users_go_to_routers_and_by_them_to_gateways_alone(
+    secured: World, authority: Authority, tmp_path: Path
+) -> None:
+    callers = {
+        (role, name): certificate_of(authority, role, name)
+        for role, name in (("router", "r1"), ("gateway", "g1"), ("sidecar", "s1"), ("admin", "ada"))
+    }
+    router = ServiceProcess(
+        "router",
+        free_block(2),
+        tmp_path / "r1.log",
+        {
+            "NAME": "r1",
+            "HOME_BOOTSTRAP_SERVERS": secured.home,
+            "EVENTS_TOPIC": secured.settings.events_topic,
+            "CONTROL_ADDRESSES": f"127.0.0.1:{secured.control.port}",
+            "RPC_TLS_FOLDER": str(callers["router", "r1"].folder),
+        },
+    )
+    router.start()
+    try:
+        await until(lambda: router.ready() == "ready", "the router is ready")
+        for (role, _), caller in callers.items():
+            async with open_channel(f"127.0.0.1:{secured.control.port}", caller) as channel:
+                read = users_grpc.UserVerifierServiceStub(channel).FollowVerifiers().read()
+                await answers(read, "router" if role != "router" else "")
+            async with open_channel(router.address, caller) as channel:
+                read = users_grpc.UserDiscoveryServiceStub(channel).FollowUsers().read()
+                await answers(read, "gateway" if role != "gateway" else "")
+    finally:
+        await asyncio.to_thread(router.stop)
+
+
+async def answers(read: Awaitable[Any], needed: str) -> None:
+    """The first page of a whole table, or the refusal that names the role that is needed."""
+    if needed:
+        await refused(read, grpc.StatusCode.PERMISSION_DENIED, needed)
+    else:
+        assert (await read).whole

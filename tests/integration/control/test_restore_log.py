@@ -14,6 +14,7 @@ from services.control.upstream.published_records import published_records
 from services.control.verify_log import VerifySettings, verify
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
+from tests.integration.control.test_users import Users
 from tests.integration.control.world import WITHIN, World
 
 EVENTS = 5
@@ -82,6 +83,26 @@ async def test_an_older_database_gets_what_it_lacks(empty: RestoreSettings, mesh
     await mesh_of_two.published(then + 1)
     assert await restore(empty) == (then, then + 1)
     assert differences(empty) == []
+
+
+async def test_verifiers_of_a_backup_are_forgotten_if_later_decisions_were_about_their_users(
+    empty: RestoreSettings, mesh_of_two: World
+) -> None:
+    """Neither the password that a user had before nor a deleted user comes back."""
+    users = Users(mesh_of_two)
+    for name in ("ann", "bob", "shop"):
+        last = await users.set(name)
+    await mesh_of_two.published(last)
+    await restore(empty)
+    run(
+        empty,
+        "insert into user_verifiers (name, revision, body) values ('ann', 1, ''), ('bob', 1, ''), ('shop', 1, '')",
+    )
+    await users.set("shop")
+    await mesh_of_two.published(await users.delete("bob"))
+    await restore(empty)
+    with psycopg.connect(empty.database_url.get_secret_value()) as connection:
+        assert connection.execute("select name from user_verifiers").fetchall() == [("ann",)]
 
 
 async def test_the_log_of_another_mesh_is_refused(empty: RestoreSettings, settings: RestoreSettings) -> None:

@@ -15,9 +15,10 @@ from google.protobuf.message import Message
 from mesh.rpc import admin, users, users_grpc
 from mesh.scram import SCRAM_HASHES, Verifier
 from mesh.scram_codec import verifier_from_proto, verifier_to_proto
+from mesh.user_tables import PageReader, UserTable
 from services.control.store.database import Database
 from services.control.store.verifiers import DELETED_KEPT, UserVerifiers
-from tests.integration.control.world import CALL, World, checked, log_in_kafka, refused
+from tests.integration.control.world import CALL, WITHIN, World, checked, log_in_kafka, refused
 
 NOT_FOUND, FAILED = grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION
 PASSWORD = "a password in no place"
@@ -195,3 +196,91 @@ async def test_a_frozen_mesh_still_deletes_users(world: World) -> None:
     await refused(callers.set("bob"), FAILED, "changes are refused")
     await callers.delete("shop")
     assert [each.WhichOneof("payload") for each in await world.history()] == ["user_deleted", "mesh_frozen", "user_set"]
+
+
+# --- verifiers for routers --------------------------------------------------------------------------------------------
+
+
+class Following:
+    """A router's stream of verifiers."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.call = users_grpc.UserVerifierServiceStub(channel).FollowVerifiers()
+        self._reader = PageReader()
+
+    async def next(self) -> UserTable:
+        """The next table, which may be the same one, confirmed."""
+        while True:
+            page = await self.call.read()
+            assert isinstance(page, users.UserTablePage)
+            table = self._reader.take(page)
+            if table is not None:
+                return table
+
+    async def at(self, edition: int) -> UserTable:
+        async with asyncio.timeout(WITHIN):
+            while (table := await self.next()).edition < edition:
+                pass
+        return table
+
+
+async def test_a_router_gets_all_verifiers_then_each_change_and_is_told_that_nothing_changes(
+    world: World, database: str
+) -> None:
+    callers, stream = Users(world), Following(world.channel)
+    empty = await stream.next()
+    assert (empty.edition, dict(empty.users.by_name)) == (0, {})
+    await callers.set("shop")
+    table = await stream.at(await callers.set("bob"))
+    assert {name: sorted(each.values(), key=str) for name, each in table.users.by_name.items()} == {
+        name: sorted(stored(database, name), key=str) for name in ("shop", "bob")
+    }
+    assert await stream.next() is table, "confirmed"
+    assert sorted((await stream.at(await callers.delete("shop"))).users.by_name) == ["bob"]
+    last = await stream.at(await callers.restore("shop"))
+    assert last.users.find("shop", next(iter(SCRAM_HASHES))) == table.users.find("shop", next(iter(SCRAM_HASHES)))
+    whole = await Following(world.channel).next()
+    assert whole == last
+    assert whole.users.decoy_secret == empty.users.decoy_secret, "the same for all gateways"
+
+
+async def test_the_edition_is_the_last_decision_about_a_user_and_never_goes_back(world: World, database: str) -> None:
+    callers = Users(world)
+    await callers.set("shop")
+    await callers.set("bob")
+    gone = await callers.delete("bob")
+    with psycopg.connect(database) as connection:
+        connection.execute("delete from user_verifiers where name = 'bob'")  # forgotten after 30 days
+    await world.changes.Freeze(admin.FreezeRequest(reason="another decision"), timeout=CALL)
+    assert (await Following(world.channel).next()).edition == gone
+    await world.stop()
+    await world.start()
+    assert (await Following(world.channel).next()).edition == gone
+
+
+async def test_users_of_the_log_without_verifiers_are_not_locked_out_of_gateways(world: World, database: str) -> None:
+    """The log was restored, and the table of verifiers was not: gateways keep the users that they have."""
+    callers = Users(world)
+    await callers.set("shop")
+    await callers.set("bob")
+    with psycopg.connect(database) as connection:
+        connection.execute("delete from user_verifiers where name = 'shop'")
+    error = await refused(
+        Following(world.channel).call.read(),
+        grpc.StatusCode.UNAVAILABLE,
+        "1 users have no verifiers in PostgreSQL, first 'shop'",
+        "set or delete these users",
+    )
+    assert not callers.are_in(str(error).encode())
+    await callers.set("shop")
+    assert sorted((await Following(world.channel).next()).users.by_name) == ["bob", "shop"]
+
+
+async def test_a_control_that_does_not_lead_sends_no_verifiers(world: World) -> None:
+    stream = Following(world.channel)
+    await stream.next()
+    world.control.journal.why_not_leading = "another control leads"
+    with pytest.raises(grpc.aio.AioRpcError, match="another control leads"):
+        while True:
+            await stream.next()
+    await refused(Following(world.channel).call.read(), grpc.StatusCode.UNAVAILABLE, "another control leads")

@@ -11,12 +11,12 @@ from mesh.connection_security import Mechanism
 from mesh.rpc import events, users
 from mesh.scram import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_HASHES, NotAVerifierError, Verifier
 from mesh.scram_codec import verifier_from_proto, verifier_to_proto
+from mesh.user_tables import MOST_USERS
 from services.control.domain.change_control.freezing import FREED
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 from services.control.domain.past.snapshots import view_from_bytes, view_to_bytes
 from services.control.domain.users.users import (
     MOST_DELETED,
-    MOST_USERS,
     Users,
     delete_user,
     fold_users,

@@ -58,6 +58,11 @@ def test_ports_and_hosts_of_nodes(monkeypatch: pytest.MonkeyPatch, tls: dict[str
         ({"listen": "h:1"}, "everyone who reaches this address could read and write all topics"),
         ({"listen": "KERBEROS://h:1"}, "'KERBEROS' is no security of a listener; expected one of PLAINTEXT, SSL"),
         ({"listen": "SASL_PLAINTEXT://h:1"}, "SCRAM-SHA-256 and SCRAM-SHA-512 need users; set users_file"),
+        (
+            {"users_from_control": "true", "users_file": "/f", "router_addresses": "r:1"},
+            "users come from control or from users_file; unset one of both",
+        ),
+        ({"users_from_control": "true"}, "routers send these users; set router_addresses"),
         ({"listen": "SASL_SSL://h:1"}, "set tls_certificate and tls_key"),
         ({"listen": "SASL_PLAINTEXT://h:1", "sasl_mechanisms": "GSSAPI"}, "expected some of SCRAM-SHA-512"),
         ({"listen": "SASL_PLAINTEXT://h:1", "sasl_mechanisms": "PLAIN PLAIN"}, "each once"),
@@ -125,6 +130,12 @@ def test_every_worker_has_a_name_of_its_own_that_is_not_too_long() -> None:
     assert GatewaySettings(name="g" * 98, workers=9).workers == 9
     with pytest.raises(ValidationError, match=r"with 10 workers the last one is 'g+-10': more than 100 characters"):
         GatewaySettings(name="g" * 98, workers=10)
+
+
+def test_users_of_control_are_users_enough() -> None:
+    listen = ("SASL_PLAINTEXT://127.0.0.1:1",)
+    settings = GatewaySettings(listen=listen, users_from_control=True, router_addresses=("r:1",))
+    assert settings.proofs.users_from_control
 
 
 def test_listeners_with_different_policies(tls: dict[str, Any], tmp_path: Path) -> None:

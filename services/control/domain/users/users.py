@@ -13,13 +13,12 @@ from typing import Final
 from mesh.rpc import events, users
 from mesh.scram import NotAVerifierError
 from mesh.scram_codec import verifier_from_proto
+from mesh.user_tables import MOST_USERS
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 
 USERS: Final = "users"
 """The collection, in resource names. The decisions about a user are in the stream users/{name}."""
 NAME: Final = re.compile(r"[^\x00-\x1f\x7f]{1,255}")
-MOST_USERS: Final = 10_000
-"""Control holds all in memory and in each snapshot; gateways hold the verifiers too, some 4 MB."""
 MOST_DELETED: Final = 1_000
 """Deleted users whom control remembers outside of the history; the first deleted user is forgotten first."""
 
@@ -31,6 +30,11 @@ class Users:
     present: Mapping[str, users.User] = field(default_factory=dict)
     deleted: Mapping[str, users.User] = field(default_factory=dict)
     """Users whom the last decision has deleted, in the order of these decisions."""
+
+    @property
+    def edition(self) -> int:
+        """The position of the last decision about a user; 0 for none."""
+        return max((each.revision for each in (*self.present.values(), *self.deleted.values())), default=0)
 
     def find(self, name: str) -> users.User | None:
         """The user, also a deleted one."""

@@ -179,6 +179,49 @@ async def test_plain_computes_as_long_for_an_unknown_user() -> None:
     assert checked == [4096, 4096]
 
 
+class ChangingUsers:
+    """The users as they are now."""
+
+    def __init__(self, users: Users) -> None:
+        self.now = users
+
+    def find(self, name: str, mechanism: Mechanism) -> Verifier | None:
+        return self.now.find(name, mechanism)
+
+    def decoy(self, name: str, mechanism: Mechanism) -> Verifier:
+        return self.now.decoy(name, mechanism)
+
+
+CHANGES = pytest.mark.parametrize(
+    "after",
+    [Users({}), Users({"user": {SHA_256: Verifier.of_password(SHA_256, "another")}})],
+    ids=["deleted", "another password"],
+)
+
+
+@CHANGES
+async def test_scram_is_refused_if_the_user_changes_before_the_end(after: Users) -> None:
+    users = ChangingUsers(USERS)
+    server, client = ScramServer(SHA_256, users), Scram(Password(SHA_256, "user", "pencil"))
+    challenge = await server.respond(client.first())
+    proof = client.next(challenge.token)
+    assert proof is not None
+    users.now = after
+    assert (await refused(server, proof)).reason == "unknown user or wrong password"
+
+
+@CHANGES
+async def test_plain_is_refused_if_the_user_changes_while_the_password_is_checked(after: Users) -> None:
+    users = ChangingUsers(USERS)
+
+    async def changing(verifier: Verifier, password: str) -> bool:
+        users.now = after
+        return verifier.is_of(password)
+
+    error = await refused(PlainServer(users, changing), b"\0user\0pencil")
+    assert error.reason == "unknown user or wrong password"
+
+
 async def test_bearer() -> None:
     proved = await BearerServer(token_check).respond(f"n,,\x01auth=Bearer {TOKEN}\x01tenant=fruit\x01\x01".encode())
     assert proved == Proved(Principal("ann", "OAUTHBEARER", ("buyers",)), b"", 1000.0)
