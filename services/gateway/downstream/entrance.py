@@ -97,6 +97,11 @@ class Reception:
             raise UnansweredError("no users of control have come yet, so nobody can log in with a password")
         return self._users
 
+    @property
+    def known(self) -> Mapping[str, Mapping[Mechanism, Verifier]] | None:
+        """The users by name; None until control's users have come."""
+        return None if self._users is None else self._users.by_name
+
     def entrance(self, listener: Listener) -> Entrance:
         if not listener.mechanisms:
             return Entrance(str(listener), rules=self._proofs.rules)

@@ -107,6 +107,7 @@ class Gateway:
         if settings.users_from_control:
             routers = Routers(settings.router_addresses, settings.rpc_tls)
             self._users = UserDiscovery(routers, settings.state_dir, reception.take)
+            self.mesh.memory.own_users = lambda: reception.known
         files = {listener: settings.tls_of(listener) for listener in settings.listeners}
         served = {each: ServerTls(each) for each in set(files.values()) if each is not None}
         tls = {listener: served[each] for listener, each in files.items() if each is not None}

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from mesh.connection_security import Mechanism
 from mesh.routing import ANONYMOUS
+from mesh.scram import Verifier
 from mesh.transactions import TransactionLog
 from services.gateway.authentication.principal import NOBODY, Principal
 from services.gateway.requests.auditing.clients import ClientAudit
@@ -33,6 +35,8 @@ from services.gateway.requests.transactions.sight import Sight
 from services.gateway.requests.transactions.state import PRODUCER_SECONDS, PRODUCERS_REMEMBERED, Producer
 from services.gateway.requests.uses import Uses
 
+OwnUsers = Callable[[], Mapping[str, Mapping[Mechanism, Verifier]] | None]
+"""The users of control by name; None until they have come."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -181,6 +185,8 @@ class Memory:
     """The metrics that clients send about themselves."""
     traffic: ClientTraffic | None = None
     """The traffic of clients is counted there; None: no traffic is counted."""
+    own_users: OwnUsers | None = None
+    """The users of control, who log in here; None: clients that ask for users hear of those of the clusters."""
     audit: ClientAudit | None = None
     """The results of written records of some topics are reported there; None: no topic is audited."""
 

@@ -13,7 +13,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own documented way
+    AdminClient,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+)
 
 from mesh.rpc import admin, users, users_grpc
 from mesh.scram import SCRAM_HASHES, Verifier
@@ -187,6 +192,8 @@ async def test_a_user_is_set_changed_deleted_and_brought_back_and_secrets_are_in
     await mesh.is_refused("shop", "the first password")
     await mesh.writes("shop", "the second password")
 
+    await asyncio.to_thread(_asks_for_users, mesh)
+
     kept = mesh.client("shop", "the second password")
     await asyncio.to_thread(kept.write)
     closed = _closed(mesh)
@@ -232,6 +239,28 @@ async def test_users_log_in_while_control_and_routers_are_away_also_after_a_rest
     await mesh.is_refused("stranger", "a password")
     assert mesh.gateway.metric("users ") == 1
     assert mesh.gateway.metric("users_age_seconds") > 0
+
+
+def _asks_for_users(mesh: Mesh) -> None:
+    """A tool of Kafka sees the user, and is told how users are changed."""
+    admin_client = AdminClient(
+        {
+            "bootstrap.servers": mesh.gateway.address,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": "shop",
+            "sasl.password": "the second password",
+        }
+    )
+    found: Any = admin_client.describe_user_scram_credentials(["shop"])
+    described = found["shop"].result(ANSWER_S)
+    assert [(each.mechanism.name, each.iterations) for each in described.scram_credential_infos] == [
+        ("SCRAM_SHA_256", 4096),
+        ("SCRAM_SHA_512", 4096),
+    ]
+    deletion = UserScramCredentialDeletion("shop", ScramMechanism.SCRAM_SHA_256)
+    with pytest.raises(KafkaException, match="use meshctl users set"):
+        admin_client.alter_user_scram_credentials([deletion])["shop"].result(ANSWER_S)
 
 
 def _closed(mesh: Mesh) -> int:

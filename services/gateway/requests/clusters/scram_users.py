@@ -2,10 +2,13 @@
 
 The client salts and hashes the password itself, so one request gives a user the same credential everywhere. If some
 clusters lack a user, the others still delete it; if all lack the user, the answer says so.
+
+If users of the gateway are decisions of control, `own_scram_users.py` answers.
 """
 
 import structlog
 
+from services.gateway.requests.clusters import own_scram_users
 from services.gateway.requests.clusters.everywhere import ask_everywhere, by_home_first
 from services.gateway.requests.plan import Controller, MeshView, Plan, Request, Unreachable
 from services.gateway.requests.verdicts import LEFT_OUT, Verdict, joined, silence
@@ -30,6 +33,8 @@ log = structlog.get_logger(__name__)
 def handle_describe(request: Request, mesh: MeshView) -> Plan:
     """If clusters have different iterations of a mechanism, the answer shows the home cluster's."""
     message = request.decode(DescribeUserScramCredentialsRequest)
+    if mesh.memory.own_users is not None:
+        return own_scram_users.describe(message, mesh.memory.own_users, mesh.session)
     outcomes = yield from ask_everywhere(mesh, message, request.version, DescribeUserScramCredentialsResponse)
     verdicts: dict[str, Verdict] = {}
     of_user: dict[str, dict[str, Verdict]] = {}
@@ -58,6 +63,8 @@ def handle_describe(request: Request, mesh: MeshView) -> Plan:
 
 def handle_alter(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(AlterUserScramCredentialsRequest)
+    if mesh.memory.own_users is not None:
+        return own_scram_users.alter(message)
     outcomes = yield from ask_everywhere(
         mesh, message, request.version, AlterUserScramCredentialsResponse, Controller()
     )

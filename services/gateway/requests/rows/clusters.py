@@ -56,14 +56,14 @@ ROWS = (
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         VersionRange(0, 0),
         scram_users.handle_describe,
-        split="every cluster",
+        split="every cluster; if users are those of control (`USERS_FROM_CONTROL`), none",
         merge="user; where iterations differ the home cluster's, and a log line",
     ),
     Handler(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         VersionRange(0, 0),
         scram_users.handle_alter,
-        split="every cluster",
+        split="every cluster; refused if users are those of control: `meshctl users` changes these",
         merge="user; an error names the clusters that failed",
     ),
     Handler(

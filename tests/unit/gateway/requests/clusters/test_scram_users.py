@@ -3,6 +3,9 @@
 import pytest
 from structlog.testing import capture_logs
 
+from mesh.connection_security import Mechanism
+from mesh.scram import Verifier
+from services.gateway.authentication.principal import NOBODY, Principal
 from services.gateway.requests.clusters import scram_users
 from services.gateway.requests.plan import Controller, Unreachable
 from services.gateway.wire.error_words import words_of
@@ -19,6 +22,7 @@ from services.gateway.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
+    UserName,
 )
 from tests.unit.gateway.requests.playbook import Playbook, World
 
@@ -106,3 +110,69 @@ def test_a_user_that_one_cluster_lacks_is_deleted_where_it_is(world: World, on_c
     book = Playbook(scram_users.handle_alter, CHANGE, 0, world.view())
     book.answered(altered(bob=0, eve=NOT_FOUND), altered(bob=0, eve=on_c2))
     assert {r.user: r.error_code for r in book.answer.results}["eve"] == told
+
+
+# --- users of control -------------------------------------------------------------------------------------------------
+
+VERIFIERS = {
+    each: Verifier(each, b"salt", iterations, b"k" * size, b"k" * size)
+    for each, iterations, size in ((Mechanism.SCRAM_SHA_512, 8192, 64), (Mechanism.SCRAM_SHA_256, 4096, 32))
+}
+
+
+@pytest.fixture
+def own(world: World) -> World:
+    """The gateway has the users of control, and ann has logged in."""
+    sha_512 = Mechanism.SCRAM_SHA_512
+    world.memory.own_users = lambda: {"shop": VERIFIERS, "till": {sha_512: VERIFIERS[sha_512]}}
+    world.session.prove(Principal("ann", "PLAIN"))
+    return world
+
+
+def own_answer(own: World, *names: str) -> DescribeUserScramCredentialsResponse:
+    message = DescribeUserScramCredentialsRequest([UserName(name) for name in names] or None)
+    book = Playbook(scram_users.handle_describe, message, 0, own.view())
+    assert isinstance(book.answer, DescribeUserScramCredentialsResponse), "no cluster is asked"
+    return book.answer
+
+
+def test_users_of_control_are_shown_without_a_question_to_clusters(own: World) -> None:
+    both, one = {SHA_256: 4096, SHA_512: 8192}, {SHA_512: 8192}
+    assert own_answer(own) == described(shop=(0, both), till=(0, one))
+    assert own_answer(own, "till") == described(till=(0, one))
+
+
+def test_users_whom_control_does_not_know_and_repeated_users_are_told_as_brokers_do(own: World) -> None:
+    answer = own_answer(own, "eve", "till", "shop", "till")
+    assert [(each.user, each.error_code, each.error_message) for each in answer.results] == [
+        ("eve", NOT_FOUND, "Attempt to describe a user credential that does not exist: eve"),
+        (
+            "till",
+            ErrorCode.DUPLICATE_RESOURCE,
+            "Cannot describe SCRAM credentials for the same user twice in a single request: till",
+        ),
+        ("shop", 0, None),
+    ]
+
+
+def test_a_client_that_has_proved_nothing_hears_of_no_user(own: World) -> None:
+    own.session.prove(NOBODY)
+    answer = own_answer(own)
+    assert (answer.error_code, answer.results) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
+
+
+def test_before_users_of_control_have_come_the_client_tries_again(own: World) -> None:
+    own.memory.own_users = lambda: None
+    answer = own_answer(own)
+    assert (answer.error_code, answer.results) == (ErrorCode.REQUEST_TIMED_OUT, [])
+
+
+def test_users_of_control_are_not_changed_and_the_answer_says_how_they_are(own: World) -> None:
+    with capture_logs() as logs:
+        answer = Playbook(scram_users.handle_alter, CHANGE, 0, own.view()).answer
+    assert [(each.user, each.error_code) for each in answer.results] == [
+        ("eve", ErrorCode.POLICY_VIOLATION),
+        ("bob", ErrorCode.POLICY_VIOLATION),
+    ]
+    assert all("meshctl users set" in (each.error_message or "") for each in answer.results)
+    assert not logs
