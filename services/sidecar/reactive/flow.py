@@ -54,12 +54,6 @@ class Flow:
     def partitions(self) -> set[Partition]:
         return set(self._held)
 
-    @property
-    def next_offsets(self) -> dict[Partition, int]:
-        """The offset of each partition before which all records are settled. Partitions without a settled record are
-        left out."""
-        return _offsets(held.lanes for held in self._held.values())
-
     def configure(self, limits: BatchLimits, lanes: int) -> None:
         """Changes the limits of new batches. The number of lanes changes when a partition has no batch on its way."""
         self._limits = limits
@@ -104,7 +98,8 @@ class Flow:
         return all(task.done() for task in tasks)
 
     async def finish(self, partitions: Collection[Partition], patience: float) -> dict[Partition, int]:
-        """Removes partitions; their batches have `patience` seconds to end. The offsets, as those of `next_offsets`."""
+        """Removes partitions; their batches have `patience` seconds to end. The result: for each partition the offset
+        before which all records are settled. Partitions without a settled record are left out."""
         leaving = self._forget(partitions)
         tasks = [task for held in leaving for task in held.tasks]
         if tasks:

@@ -132,11 +132,6 @@ def open_where_known(
     return ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-def has_topic(home: str, mesh: MeshView) -> bool:
-    """Whether home has the topic, as far as this gateway knows."""
-    return mesh.clusters[home].partition_count(TRANSACTIONS_TOPIC) is not None
-
-
 def see_to_topic(home: str, partition: int, mesh: MeshView) -> Generator[Command, Any, ErrorCode | None]:
     """Sees to it that the home has the topic, with a partition of this number; the error for now if it has not."""
     knowledge = mesh.clusters[home]
