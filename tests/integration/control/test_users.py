@@ -162,7 +162,8 @@ async def test_users_survive_a_restart_and_the_log_is_whole(world: World) -> Non
     await world.start()
     callers = Users(world)
     assert await callers.names() == ["shop"]
-    await callers.restore("bob")
+    restored = await callers.restore("bob")
+    await world.published(restored)
     report = await asyncio.to_thread(checked, world)
     assert not report.differences
     assert report.published == report.events
