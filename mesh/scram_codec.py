@@ -12,12 +12,13 @@ MECHANISMS: Final = {
     users.SCRAM_MECHANISM_SHA_256: Mechanism.SCRAM_SHA_256,
     users.SCRAM_MECHANISM_SHA_512: Mechanism.SCRAM_SHA_512,
 }
-_NUMBERS: Final = {mechanism: number for number, mechanism in MECHANISMS.items()}
+NUMBERS: Final = {mechanism: number for number, mechanism in MECHANISMS.items()}
+"""The mechanisms by their numbers in messages, which are Kafka's numbers."""
 
 
 def verifier_to_proto(verifier: Verifier) -> users.ScramVerifier:
     return users.ScramVerifier(
-        mechanism=_NUMBERS[verifier.mechanism],
+        mechanism=NUMBERS[verifier.mechanism],
         iterations=verifier.iterations,
         salt=verifier.salt,
         stored_key=verifier.stored_key,

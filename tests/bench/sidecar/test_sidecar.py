@@ -1,4 +1,4 @@
-"""What a record costs in the sidecar, in and out, with and without audit, beside the original and confluent-kafka.
+"""The cost of a record in the sidecar, in and out, with and without audit, beside the original and confluent-kafka.
 
 Batches of 100 JSON records over 4 connections; one record at a time over one connection; reads of the same records by
 one instance. Figures, not verdicts.

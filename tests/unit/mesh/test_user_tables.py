@@ -22,7 +22,7 @@ BOTH = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
 
 
 def verifier(mechanism: Mechanism = BOTH[0], mark: int = 0, salt: bytes = b"salt") -> Verifier:
-    """Of no password: only its bytes matter here."""
+    """A verifier of no password: only its bytes matter here."""
     size = 32 if mechanism is BOTH[0] else 64
     return Verifier(mechanism, salt, 4096, bytes([mark]) * size, b"\xee" * size)
 
@@ -32,7 +32,7 @@ def table(edition: int, *names: str, secret: bytes = SECRET, mark: int = 0) -> U
 
 
 def read(reader: PageReader, sent: Iterable[pb.UserTablePage]) -> UserTable | None:
-    """What the reader has after the last page; the pages travel as bytes."""
+    """The reader's table after the last page; the pages travel as bytes."""
     *before, last = [pb.UserTablePage.FromString(each.SerializeToString()) for each in sent]
     assert [reader.take(each) for each in before] == [None] * len(before)
     return reader.take(last)

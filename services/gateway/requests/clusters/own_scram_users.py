@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from mesh.connection_security import Mechanism
 from mesh.scram import Verifier
+from mesh.scram_codec import NUMBERS
 from services.gateway.authentication.principal import NOBODY
 from services.gateway.requests.memory import OwnUsers, Session
 from services.gateway.wire.errors import ErrorCode
@@ -23,8 +24,6 @@ from services.gateway.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 
-KINDS = {Mechanism.SCRAM_SHA_256: 1, Mechanism.SCRAM_SHA_512: 2}
-"""The mechanisms by Kafka's numbers."""
 REFUSED = (
     "users of this gateway are decisions of control, and the gateway can't change them: use meshctl users set, or "
     "meshctl users delete"
@@ -68,5 +67,5 @@ def _described(name: str, times: int, found: Mapping[Mechanism, Verifier] | None
     if found is None:
         text = f"Attempt to describe a user credential that does not exist: {name}"
         return DescribeUserScramCredentialsResult(name, ErrorCode.RESOURCE_NOT_FOUND, text)
-    infos = [CredentialInfo(KINDS[each.mechanism], each.iterations) for each in found.values()]
+    infos = [CredentialInfo(NUMBERS[each.mechanism], each.iterations) for each in found.values()]
     return DescribeUserScramCredentialsResult(name, 0, None, sorted(infos, key=lambda each: each.mechanism))

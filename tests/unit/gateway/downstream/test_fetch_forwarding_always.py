@@ -44,7 +44,7 @@ WITHOUT_A_SESSION = -1
 
 @dataclass
 class Reader:
-    """What a client asks for, one request after the other; the same for both gateways but for the sessions' ids."""
+    """The requests of a client, one after the other; the same for both gateways but for the sessions' ids."""
 
     chance: random.Random
     mesh_id: str
