@@ -14,12 +14,11 @@ from mesh.tokens.issuers import TokenBounds
 from mesh.user_files import read_users
 from services.gateway.authentication.certificate_names import name_rules
 from services.gateway.authentication.client_tokens import ClientIssuer
-from services.gateway.downstream.entrance import Proofs
+from services.gateway.downstream.entrance import PASSWORDS, Proofs
 from services.gateway.listeners import Certificates, Listener, ListenList, Security, listeners
 
 READABLE = (Mechanism.PLAIN.value, Mechanism.OAUTHBEARER.value)
 """Mechanisms whose secret anyone on the way could read without TLS."""
-PASSWORDS = frozenset({Mechanism.PLAIN.value, Mechanism.SCRAM_SHA_256.value, Mechanism.SCRAM_SHA_512.value})
 
 
 class AuthenticationSettings(TokenBounds):

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from mesh.connection_security import Mechanism
+from mesh.scram import SCRAM_HASHES
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages import (
     ApiVersionsRequest,
@@ -41,8 +42,6 @@ MAX_ITERATIONS: Final = 1_000_000
 NONCE_BYTES: Final = 24
 MAX_SHOWN: Final = 300
 """Characters of a broker's own words in our reason."""
-
-SCRAM_HASHES: Final = {Mechanism.SCRAM_SHA_256: "sha256", Mechanism.SCRAM_SHA_512: "sha512"}
 
 
 class LoginRefusedError(Exception):
