@@ -188,7 +188,7 @@ def acl_policy_from_proto(message: acls.AclPolicy) -> acls.AclPolicy:
     """A copy for a table; InvalidRuleError if a field is not known here, which could be a condition of an ACL."""
     policy = acls.AclPolicy()
     policy.CopyFrom(message)
-    policy.DiscardUnknownFields()  # type: ignore[attr-defined]  # the stubs lack it
+    policy.DiscardUnknownFields()
     if policy.ByteSize() != message.ByteSize():
         raise InvalidRuleError(
             "acl_policy",

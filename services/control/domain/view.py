@@ -10,8 +10,8 @@ from mesh.instance_names import INSTANCES
 from mesh.record_rules import STREAM_PREFIX, RecordRules, fold_record_rules
 from mesh.routing import Folding, RoutingState, fold, is_pending
 from mesh.rpc import events
-from services.control.domain.acls.acls import ACLS
 from services.control.domain.access.grants import ACCESS, Grants, fold_grants
+from services.control.domain.acls.acls import ACLS
 from services.control.domain.change_control.freezing import FREEZE_STREAM
 from services.control.domain.change_control.schedules import SCHEDULES
 from services.control.domain.records.rule_set import RecordRuleSet
