@@ -26,7 +26,7 @@ from mesh.routing.rules import (
 )
 from mesh.routing.table import RoutingTable, UpstreamCluster
 from mesh.routing.visits import Past, Stay
-from mesh.rpc import admin, routing
+from mesh.rpc import acls, admin, routing
 
 _KINDS: dict[str, tuple[type[ExactName | NamePrefix | NameRegex], Subject]] = {
     f"{subject.value}{kind.suffix}": (kind, subject)
@@ -41,12 +41,16 @@ _NODE_VIEWS = {
 _NODE_VIEW_VALUES = {view: value for value, view in _NODE_VIEWS.items()}
 
 
-TABLE_FORMAT = 1
+TABLE_FORMAT = 2
 """The format of tables that this release understands (Member.table_format)."""
+TABLE_FORMAT_OF_ACLS = 2
+"""The first format with ACLs."""
 
 
 def format_needed(table: RoutingTable) -> int:
     """The format that a reader has to understand, so that the reader ignores nothing of this table."""
+    if table.acl_policy is not None:
+        return TABLE_FORMAT_OF_ACLS
     return 1 if table.conditions or table.pasts else 0
 
 
@@ -176,7 +180,21 @@ def table_from_proto(message: routing.RoutingTable) -> RoutingTable:
         map(cluster_from_proto, message.clusters),
         map(_version_from_proto, message.rule_versions),
         map(_past_from_proto, message.pasts),
+        acl_policy_from_proto(message.acl_policy) if message.HasField("acl_policy") else None,
     )
+
+
+def acl_policy_from_proto(message: acls.AclPolicy) -> acls.AclPolicy:
+    """A copy for a table; InvalidRuleError if a field is not known here, which could be a condition of an ACL."""
+    policy = acls.AclPolicy()
+    policy.CopyFrom(message)
+    policy.DiscardUnknownFields()
+    if policy.ByteSize() != message.ByteSize():
+        raise InvalidRuleError(
+            "acl_policy",
+            "the ACLs have a field that is not known here: a newer release of the mesh says it; run that one here, too",
+        )
+    return policy
 
 
 def _version_from_proto(message: routing.RuleVersion) -> RuleVersion:
@@ -194,6 +212,7 @@ def table_to_proto(table: RoutingTable) -> routing.RoutingTable:
         clusters=map(cluster_to_proto, table.clusters.values()),
         rule_versions=map(version_to_proto, table.versions),
         pasts=map(past_to_proto, table.pasts),
+        acl_policy=table.acl_policy,
     )
 
 

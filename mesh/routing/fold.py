@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from mesh.routing.acl_policy import ACL_EVENTS, AclDraft
 from mesh.routing.canary import Canary
 from mesh.routing.codec import cluster_from_proto
 from mesh.routing.history import RuleHistory
@@ -68,7 +69,9 @@ class Folding:
         self.position = state.position
         self._state: RoutingState | None = state
         self._effective = _Draft(state.effective)
-        self._rollout = None if state.pending is None else _Rollout.of(state.pending, state.canary)
+        self._rollout = (
+            None if state.pending is None else _Rollout.of(state.pending, state.canary, self._effective.acls)
+        )
 
     @property
     def state(self) -> RoutingState:
@@ -90,6 +93,8 @@ class Folding:
             raise LogGapError(f"event {event.position} follows {self.position}: {missing} are missing")
         self.position = event.position
         match event.WhichOneof("payload"):
+            case kind if kind in ACL_EVENTS:
+                self._change_acls(event)
             case "cluster_registered":
                 self._with_cluster(cluster_from_proto(event.cluster_registered.cluster))
             case "cluster_updated":
@@ -114,6 +119,13 @@ class Folding:
         self._effective.change_clusters(self.position, clusters)
         if self._rollout is not None:
             self._rollout.change_clusters(clusters)
+        self._state = None
+
+    def _change_acls(self, event: events.Event) -> None:
+        """ACLs change at once, in the table in force and in the one to come."""
+        self._effective.change_acls(self.position, event)
+        if self._rollout is not None:
+            self._rollout.change_acls()
         self._state = None
 
     def _change_rules(self, change: events.RuleSetChanged) -> None:
@@ -144,10 +156,12 @@ class Folding:
 class _Draft:
     """A table that is being changed: the rules in place, the table made anew when it is asked for."""
 
-    def __init__(self, table: RoutingTable) -> None:
+    def __init__(self, table: RoutingTable, acls: AclDraft | None = None) -> None:
+        """`acls`: the ACLs of another draft, which has the same at each time."""
         self._table: RoutingTable | None = table
         self._revision = table.revision
         self.clusters = table.clusters
+        self.acls = AclDraft(table.acl_policy) if acls is None else acls
         self._rules: RoutingTable | RuleHistory = table
 
     @property
@@ -162,11 +176,20 @@ class _Draft:
     @property
     def table(self) -> RoutingTable:
         if self._table is None:
-            self._table = self._rules = RoutingTable.resting_on(self.revision, self.clusters, self._rules)
+            policy = self.acls.policy
+            self._table = self._rules = RoutingTable.resting_on(self.revision, self.clusters, self._rules, policy)
         return self._table
 
     def change_clusters(self, revision: int, clusters: dict[str, UpstreamCluster]) -> None:
         self._revision, self.clusters, self._table = revision, clusters, None
+
+    def change_acls(self, revision: int, event: events.Event) -> None:
+        self.acls.change(event)
+        self.forget_table(revision)
+
+    def forget_table(self, revision: int) -> None:
+        """The ACLs have changed."""
+        self._revision, self._table = revision, None
 
     def change_rules(self, revision: int, changes: Iterable[events.RuleChange]) -> None:
         if not isinstance(self._rules, RuleHistory):
@@ -186,15 +209,15 @@ class _Rollout:
         self._draft: _Draft | None = None
 
     @classmethod
-    def of(cls, table: RoutingTable, canary: Canary | None) -> _Rollout:
+    def of(cls, table: RoutingTable, canary: Canary | None, acls: AclDraft) -> _Rollout:
         rollout = cls(table.revision, (), canary)
-        rollout._draft = _Draft(table)
+        rollout._draft = _Draft(table, acls)
         return rollout
 
     def draft_on(self, effective: _Draft) -> _Draft:
         """The table to come."""
         if self._draft is None:
-            self._draft = _Draft(effective.table)
+            self._draft = _Draft(effective.table, effective.acls)
             self._draft.change_rules(self.revision, self._changes)
         return self._draft
 
@@ -208,3 +231,8 @@ class _Rollout:
     def change_clusters(self, clusters: dict[str, UpstreamCluster]) -> None:
         if self._draft is not None:
             self._draft.change_clusters(self.revision, clusters)
+
+    def change_acls(self) -> None:
+        """The ACLs of the table in force have changed."""
+        if self._draft is not None:
+            self._draft.forget_table(self.revision)

@@ -37,6 +37,7 @@ from mesh.routing.rule_indexes import RuleIndexes
 from mesh.routing.rules import ForwardingRule, RuleVersion, Subject
 from mesh.routing.topic_versions import TopicVersions
 from mesh.routing.visits import Past, Place, Stay, visits_of
+from mesh.rpc import acls
 from mesh.topics import is_own_topic, is_topic_name
 
 ROUTE_CACHE_LIMIT = 500_000
@@ -93,7 +94,7 @@ class _Common(RuleIndexes):
     """The part that a table shares with the views of single clients: rules about everyone are looked up in one place,
     and all views share one bound of cached answers."""
 
-    __slots__ = ("_kept", "_remembered", "_tables", "clusters", "revision")
+    __slots__ = ("_kept", "_remembered", "_tables", "acl_policy", "clusters", "revision")
 
     def __init__(
         self,
@@ -101,10 +102,12 @@ class _Common(RuleIndexes):
         clusters: dict[str, UpstreamCluster],
         living: LivingRules,
         topics: TopicVersions,
+        acl_policy: acls.AclPolicy | None,
     ) -> None:
         super().__init__(living, topics)
         self.revision = revision
         self.clusters = clusters
+        self.acl_policy = acl_policy
         self._tables: WeakValueDictionary[frozenset[ClientMatch], RoutingTable] = WeakValueDictionary()
         self._kept: deque[RoutingTable] = deque(maxlen=CLIENT_TABLES_KEPT)
         self._remembered = 0
@@ -134,11 +137,13 @@ class RoutingTable:
 
     __slots__ = (
         "__weakref__", "_cache", "_common", "_ended", "_holding", "_indexes", "_is_whole", "_living", "_renames",
-        "_versions", "_virtual", "clusters", "revision",
+        "_versions", "_virtual", "acl_policy", "clusters", "revision",
     )  # fmt: skip
 
     revision: int
     clusters: dict[str, UpstreamCluster]
+    acl_policy: acls.AclPolicy | None
+    """The ACLs of clients, as `mesh.routing.acl_policy` says; None before the first decision about them."""
     _living: LivingRules | None
     _ended: tuple[RuleVersion, ...] | None
 
@@ -148,18 +153,22 @@ class RoutingTable:
         clusters: Iterable[UpstreamCluster] = (),
         versions: Iterable[RuleVersion] = (),
         pasts: Iterable[Past] = (),
+        acl_policy: acls.AclPolicy | None = None,
     ) -> None:
         by_ordinal = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
         given = tuple(versions)
         living, ended = LivingRules.of(given), (version for version in given if not version.alive)
-        self._begin_whole(_Common(revision, by_ordinal, living, TopicVersions.of(living, ended, pasts)))
+        topics = TopicVersions.of(living, ended, pasts)
+        self._begin_whole(_Common(revision, by_ordinal, living, topics, acl_policy))
 
     @classmethod
-    def resting_on(cls, revision: int, clusters: dict[str, UpstreamCluster], rules: Rules) -> RoutingTable:
-        """The table of these clusters and rules, which are in their order."""
+    def resting_on(
+        cls, revision: int, clusters: dict[str, UpstreamCluster], rules: Rules, acl_policy: acls.AclPolicy | None
+    ) -> RoutingTable:
+        """The table of these clusters, rules, which are in their order, and ACLs."""
         by_ordinal = {c.name: c for c in sorted(clusters.values(), key=attrgetter("ordinal"))}
         table = cls.__new__(cls)
-        table._begin_whole(_Common(revision, by_ordinal, rules.living_rules, rules.topics))
+        table._begin_whole(_Common(revision, by_ordinal, rules.living_rules, rules.topics, acl_policy))
         return table
 
     def _begin_whole(self, common: _Common) -> None:
@@ -170,6 +179,7 @@ class RoutingTable:
     def _begin(self, common: _Common, holding: frozenset[ClientMatch]) -> None:
         self.revision = common.revision
         self.clusters = common.clusters
+        self.acl_policy = common.acl_policy
         self._common = common
         self._holding = holding
         self._versions: tuple[RuleVersion, ...] | None = None
@@ -378,8 +388,8 @@ class RoutingTable:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RoutingTable):
             return NotImplemented
-        ours = (self.revision, self.clusters, self.versions, self.pasts)
-        return ours == (other.revision, other.clusters, other.versions, other.pasts)
+        ours = (self.revision, self.clusters, self.versions, self.pasts, self.acl_policy)
+        return ours == (other.revision, other.clusters, other.versions, other.pasts, other.acl_policy)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -1,11 +1,13 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
-Messages are in `access`, `grants`, `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`, `replays`,
-`reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `transactions`; stubs and servicers in the `_grpc`
-ones.
+Messages are in `access`, `acls`, `grants`, `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`,
+`replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `transactions`; stubs and servicers in
+the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import access_pb2 as access
+from mesh.rpc.v1 import acls_pb2 as acls
+from mesh.rpc.v1 import acls_pb2_grpc as acls_grpc
 from mesh.rpc.v1 import admin_pb2 as admin
 from mesh.rpc.v1 import admin_pb2_grpc as admin_grpc
 from mesh.rpc.v1 import audit_pb2 as audit
@@ -37,6 +39,8 @@ from mesh.rpc.v1 import users_pb2_grpc as users_grpc
 
 __all__ = [
     "access",
+    "acls",
+    "acls_grpc",
     "admin",
     "admin_grpc",
     "audit",

@@ -13,6 +13,7 @@ import structlog
 
 from mesh.lifecycle import Lifecycle
 from mesh.rpc import (
+    acls_grpc,
     admin_grpc,
     audit_grpc,
     discovery_grpc,
@@ -31,6 +32,7 @@ from mesh.rpc.token_callers import TokenCallers
 from mesh.telemetry import serve_management
 from services.control.api.access_gate import AccessGate
 from services.control.api.access_service import AccessService
+from services.control.api.acl_service import AclService
 from services.control.api.audit_service import AuditService
 from services.control.api.calls import Calls
 from services.control.api.change_control_service import ChangeControlService
@@ -51,6 +53,7 @@ from services.control.api.transaction_service import TransactionService
 from services.control.api.user_service import UserService
 from services.control.api.user_verifier_service import UserVerifierService
 from services.control.decisions.access.commands import AccessDecisions
+from services.control.decisions.acls.commands import AclDecisions
 from services.control.decisions.change_control.schedules import Schedules
 from services.control.decisions.clusters.commands import ClusterDecisions
 from services.control.decisions.dry_runs.dry_runs import DryRuns
@@ -176,6 +179,7 @@ class Control:
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
             (traffic_grpc, TrafficService(traffic)),
             (transactions_grpc, TransactionService(journal)),
+            (acls_grpc, AclService(journal, AclDecisions(journal, members.routers_below))),
             (users_grpc, UserService(journal, UserDecisions(journal, self._verifiers))),
             (users_grpc, UserVerifierService(journal, self._verifiers)),
         )

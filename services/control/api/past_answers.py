@@ -11,6 +11,7 @@ from services.control.api import pages, shapes
 from services.control.decisions.past.history import Before, History
 from services.control.decisions.past.revisions import Past
 from services.control.decisions.rules.questions import ClusterQuestions
+from services.control.domain.acls.acls import ACLS
 from services.control.domain.errors import InvalidField
 from services.control.domain.past.history import Entry
 from services.control.domain.past.revisions import Differences, Moved, differences, moved_topics
@@ -125,10 +126,12 @@ WITH_HISTORY = (
 
 def _stream(name: str) -> str:
     """The stream that holds the decisions about a resource."""
+    if name == ACLS:
+        return name
     collection, _, identifier = name.partition("/")
     if collection not in WITH_HISTORY or not identifier:
         raise InvalidField(
-            "name", f"{name!r} has no history: ask for rules/ID, clusters/NAME or recordrules/ID, or for a topic"
+            "name", f"{name!r} has no history: ask for rules/ID, clusters/NAME, recordrules/ID or acls, or for a topic"
         )
     return name
 

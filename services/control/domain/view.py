@@ -11,6 +11,7 @@ from mesh.record_rules import STREAM_PREFIX, RecordRules, fold_record_rules
 from mesh.routing import Folding, RoutingState, fold, is_pending
 from mesh.rpc import events
 from services.control.domain.access.grants import ACCESS, Grants, fold_grants
+from services.control.domain.acls.acls import ACLS
 from services.control.domain.change_control.freezing import FREEZE_STREAM
 from services.control.domain.change_control.schedules import SCHEDULES
 from services.control.domain.records.rule_set import RecordRuleSet
@@ -183,6 +184,6 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
-        f"{USERS}/",
+        f"{USERS}/", ACLS,
     )  # fmt: skip
     return not event.stream.startswith(beside)

@@ -38,7 +38,9 @@ class TableBytes:
     def of(self, table: RoutingTable) -> bytes:
         """A routing.RoutingTable, as `codec.table_to_proto` would make it; past versions are behind the living ones."""
         clusters = map(codec.cluster_to_proto, table.clusters.values())
-        rest = routing.RoutingTable(revision=table.revision, clusters=clusters).SerializeToString()
+        rest = routing.RoutingTable(
+            revision=table.revision, clusters=clusters, acl_policy=table.acl_policy
+        ).SerializeToString()
         versions = self._versions.of((*table.living_rules.ordered.parts, *table.topics.ended.parts))
         return b"".join((rest, *versions, *self._pasts.of(table.topics.pasts.parts)))
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from mesh.rpc import access, events, grants, profiles, replays, routing
+from mesh.rpc import access, acls, events, grants, profiles, replays, routing
 from services.control.domain.past.snapshots import SnapshotError, view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView, apply
 from services.control.store.drafts import PAYLOADS
@@ -68,6 +68,7 @@ def full_view() -> MeshView:
         schedule,
         events.RoleGranted(grant=grants.Grant(principal="ada", role=access.ROLE_VIEWER)),
         events.UserSet(name="shop"),
+        events.AclsCreated(acls=[acls.Acl(principal="User:shop", host="*")]),
         events.MeshFrozen(),
         events.RuleSetChanged(changes=[events.RuleChange(removed="apples")], needs_hold=True),
     )
@@ -85,6 +86,7 @@ def test_every_field_of_a_view_comes_back() -> None:
     empty = [each.name for each in fields(MeshView) if getattr(view, each.name) == getattr(MeshView(), each.name)]
     assert empty == [], "let full_view fill this field too"
     assert view_from_bytes(view_to_bytes(view)) == view
+    assert view.state.effective.acl_policy is not None
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", view_to_bytes(MeshView())[:-4]])

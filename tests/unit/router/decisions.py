@@ -63,6 +63,10 @@ class DecisionLog:
         """A decision about a record rule: `log.about_records(record_rule_paused=...)`."""
         return self._add(events.Event(actor="ann", **payload))
 
+    def about_acls(self, event: events.Event) -> RoutingState:
+        """A decision about ACLs."""
+        return self._add(event)
+
     @property
     def last(self) -> events.Event:
         return self.events[-1]

@@ -131,9 +131,10 @@ def test_damage_is_noticed() -> None:
 
 def test_another_format_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     values = list(compacted(at(10)))
-    monkeypatch.setattr(form, "FORMAT", 2)
+    known = form.FORMAT
+    monkeypatch.setattr(form, "FORMAT", known + 1)
     [found] = found_in(values)
-    with pytest.raises(SnapshotError, match="it has format 1, and this router knows format 2"):
+    with pytest.raises(SnapshotError, match=f"it has format {known}, and this router knows format {known + 1}"):
         read(found)
 
 

@@ -1,9 +1,10 @@
 """A frozen mesh: control refuses every change, and says who froze the mesh, when and why, until a user thaws it.
 
 `FREED` is the one list of events that a frozen mesh allows: thawing, taking a role away, and the course and end of work
-that had begun before the freeze. Only two kinds of event are allowed beside this list. One is an order that asks a
-sidecar something or belongs to such work; the other is a replay that only counts. Control refuses every other event,
-even an event that is new to this file. Reports of members are no events, so control still takes them.
+that had begun before the freeze. Three kinds of event are allowed beside this list. One is an order that asks a
+sidecar something or belongs to such work; another is a replay that only counts. The third is a change of ACLs that only
+takes rights away. Control refuses every other event, even an event that is new to this file. Reports of members are no
+events, so control still takes them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from datetime import UTC
 from google.protobuf.message import Message
 
 from mesh.rpc import events
+from services.control.domain.acls.acls import narrows
 from services.control.domain.errors import InvalidField, NotAllowed
 from services.control.domain.sidecars.commands import reads_only
 
@@ -46,6 +48,8 @@ def _is_free(payload: Message) -> bool:
         return bool(payload.order.replay) or reads_only(payload.order.command)
     if isinstance(payload, events.ReplayStarted):
         return payload.replay.spec.dry_run
+    if isinstance(payload, events.AclsCreated | events.AclsDeleted):
+        return narrows(payload)
     return isinstance(payload, FREED)
 
 

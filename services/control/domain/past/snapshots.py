@@ -26,7 +26,7 @@ from mesh.routing.state_codec import state_from_proto, state_to_proto
 from mesh.rpc import snapshots
 from services.control.domain.view import MeshView
 
-FOLD = 2
+FOLD = 3
 """The version of the view that `apply` makes of events, here and in `mesh`."""
 FAST = 1
 """zlib's level: control writes a snapshot more often than it sends one anywhere."""

@@ -1,0 +1,95 @@
+"""AclService: the ACLs of clients, as decisions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from mesh.rpc import acls, acls_grpc
+from services.control.api import pages
+from services.control.api.calls import caller, once
+from services.control.decisions.acls.commands import AclDecisions, AclEvent, Answer, Decision
+from services.control.decisions.answers import stored_response
+from services.control.domain.acls.acls import order_of
+from services.control.domain.acls.checks import checked_filter
+from services.control.domain.acls.matching import found
+from services.control.store.journal import Journal
+
+M = TypeVar("M", bound=Message)
+PLACE: Final = re.compile(r"(\d+) (\d+)")
+Deciding = Callable[[Any, Any, Answer], Any]
+
+
+class AclService(acls_grpc.AclServiceServicer):
+    """See AclService in acls.proto."""
+
+    def __init__(self, journal: Journal, decisions: AclDecisions) -> None:
+        self._journal = journal
+        self._decisions = decisions
+
+    async def CreateAcls(self, request: acls.CreateAclsRequest, context: Any) -> acls.CreateAclsResponse:
+        def response(revision: int, event: AclEvent | None) -> acls.CreateAclsResponse:
+            return acls.CreateAclsResponse(revision=revision, created=_acls_of(event))
+
+        return await self._decide(acls.CreateAclsResponse, request, self._decisions.create, response)
+
+    async def DeleteAcls(self, request: acls.DeleteAclsRequest, context: Any) -> acls.DeleteAclsResponse:
+        def response(revision: int, event: AclEvent | None) -> acls.DeleteAclsResponse:
+            return acls.DeleteAclsResponse(revision=revision, deleted=_acls_of(event))
+
+        return await self._decide(acls.DeleteAclsResponse, request, self._decisions.delete, response)
+
+    async def SetAclMode(self, request: acls.SetAclModeRequest, context: Any) -> acls.SetAclModeResponse:
+        def response(revision: int, event: AclEvent | None) -> acls.SetAclModeResponse:
+            return acls.SetAclModeResponse(revision=revision)
+
+        return await self._decide(acls.SetAclModeResponse, request, self._decisions.set_mode, response)
+
+    async def _decide(
+        self, kind: type[M], request: Any, decide: Deciding, response: Callable[[int, AclEvent | None], M]
+    ) -> M:
+        self._journal.require_loaded()
+        who = caller(request, request.request_id, request.reason)
+
+        async def decided() -> M:
+            made: Decision = await decide(request, who, lambda *result: stored_response(who, response(*result)))
+            return response(*made)
+
+        return await once(kind, decided())
+
+    async def ListAcls(self, request: acls.ListAclsRequest, context: Any) -> acls.ListAclsResponse:
+        self._journal.require_loaded()
+        wanted = checked_filter(request.filter, "filter")
+        listing = f"acls {request.at_revision}"
+        revision, start = _place(listing, request.page_token) or (request.at_revision, 0)
+        policy = await self._decisions.at(revision)
+        ordered = sorted(found(policy, wanted), key=order_of)
+        end = start + pages.page_size(request.page_size)
+        return acls.ListAclsResponse(
+            acls=ordered[start:end],
+            next_page_token=pages.token(listing, f"{policy.revision} {end}") if end < len(ordered) else "",
+            mode=policy.mode,
+            super_users=policy.super_users,
+            revision=policy.revision,
+        )
+
+    async def ExplainClientAccess(
+        self, request: acls.ExplainClientAccessRequest, context: Any
+    ) -> acls.ExplainClientAccessResponse:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this control explains no access of clients yet")
+        raise AssertionError("abort raises")
+
+
+def _place(listing: str, page_token: str) -> tuple[int, int] | None:
+    """The revision of the first page, which all pages follow, and the number of ACLs before this page."""
+    place = pages.place_of(listing, page_token)
+    parts = PLACE.fullmatch(str(place))
+    return None if parts is None else (int(parts[1]), int(parts[2]))
+
+
+def _acls_of(event: AclEvent | None) -> Any:
+    return () if event is None else getattr(event, "acls", ())

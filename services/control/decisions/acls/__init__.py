@@ -1,0 +1,1 @@
+"""ACLs of clients on the names that they use."""

@@ -1,0 +1,150 @@
+"""The ACLs that control takes: each part is one that Kafka knows, in a form that a gateway compares as it is."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from mesh.rpc import acls
+from mesh.rpc.acl_words import CLUSTER_NAME, RESOURCES, WILDCARD, operation_word, resource_word
+from mesh.topics import is_topic_name
+from services.control.domain.errors import InvalidField
+
+LONGEST_NAME: Final = 255
+"""Characters of a resource's name; a topic's has Kafka's bound."""
+LONGEST_PRINCIPAL: Final = 512
+"""Characters behind the type: a distinguished name in a certificate may be long."""
+PRINCIPAL_TYPES: Final = ("User", "Group")
+EVERYONE: Final = "User:*"
+TOPIC_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f]")
+OPERATIONS_ON: Final[Mapping[acls.AclResourceType.ValueType, Collection[acls.AclOperation.ValueType]]] = {
+    acls.ACL_RESOURCE_TYPE_TOPIC: (
+        acls.ACL_OPERATION_READ, acls.ACL_OPERATION_WRITE, acls.ACL_OPERATION_CREATE, acls.ACL_OPERATION_DELETE,
+        acls.ACL_OPERATION_ALTER, acls.ACL_OPERATION_DESCRIBE, acls.ACL_OPERATION_DESCRIBE_CONFIGS,
+        acls.ACL_OPERATION_ALTER_CONFIGS,
+    ),
+    acls.ACL_RESOURCE_TYPE_GROUP: (
+        acls.ACL_OPERATION_READ, acls.ACL_OPERATION_DELETE, acls.ACL_OPERATION_DESCRIBE,
+        acls.ACL_OPERATION_DESCRIBE_CONFIGS, acls.ACL_OPERATION_ALTER_CONFIGS,
+    ),
+    acls.ACL_RESOURCE_TYPE_CLUSTER: (
+        acls.ACL_OPERATION_CREATE, acls.ACL_OPERATION_ALTER, acls.ACL_OPERATION_DESCRIBE,
+        acls.ACL_OPERATION_CLUSTER_ACTION, acls.ACL_OPERATION_DESCRIBE_CONFIGS, acls.ACL_OPERATION_ALTER_CONFIGS,
+        acls.ACL_OPERATION_IDEMPOTENT_WRITE,
+    ),
+    acls.ACL_RESOURCE_TYPE_TRANSACTIONAL_ID: (
+        acls.ACL_OPERATION_WRITE, acls.ACL_OPERATION_DESCRIBE, acls.ACL_OPERATION_TWO_PHASE_COMMIT,
+    ),
+    acls.ACL_RESOURCE_TYPE_DELEGATION_TOKEN: (acls.ACL_OPERATION_DESCRIBE,),
+    acls.ACL_RESOURCE_TYPE_USER: (acls.ACL_OPERATION_CREATE_TOKENS, acls.ACL_OPERATION_DESCRIBE_TOKENS),
+}  # fmt: skip
+"""The operations that exist on each type, beside All (`AclEntry.supportedOperations` of Kafka)."""
+FILTERED: Final = {
+    "resource_type": acls.AclResourceType,
+    "pattern_type": acls.AclPatternType,
+    "operation": acls.AclOperation,
+    "permission": acls.AclPermission,
+}
+"""The enums of a filter."""
+
+
+def checked(wanted: acls.Acl, field: str) -> acls.Acl:
+    """The ACL with its host in the form that is compared. InvalidField if Kafka knows no such ACL."""
+    _check_resource(wanted, field)
+    operations = OPERATIONS_ON[wanted.resource_type]
+    if wanted.operation not in (acls.ACL_OPERATION_ALL, *operations):
+        known = ", ".join(map(operation_word, operations))
+        raise InvalidField(
+            f"{field}.operation",
+            f"{operation_word(wanted.operation)} is no operation on a {resource_word(wanted.resource_type)}: "
+            f"All, {known} are",
+        )
+    if wanted.permission not in (acls.ACL_PERMISSION_ALLOW, acls.ACL_PERMISSION_DENY):
+        raise InvalidField(f"{field}.permission", f"is {wanted.permission}: say ALLOW or DENY")
+    check_principal(wanted.principal, f"{field}.principal")
+    made = acls.Acl()
+    made.CopyFrom(wanted)
+    made.host = host_of(wanted.host, f"{field}.host")
+    return made
+
+
+def _check_resource(wanted: acls.Acl, field: str) -> None:
+    if wanted.resource_type not in OPERATIONS_ON:
+        known = ", ".join(RESOURCES.values())
+        raise InvalidField(f"{field}.resource_type", f"is {wanted.resource_type}, and no type: {known} are")
+    if wanted.pattern_type not in (acls.ACL_PATTERN_TYPE_LITERAL, acls.ACL_PATTERN_TYPE_PREFIXED):
+        raise InvalidField(f"{field}.pattern_type", f"is {wanted.pattern_type}: say LITERAL or PREFIXED")
+    problem = _problem_of_name(wanted)
+    if problem:
+        raise InvalidField(f"{field}.resource_name", f"{wanted.resource_name[:LONGEST_NAME]!r} {problem}")
+
+
+def _problem_of_name(wanted: acls.Acl) -> str:
+    name, prefixed = wanted.resource_name, wanted.pattern_type == acls.ACL_PATTERN_TYPE_PREFIXED
+    if name == WILDCARD and wanted.resource_type != acls.ACL_RESOURCE_TYPE_CLUSTER:
+        return "is every name only as LITERAL; as PREFIXED it would be names that begin with it" if prefixed else ""
+    match wanted.resource_type:
+        case acls.ACL_RESOURCE_TYPE_CLUSTER:
+            if name != CLUSTER_NAME or prefixed:
+                return f"is no cluster of an ACL: that is {CLUSTER_NAME!r}, as LITERAL"
+        case acls.ACL_RESOURCE_TYPE_TOPIC:
+            if not (TOPIC_PREFIX.fullmatch(name) if prefixed else is_topic_name(name)):
+                return "is no topic's name, nor its beginning: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'"
+        case acls.ACL_RESOURCE_TYPE_USER if not prefixed and _problem_of_principal(name):
+            return 'is no user\'s principal: expected one as "User:alice"'
+        case _:
+            if not 0 < len(name) <= LONGEST_NAME or CONTROL_CHARACTERS.search(name):
+                return f"is no name: 1 to {LONGEST_NAME} characters without control characters"
+    return ""
+
+
+def check_principal(principal: str, field: str) -> None:
+    """InvalidField if an ACL can't be about this principal."""
+    problem = _problem_of_principal(principal)
+    if problem:
+        raise InvalidField(field, problem)
+
+
+def _problem_of_principal(principal: str) -> str:
+    kind, _, name = principal.partition(":")
+    if kind not in PRINCIPAL_TYPES or not 0 < len(name) <= LONGEST_PRINCIPAL or CONTROL_CHARACTERS.search(name):
+        known = " or ".join(f"{each}:NAME" for each in PRINCIPAL_TYPES)
+        return f"{principal[:LONGEST_NAME]!r} is no principal: {known}, with 1 to {LONGEST_PRINCIPAL} characters"
+    if name == WILDCARD and principal != EVERYONE:
+        return f"{principal!r} is no principal: every client is {EVERYONE}"
+    return ""
+
+
+def host_of(host: str, field: str) -> str:
+    """The shortest form of an address (RFC 5952), IPv4 wherever the address is one; "*" for none."""
+    if host in ("", WILDCARD):
+        return WILDCARD
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        address = None
+    if address is None or getattr(address, "scope_id", None):
+        raise InvalidField(
+            field, f"{host[:LONGEST_NAME]!r} is no IP address: gateways see addresses, neither names nor networks"
+        )
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def checked_filter(wanted: acls.AclFilter, field: str) -> acls.AclFilter:
+    """The filter with its host in the form that is compared. InvalidField if it can match no ACL."""
+    for name, enum in FILTERED.items():
+        if getattr(wanted, name) not in enum.values():
+            raise InvalidField(f"{field}.{name}", f"{getattr(wanted, name)} is unknown here: ANY is every value")
+    for name in ("resource_name", "principal"):
+        if CONTROL_CHARACTERS.search(getattr(wanted, name)):
+            raise InvalidField(f"{field}.{name}", "has control characters, and so has no ACL: leave it out for all")
+    if wanted.pattern_type == acls.ACL_PATTERN_TYPE_MATCH and not wanted.resource_name:
+        raise InvalidField(f"{field}.resource_name", "is empty: pattern type MATCH asks what counts for a name")
+    made = acls.AclFilter()
+    made.CopyFrom(wanted)
+    if wanted.host:
+        made.host = host_of(wanted.host, f"{field}.host")
+    return made
