@@ -54,11 +54,11 @@ class Acls:
         request = acls.SetAclModeRequest(mode=mode, super_users=acls.AclSuperUsers(principals=super_users), **more)
         return (await self.stub.SetAclMode(request, timeout=CALL)).revision
 
-    async def list(self, **request: Any) -> acls.ListAclsResponse:
+    async def listed(self, **request: Any) -> acls.ListAclsResponse:
         return await self.stub.ListAcls(acls.ListAclsRequest(**request), timeout=CALL)
 
     async def names(self, **request: Any) -> list[str]:
-        return [each.resource_name for each in (await self.list(**request)).acls]
+        return [each.resource_name for each in (await self.listed(**request)).acls]
 
 
 async def test_acls_are_added_listed_and_deleted_and_the_past_is_known(world: World) -> None:
@@ -75,7 +75,7 @@ async def test_acls_are_added_listed_and_deleted_and_the_past_is_known(world: Wo
     assert (await control.delete(acls.AclFilter(resource_name="orders"))).revision == 3
     assert await control.names() == ["apples", "pears"]
     assert len(await world.history()) == 3
-    await refused(control.list(at_revision=99), INVALID, "99 is no revision so far")
+    await refused(control.listed(at_revision=99), INVALID, "99 is no revision so far")
     await refused(control.create(acl("a b")), INVALID, "acls[0].resource_name")
 
 
@@ -103,14 +103,14 @@ async def test_calls_at_the_same_time_are_all_decided(world: World) -> None:
 async def test_pages_follow_the_policy_of_the_first_page(world: World) -> None:
     control = Acls(world)
     await control.create(*(acl(f"t{number}") for number in range(5)))
-    page = await control.list(page_size=2)
+    page = await control.listed(page_size=2)
     found = [each.resource_name for each in page.acls]
     await control.delete(acls.AclFilter(resource_name="t0"))
     while page.next_page_token:
-        page = await control.list(page_size=2, page_token=page.next_page_token)
+        page = await control.listed(page_size=2, page_token=page.next_page_token)
         found += [each.resource_name for each in page.acls]
     assert found == [f"t{number}" for number in range(5)]
-    await refused(control.list(page_token="made up"), INVALID, "not a token of this list")
+    await refused(control.listed(page_token="made up"), INVALID, "not a token of this list")
 
 
 async def test_the_mode_is_set_with_super_users_and_nobody_is_locked_out_by_accident(world: World) -> None:
@@ -118,7 +118,7 @@ async def test_the_mode_is_set_with_super_users_and_nobody_is_locked_out_by_acci
     await refused(control.mode(acls.ACL_MODE_ENFORCE), FAILED, "would refuse every client")
     assert await control.mode(acls.ACL_MODE_ENFORCE, "User:root") == 1
     assert await control.mode(acls.ACL_MODE_ENFORCE, "User:root") == 1
-    known = await control.list()
+    known = await control.listed()
     assert (known.mode, list(known.super_users), known.revision) == (acls.ACL_MODE_ENFORCE, ["User:root"], 1)
     assert await control.mode(acls.ACL_MODE_ENFORCE, force=True) == 2
 
@@ -167,7 +167,7 @@ async def test_history_and_audit_tell_of_acls(world: World) -> None:
 
 async def test_rules_go_back_and_acls_stay(mesh_of_two: World) -> None:
     control = Acls(mesh_of_two)
-    await mesh_of_two.set("apples", "c1", create_topics=True)
+    await mesh_of_two.set("apples", "c1")
     await control.create(acl("apples"))
     await mesh_of_two.rules.Revert(admin.RevertRequest(last=True), timeout=CALL)
     assert await control.names() == ["apples"]
@@ -181,11 +181,11 @@ async def test_acls_survive_a_restart_and_the_log_is_whole(world: World) -> None
     await control.create(acl("orders"), acl("apples"))
     await control.mode(acls.ACL_MODE_ENFORCE, "User:root")
     await control.delete(acls.AclFilter(resource_name="orders"))
-    before = await control.list()
+    before = await control.listed()
     await world.published(3)
     await world.stop()
     await world.start()
-    assert await Acls(world).list() == before
+    assert await Acls(world).listed() == before
     report = await asyncio.to_thread(checked, world)
     assert not report.differences
     assert report.published == report.events == 3

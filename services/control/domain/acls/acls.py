@@ -73,7 +73,7 @@ def set_mode(policy: acls.AclPolicy, wanted: acls.SetAclModeRequest) -> events.A
             "ACLS_REFUSE_EVERYBODY",
             ACLS,
             f"mode {mode_word(mode)} would refuse every client: the policy has no super user, and no ACL that allows; "
-            "add one of them first, or use `force`",
+            "add one of them first, or set force",
         )
     return events.AclModeSet(mode=mode, super_users=super_users)
 
