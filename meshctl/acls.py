@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from mesh.acls.acl import CLUSTER_NAME, EVERY_HOST
+from mesh.acls.words import MODES, OPERATIONS, RESOURCES
 from mesh.rpc import acls
-from mesh.rpc.acl_words import CLUSTER_NAME, MODES, OPERATIONS, RESOURCES, WILDCARD
 
 OPERATION_NUMBERS = {word.lower(): number for number, word in OPERATIONS.items()}
 RESOURCE_NUMBERS = {word: number for number, word in RESOURCES.items()}
@@ -90,7 +91,7 @@ class Named:
                 operation=operation, permission=permission,
             )
             for (kind, name), (principal, permission), host, operation in product(
-                self.resources, self._principals, self.hosts or (WILDCARD,),
+                self.resources, self._principals, self.hosts or (EVERY_HOST,),
                 self.operations or (acls.ACL_OPERATION_ALL,),
             )
         ]  # fmt: skip

@@ -8,8 +8,8 @@ from typing import Any
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
+from mesh.acls.words import acl_text, mode_word
 from mesh.rpc import acls, admin, events, routing
-from mesh.rpc.acl_words import acl_text, mode_word
 from mesh.rpc.roles import role_and_bounds, role_word
 from mesh.scram_codec import mechanism_word
 from meshctl import instances, record_rules, replays

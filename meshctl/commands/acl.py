@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from mesh.acls.words import acl_text, mode_word, operation_word, resource_word
 from mesh.rpc import acls as pb
-from mesh.rpc.acl_words import acl_text, mode_word, operation_word, resource_word
 from meshctl.acls import FILTER_PATTERNS, MODE_NUMBERS, OPERATION, PATTERNS, RESOURCE, Named, Resource, named_options
 from meshctl.connection import PAGE_SIZE
 from meshctl.failures import ExitCode, MeshctlError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -16,7 +17,7 @@ from services.control.decisions.acls.commands import AclDecisions, AclEvent, Ans
 from services.control.decisions.answers import stored_response
 from services.control.domain.acls.acls import order_of
 from services.control.domain.acls.checks import checked_filter
-from services.control.domain.acls.matching import found
+from services.control.domain.acls.matching import Matching
 from services.control.store.journal import Journal
 
 M = TypeVar("M", bound=Message)
@@ -67,7 +68,7 @@ class AclService(acls_grpc.AclServiceServicer):
         listing = f"acls {request.at_revision}"
         revision, start = _place(listing, request.page_token) or (request.at_revision, 0)
         policy = await self._decisions.at(revision)
-        ordered = sorted(found(policy, wanted), key=order_of)
+        ordered = await asyncio.to_thread(lambda: sorted(Matching(policy).of(wanted), key=order_of))
         end = start + pages.page_size(request.page_size)
         return acls.ListAclsResponse(
             acls=ordered[start:end],

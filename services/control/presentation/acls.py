@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mesh.acls.words import acl_text, mode_word
 from mesh.rpc import acls, events
-from mesh.rpc.acl_words import acl_text, mode_word
 
 
 def created(event: events.Event) -> Iterator[str]:

@@ -153,9 +153,9 @@ async def test_history_and_audit_tell_of_acls(world: World) -> None:
     await control.delete(acls.AclFilter(resource_name="orders"))
     found = await world.decisions.ListHistory(admin.ListHistoryRequest(name="acls"), timeout=CALL)
     assert [each.changes[0] for each in found.entries] == [
-        "ACL deleted: allow User:alice Read on topic orders",
+        "ACL deleted: allows User:alice from host * to read literal topic 'orders'",
         "ACLs have mode observe: gateways count and audit what they would refuse",
-        "ACL added: allow User:alice Read on topic orders",
+        "ACL added: allows User:alice from host * to read literal topic 'orders'",
     ]
     audit = await world.decisions.ListAuditEvents(admin.ListAuditEventsRequest(), timeout=CALL)
     assert [(each.method.rpartition("/")[2], each.resource, each.revision) for each in audit.audit_events] == [

@@ -10,10 +10,11 @@ from typing import Final
 
 from google.protobuf.message import Message
 
+from mesh.acls.acl import EVERYBODY
+from mesh.acls.words import MODES, mode_word
 from mesh.routing.acl_policy import key_of
 from mesh.rpc import acls, events
-from mesh.rpc.acl_words import MODES, mode_word
-from services.control.domain.acls.checks import EVERYONE, check_principal, checked, checked_filter
+from services.control.domain.acls.checks import check_principal, checked, checked_filter
 from services.control.domain.errors import InvalidField, NotAllowed
 
 ACLS: Final = "acls"
@@ -107,8 +108,8 @@ def _check_super_users(principals: Sequence[str]) -> None:
         )
     for each in principals:
         check_principal(each, "super_users")
-    if EVERYONE in principals:
-        raise InvalidField("super_users", f"{EVERYONE} would allow every client everything: that is mode OFF")
+    if EVERYBODY in principals:
+        raise InvalidField("super_users", f"{EVERYBODY} would allow every client everything: that is mode OFF")
 
 
 def _check_number(field: str, given: Sequence[object]) -> None:
