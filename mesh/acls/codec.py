@@ -19,17 +19,24 @@ _OPERATION_NUMBERS: Final = {value: number for number, value in _OPERATIONS.item
 _PERMISSION_NUMBERS: Final = {value: number for number, value in _PERMISSIONS.items()}
 
 
+class UnknownAclError(ValueError):
+    """A newer release of the mesh has made this ACL. A table with such an ACL is refused (`mesh.routing.codec`)."""
+
+
 def acl_from_proto(message: acls.Acl) -> Acl:
-    """KeyError if a number is not known here; a table with such an ACL is refused (`mesh.routing.codec`)."""
-    return Acl(
-        _TYPES[message.resource_type],
-        message.resource_name,
-        _PATTERNS[message.pattern_type],
-        message.principal,
-        message.host,
-        _OPERATIONS[message.operation],
-        _PERMISSIONS[message.permission],
-    )
+    """UnknownAclError if a number is not known here."""
+    try:
+        return Acl(
+            _TYPES[message.resource_type],
+            message.resource_name,
+            _PATTERNS[message.pattern_type],
+            message.principal,
+            message.host,
+            _OPERATIONS[message.operation],
+            _PERMISSIONS[message.permission],
+        )
+    except KeyError as error:
+        raise UnknownAclError(f"{error.args[0]} is no number of an ACL's field that this release knows") from None
 
 
 def acl_to_proto(acl: Acl) -> acls.Acl:
@@ -45,7 +52,7 @@ def acl_to_proto(acl: Acl) -> acls.Acl:
 
 
 def filter_from_proto(message: acls.AclFilter) -> AclFilter:
-    """As `acl_from_proto`; a field that is unset is no condition."""
+    """A field that is unset is no condition. KeyError if a number is not known here."""
     return AclFilter(
         _TYPES[message.resource_type or acls.ACL_RESOURCE_TYPE_ANY],
         message.resource_name or None,
@@ -58,5 +65,5 @@ def filter_from_proto(message: acls.AclFilter) -> AclFilter:
 
 
 def policy_from_proto(message: acls.AclPolicy) -> Policy:
-    """The ACLs and super users of a policy; its mode is for those who enforce it."""
+    """As `acl_from_proto`, of the ACLs and super users of a policy; its mode is for those who enforce it."""
     return Policy(map(acl_from_proto, message.acls), message.super_users)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mesh.acls.codec import acl_from_proto
+from mesh.acls.codec import UnknownAclError, acl_from_proto
 from mesh.rpc import acls
 
 RESOURCES: Final = {
@@ -47,5 +47,5 @@ def acl_text(of: acls.Acl) -> str:
     """The sentence of the ACL: who may or may not do what."""
     try:
         return str(acl_from_proto(of))
-    except KeyError:
+    except UnknownAclError:
         return f"says of {of.principal} something that this release does not know"

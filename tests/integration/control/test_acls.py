@@ -261,3 +261,39 @@ async def test_ten_thousand_acls_reach_a_gateway(mesh_of_two: World, tmp_path: P
         table = await applied(gateway, revision)
         assert time.monotonic() - began < SOON_S
         assert len(table.acl_policy.acls) == MOST_ACLS - 10
+
+
+async def test_control_explains_which_acl_decides(world: World) -> None:
+    control = Acls(world)
+
+    async def explained(name: str, principal: str = "User:alice", **more: Any) -> acls.ExplainClientAccessResponse:
+        request = acls.ExplainClientAccessRequest(
+            principal=principal,
+            operation=acls.ACL_OPERATION_READ,
+            resource_type=acls.ACL_RESOURCE_TYPE_TOPIC,
+            resource_name=name,
+            **more,
+        )
+        return await control.stub.ExplainClientAccess(request, timeout=CALL)
+
+    prefix = acl("or", "Group:shop", pattern_type=acls.ACL_PATTERN_TYPE_PREFIXED, host="10.0.0.1")
+    await control.create(prefix, DENIAL)
+    found = await explained("orders")
+    assert (found.allowed, found.HasField("acl"), found.client_message) == (False, False, "")
+    assert "because no ACL allows it. Mode off: no ACL counts" in found.explanation
+    enforced = await control.mode(acls.ACL_MODE_ENFORCE, "User:root")
+    found = await explained("orders", more_principals=["Group:shop"], host="::ffff:10.0.0.1")
+    assert (found.allowed, found.acl) == (True, prefix)
+    assert "User:alice may read topic 'orders', because an ACL allows Group:shop" in found.explanation
+    assert not (await explained("orders", more_principals=["Group:shop"], host="10.0.0.2")).allowed
+    found = await explained("secrets")
+    assert (found.allowed, found.acl) == (False, DENIAL)
+    assert found.client_message == "TOPIC_AUTHORIZATION_FAILED: Topic authorization failed."
+    found = await explained("secrets", "User:root")
+    assert (found.allowed, found.super_user, found.mode) == (True, True, acls.ACL_MODE_ENFORCE)
+    await control.delete(acls.AclFilter())
+    assert not (await explained("orders", more_principals=["Group:shop"], host="10.0.0.1")).allowed
+    at = await explained("orders", more_principals=["Group:shop"], host="10.0.0.1", at_revision=enforced)
+    assert at.allowed
+    await refused(explained("orders", "User:*"), INVALID, "is no client")
+    await refused(explained(""), INVALID, "name the topic")

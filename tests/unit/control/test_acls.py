@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
+from mesh.acls import Decision
 from mesh.acls.words import OPERATIONS
 from mesh.rpc import acls, events
 from services.control.domain.acls.acls import (
@@ -21,11 +22,12 @@ from services.control.domain.acls.acls import (
     order_of,
     set_mode,
 )
-from services.control.domain.acls.checks import OPERATIONS_ON, host_of
+from services.control.domain.acls.checks import OPERATIONS_ON, check_asked, host_of
 from services.control.domain.acls.matching import Matching
 from services.control.domain.change_control.freezing import refuse_while_frozen
 from services.control.domain.errors import InvalidField, NotAllowed
 from services.control.domain.view import MeshView, apply
+from services.control.presentation.acls import client_message, explanation
 from services.control.presentation.sentences import Known, sentences
 from services.control.store.drafts import PAYLOADS
 
@@ -310,3 +312,48 @@ def test_decisions_are_told_in_sentences() -> None:
         "super users: User:root",
     ]
     assert told(events.AclModeSet(mode=acls.ACL_MODE_OFF))[0] == "ACLs have mode off: no ACL counts"
+
+
+def asked(**fields: Any) -> acls.ExplainClientAccessRequest:
+    given: dict[str, Any] = {
+        "principal": "User:alice", "operation": READ, "resource_type": TOPIC, "resource_name": "orders",
+    }  # fmt: skip
+    return acls.ExplainClientAccessRequest(**given | fields)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field", "said"),
+    [
+        (asked(principal="alice"), "principal", "User:NAME"),
+        (asked(principal="User:*"), "principal", "is no client"),
+        (asked(more_principals=["Group:*"]), "more_principals", "every client"),
+        (asked(resource_type=acls.ACL_RESOURCE_TYPE_ANY), "resource_type", "topic, group"),
+        (asked(operation=ALL), "operation", "All is nothing that a client does with a topic: Read, Write"),
+        (asked(operation=acls.ACL_OPERATION_CREATE_TOKENS), "operation", "nothing that a client does"),
+        (asked(resource_name=""), "resource_name", "name the topic"),
+        (
+            asked(resource_type=CLUSTER, operation=acls.ACL_OPERATION_CREATE, resource_name="c1"),
+            "resource_name",
+            "leave it out",
+        ),
+    ],
+)
+def test_a_question_that_no_client_asks_is_refused(
+    wrong: acls.ExplainClientAccessRequest, field: str, said: str
+) -> None:
+    with pytest.raises(InvalidField, match=said) as refusal:
+        check_asked(wrong)
+    assert refusal.value.field == field
+
+
+def test_explanations_name_the_cause_and_the_mode() -> None:
+    check_asked(asked(resource_type=CLUSTER, operation=acls.ACL_OPERATION_CREATE, resource_name=""))
+    of_cluster = asked(resource_type=CLUSTER, operation=acls.ACL_OPERATION_CREATE, resource_name="")
+    assert explanation(of_cluster, Decision(True, super_user="User:root"), acls.ACL_MODE_OBSERVE) == (
+        "User:alice may create on the cluster, because User:root is a super user. Mode observe: gateways count and audit "
+        "what they would refuse"
+    )
+    assert client_message(asked(resource_type=TRANSACTIONAL_ID)) == (
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Transactional Id authorization failed."
+    )
+    assert client_message(asked(resource_type=USER)).startswith("DELEGATION_TOKEN_AUTHORIZATION_FAILED: ")

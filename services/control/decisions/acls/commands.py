@@ -18,7 +18,7 @@ from services.control.store.log import StoredAnswer
 AclEvent = events.AclsCreated | events.AclsDeleted | events.AclModeSet
 Answer = Callable[[int, AclEvent | None], StoredAnswer | None]
 """The answer to store for a request_id, given the revision of the policy, and the event (None: nothing changes)."""
-Decision = tuple[int, AclEvent | None]
+Result = tuple[int, AclEvent | None]
 NO_POLICY = acls.AclPolicy()
 
 
@@ -31,13 +31,13 @@ class AclDecisions:
         self._routers_below = routers_below
         self._one = asyncio.Lock()
 
-    async def create(self, request: acls.CreateAclsRequest, caller: Caller, answer: Answer) -> Decision:
+    async def create(self, request: acls.CreateAclsRequest, caller: Caller, answer: Answer) -> Result:
         return await self._decide(lambda policy: create_acls(policy, request.acls), caller, answer)
 
-    async def delete(self, request: acls.DeleteAclsRequest, caller: Caller, answer: Answer) -> Decision:
+    async def delete(self, request: acls.DeleteAclsRequest, caller: Caller, answer: Answer) -> Result:
         return await self._decide(lambda policy: delete_acls(request.filters, Matching(policy).of), caller, answer)
 
-    async def set_mode(self, request: acls.SetAclModeRequest, caller: Caller, answer: Answer) -> Decision:
+    async def set_mode(self, request: acls.SetAclModeRequest, caller: Caller, answer: Answer) -> Result:
         def decide(policy: acls.AclPolicy) -> AclEvent | None:
             event = set_mode(policy, request)
             if event is not None and event.mode != acls.ACL_MODE_OFF:
@@ -57,7 +57,7 @@ class AclDecisions:
 
     async def _decide(
         self, decide: Callable[[acls.AclPolicy], AclEvent | None], caller: Caller, answer: Answer
-    ) -> Decision:
+    ) -> Result:
         async with self._one:
             await self._journal.first_time(caller)
             policy = policy_of(self._journal.view)

@@ -100,6 +100,35 @@ def _problem_of_principal(principal: str) -> str:
     return ""
 
 
+def check_asked(asked: acls.ExplainClientAccessRequest) -> None:
+    """InvalidField if no client can ask for this."""
+    for field, principal in (
+        ("principal", asked.principal),
+        *(("more_principals", each) for each in asked.more_principals),
+    ):
+        check_principal(principal, field)
+        if principal == EVERYBODY:
+            raise InvalidField(field, f"{EVERYBODY} is no client: name one, such as User:alice")
+    if asked.resource_type not in OPERATIONS_ON:
+        raise InvalidField(
+            "resource_type", f"is {asked.resource_type}, and no type: {', '.join(RESOURCES.values())} are"
+        )
+    if asked.operation not in OPERATIONS_ON[asked.resource_type]:
+        known = ", ".join(map(operation_word, OPERATIONS_ON[asked.resource_type]))
+        raise InvalidField(
+            "operation",
+            f"{operation_word(asked.operation)} is nothing that a client does with a "
+            f"{resource_word(asked.resource_type)}: {known} are",
+        )
+    is_cluster = asked.resource_type == acls.ACL_RESOURCE_TYPE_CLUSTER
+    if not asked.resource_name and not is_cluster:
+        raise InvalidField("resource_name", f"is empty: name the {resource_word(asked.resource_type)}")
+    if is_cluster and asked.resource_name not in ("", CLUSTER_NAME):
+        raise InvalidField(
+            "resource_name", f"{asked.resource_name[:LONGEST_NAME]!r} is no cluster of an ACL: leave it out"
+        )
+
+
 def host_of(host: str, field: str) -> str:
     """An address in the form that gateways compare; "*" for none."""
     if host in ("", EVERY_HOST):
