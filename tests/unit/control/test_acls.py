@@ -350,8 +350,8 @@ def test_explanations_name_the_cause_and_the_mode() -> None:
     check_asked(asked(resource_type=CLUSTER, operation=acls.ACL_OPERATION_CREATE, resource_name=""))
     of_cluster = asked(resource_type=CLUSTER, operation=acls.ACL_OPERATION_CREATE, resource_name="")
     assert explanation(of_cluster, Decision(True, super_user="User:root"), acls.ACL_MODE_OBSERVE) == (
-        "User:alice may create on the cluster, because User:root is a super user. Mode observe: gateways count and audit "
-        "what they would refuse"
+        "User:alice may create on the cluster, because User:root is a super user. Mode observe: gateways count and "
+        "audit what they would refuse"
     )
     assert client_message(asked(resource_type=TRANSACTIONAL_ID)) == (
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Transactional Id authorization failed."
