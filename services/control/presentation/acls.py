@@ -19,7 +19,7 @@ def deleted(event: events.Event) -> Iterator[str]:
 
 def mode_set(event: events.Event) -> Iterator[str]:
     told = event.acl_mode_set
-    yield f"ACLs have mode {mode_word(told.mode)}: {MEANINGS[told.mode]}"
+    yield f"ACLs have mode {mode_word(told.mode)}: {_meaning(told.mode)}"
     yield f"super users: {', '.join(told.super_users) or 'none'}"
 
 
@@ -29,7 +29,11 @@ def explanation(asked: acls.ExplainClientAccessRequest, decision: Decision, mode
     is_cluster = asked.resource_type == acls.ACL_RESOURCE_TYPE_CLUSTER
     what = "on the cluster" if is_cluster else f"{ResourceType(asked.resource_type).word} {asked.resource_name!r}"
     cause = f"{asked.principal} {verb} {Operation(asked.operation).word} {what}, because {decision.reason}"
-    return f"{cause}. Mode {mode_word(mode)}: {MEANINGS.get(mode, MEANINGS[acls.ACL_MODE_OFF])}"
+    return f"{cause}. Mode {mode_word(mode)}: {_meaning(mode)}"
+
+
+def _meaning(mode: acls.AclMode.ValueType) -> str:
+    return MEANINGS.get(mode, MEANINGS[acls.ACL_MODE_OFF])
 
 
 def client_message(asked: acls.ExplainClientAccessRequest) -> str:
