@@ -38,13 +38,7 @@ class AclDecisions:
         return await self._decide(lambda policy: delete_acls(request.filters, Matching(policy).of), caller, answer)
 
     async def set_mode(self, request: acls.SetAclModeRequest, caller: Caller, answer: Answer) -> Result:
-        def decide(policy: acls.AclPolicy) -> AclEvent | None:
-            event = set_mode(policy, request)
-            if event is not None and event.mode != acls.ACL_MODE_OFF:
-                self._check_understood()
-            return event
-
-        return await self._decide(decide, caller, answer)
+        return await self._decide(lambda policy: set_mode(policy, request), caller, answer)
 
     async def at(self, revision: int) -> acls.AclPolicy:
         """The policy at a revision; 0 for now."""
@@ -62,6 +56,8 @@ class AclDecisions:
             await self._journal.first_time(caller)
             policy = policy_of(self._journal.view)
             event = await asyncio.to_thread(decide, policy)  # thousands of ACLs by hundreds of filters take a while
+            if isinstance(event, events.AclModeSet) and event.mode != acls.ACL_MODE_OFF:
+                self._check_understood()
             if event is None and not caller.request_id:
                 return policy.revision, None
             new = await self._journal.append(
