@@ -1,4 +1,7 @@
-"""ACLs of clients, decided without I/O as Kafka's StandardAuthorizer decides: control explains by it, gateways enforce it."""
+"""ACLs of clients, decided without I/O as Kafka's StandardAuthorizer decides.
+
+Control explains decisions by this core, and gateways enforce them.
+"""
 
 from mesh.acls.acl import OPERATIONS_OF, Acl, Operation, PatternType, Permission, ResourceType
 from mesh.acls.filters import AclFilter

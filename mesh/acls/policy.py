@@ -8,9 +8,9 @@ Theory of operation
 4. ALL stands for every operation. To allow READ, WRITE, DELETE or ALTER allows DESCRIBE; to allow ALTER_CONFIGS allows
    DESCRIBE_CONFIGS. To deny an operation denies that one alone.
 
-ACLs are found by type, principal and host, then by name. The prefixes that begin a name are those at and above one place
-in the sorted prefixes: all that begin the name are beginnings of the last prefix that sorts no higher than the name. Each
-prefix knows the operations of all its beginnings. So a decision takes a few look-ups, however many ACLs there are.
+ACLs are found by type, principal and host, then by name. All prefixes that begin a name are beginnings of one prefix:
+the last one that sorts no higher than the name. Each prefix knows its beginnings, and the operations of all of them. So
+a decision takes a few look-ups, however many ACLs there are.
 """
 
 from __future__ import annotations

@@ -26,6 +26,21 @@ refused_requests = Counter(
     "Requests in an API or version that is not served; the connection was closed, ApiVersions alone got an answer.",
     ["api", "version"],
 )
+refused_operations = Counter(
+    "kafka_mesh_gateway_refused_operations",
+    "Operations that the ACLs of the mesh did not allow to a client; the client got an authorization error. An "
+    "operation is counted once for each resource of a request.",
+    ["resource_type", "operation"],
+)
+observed_refusals = Counter(
+    "kafka_mesh_gateway_observed_refusals",
+    "Operations that the ACLs of the mesh would not allow to a client, if they were enforced (mode `observe`).",
+    ["resource_type", "operation"],
+)
+untold_refusals = Counter(
+    "kafka_mesh_gateway_untold_refusals",
+    "Refused operations without a line in the log: their like had a line a moment ago, or there were too many.",
+)
 tls_handshakes = Counter(
     "kafka_mesh_gateway_tls_handshakes",
     "Handshakes of TLS clients by how far they came: begun (the client said hello), done. A client that "

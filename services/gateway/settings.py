@@ -11,6 +11,7 @@ from mesh.rpc.tls import RpcTlsSettings
 from mesh.settings import Address, AddressList, ServiceSettings, WordList
 from mesh.topics import is_topic_name
 from mesh.traffic.settings import TrafficSettings, own_topic
+from services.gateway.authorization.access import Required
 from services.gateway.client_settings import AuthenticationSettings
 from services.gateway.downstream.mesh import ClientLimits
 from services.gateway.requests.telemetry.clients import ALL_METRICS, Subscription, Telemetry
@@ -77,6 +78,11 @@ class GatewaySettings(AuthenticationSettings, RpcTlsSettings, TrafficSettings, S
         "leaves first. A scrape costs about 2 ms for each client.",
     )
 
+    authorization: Required = Field(
+        default=Required.BY_POLICY,
+        description="`by_policy`: clients may do what the ACLs of the mesh allow, as their mode says. `required`: "
+        "nothing is allowed unless ACLs are enforced. See `docs/how-to/authorize-clients.md`.",
+    )
     audit_topics: WordList = Field(
         default=(),
         description="Topics whose records are audited when clients write them, with their keys and ids, never their "

@@ -22,6 +22,7 @@ import structlog
 
 from services.gateway import metrics
 from services.gateway.authentication.principal import CERTIFICATE
+from services.gateway.authorization.guarding import guarded
 from services.gateway.downstream.entrance import OPEN, Entrance
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_forwarding import FetchForwarder
@@ -328,7 +329,11 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         view = self._mesh.view(self.session, self._advertised, followed)
         if slot.produces and self._mesh.hold is not None and self._mesh.hold.refuses:
             view = replace(view, undecided=self._mesh.hold.moving(self._follower.client))
-        plan = slot.handler.plan(slot.request, view)
+        access = self._follower.access()
+        if access is None:
+            plan = slot.handler.plan(slot.request, view)
+        else:
+            plan = guarded(slot.handler, slot.request, view, access, self._mesh.refused.take)
         slot.exchange = exchange = Exchange(
             plan,
             self._mesh.clusters,

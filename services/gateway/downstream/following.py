@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from mesh.acls import Operation, ResourceType
 from mesh.routing import RoutingTable
 from services.gateway import metrics
+from services.gateway.authorization.access import Access
 from services.gateway.counting import Count
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.tables import Follower
@@ -14,6 +16,8 @@ from services.gateway.wire.apis import ApiKey
 ROUTES_REMEMBERED: Final = 1_000
 """Routes of one connection: one for each topic that its client writes to, or reads. About 0.5 KB each."""
 
+TOPIC: Final = ResourceType.TOPIC
+
 RouteTo = Callable[..., Any]
 """The route of a topic, by its name or id; None if its requests need a plan."""
 
@@ -22,6 +26,7 @@ class Following:
     """See above."""
 
     __slots__ = (
+        "_access",
         "_answers",
         "_api_key",
         "_client_id",
@@ -33,6 +38,8 @@ class Following:
         "_lowest",
         "_memory",
         "_mesh",
+        "_operation",
+        "_proved",
         "_route_to",
         "_routes",
         "_session",
@@ -65,6 +72,10 @@ class Following:
         self._client_id: str | None = None
         """... and the client that the routes are for."""
         self._software = ("", "")
+        self._proved = session.proved
+        self._access: Access | None = None
+        """What the client may do; a topic has no route if the client may not use it. None: everything."""
+        self._operation = int(Operation.WRITE if api_key is ApiKey.PRODUCE else Operation.READ)
         self._table: RoutingTable
         self._lowest, self._highest = 0, -1
         """The versions that are served."""
@@ -78,6 +89,7 @@ class Following:
             or client_id != self._client_id
             or self._session.software_name != self._software[0]
             or self._session.software_version != self._software[1]
+            or self._session.proved is not self._proved
         ):
             self._follow(client_id)
         return self._lowest <= version <= self._highest
@@ -90,6 +102,7 @@ class Following:
         self._table = self._follower.view(client_id).table
         self._edition, self._known, self._client_id = self._tables.edition, self._clusters.known, client_id
         self._software = (session.software_name, session.software_version)
+        self._proved, self._access = session.proved, self._follower.access()
         self._lowest, self._highest = (0, -1) if served is None else (max(served.low, self._since), served.high)
         if self._tables.canary is not None:  # while a table is tried, every answer is decoded
             self._highest = -1
@@ -99,6 +112,9 @@ class Following:
         mesh = self._mesh
         known = self._follower.view(self._client_id).clusters(self._clusters.known)
         route = self._route_to(key, self._table, known, mesh.mesh_id, self._memory, now)
+        access = self._access
+        if access is not None and route is not None and not access.allows(self._operation, TOPIC, route.name):
+            route = None  # its plan tells the client
         if route is None:
             self._routes.pop(key, None)
         else:

@@ -26,6 +26,7 @@ from services.gateway.downstream.routers import Routers
 from services.gateway.downstream.server_tls import ServerTls
 from services.gateway.downstream.siblings import Introduction, Siblings
 from services.gateway.downstream.sweeping import Sweeping
+from services.gateway.downstream.tables import Tables
 from services.gateway.downstream.telemetry_exposition import TelemetryCollector
 from services.gateway.downstream.user_discovery import UserDiscovery
 from services.gateway.listeners import Listener
@@ -74,6 +75,7 @@ class Gateway:
             settings.mesh_id,
             settings.client_limits,
             self._conversions,
+            Tables(settings.authorization),
             memory=Memory(
                 telemetry=telemetry,
                 traffic=None if counts is None else ClientTraffic(counts, time.perf_counter),

@@ -15,6 +15,7 @@ from services.gateway import metrics
 from services.gateway.downstream.budget import ByteBudget
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.hold import Hold, Underway
+from services.gateway.downstream.refused import Refused
 from services.gateway.downstream.tables import Tables, View
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import Advertised
@@ -50,6 +51,7 @@ class Mesh:
     conversions: Conversions = field(default_factory=Conversions)
     tables: Tables = field(default_factory=Tables)
     memory: Memory = field(default_factory=Memory)
+    refused: Refused = field(default_factory=Refused)
     siblings: "Siblings | None" = None
     """The other workers of this gateway; None: it has none."""
     hold: Hold | None = None

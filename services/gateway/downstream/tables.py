@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from mesh.routing import ClientIdentity, RoutingTable, takes_part
+from services.gateway.authorization.access import Access, Authorization, Mode, Required
 from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.memory import Session
 from services.gateway.requests.nodes import Advertised, VirtualNodes, nodes_for
@@ -99,9 +100,12 @@ class RunningCanary:
 class Tables:
     """See above."""
 
-    def __init__(self) -> None:
+    def __init__(self, required: Required = Required.BY_POLICY) -> None:
         self.in_force = RoutingTable()
         self.canary: RunningCanary | None = None
+        self._required = required
+        self.authorization = Authorization.of(None, required)
+        """The ACLs of the table in force. They count for the clients that try another table, too."""
         self.edition = 0
         """Changes whenever a client may have to follow another table."""
         self._views: WeakValueDictionary[int, View] = WeakValueDictionary()
@@ -111,6 +115,9 @@ class Tables:
         """Put a table in force. A canary ends."""
         self.in_force = table
         self.canary = None
+        policy, known = table.acl_policy, self.authorization.revision
+        if policy is None or policy.revision != known or not known:
+            self.authorization = Authorization.of(policy, self._required)
         self.edition += 1
 
     def try_out(self, canary: RunningCanary | None) -> None:
@@ -144,11 +151,12 @@ class Tables:
 class Follower:
     """Keeps the view of one connection. It costs a comparison for each request, until something has changed."""
 
-    __slots__ = ("_edition", "_said", "_session", "_tables", "_view", "client", "tries")
+    __slots__ = ("_access", "_edition", "_said", "_session", "_tables", "_view", "client", "tries")
 
     def __init__(self, tables: Tables, session: Session) -> None:
         self._tables = tables
         self._session = session
+        self._access: Access | None = None
         self._edition = -1
         self._said: tuple[str | None, str, str, str] | None = None
         self._view: View | None = None
@@ -168,6 +176,15 @@ class Follower:
             self.tries = self._tables.tries(self.client)
             self._said, self._edition = said, self._tables.edition
         return view
+
+    def access(self) -> Access | None:
+        """What the client may do, for a request that starts now; None: everything."""
+        rules, proved, access = self._tables.authorization, self._session.proved, self._access
+        if rules.mode is Mode.OFF:
+            return None
+        if access is None or access.rules is not rules or access.proved is not proved:
+            access = self._access = Access.of(rules, proved, self._session.address)
+        return access
 
     def identity(self, client_id: str | None) -> ClientIdentity:
         session = self._session

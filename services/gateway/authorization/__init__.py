@@ -1,0 +1,1 @@
+"""What clients may do, by the ACLs in the routing table."""
