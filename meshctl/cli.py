@@ -7,6 +7,7 @@ from importlib.metadata import version
 import click
 
 from meshctl.commands.access import access
+from meshctl.commands.acl import acl
 from meshctl.commands.apply import apply, export
 from meshctl.commands.audit import audit
 from meshctl.commands.canary import canary
@@ -47,7 +48,7 @@ def cli() -> None:
 
 for _command in (
     cluster, rule, mirror, content, canary, schedule, freeze, thaw, explain, apply, export, diff, revert,
-    history, access, users, audit, status, watch, instances, sidecars, jobs, replay, traffic, transactions, topic,
+    history, access, users, acl, audit, status, watch, instances, sidecars, jobs, replay, traffic, transactions, topic,
     context, login, completion,
 ):  # fmt: skip
     cli.add_command(_command)

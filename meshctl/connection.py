@@ -11,6 +11,7 @@ import grpc
 from google.protobuf.message import Message
 
 from mesh.rpc import (
+    acls_grpc,
     admin,
     admin_grpc,
     audit,
@@ -79,6 +80,7 @@ class Connection:
         self.profiles = profiles_grpc.ProfileServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
         self.traffic = traffic_grpc.TrafficServiceStub(self._channel)
+        self.acls = acls_grpc.AclServiceStub(self._channel)
         self.users = users_grpc.UserServiceStub(self._channel)
         self.transactions = transactions_grpc.TransactionServiceStub(self._channel)
 

@@ -56,6 +56,7 @@ OPTIONS = {
     "set stop": "give --stop",
     "set topic.source_cluster": "give --from-cluster",
     "set topic.cluster": "give --to-cluster",
+    "set force": "give --force",
     "set partitioning to BY_KEY": "give --by-key",
 }
 """Control names fields of its API as the remedy; these options set the fields in a command."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
-from mesh.rpc import admin, events, routing
+from mesh.acls.words import acl_text, mode_word
+from mesh.rpc import acls, admin, events, routing
 from mesh.rpc.roles import role_and_bounds, role_word
 from mesh.scram_codec import mechanism_word
 from meshctl import instances, record_rules, replays
 from meshctl.output import count, moment
+
+MOST_ACLS = 3
+"""ACLs that the sentence of one event names."""
 
 
 def match(of: routing.RuleMatch) -> str:
@@ -137,12 +141,23 @@ def event(of: events.Event) -> str:
             return f"user {of.user_deleted.name} is deleted"
         case "user_restored":
             return f"user {of.user_restored.name} is back"
+        case "acls_created":
+            return f"{count(len(of.acls_created.acls), 'ACL')} added: {_acls(of.acls_created.acls)}"
+        case "acls_deleted":
+            return f"{count(len(of.acls_deleted.acls), 'ACL')} deleted: {_acls(of.acls_deleted.acls)}"
+        case "acl_mode_set":
+            return f"ACLs have mode {mode_word(of.acl_mode_set.mode)}"
         case "transaction_end_ordered":
             order = of.transaction_end_ordered
             return f"{'finish' if order.commit else 'abort'} of the transaction of {order.transactional_id} ordered"
         case _:
             told = record_rules.event(of) or instances.event(of) or replays.event(of)
             return told or "an event of a kind that this meshctl does not know"
+
+
+def _acls(of: Sequence[acls.Acl]) -> str:
+    more = f" and {len(of) - MOST_ACLS} more" if len(of) > MOST_ACLS else ""
+    return "; ".join(map(acl_text, of[:MOST_ACLS])) + more
 
 
 def _outcome(of: events.ScheduledChangeEnded) -> str:

@@ -40,6 +40,10 @@ _NODE_VIEWS = {
 }
 _NODE_VIEW_VALUES = {view: value for value, view in _NODE_VIEWS.items()}
 
+_KNOWN_RESOURCE_TYPES = frozenset(acls.AclResourceType.values()) - {acls.ACL_RESOURCE_TYPE_UNSPECIFIED}
+_KNOWN_PATTERN_TYPES = frozenset(acls.AclPatternType.values()) - {acls.ACL_PATTERN_TYPE_UNSPECIFIED}
+_KNOWN_OPERATIONS = frozenset(acls.AclOperation.values()) - {acls.ACL_OPERATION_UNSPECIFIED}
+_KNOWN_PERMISSIONS = frozenset(acls.AclPermission.values()) - {acls.ACL_PERMISSION_UNSPECIFIED}
 
 TABLE_FORMAT = 2
 """The format of tables that this release understands (Member.table_format)."""
@@ -185,16 +189,27 @@ def table_from_proto(message: routing.RoutingTable) -> RoutingTable:
 
 
 def acl_policy_from_proto(message: acls.AclPolicy) -> acls.AclPolicy:
-    """A copy for a table; InvalidRuleError if a field is not known here, which could be a condition of an ACL."""
+    """A copy for a table; InvalidRuleError if a field or a number is not known here: without it, an ACL is another."""
     policy = acls.AclPolicy()
     policy.CopyFrom(message)
     policy.DiscardUnknownFields()
-    if policy.ByteSize() != message.ByteSize():
+    if policy.ByteSize() != message.ByteSize() or not _has_known_numbers(policy):
         raise InvalidRuleError(
             "acl_policy",
-            "the ACLs have a field that is not known here: a newer release of the mesh says it; run that one here, too",
+            "the ACLs say something that is not known here: a newer release of the mesh says it; run that one here, "
+            "too",
         )
     return policy
+
+
+def _has_known_numbers(policy: acls.AclPolicy) -> bool:
+    return (
+        policy.mode in acls.AclMode.values()
+        and {each.resource_type for each in policy.acls} <= _KNOWN_RESOURCE_TYPES
+        and {each.pattern_type for each in policy.acls} <= _KNOWN_PATTERN_TYPES
+        and {each.operation for each in policy.acls} <= _KNOWN_OPERATIONS
+        and {each.permission for each in policy.acls} <= _KNOWN_PERMISSIONS
+    )
 
 
 def _version_from_proto(message: routing.RuleVersion) -> RuleVersion:

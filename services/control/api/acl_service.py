@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-import grpc
 from google.protobuf.message import Message
 
+from mesh.acls import Decision, Operation, ResourceType, Subject
+from mesh.acls.acl import CLUSTER_NAME
+from mesh.acls.codec import acl_to_proto, policy_from_proto
 from mesh.rpc import acls, acls_grpc
 from services.control.api import pages
 from services.control.api.calls import caller, once
-from services.control.decisions.acls.commands import AclDecisions, AclEvent, Answer, Decision
+from services.control.decisions.acls.commands import AclDecisions, AclEvent, Answer, Result
 from services.control.decisions.answers import stored_response
 from services.control.domain.acls.acls import order_of
-from services.control.domain.acls.checks import checked_filter
-from services.control.domain.acls.matching import found
+from services.control.domain.acls.checks import check_asked, checked_filter, host_of
+from services.control.domain.acls.matching import Matching
+from services.control.presentation.acls import client_message, explanation
 from services.control.store.journal import Journal
 
 M = TypeVar("M", bound=Message)
@@ -56,7 +60,7 @@ class AclService(acls_grpc.AclServiceServicer):
         who = caller(request, request.request_id, request.reason)
 
         async def decided() -> M:
-            made: Decision = await decide(request, who, lambda *result: stored_response(who, response(*result)))
+            made: Result = await decide(request, who, lambda *result: stored_response(who, response(*result)))
             return response(*made)
 
         return await once(kind, decided())
@@ -67,7 +71,7 @@ class AclService(acls_grpc.AclServiceServicer):
         listing = f"acls {request.at_revision}"
         revision, start = _place(listing, request.page_token) or (request.at_revision, 0)
         policy = await self._decisions.at(revision)
-        ordered = sorted(found(policy, wanted), key=order_of)
+        ordered = await asyncio.to_thread(lambda: sorted(Matching(policy).of(wanted), key=order_of))
         end = start + pages.page_size(request.page_size)
         return acls.ListAclsResponse(
             acls=ordered[start:end],
@@ -80,8 +84,27 @@ class AclService(acls_grpc.AclServiceServicer):
     async def ExplainClientAccess(
         self, request: acls.ExplainClientAccessRequest, context: Any
     ) -> acls.ExplainClientAccessResponse:
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this control explains no access of clients yet")
-        raise AssertionError("abort raises")
+        self._journal.require_loaded()
+        check_asked(request)
+        host = host_of(request.host, "host") if request.host else ""
+        subject = Subject((request.principal, *request.more_principals), host)
+        policy = await self._decisions.at(request.at_revision)
+
+        def decide() -> Decision:
+            name = request.resource_name or CLUSTER_NAME
+            kind, operation = ResourceType(request.resource_type), Operation(request.operation)
+            return policy_from_proto(policy).decide(subject, operation, kind, name)
+
+        decision = await asyncio.to_thread(decide)
+        is_refused = policy.mode == acls.ACL_MODE_ENFORCE and not decision.allowed
+        return acls.ExplainClientAccessResponse(
+            allowed=decision.allowed,
+            mode=policy.mode,
+            acl=None if decision.acl is None else acl_to_proto(decision.acl),
+            super_user=bool(decision.super_user),
+            explanation=explanation(request, decision, policy.mode),
+            client_message=client_message(request) if is_refused else "",
+        )
 
 
 def _place(listing: str, page_token: str) -> tuple[int, int] | None:

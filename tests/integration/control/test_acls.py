@@ -54,11 +54,11 @@ class Acls:
         request = acls.SetAclModeRequest(mode=mode, super_users=acls.AclSuperUsers(principals=super_users), **more)
         return (await self.stub.SetAclMode(request, timeout=CALL)).revision
 
-    async def list(self, **request: Any) -> acls.ListAclsResponse:
+    async def listed(self, **request: Any) -> acls.ListAclsResponse:
         return await self.stub.ListAcls(acls.ListAclsRequest(**request), timeout=CALL)
 
     async def names(self, **request: Any) -> list[str]:
-        return [each.resource_name for each in (await self.list(**request)).acls]
+        return [each.resource_name for each in (await self.listed(**request)).acls]
 
 
 async def test_acls_are_added_listed_and_deleted_and_the_past_is_known(world: World) -> None:
@@ -75,7 +75,7 @@ async def test_acls_are_added_listed_and_deleted_and_the_past_is_known(world: Wo
     assert (await control.delete(acls.AclFilter(resource_name="orders"))).revision == 3
     assert await control.names() == ["apples", "pears"]
     assert len(await world.history()) == 3
-    await refused(control.list(at_revision=99), INVALID, "99 is no revision so far")
+    await refused(control.listed(at_revision=99), INVALID, "99 is no revision so far")
     await refused(control.create(acl("a b")), INVALID, "acls[0].resource_name")
 
 
@@ -103,14 +103,14 @@ async def test_calls_at_the_same_time_are_all_decided(world: World) -> None:
 async def test_pages_follow_the_policy_of_the_first_page(world: World) -> None:
     control = Acls(world)
     await control.create(*(acl(f"t{number}") for number in range(5)))
-    page = await control.list(page_size=2)
+    page = await control.listed(page_size=2)
     found = [each.resource_name for each in page.acls]
     await control.delete(acls.AclFilter(resource_name="t0"))
     while page.next_page_token:
-        page = await control.list(page_size=2, page_token=page.next_page_token)
+        page = await control.listed(page_size=2, page_token=page.next_page_token)
         found += [each.resource_name for each in page.acls]
     assert found == [f"t{number}" for number in range(5)]
-    await refused(control.list(page_token="made up"), INVALID, "not a token of this list")
+    await refused(control.listed(page_token="made up"), INVALID, "not a token of this list")
 
 
 async def test_the_mode_is_set_with_super_users_and_nobody_is_locked_out_by_accident(world: World) -> None:
@@ -118,7 +118,7 @@ async def test_the_mode_is_set_with_super_users_and_nobody_is_locked_out_by_acci
     await refused(control.mode(acls.ACL_MODE_ENFORCE), FAILED, "would refuse every client")
     assert await control.mode(acls.ACL_MODE_ENFORCE, "User:root") == 1
     assert await control.mode(acls.ACL_MODE_ENFORCE, "User:root") == 1
-    known = await control.list()
+    known = await control.listed()
     assert (known.mode, list(known.super_users), known.revision) == (acls.ACL_MODE_ENFORCE, ["User:root"], 1)
     assert await control.mode(acls.ACL_MODE_ENFORCE, force=True) == 2
 
@@ -153,9 +153,9 @@ async def test_history_and_audit_tell_of_acls(world: World) -> None:
     await control.delete(acls.AclFilter(resource_name="orders"))
     found = await world.decisions.ListHistory(admin.ListHistoryRequest(name="acls"), timeout=CALL)
     assert [each.changes[0] for each in found.entries] == [
-        "ACL deleted: allow User:alice Read on topic orders",
+        "ACL deleted: allows User:alice from host * to read literal topic 'orders'",
         "ACLs have mode observe: gateways count and audit what they would refuse",
-        "ACL added: allow User:alice Read on topic orders",
+        "ACL added: allows User:alice from host * to read literal topic 'orders'",
     ]
     audit = await world.decisions.ListAuditEvents(admin.ListAuditEventsRequest(), timeout=CALL)
     assert [(each.method.rpartition("/")[2], each.resource, each.revision) for each in audit.audit_events] == [
@@ -167,7 +167,7 @@ async def test_history_and_audit_tell_of_acls(world: World) -> None:
 
 async def test_rules_go_back_and_acls_stay(mesh_of_two: World) -> None:
     control = Acls(mesh_of_two)
-    await mesh_of_two.set("apples", "c1", create_topics=True)
+    await mesh_of_two.set("apples", "c1")
     await control.create(acl("apples"))
     await mesh_of_two.rules.Revert(admin.RevertRequest(last=True), timeout=CALL)
     assert await control.names() == ["apples"]
@@ -181,11 +181,11 @@ async def test_acls_survive_a_restart_and_the_log_is_whole(world: World) -> None
     await control.create(acl("orders"), acl("apples"))
     await control.mode(acls.ACL_MODE_ENFORCE, "User:root")
     await control.delete(acls.AclFilter(resource_name="orders"))
-    before = await control.list()
+    before = await control.listed()
     await world.published(3)
     await world.stop()
     await world.start()
-    assert await Acls(world).list() == before
+    assert await Acls(world).listed() == before
     report = await asyncio.to_thread(checked, world)
     assert not report.differences
     assert report.published == report.events == 3
@@ -261,3 +261,39 @@ async def test_ten_thousand_acls_reach_a_gateway(mesh_of_two: World, tmp_path: P
         table = await applied(gateway, revision)
         assert time.monotonic() - began < SOON_S
         assert len(table.acl_policy.acls) == MOST_ACLS - 10
+
+
+async def test_control_explains_which_acl_decides(world: World) -> None:
+    control = Acls(world)
+
+    async def explained(name: str, principal: str = "User:alice", **more: Any) -> acls.ExplainClientAccessResponse:
+        request = acls.ExplainClientAccessRequest(
+            principal=principal,
+            operation=acls.ACL_OPERATION_READ,
+            resource_type=acls.ACL_RESOURCE_TYPE_TOPIC,
+            resource_name=name,
+            **more,
+        )
+        return await control.stub.ExplainClientAccess(request, timeout=CALL)
+
+    prefix = acl("or", "Group:shop", pattern_type=acls.ACL_PATTERN_TYPE_PREFIXED, host="10.0.0.1")
+    await control.create(prefix, DENIAL)
+    found = await explained("orders")
+    assert (found.allowed, found.HasField("acl"), found.client_message) == (False, False, "")
+    assert "because no ACL allows it. Mode off: no ACL counts" in found.explanation
+    enforced = await control.mode(acls.ACL_MODE_ENFORCE, "User:root")
+    found = await explained("orders", more_principals=["Group:shop"], host="::ffff:10.0.0.1")
+    assert (found.allowed, found.acl) == (True, prefix)
+    assert "User:alice may read topic 'orders', because an ACL allows Group:shop" in found.explanation
+    assert not (await explained("orders", more_principals=["Group:shop"], host="10.0.0.2")).allowed
+    found = await explained("secrets")
+    assert (found.allowed, found.acl) == (False, DENIAL)
+    assert found.client_message == "TOPIC_AUTHORIZATION_FAILED: Topic authorization failed."
+    found = await explained("secrets", "User:root")
+    assert (found.allowed, found.super_user, found.mode) == (True, True, acls.ACL_MODE_ENFORCE)
+    await control.delete(acls.AclFilter())
+    assert not (await explained("orders", more_principals=["Group:shop"], host="10.0.0.1")).allowed
+    at = await explained("orders", more_principals=["Group:shop"], host="10.0.0.1", at_revision=enforced)
+    assert at.allowed
+    await refused(explained("orders", "User:*"), INVALID, "is no client")
+    await refused(explained(""), INVALID, "name the topic")

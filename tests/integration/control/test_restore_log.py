@@ -14,10 +14,11 @@ from services.control.upstream.published_records import published_records
 from services.control.verify_log import VerifySettings, verify
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
+from tests.integration.control.test_acls import Acls, acl
 from tests.integration.control.test_users import Users
 from tests.integration.control.world import WITHIN, World
 
-EVENTS = 5
+EVENTS = 6
 
 
 @pytest.fixture
@@ -26,6 +27,7 @@ async def settings(mesh_of_two: World) -> AsyncIterator[RestoreSettings]:
     await mesh_of_two.set("apples", "c1")
     await mesh_of_two.set("pears", "c2")
     await mesh_of_two.set("pears", "c1", accept_skip=True)
+    await Acls(mesh_of_two).create(acl("apples"))
     position = mesh_of_two.control.journal.view.position
     await mesh_of_two.published(position)
     yield RestoreSettings.model_validate(mesh_of_two.settings.model_dump())
@@ -67,6 +69,7 @@ async def test_a_control_with_the_restored_database_decides_and_publishes_no_eve
     url = empty.database_url.get_secret_value()
     async with World(url, kafka_c1.bootstrap, empty.events_topic) as world:
         assert (await world.explain("pears")).cluster == "c1"
+        assert await Acls(world).names() == ["apples"]
         await world.set("plums", "c2")
         await world.published(has + 1)
     assert differences(empty) == []

@@ -41,6 +41,17 @@ def test_a_short_log_keeps_all() -> None:
     assert kept_after(5) == [1000, 2000, 3000, 4000, 5000]
 
 
+ACL = acls.Acl(
+    resource_type=acls.ACL_RESOURCE_TYPE_TOPIC,
+    resource_name="apples",
+    pattern_type=acls.ACL_PATTERN_TYPE_LITERAL,
+    principal="User:shop",
+    host="*",
+    operation=acls.ACL_OPERATION_READ,
+    permission=acls.ACL_PERMISSION_ALLOW,
+)
+
+
 def full_view() -> MeshView:
     """A view in which every field says something."""
     spec = routing.ClusterSpec(cluster_name="c1", bootstrap_servers=["c1:9092"])
@@ -68,7 +79,7 @@ def full_view() -> MeshView:
         schedule,
         events.RoleGranted(grant=grants.Grant(principal="ada", role=access.ROLE_VIEWER)),
         events.UserSet(name="shop"),
-        events.AclsCreated(acls=[acls.Acl(principal="User:shop", host="*")]),
+        events.AclsCreated(acls=[ACL]),
         events.MeshFrozen(),
         events.RuleSetChanged(changes=[events.RuleChange(removed="apples")], needs_hold=True),
     )

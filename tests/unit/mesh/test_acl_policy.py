@@ -133,9 +133,18 @@ def test_routers_send_the_policy_with_the_table() -> None:
     assert table_from_proto(routing.RoutingTable.FromString(sent)) == table
 
 
-def test_an_acl_with_an_unknown_field_is_refused_as_it_may_be_a_condition() -> None:
+@pytest.mark.parametrize(
+    "of_a_newer_release",
+    [
+        bytes([99 << 3 & 0x7F | 0x80, 99 >> 4, 1]),
+        acls.Acl.FromString(b"\x30\x63").SerializeToString(),
+        acls.Acl.FromString(b"\x18\x63").SerializeToString(),
+    ],
+    ids=["a field", "an operation", "a pattern type"],
+)
+def test_an_acl_that_is_not_fully_known_is_refused_with_its_table(of_a_newer_release: bytes) -> None:
     message = table_to_proto(log_with(created(acl("a"))).state.effective)
-    message.acl_policy.acls[0].MergeFromString(bytes([99 << 3 & 0x7F | 0x80, 99 >> 4, 1]))
+    message.acl_policy.acls[0].MergeFromString(of_a_newer_release)
     with pytest.raises(InvalidRuleError, match="newer release") as refusal:
         table_from_proto(message)
     assert refusal.value.field_name == "acl_policy"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mesh.routing import RoutingState, RoutingTable
+from mesh.rpc import acls, events
 from services.router.discovery.member import (
     MAX_UNANSWERED,
     SHORTEST_HOLD_MS,
@@ -447,6 +448,31 @@ def test_a_member_that_would_pass_over_conditions_about_clients_is_not_told_the_
     play >> news(log.rule("bananas", to="c2", client_id="shop"))
     play.done()
     assert play.member.standing == Standing(4, Answer.REFUSED, TOO_OLD)
+
+
+def test_a_member_that_would_pass_over_acls_keeps_its_table() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3, table_format=1) << Apply(log.state.effective)
+    play >> applied(3)
+    play >> news(log.about_acls(events.Event(acl_mode_set=events.AclModeSet(mode=acls.ACL_MODE_ENFORCE))))
+    play.done()
+    assert play.member.standing == Standing(4, Answer.REFUSED, TOO_OLD)
+
+
+def test_acls_that_change_during_a_hold_come_when_the_hold_has_ended() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> applied(3)
+    play >> news(log.move("apples", to="c2"))
+    pending = pending_of(log)
+    play << Hold(pending, HOLD_MS)
+    play >> news(log.about_acls(events.Event(acl_mode_set=events.AclModeSet(mode=acls.ACL_MODE_ENFORCE))))
+    play >> news(log.switch()) << Switch(pending.revision)
+    play << Apply(log.state.effective)
+    play.done()
+    assert log.state.effective.acl_policy is not None
 
 
 def test_a_member_that_would_pass_over_where_a_topic_has_lived_refuses_the_move() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from mesh.record_rules import GroupSync, RecordRule, RecordRules, Rewind
 from mesh.routing import RoutingState
-from mesh.rpc import record_rules, snapshots
+from mesh.rpc import acls, events, record_rules, snapshots
 from services.router.agents import snapshots as form
 from services.router.agents.ledger import Ledger
 from services.router.agents.snapshots import SLOTS, Snapshot, SnapshotError, found_in, read, records_of
@@ -48,6 +48,7 @@ def positions(values: Iterable[bytes]) -> list[int]:
 
 def test_a_snapshot_is_read_as_it_was_written() -> None:
     log = two_clusters()
+    log.about_acls(events.Event(acl_mode_set=events.AclModeSet(mode=acls.ACL_MODE_ENFORCE)))
     log.move("apples", to="c2")
     snapshot = snapshot_of(log)
     [found] = found_in(compacted(snapshot))

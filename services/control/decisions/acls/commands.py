@@ -18,7 +18,7 @@ from services.control.store.log import StoredAnswer
 AclEvent = events.AclsCreated | events.AclsDeleted | events.AclModeSet
 Answer = Callable[[int, AclEvent | None], StoredAnswer | None]
 """The answer to store for a request_id, given the revision of the policy, and the event (None: nothing changes)."""
-Decision = tuple[int, AclEvent | None]
+Result = tuple[int, AclEvent | None]
 NO_POLICY = acls.AclPolicy()
 
 
@@ -31,20 +31,14 @@ class AclDecisions:
         self._routers_below = routers_below
         self._one = asyncio.Lock()
 
-    async def create(self, request: acls.CreateAclsRequest, caller: Caller, answer: Answer) -> Decision:
+    async def create(self, request: acls.CreateAclsRequest, caller: Caller, answer: Answer) -> Result:
         return await self._decide(lambda policy: create_acls(policy, request.acls), caller, answer)
 
-    async def delete(self, request: acls.DeleteAclsRequest, caller: Caller, answer: Answer) -> Decision:
+    async def delete(self, request: acls.DeleteAclsRequest, caller: Caller, answer: Answer) -> Result:
         return await self._decide(lambda policy: delete_acls(request.filters, Matching(policy).of), caller, answer)
 
-    async def set_mode(self, request: acls.SetAclModeRequest, caller: Caller, answer: Answer) -> Decision:
-        def decide(policy: acls.AclPolicy) -> AclEvent | None:
-            event = set_mode(policy, request)
-            if event is not None and event.mode != acls.ACL_MODE_OFF:
-                self._check_understood()
-            return event
-
-        return await self._decide(decide, caller, answer)
+    async def set_mode(self, request: acls.SetAclModeRequest, caller: Caller, answer: Answer) -> Result:
+        return await self._decide(lambda policy: set_mode(policy, request), caller, answer)
 
     async def at(self, revision: int) -> acls.AclPolicy:
         """The policy at a revision; 0 for now."""
@@ -57,11 +51,13 @@ class AclDecisions:
 
     async def _decide(
         self, decide: Callable[[acls.AclPolicy], AclEvent | None], caller: Caller, answer: Answer
-    ) -> Decision:
+    ) -> Result:
         async with self._one:
             await self._journal.first_time(caller)
             policy = policy_of(self._journal.view)
             event = await asyncio.to_thread(decide, policy)  # thousands of ACLs by hundreds of filters take a while
+            if isinstance(event, events.AclModeSet) and event.mode != acls.ACL_MODE_OFF:
+                self._check_understood()
             if event is None and not caller.request_id:
                 return policy.revision, None
             new = await self._journal.append(

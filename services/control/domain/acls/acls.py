@@ -10,10 +10,11 @@ from typing import Final
 
 from google.protobuf.message import Message
 
+from mesh.acls.acl import EVERYBODY
+from mesh.acls.words import MODES, mode_word
 from mesh.routing.acl_policy import key_of
 from mesh.rpc import acls, events
-from mesh.rpc.acl_words import MODES, mode_word
-from services.control.domain.acls.checks import EVERYONE, check_principal, checked, checked_filter
+from services.control.domain.acls.checks import check_principal, checked, checked_filter
 from services.control.domain.errors import InvalidField, NotAllowed
 
 ACLS: Final = "acls"
@@ -73,7 +74,7 @@ def set_mode(policy: acls.AclPolicy, wanted: acls.SetAclModeRequest) -> events.A
             "ACLS_REFUSE_EVERYBODY",
             ACLS,
             f"mode {mode_word(mode)} would refuse every client: the policy has no super user, and no ACL that allows; "
-            "add one of them first, or use `force`",
+            "add one of them first, or set force",
         )
     return events.AclModeSet(mode=mode, super_users=super_users)
 
@@ -107,8 +108,8 @@ def _check_super_users(principals: Sequence[str]) -> None:
         )
     for each in principals:
         check_principal(each, "super_users")
-    if EVERYONE in principals:
-        raise InvalidField("super_users", f"{EVERYONE} would allow every client everything: that is mode OFF")
+    if EVERYBODY in principals:
+        raise InvalidField("super_users", f"{EVERYBODY} would allow every client everything: that is mode OFF")
 
 
 def _check_number(field: str, given: Sequence[object]) -> None:

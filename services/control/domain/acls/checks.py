@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Mapping
 from typing import Final
 
+from mesh.acls.acl import CLUSTER_NAME, EVERY_HOST, EVERY_NAME, EVERYBODY, OPERATIONS_OF, Operation, ResourceType
+from mesh.acls.subjects import plain_host
+from mesh.acls.words import OPERATIONS, RESOURCES, operation_word, resource_word
 from mesh.rpc import acls
-from mesh.rpc.acl_words import CLUSTER_NAME, RESOURCES, WILDCARD, operation_word, resource_word
 from mesh.topics import is_topic_name
 from services.control.domain.errors import InvalidField
 
@@ -17,31 +18,12 @@ LONGEST_NAME: Final = 255
 LONGEST_PRINCIPAL: Final = 512
 """Characters behind the type: a distinguished name in a certificate may be long."""
 PRINCIPAL_TYPES: Final = ("User", "Group")
-EVERYONE: Final = "User:*"
 TOPIC_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f]")
-OPERATIONS_ON: Final[Mapping[acls.AclResourceType.ValueType, Collection[acls.AclOperation.ValueType]]] = {
-    acls.ACL_RESOURCE_TYPE_TOPIC: (
-        acls.ACL_OPERATION_READ, acls.ACL_OPERATION_WRITE, acls.ACL_OPERATION_CREATE, acls.ACL_OPERATION_DELETE,
-        acls.ACL_OPERATION_ALTER, acls.ACL_OPERATION_DESCRIBE, acls.ACL_OPERATION_DESCRIBE_CONFIGS,
-        acls.ACL_OPERATION_ALTER_CONFIGS,
-    ),
-    acls.ACL_RESOURCE_TYPE_GROUP: (
-        acls.ACL_OPERATION_READ, acls.ACL_OPERATION_DELETE, acls.ACL_OPERATION_DESCRIBE,
-        acls.ACL_OPERATION_DESCRIBE_CONFIGS, acls.ACL_OPERATION_ALTER_CONFIGS,
-    ),
-    acls.ACL_RESOURCE_TYPE_CLUSTER: (
-        acls.ACL_OPERATION_CREATE, acls.ACL_OPERATION_ALTER, acls.ACL_OPERATION_DESCRIBE,
-        acls.ACL_OPERATION_CLUSTER_ACTION, acls.ACL_OPERATION_DESCRIBE_CONFIGS, acls.ACL_OPERATION_ALTER_CONFIGS,
-        acls.ACL_OPERATION_IDEMPOTENT_WRITE,
-    ),
-    acls.ACL_RESOURCE_TYPE_TRANSACTIONAL_ID: (
-        acls.ACL_OPERATION_WRITE, acls.ACL_OPERATION_DESCRIBE, acls.ACL_OPERATION_TWO_PHASE_COMMIT,
-    ),
-    acls.ACL_RESOURCE_TYPE_DELEGATION_TOKEN: (acls.ACL_OPERATION_DESCRIBE,),
-    acls.ACL_RESOURCE_TYPE_USER: (acls.ACL_OPERATION_CREATE_TOKENS, acls.ACL_OPERATION_DESCRIBE_TOKENS),
-}  # fmt: skip
-"""The operations that exist on each type, beside All (`AclEntry.supportedOperations` of Kafka)."""
+OPERATIONS_ON: Final = {
+    kind: [each for each in OPERATIONS if Operation(each) in OPERATIONS_OF[ResourceType(kind)]] for kind in RESOURCES
+}
+"""The operations on each type, in Kafka's order."""
 FILTERED: Final = {
     "resource_type": acls.AclResourceType,
     "pattern_type": acls.AclPatternType,
@@ -84,7 +66,7 @@ def _check_resource(wanted: acls.Acl, field: str) -> None:
 
 def _problem_of_name(wanted: acls.Acl) -> str:
     name, prefixed = wanted.resource_name, wanted.pattern_type == acls.ACL_PATTERN_TYPE_PREFIXED
-    if name == WILDCARD and wanted.resource_type != acls.ACL_RESOURCE_TYPE_CLUSTER:
+    if name == EVERY_NAME and wanted.resource_type != acls.ACL_RESOURCE_TYPE_CLUSTER:
         return "is every name only as LITERAL; as PREFIXED it would be names that begin with it" if prefixed else ""
     match wanted.resource_type:
         case acls.ACL_RESOURCE_TYPE_CLUSTER:
@@ -113,24 +95,52 @@ def _problem_of_principal(principal: str) -> str:
     if kind not in PRINCIPAL_TYPES or not 0 < len(name) <= LONGEST_PRINCIPAL or CONTROL_CHARACTERS.search(name):
         known = " or ".join(f"{each}:NAME" for each in PRINCIPAL_TYPES)
         return f"{principal[:LONGEST_NAME]!r} is no principal: {known}, with 1 to {LONGEST_PRINCIPAL} characters"
-    if name == WILDCARD and principal != EVERYONE:
-        return f"{principal!r} is no principal: every client is {EVERYONE}"
+    if name == EVERY_NAME and principal != EVERYBODY:
+        return f"{principal!r} is no principal: every client is {EVERYBODY}"
     return ""
 
 
+def check_asked(asked: acls.ExplainClientAccessRequest) -> None:
+    """InvalidField if no client can ask for this."""
+    for field, principal in (
+        ("principal", asked.principal),
+        *(("more_principals", each) for each in asked.more_principals),
+    ):
+        check_principal(principal, field)
+        if principal == EVERYBODY:
+            raise InvalidField(field, f"{EVERYBODY} is no client: name one, such as User:alice")
+    if asked.resource_type not in OPERATIONS_ON:
+        raise InvalidField(
+            "resource_type", f"is {asked.resource_type}, and no type: {', '.join(RESOURCES.values())} are"
+        )
+    if asked.operation not in OPERATIONS_ON[asked.resource_type]:
+        known = ", ".join(map(operation_word, OPERATIONS_ON[asked.resource_type]))
+        raise InvalidField(
+            "operation",
+            f"{operation_word(asked.operation)} is nothing that a client does with a "
+            f"{resource_word(asked.resource_type)}: {known} are",
+        )
+    is_cluster = asked.resource_type == acls.ACL_RESOURCE_TYPE_CLUSTER
+    if not asked.resource_name and not is_cluster:
+        raise InvalidField("resource_name", f"is empty: name the {resource_word(asked.resource_type)}")
+    if is_cluster and asked.resource_name not in ("", CLUSTER_NAME):
+        raise InvalidField(
+            "resource_name", f"{asked.resource_name[:LONGEST_NAME]!r} is no cluster of an ACL: leave it out"
+        )
+
+
 def host_of(host: str, field: str) -> str:
-    """The shortest form of an address (RFC 5952), IPv4 wherever the address is one; "*" for none."""
-    if host in ("", WILDCARD):
-        return WILDCARD
+    """An address in the form that gateways compare; "*" for none."""
+    if host in ("", EVERY_HOST):
+        return EVERY_HOST
+    plain = plain_host(host)
     try:
-        address = ipaddress.ip_address(host)
+        ipaddress.ip_address(plain)
     except ValueError:
-        address = None
-    if address is None or getattr(address, "scope_id", None):
         raise InvalidField(
             field, f"{host[:LONGEST_NAME]!r} is no IP address: gateways see addresses, neither names nor networks"
-        )
-    return str(getattr(address, "ipv4_mapped", None) or address)
+        ) from None
+    return plain
 
 
 def checked_filter(wanted: acls.AclFilter, field: str) -> acls.AclFilter:

@@ -1,15 +1,12 @@
-"""ACLs in words, as Kafka's tools spell them: in sentences of control, and on meshctl's command line."""
+"""ACLs in words: in sentences, and as Kafka's tools spell operations on a command line."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from mesh.acls.codec import UnknownAclError, acl_from_proto
 from mesh.rpc import acls
 
-CLUSTER_NAME: Final = "kafka-cluster"
-"""The only name of a cluster in ACLs."""
-WILDCARD: Final = "*"
-"""As a literal name: every resource of the type. As a host: every address."""
 RESOURCES: Final = {
     acls.ACL_RESOURCE_TYPE_TOPIC: "topic",
     acls.ACL_RESOURCE_TYPE_GROUP: "group",
@@ -46,16 +43,9 @@ def mode_word(of: acls.AclMode.ValueType) -> str:
     return MODES.get(of, MODES[acls.ACL_MODE_OFF])
 
 
-def resource_text(of: acls.Acl) -> str:
-    """ "topic orders", "every group", "topic prefix shop-"."""
-    word = resource_word(of.resource_type)
-    if of.pattern_type == acls.ACL_PATTERN_TYPE_PREFIXED:
-        return f"{word} prefix {of.resource_name}"
-    return f"every {word}" if of.resource_name == WILDCARD else f"{word} {of.resource_name}"
-
-
 def acl_text(of: acls.Acl) -> str:
-    """ "allow User:alice Read on topic prefix shop- from 10.0.0.1"."""
-    verb = "deny" if of.permission == acls.ACL_PERMISSION_DENY else "allow"
-    origin = "" if of.host == WILDCARD else f" from {of.host}"
-    return f"{verb} {of.principal} {operation_word(of.operation)} on {resource_text(of)}{origin}"
+    """The sentence of the ACL: who may or may not do what."""
+    try:
+        return str(acl_from_proto(of))
+    except UnknownAclError:
+        return f"says of {of.principal} something that this release does not know"
