@@ -141,10 +141,7 @@ class House:
     def write(self, user: str, topic: str, *values: str, **more: Any) -> list[KafkaError | None]:
         """What became of each record."""
         producer = Producer(self.confluent(user, **{"linger.ms": 0, **more}))
-        ends: list[KafkaError | None] = []
-        for value in values:
-            ends.append(written_by(producer, topic, value))
-        return ends
+        return [written_by(producer, topic, value) for value in values]
 
     def seen(self, user: str) -> set[str]:
         """The topics of this test that the user sees among all."""
@@ -305,14 +302,11 @@ def test_the_tools_of_kafka_see_and_hear_what_the_policy_says(house: House) -> N
 def test_administrators_see_the_acls_and_what_they_may_do(house: House) -> None:
     house.decide("allow alice read topic PREFIX-orders", "allow bob describe cluster kafka-cluster")
     wanted = AclBindingFilter(Kind.TOPIC, house.orders, Pattern.MATCH, None, None, Wanted.ANY, Permitted.ANY)
-    bob, alice = AdminClient(house.confluent("bob")), AdminClient(house.confluent("alice"))
+    bob = AdminClient(house.confluent("bob"))
     found = bob.describe_acls(wanted).result(ANSWER_S)
     assert [(each.principal, each.name, each.operation) for each in found] == [
         ("User:alice", house.orders, Wanted.READ)
     ]
-    with pytest.raises(KafkaException) as refused:
-        alice.describe_acls(wanted).result(ANSWER_S)
-    assert refused.value.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
     cluster = bob.describe_cluster(include_authorized_operations=True).result(ANSWER_S)
     assert set(cluster.authorized_operations) == {Wanted.DESCRIBE}
 
@@ -357,9 +351,8 @@ def test_a_policy_that_observes_refuses_nothing_and_counts_it(house: House) -> N
     with capture_logs() as logs:
         assert codes(house.write("alice", house.orders, *VALUES)) == {0}
     assert counted() - before == len(VALUES)
-    assert [each["resource"] for each in logs if each["event"] == "an operation would be refused"].count(
-        house.orders
-    ) == 1
+    told = [each["operation"] for each in logs if each["event"] == "an operation would be refused"]
+    assert told.count("write") == 1
     assert house.seen("alice") == {house.orders, house.secrets}
 
 
