@@ -27,7 +27,7 @@ from tests.unit.gateway.requests.playbook import World
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 TRANSACTION = ResourceType.TRANSACTIONAL_ID
-O = Operation
+Op = Operation
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -55,21 +55,21 @@ def shown(answer: metadata.MetadataResponse) -> dict[str | bytes | None, int]:
 
 
 def test_all_topics_are_those_that_a_client_may_describe() -> None:
-    asked = ask(metadata.MetadataRequest(None), 12, access_of([allow(O.READ, TOPIC, "b...")]), all_topics)
+    asked = ask(metadata.MetadataRequest(None), 12, access_of([allow(Op.READ, TOPIC, "b...")]), all_topics)
     assert shown(asked.answer) == {"bananas": 0}
     assert not asked.refusals
 
 
 def test_a_topic_that_is_asked_for_by_id_does_not_exist_for_a_client_that_may_not_describe_it() -> None:
     wanted = [metadata.MetadataRequestTopic(topic_id(name), None) for name in ("apples", "bananas")]
-    asked = ask(metadata.MetadataRequest(wanted), 12, access_of([allow(O.READ, TOPIC, "apples")]), as_asked)
+    asked = ask(metadata.MetadataRequest(wanted), 12, access_of([allow(Op.READ, TOPIC, "apples")]), as_asked)
     assert shown(asked.answer) == {"apples": 0, topic_id("bananas"): ErrorCode.UNKNOWN_TOPIC_ID}
     assert all(each.name is None for each in asked.answer.topics if each.error_code)
 
 
 def test_a_missing_topic_is_created_for_a_client_that_may_create_it() -> None:
     wanted = [metadata.MetadataRequestTopic(NO_UUID, name) for name in ("apples", "missing-1", "missing-2")]
-    acls = [allow(O.WRITE, TOPIC, "a..."), allow(O.WRITE, TOPIC, "m..."), allow(O.CREATE, TOPIC, "missing-2")]
+    acls = [allow(Op.WRITE, TOPIC, "a..."), allow(Op.WRITE, TOPIC, "m..."), allow(Op.CREATE, TOPIC, "missing-2")]
     asked = ask(metadata.MetadataRequest(wanted), 12, access_of(acls), as_asked)
     created = [[each.name for each in m.topics or ()] for m in asked.went_on if m.allow_auto_topic_creation]  # type: ignore[attr-defined]
     assert created == [["missing-2"]]
@@ -83,11 +83,11 @@ def test_a_missing_topic_is_created_for_a_client_that_may_create_it() -> None:
 
 def test_authorized_operations_are_those_of_the_policy() -> None:
     message = metadata.MetadataRequest(None, include_topic_authorized_operations=True)
-    acls = [allow(O.ALL, TOPIC, "apples"), acl("deny", O.DELETE, TOPIC, "*"), allow(O.READ, TOPIC, "bananas")]
+    acls = [allow(Op.ALL, TOPIC, "apples"), acl("deny", Op.DELETE, TOPIC, "*"), allow(Op.READ, TOPIC, "bananas")]
     asked = ask(message, 12, access_of(acls), all_topics)
     operations = {each.name: each.topic_authorized_operations for each in asked.answer.topics}
-    every = {O.READ, O.WRITE, O.CREATE, O.ALTER, O.DESCRIBE, O.DESCRIBE_CONFIGS, O.ALTER_CONFIGS}
-    assert operations == {"apples": sum(each.bit for each in every), "bananas": O.READ.bit | O.DESCRIBE.bit}
+    every = {Op.READ, Op.WRITE, Op.CREATE, Op.ALTER, Op.DESCRIBE, Op.DESCRIBE_CONFIGS, Op.ALTER_CONFIGS}
+    assert operations == {"apples": sum(each.bit for each in every), "bananas": Op.READ.bit | Op.DESCRIBE.bit}
 
 
 def test_the_operations_on_the_cluster_are_told_to_those_who_may_describe_it() -> None:
@@ -98,8 +98,8 @@ def test_the_operations_on_the_cluster_are_told_to_those_who_may_describe_it() -
         asked = ask(message, 1, access_of(acls), lambda _: given)
         return int(asked.answer.cluster_authorized_operations)
 
-    assert operations(allow(O.CREATE, CLUSTER, "kafka-cluster")) == 0
-    assert operations(allow(O.ALTER, CLUSTER, "kafka-cluster")) == O.ALTER.bit | O.DESCRIBE.bit
+    assert operations(allow(Op.CREATE, CLUSTER, "kafka-cluster")) == 0
+    assert operations(allow(Op.ALTER, CLUSTER, "kafka-cluster")) == Op.ALTER.bit | Op.DESCRIBE.bit
 
 
 def test_a_page_of_topics_does_not_end_with_a_name_that_is_hidden() -> None:
@@ -116,7 +116,7 @@ def test_a_page_of_topics_does_not_end_with_a_name_that_is_hidden() -> None:
     asked = ask(
         parts.DescribeTopicPartitionsRequest(response_partition_limit=1),
         0,
-        access_of([allow(O.DESCRIBE, TOPIC, "apples"), allow(O.DESCRIBE, TOPIC, "dates")]),
+        access_of([allow(Op.DESCRIBE, TOPIC, "apples"), allow(Op.DESCRIBE, TOPIC, "dates")]),
         page,
     )
     assert [each.name for each in asked.answer.topics] == ["apples"]
@@ -140,7 +140,7 @@ def records_for(*topics: str, acks: int = -1, transaction: str | None = None) ->
 
 
 def test_a_produce_goes_on_for_the_topics_that_its_client_may_write_to() -> None:
-    acls = [allow(O.WRITE, TOPIC, "apples")]
+    acls = [allow(Op.WRITE, TOPIC, "apples")]
     asked = ask(records_for("apples", "bananas"), 9, access_of(acls), written)
     assert {each.name: each.partition_responses[0].error_code for each in asked.answer.responses} == {
         "apples": 0,
@@ -150,14 +150,14 @@ def test_a_produce_goes_on_for_the_topics_that_its_client_may_write_to() -> None
 
 
 def test_a_produce_without_acks_that_is_refused_closes_the_connection() -> None:
-    acls = [allow(O.WRITE, TOPIC, "apples")]
+    acls = [allow(Op.WRITE, TOPIC, "apples")]
     assert isinstance(ask(records_for("bananas", acks=0), 9, access_of(acls)).answer, Close)
     asked = ask(records_for("apples", acks=0), 9, access_of(acls), lambda _: NoAnswer())  # type: ignore[arg-type,return-value]
     assert asked.answer == NoAnswer()
 
 
 def test_records_of_a_transaction_need_its_id() -> None:
-    acls = [allow(O.WRITE, TOPIC, "apples"), allow(O.WRITE, TRANSACTION, "mine")]
+    acls = [allow(Op.WRITE, TOPIC, "apples"), allow(Op.WRITE, TRANSACTION, "mine")]
     asked = ask(records_for("apples", transaction="other"), 9, access_of(acls))
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert asked.answer.responses[0].partition_responses[0].error_code == code
@@ -168,7 +168,7 @@ def test_if_one_topic_is_refused_no_partition_is_added_to_the_transaction() -> N
     shapes = add_partitions_to_txn
     topics = [shapes.AddPartitionsToTxnTopic(name, [0]) for name in ("apples", "bananas")]
     message = shapes.AddPartitionsToTxnRequest(v3_and_below_transactional_id="mine", v3_and_below_topics=topics)
-    acls = [allow(O.WRITE, TOPIC, "apples"), allow(O.WRITE, TRANSACTION, "mine")]
+    acls = [allow(Op.WRITE, TOPIC, "apples"), allow(Op.WRITE, TRANSACTION, "mine")]
     results = ask(message, 3, access_of(acls)).answer.results_by_topic_v3_and_below
     assert {each.name: each.results_by_partition[0].partition_error_code for each in results} == {
         "apples": ErrorCode.OPERATION_NOT_ATTEMPTED,
@@ -180,8 +180,8 @@ def test_an_idempotent_producer_needs_a_topic_that_it_may_write_to() -> None:
     message = init_producer_id.InitProducerIdRequest(None)
     done = init_producer_id.InitProducerIdResponse()
     assert ask(message, 4, access_of([])).answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert ask(message, 4, access_of([allow(O.WRITE, TOPIC, "a...")]), lambda _: done).answer is done
-    assert ask(message, 4, access_of([allow(O.IDEMPOTENT_WRITE, CLUSTER, "*")]), lambda _: done).answer is done
+    assert ask(message, 4, access_of([allow(Op.WRITE, TOPIC, "a...")]), lambda _: done).answer is done
+    assert ask(message, 4, access_of([allow(Op.IDEMPOTENT_WRITE, CLUSTER, "*")]), lambda _: done).answer is done
 
 
 def fetched(message: fetch.FetchRequest) -> fetch.FetchResponse:
@@ -197,7 +197,7 @@ def fetch_of(*topics: str, session_id: int = 0, epoch: int = 0) -> fetch.FetchRe
 
 
 def test_a_fetch_that_is_refused_in_part_begins_no_session() -> None:
-    asked = ask(fetch_of("apples", "bananas"), 12, access_of([allow(O.READ, TOPIC, "apples")]), fetched)
+    asked = ask(fetch_of("apples", "bananas"), 12, access_of([allow(Op.READ, TOPIC, "apples")]), fetched)
     [went_on] = asked.went_on
     assert ([each.topic for each in went_on.topics], went_on.session_epoch) == (["apples"], -1)  # type: ignore[attr-defined]
     told = {each.topic: [p.error_code for p in each.partitions] for each in asked.answer.responses}
@@ -207,19 +207,19 @@ def test_a_fetch_that_is_refused_in_part_begins_no_session() -> None:
 def test_a_session_ends_when_its_client_may_not_read_one_of_its_topics_any_more() -> None:
     world = World({"c1": NAMES})
     wanted = {("apples", 0): Position(0, 1000), ("bananas", 0): Position(0, 1000)}
-    session = world.memory.fetch_sessions.begin(wanted, False, 1, world.now)
+    session = world.memory.fetch_sessions.begin(wanted, by_ids=False, now=world.now, random_bits=lambda _: 7)
     assert session is not None
     message = fetch_of(session_id=session.session_id, epoch=1)
-    read_both = access_of([allow(O.READ, TOPIC, "*")])
+    read_both = access_of([allow(Op.READ, TOPIC, "*")])
     assert ask(message, 12, read_both, fetched, world).went_on
-    asked = ask(message, 12, access_of([allow(O.READ, TOPIC, "apples")]), None, world)
+    asked = ask(message, 12, access_of([allow(Op.READ, TOPIC, "apples")]), None, world)
     assert asked.answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert asked.refused == {("READ", "TOPIC", "bananas")}
 
 
 def test_a_topic_that_a_client_may_not_describe_can_not_be_told_from_none_by_its_deletion() -> None:
     states = [delete_topics.DeleteTopicState(None, topic_id(name)) for name in ("apples", "bananas")]
-    asked = ask(delete_topics.DeleteTopicsRequest(states), 6, access_of([allow(O.DESCRIBE, TOPIC, "apples")]))
+    asked = ask(delete_topics.DeleteTopicsRequest(states), 6, access_of([allow(Op.DESCRIBE, TOPIC, "apples")]))
     assert {each.topic_id: (each.name, each.error_code) for each in asked.answer.responses} == {
         topic_id("apples"): ("apples", REFUSED),
         topic_id("bananas"): (None, ErrorCode.UNKNOWN_TOPIC_ID),
@@ -234,8 +234,8 @@ def test_groups_are_listed_that_a_client_may_describe() -> None:
         answer = ask(list_groups.ListGroupsRequest(), 4, access_of(acls), listed).answer
         return [each.group_id for each in answer.groups]
 
-    assert seen(allow(O.READ, GROUP, "mine")) == ["mine"]
-    assert seen(allow(O.DESCRIBE, CLUSTER, "kafka-cluster")) == ["mine", "other"]
+    assert seen(allow(Op.READ, GROUP, "mine")) == ["mine"]
+    assert seen(allow(Op.DESCRIBE, CLUSTER, "kafka-cluster")) == ["mine", "other"]
 
 
 def test_a_group_with_a_hidden_topic_is_not_described() -> None:
@@ -254,8 +254,8 @@ def test_a_group_with_a_hidden_topic_is_not_described() -> None:
         return {each.group_id: (each.error_code, len(each.members)) for each in answer.groups}
 
     other = (ErrorCode.GROUP_AUTHORIZATION_FAILED, 0)
-    assert told(allow(O.READ, GROUP, "mine")) == {"mine": (REFUSED, 0), "other": other}
-    assert told(allow(O.READ, GROUP, "mine"), allow(O.READ, TOPIC, "*")) == {"mine": (0, 1), "other": other}
+    assert told(allow(Op.READ, GROUP, "mine")) == {"mine": (REFUSED, 0), "other": other}
+    assert told(allow(Op.READ, GROUP, "mine"), allow(Op.READ, TOPIC, "*")) == {"mine": (0, 1), "other": other}
 
 
 def test_offsets_of_all_topics_are_those_of_the_topics_that_a_client_may_describe() -> None:
@@ -266,7 +266,7 @@ def test_offsets_of_all_topics_are_those_of_the_topics_that_a_client_may_describ
         )
 
     groups = [offset_fetch.OffsetFetchRequestGroup(name, topics=None) for name in ("mine", "other")]
-    acls = [allow(O.READ, GROUP, "mine"), allow(O.READ, TOPIC, "bananas")]
+    acls = [allow(Op.READ, GROUP, "mine"), allow(Op.READ, TOPIC, "bananas")]
     asked = ask(offset_fetch.OffsetFetchRequest(groups=groups), 9, access_of(acls), offsets)
     assert {each.group_id: ([t.name for t in each.topics], each.error_code) for each in asked.answer.groups} == {
         "mine": (["bananas"], 0),

@@ -47,7 +47,5 @@ def test_an_audit_record_says_who_what_and_why() -> None:
         "apples",
         "User:bob",
     )
-    assert event["stacktrace"] == (
-        "User:bob from host 10.0.0.1 may not write topic 'apples', because no ACL allows it"
-    )
+    assert event["stacktrace"] == ("User:bob from host 10.0.0.1 may not write topic 'apples', because no ACL allows it")
     assert json.loads(refusal_event(refusal(enforced=False), "gateway-1", 7))["auditStatus"] == "SUCCESS"
