@@ -42,16 +42,19 @@ class Refused:
         if not self._has_room(refusal, now):
             metrics.untold_refusals.inc()
             return
-        log.warning(
-            "an operation is refused" if refusal.enforced else "an operation would be refused",
-            principal=refusal.principal,
-            host=refusal.host,
-            operation=refusal.operation.word,
-            resource_type=refusal.resource_type.word,
-            resource=refusal.resource_name,
-            api=api_name(refusal.api_key),
-            reason=refusal.decision.reason,
-        )
+        what = {
+            "principal": refusal.principal,
+            "host": refusal.host,
+            "operation": refusal.operation.word,
+            "resource_type": refusal.resource_type.word,
+            "resource": refusal.resource_name,
+            "api": api_name(refusal.api_key),
+            "reason": refusal.decision.reason,
+        }
+        if refusal.enforced:
+            log.warning("an operation is refused", **what)
+        else:
+            log.warning("an operation would be refused", **what)
         if self.audit is not None:
             self.audit(refusal)
 
