@@ -12,9 +12,12 @@ from services.gateway.requests.groups.share_sessions import INITIAL_EPOCH as FIR
 from services.gateway.requests.older.rewriting import known_code
 from services.gateway.requests.plan import Close, NoAnswer, Plan
 from services.gateway.requests.records.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from services.gateway.requests.topic_ids import topic_name
 from services.gateway.wire.error_words import words_of
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import fetch, produce, share_acknowledge, share_fetch
+from services.gateway.wire.scanner import scan_produce
+from services.gateway.wire.scanner.bounds import IDS_SINCE
 
 NO_OFFSET: Final = -1
 _WRITE: Final = needs(Operation.WRITE, ResourceType.TOPIC, "name")
@@ -26,6 +29,8 @@ _READ_GROUP: Final = needs(Operation.READ, ResourceType.GROUP, "group_id")
 
 
 def guard_produce(asking: Asking) -> Plan:
+    if _may_write_all(asking):
+        return (yield from asking.pass_on())
     message = asking.request.decode(produce.ProduceRequest)
     transaction = 0 if message.transactional_id is None else _WRITE_TRANSACTION(asking, message)
     if transaction:
@@ -45,6 +50,20 @@ def guard_produce(asking: Asking) -> Plan:
     if isinstance(answer, produce.ProduceResponse):
         answer.responses += [_not_written(topic, _code(asking, code)) for topic, code in left_out]
     return answer
+
+
+def _may_write_all(asking: Asking) -> bool:
+    """Whether nothing is to be refused, by the places of the names alone: to read all of the request takes 30 us."""
+    request, access = asking.request, asking.access
+    if request.version < asking.handler.versions.low:
+        return False
+    by_id = request.version >= IDS_SINCE
+    scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
+    transaction = scan.transactional_id
+    if transaction is not None and not access.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction):
+        return False
+    names = [topic_name(asking.mesh, each.topic_id) if by_id else each.name for each in scan.topics]
+    return all(name is not None and access.allows(Operation.WRITE, ResourceType.TOPIC, name) for name in names)
 
 
 def _not_written(topic: produce.TopicProduceData, code: int) -> produce.TopicProduceResponse:

@@ -34,6 +34,10 @@ class Refusal:
     enforced: bool
     """False: the request goes on, because the policy only observes."""
 
+    def __str__(self) -> str:
+        what = f"{self.operation.word} {self.resource_type.word} {self.resource_name!r}"
+        return f"{self.principal} from host {self.host} may not {what}, because {self.decision.reason}"
+
 
 Report = Callable[[Refusal], None]
 """Returns at once."""

@@ -22,9 +22,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from mesh.home_cluster import HomeAwayError, HomeCluster, OwnTopic
 from services.gateway import metrics
+from services.gateway.authorization.refusals import Refusal
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.requests.auditing.clients import AuditedBatch, AuditedTopics, ClientAudit
 from services.gateway.requests.auditing.records import AuditEvents, audit_events
+from services.gateway.requests.auditing.refusals import refusal_event
 from services.gateway.requests.plan import Convert
 
 MOST_UNOPENED_BYTES = 16 * 1024 * 1024
@@ -84,6 +86,10 @@ class AuditTrail:
         self._unopened += 1
         work = Convert(audit_events, (found, self._service_id, time.time_ns() // 1_000_000))
         self._conversions.submit(work, partial(self._opened, found, size))
+
+    def refused(self, refusal: Refusal) -> None:
+        """Has a refusal written, or loses and counts it."""
+        self._writer.write([(None, refusal_event(refusal, self._service_id, time.time_ns() // 1_000_000))])
 
     def _opened(self, found: list[AuditedBatch], size: int, events: Any) -> None:
         self._unopened_bytes -= size

@@ -83,6 +83,8 @@ class Gateway:
             ),
         )
         self.mesh.siblings = siblings
+        if self._audit is not None:
+            self.mesh.refused.audit = self._audit.refused
         self._exposed = TelemetryCollector(telemetry)
         self.connections: set[ClientConnection] = set()
         self.handed: Handed | None = None

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from services.gateway import metrics
-from services.gateway.authorization.refusals import Refusal
+from services.gateway.authorization.refusals import Refusal, Report
 from services.gateway.requests.memory import BoundedCache
 from services.gateway.wire.apis import api_name
 
@@ -30,6 +30,8 @@ class Refused:
 
     def __init__(self) -> None:
         self._told: BoundedCache[tuple[object, ...], bool] = BoundedCache(TOLD_REMEMBERED, TOLD_SECONDS)
+        self.audit: Report | None = None
+        """Gets the refusals that have a line in the log, too."""
         self._since = -TOLD_SECONDS
         self._lines = 0
 
@@ -50,6 +52,8 @@ class Refused:
             api=api_name(refusal.api_key),
             reason=refusal.decision.reason,
         )
+        if self.audit is not None:
+            self.audit(refusal)
 
     def _has_room(self, refusal: Refusal, now: float) -> bool:
         key = (

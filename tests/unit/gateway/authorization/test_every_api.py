@@ -1,4 +1,4 @@
-"""No API passes a policy by: each that the gateway serves is refused, hidden, or free by name, in each of its versions."""
+"""No API passes a policy by: each is refused, hidden, or free by name, in each version that the gateway serves."""
 
 from __future__ import annotations
 

@@ -1,0 +1,31 @@
+"""Audit records of operations that ACLs refuse, in the form of those of records."""
+
+from __future__ import annotations
+
+import json
+from uuid import uuid4
+
+from mesh.acls import ResourceType
+from services.gateway.authorization.refusals import Refusal
+from services.gateway.requests.auditing.records import MOST_FAILURE_CHARACTERS, MOST_KEY_CHARACTERS
+
+
+def refusal_event(refusal: Refusal, service_id: str, now_ms: int) -> bytes:
+    """The value of the audit record."""
+    return json.dumps(
+        {
+            "id": str(uuid4()),
+            "serviceId": service_id,
+            "auditType": "AUTHORIZATION",
+            "topic": refusal.resource_name if refusal.resource_type is ResourceType.TOPIC else None,
+            "partition": None,
+            "offset": None,
+            "correlationId": None,
+            "traceabilityId": None,
+            "key": refusal.principal[:MOST_KEY_CHARACTERS],
+            "auditStatus": "FAILURE" if refusal.enforced else "SUCCESS",
+            "stacktrace": str(refusal)[:MOST_FAILURE_CHARACTERS],
+            "timestamp": now_ms,
+            "traceId": None,
+        }
+    ).encode()
