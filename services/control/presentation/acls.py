@@ -39,7 +39,7 @@ def _meaning(mode: acls.AclMode.ValueType) -> str:
 def client_message(asked: acls.ExplainClientAccessRequest) -> str:
     """Kafka's error of a refusal, and the text that clients show for it."""
     subject = SUBJECTS[asked.resource_type]
-    return f"{subject.upper().replace(' ', '_')}_AUTHORIZATION_FAILED: {subject} authorization failed."
+    return f"{subject.upper().replace(' ', '_')}_AUTHORIZATION_FAILED: {subject} authorization failed"
 
 
 SUBJECTS = {

@@ -288,7 +288,7 @@ async def test_control_explains_which_acl_decides(world: World) -> None:
     assert not (await explained("orders", more_principals=["Group:shop"], host="10.0.0.2")).allowed
     found = await explained("secrets")
     assert (found.allowed, found.acl) == (False, DENIAL)
-    assert found.client_message == "TOPIC_AUTHORIZATION_FAILED: Topic authorization failed."
+    assert found.client_message == "TOPIC_AUTHORIZATION_FAILED: Topic authorization failed"
     found = await explained("secrets", "User:root")
     assert (found.allowed, found.super_user, found.mode) == (True, True, acls.ACL_MODE_ENFORCE)
     await control.delete(acls.AclFilter())

@@ -354,6 +354,6 @@ def test_explanations_name_the_cause_and_the_mode() -> None:
         "audit what they would refuse"
     )
     assert client_message(asked(resource_type=TRANSACTIONAL_ID)) == (
-        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Transactional Id authorization failed."
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Transactional Id authorization failed"
     )
     assert client_message(asked(resource_type=USER)).startswith("DELEGATION_TOKEN_AUTHORIZATION_FAILED: ")
