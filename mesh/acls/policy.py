@@ -26,6 +26,8 @@ from mesh.acls.subjects import Subject
 
 EVERY_OPERATION = reduce(or_, (each.bit for each in Operation if each not in (Operation.ANY, Operation.ALL)))
 """All operations as a set of bits."""
+REMEMBERED = 10_000
+"""Clients, with an operation, of which a policy remembers whether they may do the operation somewhere: about 4 MB."""
 _IMPLIED = {
     Operation.READ: Operation.DESCRIBE,
     Operation.WRITE: Operation.DESCRIBE,
@@ -137,12 +139,13 @@ class _Names:
 
 
 class Policy:
-    """The ACLs of the mesh. It never changes."""
+    """The ACLs of the mesh. They never change."""
 
     def __init__(self, acls: Iterable[Acl], super_users: Iterable[str] = ()) -> None:
         self.acls = tuple(acls)
         self.super_users = frozenset(super_users)
         self._names: dict[tuple[ResourceType, str, str], _Names] = {}
+        self._somewhere: dict[tuple[Subject, Operation, ResourceType], bool] = {}
         for acl in self.acls:
             key = (acl.resource_type, acl.principal, acl.host)
             names = self._names.get(key)
@@ -191,8 +194,16 @@ class Policy:
 
         Kafka's `authorizeByResourceType`: a deny counts against an allow that it covers as a whole.
         """
-        if self._super_user(subject):
-            return True
+        key = (subject, operation, resource_type)
+        known = self._somewhere.get(key)
+        if known is None:
+            if len(self._somewhere) >= REMEMBERED:
+                self._somewhere.clear()
+            known = self._somewhere[key] = bool(self._super_user(subject)) or self._allows_somewhere(*key)
+        return known
+
+    def _allows_somewhere(self, subject: Subject, operation: Operation, resource_type: ResourceType) -> bool:
+        """Looks at each ACL about the client, if all are denied: 60 ms for 10,000 ACLs."""
         bit = operation.bit
         about = list(self._about(subject, resource_type))
         if any(names.whole.denied & bit for names in about):

@@ -110,7 +110,6 @@ class Access:
     subject: Subject
     _known: dict[ResourceType, dict[str, int]] = field(default_factory=lambda: {each: {} for each in ResourceType})
     """The allowed operations of resources, as bits."""
-    _somewhere: dict[tuple[Operation, ResourceType], bool] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rules: Authorization, proved: Principal, address: str) -> Access:
@@ -135,12 +134,7 @@ class Access:
 
     def allows_somewhere(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the client may do the operation with some resource of the type."""
-        key = (operation, resource_type)
-        allowed = self._somewhere.get(key)
-        if allowed is None:
-            allowed = self.rules.policy.allowed_somewhere(self.subject, operation, resource_type)
-            self._somewhere[key] = allowed
-        return allowed
+        return self.rules.policy.allowed_somewhere(self.subject, operation, resource_type)
 
     def decide(self, operation: Operation, resource_type: ResourceType, name: str) -> Decision:
         """With the ACL that decides."""

@@ -26,8 +26,8 @@ ROWS = (
         ApiKey.CREATE_ACLS,
         VersionRange(0, 3),
         acls.handle_create,
-        split="one topic: its owner; everything else, groups and transactional ids too: every cluster; refused where ACLs "
-        "of the mesh count: `meshctl acl` changes these",
+        split="one topic: its owner; everything else, groups and transactional ids too: every cluster; refused where "
+        "ACLs of the mesh count: `meshctl acl` changes these",
         merge="right; an error names the clusters that failed",
         reach=Reach.OWN,
     ),
