@@ -37,7 +37,7 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What a client does with a resource."""
+    """An operation of a client on a resource."""
 
     ANY = 1
     """Only in filters."""

@@ -203,7 +203,7 @@ class Policy:
         return known
 
     def _allows_somewhere(self, subject: Subject, operation: Operation, resource_type: ResourceType) -> bool:
-        """Looks at each ACL about the client, if all are denied: 60 ms for 10,000 ACLs."""
+        """Reads each ACL about the client, if all are denied: 60 ms for 10,000 ACLs."""
         bit = operation.bit
         about = list(self._about(subject, resource_type))
         if any(names.whole.denied & bit for names in about):

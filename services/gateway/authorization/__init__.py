@@ -1,1 +1,1 @@
-"""What clients may do, by the ACLs in the routing table."""
+"""The rights of clients, by the ACLs in the routing table."""

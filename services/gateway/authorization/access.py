@@ -103,7 +103,7 @@ def subject_of(proved: Principal, address: str) -> Subject:
 
 @dataclass(slots=True)
 class Access:
-    """What one client may do."""
+    """The rights of one client."""
 
     rules: Authorization
     proved: Principal

@@ -29,7 +29,7 @@ _ALTER: Final = cluster(Operation.ALTER)
 
 
 def guard_describe_acls(asking: Asking) -> Plan:
-    """The ACLs are those of the mesh. What a cluster forbids the gateway is in the errors of that cluster."""
+    """The ACLs are those of the mesh. If a cluster forbids more to the gateway, the errors of that cluster say so."""
     yield from ()
     message = asking.request.decode(describe_acls.DescribeAclsRequest)
     code = _DESCRIBE(asking, message)

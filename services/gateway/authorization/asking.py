@@ -45,7 +45,7 @@ class Asking:
         return self.access.allows(operation, resource_type, name) or self.refused(operation, resource_type, name)
 
     def shows(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether the client sees this in a list. What it does not see is no refusal."""
+        """Whether the client sees this in a list. A hidden item of a list is no refusal."""
         return not self.enforces or self.access.allows(operation, resource_type, name)
 
     def refused(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:

@@ -60,7 +60,7 @@ def guard_find_coordinator(asking: Asking) -> Plan:
 
 
 def guard_list_groups(asking: Asking) -> Plan:
-    """Who may describe the cluster sees all groups."""
+    """A client that may describe the cluster sees all groups."""
     answer = yield from asking.answer(list_groups.ListGroupsResponse)
     if isinstance(answer, list_groups.ListGroupsResponse) and not asking.access.allows(DESCRIBE, ResourceType.CLUSTER):
         answer.groups = [each for each in answer.groups if asking.shows(DESCRIBE, GROUP, each.group_id)]

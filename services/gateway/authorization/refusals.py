@@ -1,4 +1,4 @@
-"""Refusals, and how they are told: to metrics, to the log, and to clients."""
+"""Refusals, and the errors that clients get for them."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _group_member(request: type[Any], response: type[Any]) -> Guard:
 
 
 def _heartbeat(request: type[Any], response: type[Any]) -> Guard:
-    """Of members whose subscription the coordinator knows."""
+    """The heartbeat of a member whose subscription the coordinator knows."""
     subscribed = each_topic(DESCRIBE, lambda message: message.subscribed_topic_names or ())
     return whole(request, _READ_GROUP, subscribed, refused=top(response))
 

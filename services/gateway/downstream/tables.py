@@ -178,7 +178,7 @@ class Follower:
         return view
 
     def access(self) -> Access | None:
-        """What the client may do, for a request that starts now; None: everything."""
+        """The rights of the client, for a request that starts now. None: the client may do everything."""
         rules, proved, access = self._tables.authorization, self._session.proved, self._access
         if rules.mode is Mode.OFF:
             return None

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.rpc import acls
 from mesh.traffic.counting import Counts
 from mesh.traffic.sketches import LatencySketch
 from services.gateway.downstream.mesh import ClientLimits, Mesh
@@ -76,7 +77,9 @@ class OneCluster(Clusters):
         self._connections[broker_id].submit(call, call.key, client_id, settle)
 
 
-def measure(record_bytes: int, partitions: int = 1, *, forwarded: bool, counted: bool) -> float:
+def measure(
+    record_bytes: int, partitions: int = 1, *, forwarded: bool, counted: bool, policy: acls.AclPolicy | None = None
+) -> float:
     """Microseconds for each Produce, the best of some rounds; `counted`: as part of the traffic."""
     numbers, records = range(partitions), batch(bytes(record_bytes))
     data = [PartitionProduceData(number, records) for number in numbers]
@@ -86,6 +89,9 @@ def measure(record_bytes: int, partitions: int = 1, *, forwarded: bool, counted:
     done = ProduceResponse([TopicProduceResponse("apples", partition_responses=stored)])
     answer = memoryview(bytearray(encode_response(done, VERSION, 1)))
     client, upstream = _stage(Lane.PRODUCE, counted=counted)
+    if policy is not None:
+        table = client._mesh.table
+        client._mesh.run_table(RoutingTable(2, table.clusters.values(), table.versions, table.pasts, policy))
     if not forwarded:
         client._is_forwarded = lambda header, frame: False
 
@@ -273,7 +279,39 @@ def _deaf(stream: Any) -> Any:
     return stream
 
 
+def enforced_acls(count: int) -> acls.AclPolicy:
+    """A policy of so many ACLs of 1,000 principals, which lets the client write to `apples`."""
+
+    def allow(name: str, principal: str) -> acls.Acl:
+        return acls.Acl(
+            resource_type=acls.ACL_RESOURCE_TYPE_TOPIC,
+            resource_name=name,
+            pattern_type=acls.ACL_PATTERN_TYPE_PREFIXED,
+            principal=principal,
+            host="*",
+            operation=acls.ACL_OPERATION_WRITE,
+            permission=acls.ACL_PERMISSION_ALLOW,
+        )
+
+    others = [allow(f"team-{number}.", f"User:u{number % 1000}") for number in range(count - 1)]
+    return acls.AclPolicy(mode=acls.ACL_MODE_ENFORCE, acls=[*others, allow("app", "User:ANONYMOUS")], revision=1)
+
+
+def compare_with_acls(count: int) -> None:
+    """Alternated rounds: without a policy, and with one that is enforced."""
+    for forwarded in (True, False):
+        best: dict[bool, float] = {}
+        for _ in range(ROUNDS):
+            for is_enforced in (False, True):
+                policy = enforced_acls(count) if is_enforced else None
+                took = measure(200, forwarded=forwarded, counted=False, policy=policy)
+                best[is_enforced] = min(best.get(is_enforced, took), took)
+        way = "forwarded" if forwarded else "by its plan"
+        print(f"   200 B records {way}: {best[False]:.2f} us, under {count} ACLs {best[True]:.2f} us")
+
+
 async def main() -> None:
+    compare_with_acls(10_000)
     for size, partitions in ((200, 1), (16_000, 1), (200, 20)):
         for forwarded in (False, True):
             alone, counted = (measure(size, partitions, forwarded=forwarded, counted=each) for each in (False, True))

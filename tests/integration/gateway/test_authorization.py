@@ -1,4 +1,4 @@
-"""Real clients under ACLs, over two real clusters: what they may do, what they see, and what they are told."""
+"""Real clients under ACLs, over two real clusters: what they may do, what they see, and which errors they get."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AclBindingFilter, AdminClient
-from confluent_kafka.admin import AclOperation as Wanted
-from confluent_kafka.admin import AclPermissionType as Permitted
-from confluent_kafka.admin import ResourcePatternType as Pattern
-from confluent_kafka.admin import ResourceType as Kind
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBindingFilter, AclPermissionType
+from confluent_kafka.admin._acl import AclOperation as Wanted
+from confluent_kafka.admin._resource import ResourcePatternType as Pattern
+from confluent_kafka.admin._resource import ResourceType as Kind
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
@@ -222,6 +222,14 @@ def test_a_producer_that_may_not_create_a_topic_is_told_so(house: House) -> None
     assert codes(ends) != {0}
 
 
+def error_of(message: Message | None) -> int | None:
+    """The code of the error; 0 for a record, None for no message."""
+    if message is None:
+        return None
+    error = message.error()
+    return 0 if error is None else error.code()
+
+
 def consume(house: House, user: str, topic: str, group: str, count: int) -> tuple[list[str], set[int]]:
     """The records and the errors of a consumer, until it has so many of either."""
     consumer = Consumer(house.confluent(user, **{"group.id": group, "auto.offset.reset": "earliest"}))
@@ -231,8 +239,9 @@ def consume(house: House, user: str, topic: str, group: str, count: int) -> tupl
 
     def enough() -> bool:
         message = consumer.poll(0.5)
-        if message is not None and message.error() is not None:
-            errors.add(message.error().code())
+        code = error_of(message)
+        if code:
+            errors.add(code)
         elif message is not None:
             values.append((message.value() or b"").decode())
         return len(values) >= count or bool(errors)
@@ -301,7 +310,10 @@ def test_the_tools_of_kafka_see_and_hear_what_the_policy_says(house: House) -> N
 
 def test_administrators_see_the_acls_and_what_they_may_do(house: House) -> None:
     house.decide("allow alice read topic PREFIX-orders", "allow bob describe cluster kafka-cluster")
-    wanted = AclBindingFilter(Kind.TOPIC, house.orders, Pattern.MATCH, None, None, Wanted.ANY, Permitted.ANY)
+    any_one: Any = None
+    wanted = AclBindingFilter(
+        Kind.TOPIC, house.orders, Pattern.MATCH, any_one, any_one, Wanted.ANY, AclPermissionType.ANY
+    )
     bob = AdminClient(house.confluent("bob"))
     found = bob.describe_acls(wanted).result(ANSWER_S)
     assert [(each.principal, each.name, each.operation) for each in found] == [
@@ -324,20 +336,18 @@ def test_a_policy_counts_for_a_running_producer_and_consumer_at_once(house: Hous
     write_until(0)
     consumer = Consumer(house.confluent("alice", **{"group.id": house.prefix, "auto.offset.reset": "earliest"}))
     consumer.subscribe([house.orders])
-    wait_until(lambda: (got := consumer.poll(0.2)) is not None and got.error() is None, "a record is read", ANSWER_S)
+    wait_until(lambda: error_of(consumer.poll(0.2)) == 0, "a record is read", ANSWER_S)
     house.decide(*allowed, "deny alice write topic PREFIX-orders", "deny alice read topic PREFIX-orders")
     began = time.monotonic()
     assert write_until(REFUSED_TOPIC) - began < REVOKED_S
     wait_until(
-        lambda: (
-            (got := consumer.poll(0.2)) is not None and got.error() is not None and got.error().code() == REFUSED_TOPIC
-        ),
+        lambda: error_of(consumer.poll(0.2)) == REFUSED_TOPIC,
         "the consumer is told",
         ANSWER_S,
     )
     house.decide(*allowed)
     write_until(0)
-    wait_until(lambda: (got := consumer.poll(0.2)) is not None and got.error() is None, "it reads again", ANSWER_S)
+    wait_until(lambda: error_of(consumer.poll(0.2)) == 0, "it reads again", ANSWER_S)
     consumer.close()
 
 

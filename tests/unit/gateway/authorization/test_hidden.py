@@ -6,7 +6,7 @@ from typing import Any
 
 from mesh.acls import Acl, Operation, ResourceType
 from services.gateway.requests.plan import Close, NoAnswer
-from services.gateway.requests.records.fetch_sessions import Position
+from services.gateway.requests.records.fetch_sessions import Position, Slot
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
     add_partitions_to_txn,
@@ -206,7 +206,7 @@ def test_a_fetch_that_is_refused_in_part_begins_no_session() -> None:
 
 def test_a_session_ends_when_its_client_may_not_read_one_of_its_topics_any_more() -> None:
     world = World({"c1": NAMES})
-    wanted = {("apples", 0): Position(0, 1000), ("bananas", 0): Position(0, 1000)}
+    wanted: dict[Slot, Position] = {("apples", 0): Position(0, 1000), ("bananas", 0): Position(0, 1000)}
     session = world.memory.fetch_sessions.begin(wanted, by_ids=False, now=world.now, random_bits=lambda _: 7)
     assert session is not None
     message = fetch_of(session_id=session.session_id, epoch=1)
