@@ -311,9 +311,8 @@ def test_the_tools_of_kafka_see_and_hear_what_the_policy_says(house: House) -> N
 def test_administrators_see_the_acls_and_what_they_may_do(house: House) -> None:
     house.decide("allow alice read topic PREFIX-orders", "allow bob describe cluster kafka-cluster")
     any_one: Any = None
-    wanted = AclBindingFilter(
-        Kind.TOPIC, house.orders, Pattern.MATCH, any_one, any_one, Wanted.ANY, AclPermissionType.ANY
-    )
+    every = Wanted.ANY, AclPermissionType.ANY
+    wanted = AclBindingFilter(Kind.TOPIC, house.orders, Pattern.MATCH, any_one, any_one, *every)
     bob = AdminClient(house.confluent("bob"))
     found = bob.describe_acls(wanted).result(ANSWER_S)
     assert [(each.principal, each.name, each.operation) for each in found] == [
