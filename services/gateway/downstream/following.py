@@ -74,7 +74,7 @@ class Following:
         self._software = ("", "")
         self._proved = session.proved
         self._access: Access | None = None
-        """The rights of the client; a topic that the client may not use has no route. None: the client may do everything."""
+        """The rights of the client; a topic that the client may not use has no route. None: all rights."""
         self._operation = int(Operation.WRITE if api_key is ApiKey.PRODUCE else Operation.READ)
         self._table: RoutingTable
         self._lowest, self._highest = 0, -1
