@@ -73,7 +73,7 @@ def archive_command(
                 former_clusters=former_clusters,
             )
     click.echo(
-        f"{written.records} records of {', '.join(source.topics)} to {folder} "
+        f"{written.records} {'record' if written.records == 1 else 'records'} of {', '.join(source.topics)} to {folder} "
         f"in {written.batches} {'batch' if written.batches == 1 else 'batches'}, {written.seconds:.1f} s"
     )
     if compact or continuous:
