@@ -4,8 +4,8 @@
     build/site/0.1.0/          the pages of tag v0.1.0, as git has them
     build/site/next/           the pages of this working tree
 
-1. Each tag `vVERSION` with a mkdocs.yml is a version. The tag's own pages and hooks are built, with the packages of this
-   environment.
+1. Each tag `vVERSION` with a mkdocs.yml is a version. The tag's own pages and hooks are built, with the packages of
+   this environment.
 2. The working tree is `next`. A release is a tag, so a version does not change once it is there.
 3. A page leads to its index by a relative link, and the index is HTML alone: both work as files, without a server.
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -62,7 +63,8 @@ def index(versions: list[str]) -> str:
     )
     return (
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n{first}<title>Kafka Mesh: versions</title>\n'
-        f"<h1>Kafka Mesh</h1>\n<p>The pages of each version; {NEXT} is not released.</p>\n<ul>\n{items}\n</ul>\n</html>\n"
+        f"<h1>Kafka Mesh</h1>\n<p>The pages of each version; {NEXT} is not released.</p>\n"
+        f"<ul>\n{items}\n</ul>\n</html>\n"
     )
 
 
@@ -77,8 +79,8 @@ def _build_pages(tree: Path, folder: Path, version: str) -> None:
 
 
 def _git(repository: Path, *arguments: str) -> bytes:
-    return subprocess.run(["git", *arguments], cwd=repository, check=True, capture_output=True).stdout
+    return subprocess.run([shutil.which("git") or "git", *arguments], cwd=repository, check=True, capture_output=True).stdout
 
 
 if __name__ == "__main__":
-    print(f"{SITE / 'index.html'}: {', '.join(build(ROOT, SITE))}")
+    sys.stdout.write(f"{SITE / 'index.html'}: {', '.join(build(ROOT, SITE))}\n")

@@ -1,4 +1,4 @@
-"""The page "Migrate from Kroxylicious" with the real Kroxylicious, and its filter for tenants, in front of a cluster."""
+"""The page "Migrate from Kroxylicious", with the real Kroxylicious and its filter for tenants in front of a cluster."""
 
 from __future__ import annotations
 

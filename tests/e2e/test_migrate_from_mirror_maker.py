@@ -1,4 +1,4 @@
-"""The page "Migrate from MirrorMaker 2" with a real flow of MirrorMaker 2, between two clusters that the mesh gets to know."""
+"""The page "Migrate from MirrorMaker 2", with a real flow between two clusters that the mesh gets to know."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from local.layout import STATE_FOLDER
+from local.layout import ADMIN, CERTIFICATES_FOLDER, STATE_FOLDER
 from tests.fixtures.meshes import Mesh, running_mesh
 from tests.fixtures.pages import ROOT, steps, take
 from tests.fixtures.toolchains import need
@@ -27,7 +27,6 @@ WITH_A_SIDECAR = (  # in this order: the first one makes the consumer that anoth
     ROOT / "services" / "sidecar" / "README.md",
     REFERENCE / "sidecar-formats.md",
     REFERENCE / "sidecar-calls.md",
-    REFERENCE / "sidecar-administration.md",
     HOW_TO / "replay-and-redrive.md",
 )
 REGISTERED_BY_HAND = (HOW_TO / "production-topology.md", HOW_TO / "recover-from-loss.md")
@@ -47,6 +46,7 @@ def mesh_of_pages(kafka_jars: None, tmp_path_factory: pytest.TempPathFactory) ->
 def instead(mesh_of_pages: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Names of the pages, each with the name here."""
     monkeypatch.setenv("MESHCTL_PASSWORD", "a password of a test")
+    monkeypatch.setenv("MESHCTL_TLS_FOLDER", str(mesh_of_pages.state / CERTIFICATES_FOLDER / ADMIN))
     status = json.loads(mesh_of_pages.meshctl("status", "-o", "json").stdout)
     clusters = {
         "broker-1:9092,broker-2:9092,broker-3:9092": mesh_of_pages.cluster("c1"),
@@ -56,8 +56,9 @@ def instead(mesh_of_pages: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "localhost:8084": mesh_of_pages.endpoints["sidecar"],
         "control.example.com:7070": mesh_of_pages.control,
         "users.yaml": str(tmp_path / "users.yaml"),
+        "kafka_c1=HOST:PORT": f"kafka_c1={mesh_of_pages.cluster('c1')}",
+        "kafka_c2=HOST:PORT": f"kafka_c2={mesh_of_pages.cluster('c2')}",
         "kafka_c3=HOST:PORT": "kafka_c3=localhost:9",
-        "HOST:PORT": mesh_of_pages.cluster("c1"),
         "120": str(status["revision"]),
     }
 

@@ -18,7 +18,7 @@ from tests.fixtures.toolchains import need
 from tests.fixtures.waiting import WITHIN_S
 
 PAGE = ROOT / "docs" / "tutorials" / "secured-mesh.md"
-PORTS = "19193 19194 19293 19294 15432 7070 7170 7071 7171 9093 9094 7172 7182".split()
+PORTS = (19193, 19194, 19293, 19294, 15432, 7070, 7170, 7071, 7171, 9093, 9094, 7172, 7182)
 """As the page writes them."""
 
 
@@ -47,7 +47,7 @@ def typed_in_one_terminal(found: list[Step]) -> Iterator[Step]:
 def test_from_a_checkout_to_two_gateways_that_ask_for_certificates(kafka_jars: None, folder: Path) -> None:
     need("openssl")
     first = free_block(len(PORTS))
-    instead = {port: str(first + number) for number, port in enumerate(PORTS)}
+    instead = {str(port): str(first + number) for number, port in enumerate(PORTS)}
     found = steps(PAGE.read_text(encoding="utf-8"))
     assert len(found) >= 14
     for step in typed_in_one_terminal(found):

@@ -32,7 +32,6 @@ RUN_BY = {
     "docs/how-to/secure-a-mesh.md": ("e2e/test_how_to.py",),
     "docs/how-to/topologies.md": ("unit/sidecar/streams/test_page.py",),
     "docs/how-to/upgrade.md": ("e2e/test_how_to.py",),
-    "docs/reference/sidecar-administration.md": ("e2e/test_page_blocks.py",),
     "docs/reference/sidecar-calls.md": ("e2e/test_page_blocks.py",),
     "docs/reference/sidecar-formats.md": ("e2e/test_page_blocks.py",),
     "docs/tutorials/look-inside.md": ("e2e/test_tutorials.py",),
