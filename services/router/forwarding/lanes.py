@@ -58,10 +58,15 @@ class Lane:
         self.began = self.position
         self.first = -1
 
+    @property
+    def is_refused(self) -> bool:
+        """A record did not arrive, and `failure` is the cause, not its consequence for the records behind."""
+        return self.failure is not None and self.failure.code() not in FOLLOWING
+
     def arrived(self, error: Any, message: Any) -> None:
         """A record was delivered, or can't be. Called for each: no other word says why a transaction fails."""
         if error is not None:
-            if self.failure is None or self.failure.code() in FOLLOWING:
+            if not self.is_refused:
                 self.failure = error
         elif self.first < 0:
             self.first = message.offset()

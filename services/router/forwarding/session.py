@@ -146,8 +146,7 @@ class Session:
             self._source.check()
         except KafkaException as error:
             for target in self._targets:
-                target.settle()
-            self._check_arrivals()
+                self._settle(target)
             raise setback(f"rule {self._task.rule_id!r}", error) from error
         except UnicodeDecodeError as error:
             raise Setback(f"a header's name is no text: {error}") from error
@@ -291,8 +290,7 @@ class Session:
         """Ends the transaction of each target, with the positions in it."""
         for index, target in enumerate(self._targets):
             target.begin()
-            target.settle()
-            self._check_arrivals()
+            self._settle(target)
             target.commit(list(self._entries(index, target)))
             for lane in self._moved.values():
                 lane.committed[index] = max(lane.committed[index], lane.position)
@@ -306,13 +304,15 @@ class Session:
         self._counts.add(self._fresh)
         self._fresh = Counts()
 
-    def _check_arrivals(self) -> None:
-        """Setback: a record can't be delivered, and so the transaction can't be committed."""
-        for lane in self._moved.values():
-            if lane.failure is not None:
-                names = ", ".join(target.cluster.name for target in self._targets)
-                place = f"a record of {lane.source.topic}-{lane.source.number} to cluster {names}"
-                raise setback(place, KafkaException(lane.failure))
+    def _settle(self, target: Target) -> None:
+        """Waits for the records of a transaction. Setback: a record can't arrive, so the transaction can't commit."""
+        lanes = self._moved.values()
+        target.settle(lambda: any(lane.is_refused for lane in lanes))
+        if failed := [lane for lane in lanes if lane.failure is not None]:
+            lane = max(failed, key=lambda each: each.is_refused)
+            names = ", ".join(target.cluster.name for target in self._targets)
+            place = f"a record of {lane.source.topic}-{lane.source.number} to cluster {names}"
+            raise setback(place, KafkaException(lane.failure))
 
     def _entries(self, index: int, target: Target) -> Any:
         now = time.monotonic()

@@ -32,6 +32,8 @@ RECALL_TIMEOUT = TRANSACTION_TIMEOUT + REQUEST_TIMEOUT
 """Seconds to read the memory: a transaction of another rule may stand before its end as long as it may last."""
 QUEUE_TIMEOUT = 10.0
 """Seconds for room among the records that are not acknowledged yet."""
+SETTLE_SECONDS = 0.1
+"""Between two checks whether a record has failed."""
 MOST_AT_ONCE = 1000
 """Records of the memory that are taken in at a time."""
 
@@ -93,10 +95,16 @@ class Target:
             self._producer.begin_transaction()
             self._in_transaction = True
 
-    def settle(self) -> None:
-        """Returns when all records so far have arrived, and have their offsets."""
-        if self._producer.flush(DELIVERY_TIMEOUT):
-            raise Setback(f"{self._place} has not taken all records within {DELIVERY_TIMEOUT:g} s")
+    def settle(self, has_failed: Callable[[], bool]) -> None:
+        """Returns when all records so far have arrived and have their offsets, or when `has_failed` is true.
+
+        After a record has failed, librdkafka sends no others of the transaction: it purges its queue. A record that is
+        produced at that moment can stay in the queue until the delivery time-out.
+        """
+        deadline = time.monotonic() + DELIVERY_TIMEOUT
+        while self._producer.flush(SETTLE_SECONDS) and not has_failed():
+            if time.monotonic() > deadline:
+                raise Setback(f"{self._place} has not taken all records within {DELIVERY_TIMEOUT:g} s")
 
     def commit(self, entries: Iterable[Entry]) -> None:
         """Ends the transaction, with these changes of the memory in it."""

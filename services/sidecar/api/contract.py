@@ -37,20 +37,14 @@ class Parameter:
     place: str
     """path, query or header."""
     required: bool
+    key: str
+    """The name in a request: ASGI has headers in lower case."""
     first_name: str
     """The first name of another parameter, if this parameter is its alias."""
     check: SchemaCheck
 
-    def given(self, request: Request) -> Any:
-        """As the schema has it, if the text can be that; None when it is not there."""
-        source: Mapping[str, Any] = {
-            "path": request.path_params,
-            "query": request.query_params,
-            "header": request.headers,
-        }[self.place]
-        text = source.get(self.name)
-        if text is None:
-            return None
+    def value(self, text: str) -> Any:
+        """The text as the schema has it, if the text can be that."""
         types = types_of(self.check.schema)
         if "integer" in types and _WHOLE_NUMBER.fullmatch(text):
             return int(text)
@@ -110,9 +104,15 @@ class Operation:
     def _parameters_of(self, request: Request) -> dict[str, Any]:
         found: dict[str, Any] = {}
         violations: list[Violation] = []
+        given: Mapping[str, Mapping[str, str]] = {
+            "path": request.path_params,
+            "query": request.query_params,
+            "header": dict(reversed(request.headers.items())),  # the first of several counts, as in Starlette
+        }
         for parameter in self.parameters:
-            value = parameter.given(request)
-            if value is not None:
+            text = given[parameter.place].get(parameter.key)
+            if text is not None:
+                value = parameter.value(text)
                 violations += parameter.check.violations(value, f"/{parameter.name}")
                 found.setdefault(parameter.first_name, value)
             elif parameter.required:
@@ -177,7 +177,12 @@ class Contract:
         for one in map(self._resolved, given):
             name = one["name"]
             yield Parameter(
-                name, one["in"], one.get("required", False), one.get("x-alias-of", name), self.check(one["schema"])
+                name=name,
+                place=one["in"],
+                required=one.get("required", False),
+                key=name.lower() if one["in"] == "header" else name,
+                first_name=one.get("x-alias-of", name),
+                check=self.check(one["schema"]),
             )
 
     def _checks_of(self, content: Mapping[str, Any], member: str) -> dict[str, SchemaCheck]:

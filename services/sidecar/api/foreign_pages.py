@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -37,8 +38,7 @@ class _Guarded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname or ""
-        if self._loopback_only and name and not (is_loopback(name) or name.endswith(".localhost")):
+        if self._loopback_only and not _is_this_machine(host):
             raise _refused(f"Host {host!r} is not a name of this machine: call 127.0.0.1 or localhost")
         if headers.get("sec-fetch-site") in _OTHERS:
             raise _refused("A page of another origin has sent this request")
@@ -46,6 +46,13 @@ class _Guarded:
         if origin is not None and urlsplit(origin).netloc != host:
             raise _refused(f"A page of the origin {origin!r} has sent this request")
         await self._app(scope, receive, send)
+
+
+@lru_cache(maxsize=64)  # callers name few hosts, and each of their requests is checked
+def _is_this_machine(host: str) -> bool:
+    """Whether the header `Host` names this machine, or nothing."""
+    name = urlsplit(f"//{host}").hostname or ""
+    return not name or is_loopback(name) or name.endswith(".localhost")
 
 
 def _refused(text: str) -> Fault:

@@ -112,9 +112,10 @@ class _Limited:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         bounds = self._limits.bounds
         _check_head(scope, bounds.head_bytes)
-        body_bytes = _body_bytes(scope, bounds.body_bytes)
+        body = _Body.of(Headers(scope=scope))
+        body_bytes = body.most_bytes(bounds.body_bytes)
         self._limits.enter(self._kind, body_bytes)
-        watched = _Watched(scope, receive, send, bounds)
+        watched = _Watched(body, receive, send, bounds)
         try:
             async with watched.deadline:
                 await self._app(scope, watched.receive, watched.send)
@@ -145,14 +146,14 @@ class _Watched:
     stream counts as alive while either side sends.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, bounds: RequestBounds) -> None:
+    def __init__(self, body: "_Body", receive: Receive, send: Send, bounds: RequestBounds) -> None:
         self.has_begun = False
         self._receive = receive
         self._send = send
         self._bounds = bounds
         self._loop = asyncio.get_running_loop()
-        self._is_stream = Headers(scope=scope).get("content-type", "").startswith(LINES)
-        self._awaits_body = _has_body(scope)
+        self._is_stream = body.is_stream
+        self._awaits_body = body.comes_whole
         self._began = self._moved = self._loop.time()
         seconds = min(bounds.body_seconds, bounds.call_seconds) if self._awaits_body else bounds.call_seconds
         self.deadline = asyncio.timeout_at(self._began + seconds)
@@ -188,23 +189,29 @@ class _Watched:
             self.deadline.reschedule(when)
 
 
-def _body_bytes(scope: Scope, most: int) -> int:
-    """The bytes to reserve for a body before it is read.
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """The head of a request says this about the body."""
 
-    The reader refuses a longer body. Streams have their own bounds.
-    """
-    headers = Headers(scope=scope)
-    if headers.get("content-type", "").startswith(LINES):
-        return 0
-    if "transfer-encoding" in headers:
-        return most
-    length = headers.get("content-length", "0")
-    return min(int(length), most) if length.isdecimal() else most
+    is_stream: bool
+    """The body comes line by line. Streams have their own bounds."""
+    length: int | None
+    """Bytes; None if the head does not say."""
 
+    @classmethod
+    def of(cls, headers: Headers) -> "_Body":
+        is_stream = headers.get("content-type", "").startswith(LINES)
+        length = headers.get("content-length", "0")
+        is_known = length.isdecimal() and "transfer-encoding" not in headers
+        return cls(is_stream, int(length) if is_known else None)
 
-def _has_body(scope: Scope) -> bool:
-    """Whether there is one that has to come whole."""
-    headers = Headers(scope=scope)
-    if headers.get("content-type", "").startswith(LINES):
-        return False
-    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+    @property
+    def comes_whole(self) -> bool:
+        """There is a body, and the whole body has to come before the answer."""
+        return not self.is_stream and self.length != 0
+
+    def most_bytes(self, bound: int) -> int:
+        """The bytes to reserve before the body is read. The reader refuses a longer body."""
+        if self.is_stream:
+            return 0
+        return bound if self.length is None else min(self.length, bound)

@@ -51,13 +51,15 @@ class Format(Enum):
         """A format by number, or by name in any case. ValueError in the contract's words."""
         if isinstance(given, Format):
             return given
-        for member in cls:
-            if given == member.value and not isinstance(given, (bool, float)):
-                return member
-            if isinstance(given, str) and given.upper() == member.name:
-                return member
+        if isinstance(given, str) and given.upper() in cls.__members__:
+            return cls.__members__[given.upper()]
+        if isinstance(given, int) and not isinstance(given, bool) and given in _BY_NUMBER:
+            return _BY_NUMBER[given]
         names = ", ".join(f'"{member.name}"' for member in cls if member is not cls.AUTO)
         raise ValueError(f"does not have a value in the enumeration [{names}]")
+
+
+_BY_NUMBER = {member.value: member for member in Format}
 
 
 def available_labels() -> str:

@@ -1,4 +1,4 @@
-"""franz-go, sarama and segmentio's kafka-go: one program for all three, built by Go."""
+"""franz-go, sarama and segmentio's kafka-go: one program that tests steer, and one that logs in, built by Go."""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ from tests.clients.steered import SteeredAdmin, SteeredClient
 from tests.fixtures.toolchains import need
 
 PROJECT = Path(__file__).parent
-SOURCES = ("go.mod", "go.sum", "main.go", "steer", "franz", "sarama", "segment")
+SOURCES = ("go.mod", "go.sum", "main.go", "steer", "franz", "sarama", "segment", "login")
 
 
 def command(library: str, bootstrap: str, *version: str) -> list[str]:
     """The program for a library; for sarama with the version of Kafka that it shall speak to."""
+    return [str(_built() / "clients"), library, bootstrap, *version]
+
+
+def login_command(library: str, bootstrap: str, authority: Path, mechanism: str, topic: str, count: int) -> list[str]:
+    """The program that writes values over TLS as alice. Its environment needs SECRET, a password or a token."""
+    return [str(_built() / "login"), library, bootstrap, str(authority), mechanism, topic, str(count)]
+
+
+def _built() -> Path:
     (go,) = need("go")
 
     def build(working: Path) -> None:
-        builds.run([go, "build", "-trimpath", "-buildvcs=false", "-o", working / "clients", "."], folder=PROJECT)
+        step = [str(go), "build", "-trimpath", "-buildvcs=false", "-o", f"{working}/", ".", "./login"]
+        builds.run(step, folder=PROJECT)
 
-    built = builds.built("go", [PROJECT / source for source in SOURCES], build)
-    return [str(built / "clients"), library, bootstrap, *version]
+    return builds.built("go", [PROJECT / source for source in SOURCES], build)
 
 
 class FranzClient(SteeredClient):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from mesh.scram import SCRAM_HASHES, Verifier
 from mesh.user_files import Users, written
 from tests.clients import maven
 from tests.clients.console.driver import KAFKA_VERSION, PROJECT, Tool
+from tests.clients.go.driver import login_command
 from tests.clients.java.driver import JVM_OPTIONS
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
@@ -175,6 +178,18 @@ def by_aiokafka(house: House, mechanism: str) -> None:
     asyncio.run(produce())
 
 
+def by_go(library: str, house: House, mechanism: str) -> None:
+    done = go(library, house, mechanism)
+    assert done.returncode == 0, done.stderr
+
+
+def go(library: str, house: House, mechanism: str, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
+    secret = house.issuer.token() if mechanism == "OAUTHBEARER" else password
+    command = login_command(library, house.bootstrap, house.authority.certificate, mechanism, house.topic, len(VALUES))
+    environment = os.environ | {"SECRET": secret}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=ANSWER_S, check=False)
+
+
 def java(house: House, mechanism: str, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
     """Kafka's own tool writes 20 records."""
     module = "scram.ScramLoginModule" if mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
@@ -199,6 +214,8 @@ CLIENTS: dict[str, Callable[[House, str], None]] = {
     "confluent": by_confluent,
     "kafka-python": by_kafka_python,
     "aiokafka": by_aiokafka,
+    "franz-go": partial(by_go, "franz-go"),
+    "sarama": partial(by_go, "sarama"),
 }
 
 
@@ -256,6 +273,13 @@ def test_java_is_told_of_a_wrong_password(house: House) -> None:
     assert "SaslAuthenticationException: Authentication failed during authentication due to invalid credentials" in (
         done.stdout + done.stderr
     )
+
+
+@pytest.mark.parametrize("library", ["franz-go", "sarama"])
+def test_go_clients_are_told_of_a_wrong_password(library: str, house: House) -> None:
+    done = go(library, house, "SCRAM-SHA-512", WRONG)
+    assert done.returncode == 1
+    assert "SASL Authentication failed" in done.stderr or "SASL_AUTHENTICATION_FAILED" in done.stderr
 
 
 def test_a_token_for_others_is_refused(house: House) -> None:
