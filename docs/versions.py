@@ -79,7 +79,8 @@ def _build_pages(tree: Path, folder: Path, version: str) -> None:
 
 
 def _git(repository: Path, *arguments: str) -> bytes:
-    return subprocess.run([shutil.which("git") or "git", *arguments], cwd=repository, check=True, capture_output=True).stdout
+    command = [shutil.which("git") or "git", *arguments]
+    return subprocess.run(command, cwd=repository, check=True, capture_output=True).stdout
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def test_a_tenant_finds_its_topic_and_its_place_through_the_mesh(
         consumer.subscribe([TOPIC])
         (record,) = consumer.consume(1, timeout=WITHIN_S)
         assert record.value() == b"first"
-        consumer.commit(record, asynchronous=False)
+        consumer.commit(message=record, asynchronous=False)
         consumer.close()
     admin = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
     assert "tenant-a-orders" in admin.list_topics(timeout=WITHIN_S).topics, "as the page says"

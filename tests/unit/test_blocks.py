@@ -27,7 +27,6 @@ RUN_BY = {
     "docs/how-to/monitor-and-alert.md": ("unit/test_blocks.py",),
     "docs/how-to/production-topology.md": ("e2e/test_how_to.py", "e2e/test_page_blocks.py"),
     "docs/how-to/recover-from-loss.md": ("e2e/test_how_to.py", "e2e/test_page_blocks.py"),
-    "docs/how-to/replay-and-redrive.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/roles.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/secure-a-mesh.md": ("e2e/test_how_to.py",),
     "docs/how-to/topologies.md": ("unit/sidecar/streams/test_page.py",),
