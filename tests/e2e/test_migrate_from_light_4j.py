@@ -1,4 +1,4 @@
-"""The page "Migrate from the light-4j sidecar", with the real original from Maven Central, which ours replaces at its port."""
+"""The page "Migrate from the light-4j sidecar": our sidecar takes the port and the files of the real original."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.bench.middles import running
 from tests.bench.sidecar.ways import original_sidecar
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.meshes import BIN
-from tests.fixtures.pages import ROOT, section_of, blocks
+from tests.fixtures.pages import ROOT, blocks, section_of
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_unless
 from tests.integration.sidecar.world import Kafka
