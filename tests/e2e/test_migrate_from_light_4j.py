@@ -77,6 +77,7 @@ def test_a_backend_does_not_notice_which_sidecar_answers(
     environment = {
         "KAFKA_MESH_SIDECAR_METRICS_LISTEN": f"127.0.0.1:{(metrics := free_block(1))}",
         "KAFKA_MESH_SIDECAR_STATE_DIR": str(tmp_path / "state"),
+        "KAFKA_MESH_SIDECAR_AUDIT_FILE": str(tmp_path / "audit.log"),
     }
     with running(line.split(), tmp_path / "ours.log", HttpReady(f"http://127.0.0.1:{metrics}/ready"), environment):
         backend = Backend(original.port, topic)
