@@ -100,9 +100,8 @@ audit: env $(VENV)/.audit ## weaknesses that are known: in patterns of code (ban
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m tests.advisories
 
-# not --quiet: MkDocs would count no warnings then, and `strict` would fail nothing
-docs: env ## the pages as a site with a search, which needs no server: build/site/index.html
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+docs: env ## the pages of each version as a site with a search, which needs no server: build/site/index.html
+	@$(BIN)/python -m docs.versions
 
 soak: env ## what takes longer: repeats, random kills, volumes
 	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest -o faulthandler_timeout=0 -rP $(if $(ARGS),$(ARGS),-m 'soak or repeated' tests)

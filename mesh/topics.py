@@ -2,7 +2,7 @@
 
 import re
 
-_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 OWN_PREFIXES = (
     "mesh.events",
@@ -23,7 +23,7 @@ cluster with another mesh calls its log "mesh.events-two" or the like.
 
 def is_topic_name(name: str) -> bool:
     """Whether a topic can have this name."""
-    return bool(_TOPIC_NAME.fullmatch(name)) and name not in (".", "..")
+    return bool(TOPIC_NAME.fullmatch(name)) and name not in (".", "..")
 
 
 def is_own_topic(name: str) -> bool:

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ import pytest
 
 from local.leash import on_leash
 from local.processes import log_tail
+from local.supervisor import State
 from tests.fixtures.clusters import KafkaCluster
-from tests.fixtures.meshes import BIN
-from tests.fixtures.pages import ROOT, blocks
+from tests.fixtures.meshes import BIN, Mesh
+from tests.fixtures.pages import ROOT, blocks, paste
 from tests.fixtures.ports import free_block
 from tests.fixtures.toolchains import need
 from tests.fixtures.waiting import WITHIN_S, wait_unless, wait_until
@@ -100,6 +101,30 @@ def dead_letters(desk: Desk, look: str) -> list[dict[str, Any]]:
     return found
 
 
+def backend_of(desk: Desk, language: str, folder: Path) -> tuple[str, Path]:
+    """The block that starts the backend, and the test's copy of its file."""
+    (start,) = [block for block in BLOCKS if f"examples/sidecar/{language}/" in block]
+    (source,) = (ROOT / "examples" / "sidecar" / language).glob("backend.*")
+    copy = folder / "sidecar" / language / source.name
+    copy.parent.mkdir(parents=True)
+    copy.write_text(source.read_text(encoding="utf-8").replace("8081", desk.backend_port), encoding="utf-8")
+    return start, copy
+
+
+def test_the_kafka_may_be_the_mesh_of_make_run(mesh_factory: Callable[..., Mesh], topic: str, tmp_path: Path) -> None:
+    """Its topic is there with the first record, by the rule that the page gives."""
+    need("curl", "python3")
+    mesh = mesh_factory()
+    beside_the_mesh, *_, sidecar, produce, _, _ = BLOCKS
+    paste(beside_the_mesh, mesh.state.parent)
+    mesh.wait_for("sidecar", State.DOWN)
+    desk = Desk(tmp_path, mesh.gateway, topic)
+    start, _ = backend_of(desk, "python", tmp_path)
+    with desk.terminal(sidecar), desk.terminal(f"PYTHONUNBUFFERED=1 {start}") as backend:
+        wait_unless(lambda: obstacle_to(desk, produce), "the record is in the mesh")
+        await_line(backend, "alice pays 12")
+
+
 @pytest.mark.parametrize("language", PROGRAMS)
 def test_a_backend_receives_fails_is_fixed_and_gets_its_dead_letter(
     language: str, kafka_c1: KafkaCluster, topic: str, tmp_path: Path
@@ -107,13 +132,9 @@ def test_a_backend_receives_fails_is_fixed_and_gets_its_dead_letter(
     need("curl", PROGRAMS[language])
     Kafka(kafka_c1.bootstrap).create(topic, 1)
     desk = Desk(tmp_path, kafka_c1.bootstrap, topic)
-    (start,) = [block for block in BLOCKS if f"examples/sidecar/{language}/" in block]
-    _, _, _, sidecar, produce, fail_and_look, redrive = BLOCKS
+    start, copy = backend_of(desk, language, tmp_path)
+    _, _, _, _, sidecar, produce, fail_and_look, redrive = BLOCKS
     fail, look, _ = fail_and_look.rsplit("\n", 2)
-    (source,) = (ROOT / "examples" / "sidecar" / language).glob("backend.*")
-    copy = tmp_path / "sidecar" / language / source.name
-    copy.parent.mkdir(parents=True)
-    copy.write_text(source.read_text(encoding="utf-8").replace("8081", desk.backend_port), encoding="utf-8")
 
     with desk.terminal(sidecar):
         with desk.terminal(start) as backend:

@@ -15,6 +15,8 @@ TUTORIALS = ROOT / "docs" / "tutorials"
 NAMES = {"look-inside.md": ("pears",), "move-a-topic.md": ("crates", "depot")}
 """Topics, groups and rules of each page: the session's mesh may have these names already."""
 ELSEWHERE = {
+    "pipeline.md",  # pipeline/test_tutorial.py
+    "secured-mesh.md",  # test_secured_mesh_tutorial.py
     "sidecar.md",  # test_sidecar_tutorial.py
 }
 pytestmark = pytest.mark.timeout(300)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -78,6 +79,16 @@ def test_no_page_asks_a_foreign_host_for_anything(site: Path) -> None:
     found = list(addresses(site))
     assert len(found) > len(pages()), "each page has a style sheet"
     assert not [(file.relative_to(site), address) for file, address in found if FOREIGN.match(address)]
+
+
+def test_the_search_has_each_page_and_asks_no_server(site: Path) -> None:
+    index = (site / "search" / "search_index.js").read_text(
+        encoding="utf-8"
+    )  # a script, which a page of a file may load
+    found = {
+        each["location"].partition("#")[0] for each in json.loads(index.partition("=")[2].strip().rstrip(";"))["docs"]
+    }
+    assert found >= {built(page).as_posix() for page in pages()}
 
 
 def test_each_page_has_the_headings_lists_and_tables_that_it_has_in_the_repository(site: Path) -> None:

@@ -72,8 +72,9 @@ def archive_command(
                 acceptances=Acceptances.of_serve() if continuous else None,
                 former_clusters=former_clusters,
             )
+    records = "record" if written.records == 1 else "records"
     click.echo(
-        f"{written.records} records of {', '.join(source.topics)} to {folder} "
+        f"{written.records} {records} of {', '.join(source.topics)} to {folder} "
         f"in {written.batches} {'batch' if written.batches == 1 else 'batches'}, {written.seconds:.1f} s"
     )
     if compact or continuous:
