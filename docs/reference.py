@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from deploy.monitoring.files import description
 from deploy.monitoring.files import files as monitoring
-from docs import calls, commands, mesh_file, metrics, settings
+from docs import calls, chart, commands, mesh_file, metrics, settings
 
 
 def main() -> None:
     pages = {
         module.page(service): module.written(service) for module in (metrics, settings) for service in metrics.SERVICES
     }
-    pages |= {commands.PAGE: commands.written(), **calls.files(), **mesh_file.files(), **monitoring(description())}
+    pages |= {
+        commands.PAGE: commands.written(),
+        **calls.files(),
+        **mesh_file.files(),
+        **chart.files(),
+        **monitoring(description()),
+    }
     for path, text in pages.items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
