@@ -51,12 +51,12 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Where pods run: (list root values component) */}}
+{{/* Where pods run, by the values of their service. */}}
 {{- define "mesh.placement" -}}
-{{- with (index . 1).nodeSelector }}
+{{- with .nodeSelector }}
 nodeSelector: {{ toJson . }}
 {{- end }}
-{{- with (index . 1).tolerations }}
+{{- with .tolerations }}
 tolerations: {{ toJson . }}
 {{- end }}
 {{- end }}
@@ -88,17 +88,15 @@ readinessProbe:
   timeoutSeconds: 5
 {{- end }}
 
-{{/* One variable of a service: (list SERVICE NAME value) */}}
+{{/* One variable of a service: (list SERVICE NAME value). A number as JSON has it: 1000000, and not 1e+06. */}}
 {{- define "mesh.set" -}}
-- {name: KAFKA_MESH_{{ index . 0 }}_{{ index . 1 }}, value: {{ index . 2 | toString | toJson }}}
+{{- $value := index . 2 -}}
+- {name: KAFKA_MESH_{{ index . 0 }}_{{ index . 1 }}, value: {{ ternary $value (toJson $value) (kindIs "string" $value) | toJson }}}
 {{- end }}
 
-{{/* The settings of `settings`: (list SERVICE settings) */}}
-{{- define "mesh.settings" -}}
-{{- $service := index . 0 }}
-{{- range $name, $value := index . 1 }}
-{{ include "mesh.set" (list $service $name $value) }}
-{{- end }}
+{{/* The address by which pods of the mesh reach the first listener, with a name of its certificate. */}}
+{{- define "mesh.bootstrap" -}}
+{{- include "mesh.advertised" (list . (first .Values.gateway.listeners)) | replace "{node}" "bootstrap" }}
 {{- end }}
 
 {{/* The home cluster: (list root SERVICE) */}}

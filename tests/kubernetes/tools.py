@@ -1,0 +1,136 @@
+"""Helm, kubeconform, kube-apiserver and etcd: built by Go from the versions that `tools/go.mod` pins.
+
+Their modules have the schemas as well: that of Kubernetes has the OpenAPI of all its objects, that of cert-manager the
+definitions of its own. The first build takes minutes, and needs a Go module proxy; later runs find it in the user's cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.clients import builds
+from tests.fixtures.toolchains import do_without, need
+
+MODULE = Path(__file__).parent / "tools"
+PINS = [MODULE / "go.mod", MODULE / "go.sum"]
+BUILD_TIMEOUT_SECONDS = 3600.0
+"""The API server alone takes many minutes of a busy machine."""
+CERT_MANAGER = "github.com/cert-manager/cert-manager@v1.21.2"
+"""Its definitions alone are read, so it is no part of tools/go.mod."""
+KUBERNETES = "k8s.io/kubernetes"
+
+Schema = dict[str, Any]
+
+
+@cache
+def program(package: str) -> Path:
+    """The program that this package of a pinned module builds."""
+    (go,) = need("go")
+    name = package.rpartition("/")[2]
+
+    def build(working: Path) -> None:
+        command = [go, "build", "-buildvcs=false", "-ldflags=-s -w", "-o", working / name, package]
+        # the go.mod names a release of Go, which an older one would fetch
+        builds.run(command, folder=MODULE, environment={"GOTOOLCHAIN": "local"}, timeout_seconds=BUILD_TIMEOUT_SECONDS)
+
+    try:
+        return builds.built(name, PINS, build) / name
+    except RuntimeError as error:
+        if "go.mod requires go >=" in str(error):
+            do_without(f"Go is too old for {package}: {error}")
+        raise
+
+
+def helm() -> Path:
+    return program("helm.sh/helm/v3/cmd/helm")
+
+
+def kubeconform() -> Path:
+    return program("github.com/yannh/kubeconform/cmd/kubeconform")
+
+
+@cache
+def kubernetes_release() -> str:
+    """The release whose objects are checked, as 1.37.0."""
+    pinned = next(line.split() for line in PINS[0].read_text(encoding="utf-8").splitlines() if KUBERNETES in line)
+    return pinned[1].removeprefix("v")
+
+
+def custom_definitions() -> list[Path]:
+    """The definitions of Certificate and Issuer."""
+    return sorted((_source(CERT_MANAGER) / "deploy" / "crds").glob("cert-manager.io_*.yaml"))
+
+
+@cache
+def schemas() -> Path:
+    """A folder with a JSON schema for each kind of object, in which unknown fields are refused."""
+
+    def build(working: Path) -> None:
+        openapi = json.loads((_source(KUBERNETES) / "api" / "openapi-spec" / "swagger.json").read_bytes())
+        definitions = {name: _strict(each) for name, each in openapi["definitions"].items()}
+        (working / "all.json").write_text(json.dumps({"definitions": definitions}), encoding="utf-8")
+        for name, each in openapi["definitions"].items():
+            for kind in each.get("x-kubernetes-group-version-kind", ()):
+                found = {"$ref": f"all.json#/definitions/{name}"}
+                _file(working, kind["group"], kind["version"], kind["kind"]).write_text(json.dumps(found), encoding="utf-8")
+        for path in custom_definitions():
+            spec = yaml.safe_load(path.read_text(encoding="utf-8"))["spec"]
+            for version in spec["versions"]:
+                found = _strict(version["schema"]["openAPIV3Schema"])
+                found["properties"]["metadata"] = {"type": "object"}
+                target = _file(working, spec["group"], version["name"], spec["names"]["kind"])
+                target.write_text(json.dumps(found), encoding="utf-8")
+
+    return builds.built("kubernetes-schemas", [*PINS, Path(__file__)], build)
+
+
+def _file(folder: Path, group: str, version: str, kind: str) -> Path:
+    """Named as kubeconform looks for it."""
+    parts = [kind, *filter(None, [group.partition(".")[0]]), version]
+    return folder / f"{'-'.join(parts).lower()}.json"
+
+
+def _strict(schema: Schema) -> Schema:
+    """An OpenAPI schema as a JSON schema: fields without a definition are refused, numbers may stand for texts."""
+    if schema.get("format") == "int-or-string" or schema.get("x-kubernetes-int-or-string"):
+        return {"type": ["string", "integer"]}
+    found = {}
+    for name, value in schema.items():
+        if name == "$ref":
+            found[name] = value.replace("#/definitions/", "all.json#/definitions/")
+        elif name == "properties":
+            found[name] = {field: _strict(each) for field, each in value.items()}
+        elif name in ("items", "additionalProperties") and isinstance(value, dict):
+            found[name] = _strict(value)
+        elif not name.startswith("x-") and name not in ("format", "default", "description", "nullable"):
+            found[name] = value
+    if "properties" in found and "additionalProperties" not in found:
+        if not schema.get("x-kubernetes-preserve-unknown-fields"):
+            found["additionalProperties"] = False
+    return found
+
+
+@cache
+def _source(module: str) -> Path:
+    """The folder of a module's sources."""
+    (go,) = need("go")
+    step = subprocess.run(
+        [go, "mod", "download", "-json", module],
+        cwd=MODULE,
+        env={**os.environ, "GOTOOLCHAIN": "local"},
+        capture_output=True,
+        text=True,
+        timeout=BUILD_TIMEOUT_SECONDS,
+        check=False,
+    )
+    if step.returncode != 0:
+        raise RuntimeError(f"could not fetch {module}: {(step.stdout + step.stderr)[-2000:]}")
+    return Path(json.loads(step.stdout)["Dir"])
