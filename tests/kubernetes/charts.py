@@ -82,7 +82,9 @@ class Workload:
 
 def workloads(values: str) -> list[Workload]:
     kinds = ("Deployment", "StatefulSet")
-    return [Workload(values, each["metadata"]["name"], each["spec"]) for each in objects(values) if each["kind"] in kinds]
+    return [
+        Workload(values, each["metadata"]["name"], each["spec"]) for each in objects(values) if each["kind"] in kinds
+    ]
 
 
 def of_kind(values: str, kind: str) -> dict[str, Object]:

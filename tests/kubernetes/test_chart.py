@@ -55,7 +55,9 @@ def test_each_object_fits_the_schema_of_its_kind(values: str) -> None:
 
 
 def test_an_object_that_does_not_fit_is_found() -> None:
-    wrong = charts.text("default").replace("  replicas: 2\n", "  replica: 2\n").replace("clusterIP: None", "clusterIP: 7")
+    wrong = (
+        charts.text("default").replace("  replicas: 2\n", "  replica: 2\n").replace("clusterIP: None", "clusterIP: 7")
+    )
     wrong = wrong.replace("maxUnavailable: 1, maxSurge: 0", "maxUnavailable: [1], maxSurge: 0")
     found = {each["kind"] for each in conform(wrong) if each["status"] == "statusInvalid"}
     assert found == {"Deployment", "StatefulSet", "Service"}

@@ -98,7 +98,9 @@ def environment(workload: Workload) -> Iterator[tuple[str, str]]:
     yield from known.items()
 
 
-def test_a_service_takes_its_settings_and_answers_where_probes_ask(workload: Workload, settings: ServiceSettings) -> None:
+def test_a_service_takes_its_settings_and_answers_where_probes_ask(
+    workload: Workload, settings: ServiceSettings
+) -> None:
     container = workload.container
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert getattr(settings, "metrics_listen").endswith(f":{ports['metrics']}")  # noqa: B009 each of these services has it
@@ -168,7 +170,9 @@ def test_members_call_services_that_are_there_and_lead_to_pods(values: str) -> N
 @pytest.mark.parametrize("values", ["full", "deployment"])
 def test_each_certificate_names_a_caller_that_servers_know(values: str) -> None:
     made = [each["spec"] for each in charts.of_kind(values, "Certificate").values() if "uris" in each["spec"]]
-    callers = {found["role"]: found["name"] for each in made for uri in each["uris"] if (found := SPIFFE_ID.fullmatch(uri))}
+    callers = {
+        found["role"]: found["name"] for each in made for uri in each["uris"] if (found := SPIFFE_ID.fullmatch(uri))
+    }
     assert len([each for each in made if SPIFFE_ID.fullmatch(each["uris"][0])]) == len(made)
     assert set(callers) <= set(ROLES)
     secrets = {each["secretName"]: each for each in made}
@@ -218,7 +222,9 @@ def test_budgets_and_policies_select_pods_that_exist(values: str) -> None:
 
 
 def test_policies_let_each_member_call_those_that_it_calls() -> None:
-    policies = {name.removeprefix("kafka-mesh-"): each["spec"] for name, each in charts.of_kind("full", "NetworkPolicy").items()}
+    policies = {
+        name.removeprefix("kafka-mesh-"): each["spec"] for name, each in charts.of_kind("full", "NetworkPolicy").items()
+    }
     calls = [("router", "control", 7070, "grpc"), ("gateway", "router", 7071, "grpc"), ("pipeline", "control", 7070, "grpc"),
              ("pipeline", "gateway", 9092, 9092), ("executor", "gateway", 9092, 9092), ("executor", "pipeline", None, None),
              ("pipeline", "executor", None, None), ("executor", "executor", None, None)]  # fmt: skip

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -80,7 +79,9 @@ def schemas() -> Path:
         for name, each in openapi["definitions"].items():
             for kind in each.get("x-kubernetes-group-version-kind", ()):
                 found = {"$ref": f"all.json#/definitions/{name}"}
-                _file(working, kind["group"], kind["version"], kind["kind"]).write_text(json.dumps(found), encoding="utf-8")
+                _file(working, kind["group"], kind["version"], kind["kind"]).write_text(
+                    json.dumps(found), encoding="utf-8"
+                )
         for path in custom_definitions():
             spec = yaml.safe_load(path.read_text(encoding="utf-8"))["spec"]
             for version in spec["versions"]:
@@ -112,9 +113,9 @@ def _strict(schema: Schema) -> Schema:
             found[name] = _strict(value)
         elif not name.startswith("x-") and name not in ("format", "default", "description", "nullable"):
             found[name] = value
-    if "properties" in found and "additionalProperties" not in found:
-        if not schema.get("x-kubernetes-preserve-unknown-fields"):
-            found["additionalProperties"] = False
+    is_open = "additionalProperties" in found or schema.get("x-kubernetes-preserve-unknown-fields")
+    if "properties" in found and not is_open:
+        found["additionalProperties"] = False
     return found
 
 
