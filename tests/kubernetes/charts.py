@@ -31,7 +31,7 @@ def options(values: str) -> list[str]:
 
 def helm(*words: str) -> subprocess.CompletedProcess[str]:
     """A run of Helm, which may have failed."""
-    command: Sequence[str | Path] = [tools.helm(), *words]
+    command: Sequence[str | Path] = [tools.program("helm"), *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=HELM_TIMEOUT_SECONDS, check=False)
 
 

@@ -92,7 +92,7 @@ def test_the_schema_has_each_value_and_no_other() -> None:
 
 def conform(manifests: str) -> list[dict[str, str]]:
     where = f"{tools.schemas()}/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json"
-    command = [str(tools.kubeconform()), "-strict", "-output=json", "-verbose", f"-schema-location={where}"]
+    command = [str(tools.program("kubeconform")), "-strict", "-output=json", "-verbose", f"-schema-location={where}"]
     run = subprocess.run(command, input=manifests, capture_output=True, text=True, timeout=60, check=False)
     assert run.stdout, run.stderr
     found: list[dict[str, str]] = json.loads(run.stdout)["resources"]

@@ -222,12 +222,18 @@ def test_budgets_and_policies_select_pods_that_exist(values: str) -> None:
 
 
 def test_policies_let_each_member_call_those_that_it_calls() -> None:
-    policies = {
-        name.removeprefix("kafka-mesh-"): each["spec"] for name, each in charts.of_kind("full", "NetworkPolicy").items()
-    }
-    calls = [("router", "control", 7070, "grpc"), ("gateway", "router", 7071, "grpc"), ("pipeline", "control", 7070, "grpc"),
-             ("pipeline", "gateway", 9092, 9092), ("executor", "gateway", 9092, 9092), ("executor", "pipeline", None, None),
-             ("pipeline", "executor", None, None), ("executor", "executor", None, None)]  # fmt: skip
+    found = charts.of_kind("full", "NetworkPolicy")
+    policies = {name.removeprefix("kafka-mesh-"): each["spec"] for name, each in found.items()}
+    calls = [
+        ("router", "control", 7070, "grpc"),
+        ("gateway", "router", 7071, "grpc"),
+        ("pipeline", "control", 7070, "grpc"),
+        ("pipeline", "gateway", 9092, 9092),
+        ("executor", "gateway", 9092, 9092),
+        ("executor", "pipeline", None, None),
+        ("pipeline", "executor", None, None),
+        ("executor", "executor", None, None),
+    ]
     for caller, called, egress, ingress in calls:
         assert admits(policies[caller]["egress"], "to", called, egress), (caller, called)
         assert admits(policies[called]["ingress"], "from", caller, ingress), (caller, called)

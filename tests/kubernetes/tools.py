@@ -1,7 +1,8 @@
 """Helm, kubeconform, kube-apiserver and etcd: built by Go from the versions that `tools/go.mod` pins.
 
 Their modules have the schemas as well: that of Kubernetes has the OpenAPI of all its objects, that of cert-manager the
-definitions of its own. The first build takes minutes, and needs a Go module proxy; later runs find it in the user's cache.
+definitions of its own. The first build takes minutes, and needs a Go module proxy; later runs find the programs in the
+user's cache.
 """
 
 from __future__ import annotations
@@ -25,18 +26,24 @@ BUILD_TIMEOUT_SECONDS = 3600.0
 CERT_MANAGER = "github.com/cert-manager/cert-manager@v1.21.2"
 """Its definitions alone are read, so it is no part of tools/go.mod."""
 KUBERNETES = "k8s.io/kubernetes"
+PACKAGES = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "helm": "helm.sh/helm/v3/cmd/helm",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kubeconform": "github.com/yannh/kubeconform/cmd/kubeconform",
+}
 
 Schema = dict[str, Any]
 
 
 @cache
-def program(package: str) -> Path:
-    """The program that this package of a pinned module builds."""
+def program(name: str) -> Path:
+    """The program of this name, of a pinned module."""
     (go,) = need("go")
-    name = package.rpartition("/")[2]
+    package = PACKAGES[name]
 
     def build(working: Path) -> None:
-        command = [go, "build", "-buildvcs=false", "-ldflags=-s -w", "-o", working / name, package]
+        command: list[str | Path] = [go, "build", "-buildvcs=false", "-ldflags=-s -w", "-o", working / name, package]
         # the go.mod names a release of Go, which an older one would fetch
         builds.run(command, folder=MODULE, environment={"GOTOOLCHAIN": "local"}, timeout_seconds=BUILD_TIMEOUT_SECONDS)
 
@@ -46,14 +53,6 @@ def program(package: str) -> Path:
         if "go.mod requires go >=" in str(error):
             do_without(f"Go is too old for {package}: {error}")
         raise
-
-
-def helm() -> Path:
-    return program("helm.sh/helm/v3/cmd/helm")
-
-
-def kubeconform() -> Path:
-    return program("github.com/yannh/kubeconform/cmd/kubeconform")
 
 
 @cache
@@ -103,7 +102,7 @@ def _strict(schema: Schema) -> Schema:
     """An OpenAPI schema as a JSON schema: fields without a definition are refused, numbers may stand for texts."""
     if schema.get("format") == "int-or-string" or schema.get("x-kubernetes-int-or-string"):
         return {"type": ["string", "integer"]}
-    found = {}
+    found: Schema = {}
     for name, value in schema.items():
         if name == "$ref":
             found[name] = value.replace("#/definitions/", "all.json#/definitions/")
