@@ -1,4 +1,4 @@
-"""A real API server of Kubernetes with its etcd. Without nodes and controllers it checks and keeps objects, and runs none."""
+"""A real API server of Kubernetes with its etcd. Without nodes it checks and keeps objects, and runs no pod."""
 
 from __future__ import annotations
 

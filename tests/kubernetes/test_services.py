@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from docs.chart import CHART
 from docs.settings import SETTINGS
 from local.certificates import write_certificates
 from local.owners import ROLES, SERVERS, parse_owner
@@ -292,4 +293,4 @@ def test_the_pod_of_the_pipeline_may_do_what_drivers_do() -> None:
 @pytest.mark.parametrize("values", charts.SETS)
 def test_no_secret_is_in_the_manifests(values: str) -> None:
     assert charts.of_kind(values, "Secret") == {}
-    assert charts.helm("show", "values", str(charts.CHART)).stdout.count("password: ") == 0
+    assert charts.helm("show", "values", str(CHART)).stdout.count("password: ") == 0

@@ -77,10 +77,8 @@ def schemas() -> Path:
         (working / "all.json").write_text(json.dumps({"definitions": definitions}), encoding="utf-8")
         for name, each in openapi["definitions"].items():
             for kind in each.get("x-kubernetes-group-version-kind", ()):
-                found = {"$ref": f"all.json#/definitions/{name}"}
-                _file(working, kind["group"], kind["version"], kind["kind"]).write_text(
-                    json.dumps(found), encoding="utf-8"
-                )
+                target = _file(working, kind["group"], kind["version"], kind["kind"])
+                target.write_text(json.dumps({"$ref": f"all.json#/definitions/{name}"}), encoding="utf-8")
         for path in custom_definitions():
             spec = yaml.safe_load(path.read_text(encoding="utf-8"))["spec"]
             for version in spec["versions"]:
