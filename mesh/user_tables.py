@@ -1,7 +1,8 @@
 """Users with their verifiers on the way from control over routers to gateways: pages of a stream.
 
 A stream begins with all users, in one page or more, and goes on with changes. A receiver uses no half of an edition.
-A page without users confirms the edition. No text and no error here has a part of a verifier.
+A page without users confirms the edition. If control has lost the verifiers of a user, a receiver keeps those that it
+has. No text and no error here has a part of a verifier.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class UserTable:
 
     edition: int
     users: Users
+    lost: frozenset[str] = frozenset()
+    """Users without verifiers here, because control has lost these."""
 
     def pages(self, age_s: float = 0.0) -> Iterator[pb.UserTablePage]:
         """The whole table. `age_s`: seconds since control has confirmed the table."""
@@ -49,20 +52,25 @@ class UserTable:
         if earlier.edition > self.edition or earlier.users.decoy_secret != self.users.decoy_secret:
             return self.pages(age_s)
         had, found = earlier.users.by_name, self.users.by_name
-        gone = [pb.UserVerifiers(name=name) for name in had if name not in found]
+        names = [*had, *earlier.lost]
+        gone = [pb.UserVerifiers(name=name) for name in names if name not in found and name not in self.lost]
         new = [_message(name, each) for name, each in found.items() if not _is_same(had.get(name), each)]
-        return pages(self.edition, [*gone, *new], age_s=age_s)
+        return pages(self.edition, [*gone, *new, *map(lost_user, self.lost - earlier.lost)], age_s=age_s)
 
     def messages(self) -> Iterator[pb.UserVerifiers]:
-        return (_message(name, found) for name, found in self.users.by_name.items())
+        yield from (_message(name, found) for name, found in self.users.by_name.items())
+        yield from map(lost_user, self.lost)
 
 
 class PageReader:
     """Puts the pages of one stream together."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: UserTable | None = None) -> None:
+        """`known`: the table that the receiver had before, for users whose verifiers control has lost."""
+        self._known = known
         self._table: UserTable | None = None
         self._found: dict[str, Mapping[Mechanism, Verifier]] = {}
+        self._lost: set[str] = set()
         self._secret = b""
         self._is_amid = False
         """Whether more pages of an edition follow."""
@@ -74,7 +82,7 @@ class PageReader:
         """
         table = self._table
         if page.whole:
-            self._found, self._secret = {}, page.decoy_secret
+            self._found, self._lost, self._secret = {}, set(), page.decoy_secret
             if len(self._secret) < SECRET_BYTES:
                 raise UnusableUsersError(f"a table whose decoy secret has less than {SECRET_BYTES} bytes")
         elif not self._secret:
@@ -85,17 +93,25 @@ class PageReader:
             self._found = dict(self._found)
         for user in page.users:
             self._put(user)
-        if len(self._found) > MOST_USERS:
+        if len(self._found) + len(self._lost) > MOST_USERS:
             raise UnusableUsersError(f"more than {MOST_USERS} users")
         self._is_amid = page.more
         if page.more:
             return None
-        self._table = UserTable(page.edition, Users(self._found, self._secret))
+        self._table = self._known = UserTable(page.edition, Users(self._found, self._secret), frozenset(self._lost))
         return self._table
 
     def _put(self, user: pb.UserVerifiers) -> None:
         if not 1 <= len(user.name) <= MOST_NAME_CHARACTERS:
             raise UnusableUsersError(f"a user whose name has {len(user.name)} characters, not 1 to 255")
+        self._lost.discard(user.name)
+        if user.lost:
+            had = None if self._known is None else self._known.users.by_name.get(user.name)
+            if had is None:
+                self._lost.add(user.name)
+            else:
+                self._found[user.name] = had
+            return
         if not user.verifiers:
             self._found.pop(user.name, None)
             return
@@ -121,6 +137,11 @@ def pages(
             decoy_secret=decoy_secret if is_whole else b"",
             age_ms=int(age_s * 1000),
         )
+
+
+def lost_user(name: str) -> pb.UserVerifiers:
+    """A user whose verifiers control has lost."""
+    return pb.UserVerifiers(name=name, lost=True)
 
 
 def _message(name: str, found: Mapping[Mechanism, Verifier]) -> pb.UserVerifiers:

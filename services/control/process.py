@@ -128,6 +128,7 @@ class Control:
         members = self.members = Members()
         self.register = GatewayRegister(database)
         self._verifiers = UserVerifiers(database)
+        self._user_verifiers = UserVerifierService(journal, self._verifiers)
         self._registering = Registering(journal, members, self.register)
         self._rules = RuleDecisions(journal, turns, connections, members, clock, settings.hold_ms, own_topics)
         self.orders = SidecarOrders(journal, reports)
@@ -177,7 +178,7 @@ class Control:
             (traffic_grpc, TrafficService(traffic)),
             (transactions_grpc, TransactionService(journal)),
             (users_grpc, UserService(journal, UserDecisions(journal, self._verifiers))),
-            (users_grpc, UserVerifierService(journal, self._verifiers)),
+            (users_grpc, self._user_verifiers),
         )
         adders = {f"mesh.v1.{type(each).__name__}": _adder(stubs, each) for stubs, each in services}
         self.server = RpcServer(settings.listen, adders, [calls], settings.rpc_tls, settings.token_listen)
@@ -273,6 +274,7 @@ class Control:
         troubles = {
             "no change reaches gateways": self.publisher.trouble,
             "audit events are kept in PostgreSQL alone": self._audit_publisher.trouble,
+            "verifiers of users are lost": self._user_verifiers.trouble,
         }
         return [*(f"{what}: {why}" for what, why in troubles.items() if why), *self._parts.problems]
 

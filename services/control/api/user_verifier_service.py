@@ -9,8 +9,7 @@ from typing import Any
 
 from mesh.rpc import users, users_grpc
 from mesh.rpc.strangers import refuse_strangers
-from mesh.user_tables import CONFIRMED_EVERY_S, pages
-from services.control.domain.errors import Unavailable
+from mesh.user_tables import CONFIRMED_EVERY_S, lost_user, pages
 from services.control.domain.users.users import Users
 from services.control.store.journal import Journal
 from services.control.store.verifiers import Found, UserVerifiers
@@ -22,6 +21,19 @@ class UserVerifierService(users_grpc.UserVerifierServiceServicer):
     def __init__(self, journal: Journal, verifiers: UserVerifiers) -> None:
         self._journal = journal
         self._verifiers = verifiers
+        self._lost: frozenset[str] = frozenset()
+        """Users without verifiers, when a router last asked for all users."""
+
+    @property
+    def trouble(self) -> str:
+        """The users whose verifiers are lost, and the remedy; empty if there are none."""
+        lost = self._lost & self._journal.view.users.present.keys()
+        if not lost:
+            return ""
+        return (
+            f"PostgreSQL has none for {len(lost)} of them, first {min(lost)!r}, so gateways keep those that they have: "
+            "restore the table user_verifiers from a backup, or set or delete these users"
+        )
 
     async def FollowVerifiers(
         self, request_iterator: AsyncIterator[users.FollowVerifiersRequest], context: Any
@@ -32,9 +44,10 @@ class UserVerifierService(users_grpc.UserVerifierServiceServicer):
         journal.require_leading()
         view = journal.view
         found = await self._verifiers.all()
-        _require_verifiers(view.users, journal.view.users, found)
+        lost = self._lost = _without_verifiers(view.users, journal.view.users, found)
         edition = max(view.users.edition, found.edition)
-        for page in pages(edition, found.users, await self._verifiers.decoy_secret()):
+        everyone = [*found.users, *map(lost_user, sorted(lost))]
+        for page in pages(edition, everyone, await self._verifiers.decoy_secret()):
             yield page
         while True:
             with suppress(TimeoutError):
@@ -46,18 +59,18 @@ class UserVerifierService(users_grpc.UserVerifierServiceServicer):
             if journal.view.users is not view.users:
                 view = journal.view
                 found = await self._verifiers.changed_after(edition)
-                edition, changed = max(edition, view.users.edition, found.edition), found.users
+                gone = lost - view.users.present.keys()  # PostgreSQL has no row that says so
+                lost -= gone | {each.name for each in found.users}
+                edition = max(edition, view.users.edition, found.edition)
+                changed = [*(users.UserVerifiers(name=name) for name in gone), *found.users]
+            self._lost = lost
             for page in pages(edition, changed):
                 yield page
 
 
-def _require_verifiers(before: Users, after: Users, found: Found) -> None:
-    """Unavailable if users of the log have no verifiers: a log that was restored must not lock them out of gateways."""
+def _without_verifiers(before: Users, after: Users, found: Found) -> frozenset[str]:
+    """Users of the log without verifiers. A log that was restored must not lock these users out of gateways."""
     names = {each.name for each in found.users}
-    lacking = [name for name, user in before.present.items() if after.present.get(name) is user and name not in names]
-    if lacking:
-        raise Unavailable(
-            "VERIFIERS_LOST",
-            f"{len(lacking)} users have no verifiers in PostgreSQL, first {min(lacking)!r}; gateways keep the last "
-            "users until control has those again: restore user_verifiers from a backup, or set or delete these users",
-        )
+    return frozenset(
+        name for name, user in before.present.items() if after.present.get(name) is user and name not in names
+    )

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Row, Select, Text, bindparam, func, litera
 
 from mesh.rpc import audit
 from services.control.domain.audit.queries import IDS, AuditQuery, PartitionProgress, SourceProgress
-from services.control.store import schema
+from services.control.store import pipeline_tables
 from services.control.store.database import Database
 
 TEXTS = (
@@ -46,13 +46,13 @@ class RecordAuditTable:
 
     async def find(self, query: AuditQuery, after: Place | None, limit: int) -> Found:
         """The first `limit` events behind `after`, the oldest first."""
-        progress = schema.audit_progress
+        progress = pipeline_tables.audit_progress
         async with self._database.transaction() as connection:
             rows = (await connection.execute(_select(query, after).limit(limit))).all()
             partitions = await connection.execute(
                 select(progress.c.next_offset, progress.c.log_end, progress.c.complete_until)
             )
-            sources = await connection.execute(select(schema.audit_sources))
+            sources = await connection.execute(select(pipeline_tables.audit_sources))
             now = await connection.scalar(select(func.now()))
         return Found(
             events=[_event(row) for row in rows],
@@ -64,8 +64,8 @@ class RecordAuditTable:
 
 
 def _select(query: AuditQuery, after: Place | None) -> Select[Any]:
-    columns = schema.audit_events.c
-    wanted = select(schema.audit_events).order_by(columns.time, columns.event_id)
+    columns = pipeline_tables.audit_events.c
+    wanted = select(pipeline_tables.audit_events).order_by(columns.time, columns.event_id)
     exact: dict[str, object] = {
         **query.texts, "event_id": query.event_id, "partition": query.partition, "offset": query.offset
     }  # fmt: skip

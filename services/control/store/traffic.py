@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from mesh.rpc import traffic
 from services.control.domain.dry_runs.traffic import TopicTraffic
 from services.control.domain.traffic.queries import Kept, Piece, Range, Step, Told
-from services.control.store import schema
+from services.control.store import pipeline_tables
 from services.control.store.database import Database
 
 if TYPE_CHECKING:
@@ -31,9 +31,13 @@ SKETCHES_AT_ONCE = 2_000
 """At most 6 MB."""
 SKETCH_K = 200
 RANKS = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
-TABLES = {Step.MINUTE: schema.traffic_minutes, Step.HOUR: schema.traffic_hours, Step.DAY: schema.traffic_days}
+TABLES = {
+    Step.MINUTE: pipeline_tables.traffic_minutes,
+    Step.HOUR: pipeline_tables.traffic_hours,
+    Step.DAY: pipeline_tables.traffic_days,
+}
 NUMBERS = ("records", "bytes", "calls", "errors")
-SERIES = schema.traffic_series
+SERIES = pipeline_tables.traffic_series
 DAILY = re.compile(r"traffic_(minutes|hours)_(\d{8})")
 RECENT = timedelta(hours=24)
 """The period of the traffic that is shown for topics that a change would move."""
@@ -65,7 +69,7 @@ class TrafficTables:
 
     async def told(self) -> tuple[Told | None, datetime]:
         """The last report of the pipeline about itself, and the time of PostgreSQL's clock, which dates the report."""
-        progress = schema.traffic_progress.c
+        progress = pipeline_tables.traffic_progress.c
         async with self._database.transaction() as connection:
             row = (await connection.execute(select(progress.complete_until, progress.told))).first()
             now = await connection.scalar(select(func.now()))

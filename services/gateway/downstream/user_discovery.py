@@ -64,7 +64,7 @@ class UserDiscovery:
     async def run(self) -> None:
         pause, patience, said = FIRST_PAUSE_S, SILENCE_S, ""
         while True:
-            reader, reason = PageReader(), "the router has ended the stream"
+            reader, reason = PageReader(self._table), "the router has ended the stream"
             before = self._confirmed_at
             try:
                 async with self._routers.connected() as router:

@@ -81,7 +81,7 @@ class UserRelay:
 
     async def _follow(self, call: Any) -> None:
         """Takes pages until the stream ends."""
-        reader = PageReader()
+        reader = PageReader(self.latest)
         try:
             while True:
                 async with asyncio.timeout(SILENCE_S):

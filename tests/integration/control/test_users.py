@@ -205,9 +205,9 @@ async def test_a_frozen_mesh_still_deletes_users(world: World) -> None:
 class Following:
     """A router's stream of verifiers."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, known: UserTable | None = None) -> None:
         self.call = users_grpc.UserVerifierServiceStub(channel).FollowVerifiers()
-        self._reader = PageReader()
+        self._reader = PageReader(known)
 
     async def next(self) -> UserTable:
         """The next table, which may be the same one, confirmed."""
@@ -259,22 +259,33 @@ async def test_the_edition_is_the_last_decision_about_a_user_and_never_goes_back
     assert (await Following(world.channel).next()).edition == gone
 
 
-async def test_users_of_the_log_without_verifiers_are_not_locked_out_of_gateways(world: World, database: str) -> None:
-    """The log was restored, and the table of verifiers was not: gateways keep the users that they have."""
+async def test_users_of_the_log_without_verifiers_keep_those_that_gateways_have_and_can_be_deleted(
+    world: World, database: str
+) -> None:
+    """The log was restored, and the table of verifiers was not."""
     callers = Users(world)
-    await callers.set("shop")
-    await callers.set("bob")
+    for name in ("shop", "bob", "stolen"):
+        edition = await callers.set(name)
+    before = await Following(world.channel).at(edition)
     with psycopg.connect(database) as connection:
-        connection.execute("delete from user_verifiers where name = 'shop'")
-    error = await refused(
-        Following(world.channel).call.read(),
-        grpc.StatusCode.UNAVAILABLE,
-        "1 users have no verifiers in PostgreSQL, first 'shop'",
-        "set or delete these users",
-    )
-    assert not callers.are_in(str(error).encode())
-    await callers.set("shop")
-    assert sorted((await Following(world.channel).next()).users.by_name) == ["bob", "shop"]
+        connection.execute("delete from user_verifiers where name in ('shop', 'stolen')")
+
+    stream, newcomer = Following(world.channel, before), Following(world.channel)
+    assert (await stream.next()).users == before.users
+    table = await newcomer.next()
+    assert (sorted(table.users.by_name), table.lost) == (["bob"], frozenset({"shop", "stolen"}))
+    (problem,) = (await world.status()).problems
+    assert problem.startswith("verifiers of users are lost: PostgreSQL has none for 2 of them, first 'shop'")
+    assert not callers.are_in(problem.encode())
+
+    gone = await callers.delete("stolen")
+    assert sorted((await stream.at(gone)).users.by_name) == ["bob", "shop"]
+    assert (await newcomer.at(gone)).lost == {"shop"}
+    again = await callers.set("shop")
+    assert sorted((await stream.at(again)).users.by_name) == ["bob", "shop"]
+    table = await newcomer.at(again)
+    assert (sorted(table.users.by_name), table.lost) == (["bob", "shop"], frozenset())
+    assert not (await world.status()).problems
 
 
 async def test_a_control_that_does_not_lead_sends_no_verifiers(world: World) -> None:

@@ -84,6 +84,14 @@ def test_a_page_without_users_confirms_the_very_same_table() -> None:
     assert read(reader, [page]) is found
 
 
+def test_a_user_whose_verifiers_are_lost_keeps_those_that_the_receiver_has() -> None:
+    lost = UserTable(9, table(9, "bob").users, frozenset({"shop"}))
+    kept = read(PageReader(table(7, "shop", "bob")), lost.pages())
+    assert kept is not None
+    assert (kept.users, kept.lost) == (table(9, "shop", "bob").users, frozenset())
+    assert read(PageReader(), lost.pages()) == lost
+
+
 @pytest.mark.parametrize("later", [table(2, "a"), table(4, "a", secret=b"e" * 32)], ids=["older", "another secret"])
 def test_an_older_table_or_another_secret_is_sent_as_a_whole(later: UserTable) -> None:
     reader = PageReader()
@@ -95,10 +103,16 @@ def test_an_older_table_or_another_secret_is_sent_as_a_whole(later: UserTable) -
 
 
 @settings(deadline=None)
-@given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 2)), min_size=1, max_size=6))
-def test_a_receiver_of_changes_has_what_the_sender_has(states: list[dict[str, int]]) -> None:
-    def at(edition: int, state: dict[str, int]) -> UserTable:
-        return UserTable(edition, Users({n: {BOTH[0]: verifier(mark=m)} for n, m in state.items()}, SECRET))
+@given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 2) | st.none()), min_size=1, max_size=6))
+def test_a_receiver_of_changes_has_what_the_sender_has(states: list[dict[str, int | None]]) -> None:
+    """None is a user whose verifiers were lost before the sender had them."""
+
+    def at(edition: int, state: dict[str, int | None]) -> UserTable:
+        users = {name: {BOTH[0]: verifier(mark=mark)} for name, mark in state.items() if mark is not None}
+        return UserTable(edition, Users(users, SECRET), frozenset(state.keys() - users.keys()))
+
+    for earlier, later in pairwise(states):
+        later.update({name: earlier.get(name) for name, mark in later.items() if mark is None})
 
     tables = [at(edition, state) for edition, state in enumerate(states)]
     reader = PageReader()
