@@ -37,20 +37,21 @@ def set_by_the_chart(service: str) -> set[str]:
 def left_to_users(service: str) -> list[str]:
     """The names that the value `settings` of the service may have."""
     names = {name.upper() for name in SETTINGS[service].model_fields}
-    return sorted(names - _secret(service) - set_by_the_chart(service) - OTHERS.get(service, set()))
+    return sorted(names - secret_settings(service) - set_by_the_chart(service) - OTHERS.get(service, set()))
 
 
 def files() -> dict[Path, str]:
     """The schema with these names."""
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    by_secret = sorted(_secret("pipeline") - set_by_the_chart("pipeline"))
+    by_secret = sorted(secret_settings("pipeline") - set_by_the_chart("pipeline"))
     schema["properties"]["pipeline"]["properties"]["secretSettings"]["propertyNames"] = {"enum": by_secret}
     for service in SERVICES:
         schema["$defs"][f"{service}Settings"]["propertyNames"] = {"enum": left_to_users(service)}
     return {SCHEMA: json.dumps(schema, indent=2) + "\n"}
 
 
-def _secret(service: str) -> set[str]:
+def secret_settings(service: str) -> set[str]:
+    """The names of settings that a Secret gives."""
     return {name.upper() for name, field in SETTINGS[service].model_fields.items() if _is_secret(field.annotation)}
 
 
