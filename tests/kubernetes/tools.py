@@ -8,7 +8,6 @@ user's cache.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import yaml
 
 from tests.clients import builds
-from tests.fixtures.toolchains import do_without, need
+from tests.fixtures.toolchains import need
 
 MODULE = Path(__file__).parent / "tools"
 PINS = [MODULE / "go.mod", MODULE / "go.sum"]
@@ -44,15 +43,9 @@ def program(name: str) -> Path:
 
     def build(working: Path) -> None:
         command: list[str | Path] = [go, "build", "-buildvcs=false", "-ldflags=-s -w", "-o", working / name, package]
-        # the go.mod names a release of Go, which an older one would fetch
-        builds.run(command, folder=MODULE, environment={"GOTOOLCHAIN": "local"}, timeout_seconds=BUILD_TIMEOUT_SECONDS)
+        builds.run(command, folder=MODULE, timeout_seconds=BUILD_TIMEOUT_SECONDS)
 
-    try:
-        return builds.built(name, PINS, build) / name
-    except RuntimeError as error:
-        if "go.mod requires go >=" in str(error):
-            do_without(f"Go is too old for {package}: {error}")
-        raise
+    return builds.built(name, PINS, build) / name
 
 
 @cache
@@ -123,7 +116,6 @@ def _source(module: str) -> Path:
     step = subprocess.run(
         [go, "mod", "download", "-json", module],
         cwd=MODULE,
-        env={**os.environ, "GOTOOLCHAIN": "local"},
         capture_output=True,
         text=True,
         timeout=BUILD_TIMEOUT_SECONDS,

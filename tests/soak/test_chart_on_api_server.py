@@ -19,6 +19,7 @@ RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("e
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """With the definitions of cert-manager, but without cert-manager."""
+    tools.program("helm")  # its first build is no part of a test's time
     with api_server(tmp_path_factory.mktemp("kubernetes")) as found:
         for path in tools.custom_definitions():
             definition = yaml.safe_load(path.read_text(encoding="utf-8"))
