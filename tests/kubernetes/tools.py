@@ -42,7 +42,10 @@ def program(name: str) -> Path:
     package = PACKAGES[name]
 
     def build(working: Path) -> None:
-        command: list[str | Path] = [go, "build", "-buildvcs=false", "-ldflags=-s -w", "-o", working / name, package]
+        # without its release the server calls itself v0.0.0, and Helm refuses to install
+        release = f"-X=k8s.io/component-base/version.gitVersion=v{kubernetes_release()}"
+        flags = ["-buildvcs=false", f"-ldflags=-s -w {release}"]
+        command: list[str | Path] = [go, "build", *flags, "-o", working / name, package]
         builds.run(command, folder=MODULE, timeout_seconds=BUILD_TIMEOUT_SECONDS)
 
     return builds.built(name, PINS, build) / name
