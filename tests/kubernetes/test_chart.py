@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
 
 from docs import chart
 from tests.kubernetes import charts, tools
+from tests.plain_english import ROOT
 
 REFUSED = {
     "an unknown value": ("gateway.replica=3", "additional properties 'replica' not allowed"),
@@ -68,6 +71,16 @@ def test_wrong_values_are_refused_with_a_sentence(change: str, sentence: str) ->
     run = charts.template("--set", change.replace("{", "\\{").replace("}", "\\}"))
     assert run.returncode != 0
     assert sentence in run.stderr
+
+
+def test_the_values_of_the_page_are_taken(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```yaml\n# mesh-values.yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    file = tmp_path / "mesh-values.yaml"
+    file.write_text(example, encoding="utf-8")
+    run = charts.template("--values", str(file))
+    assert run.returncode == 0, run.stderr
+    assert "kafka-mesh-admin-ada" in run.stdout
 
 
 def test_the_schema_has_the_settings_that_exist() -> None:

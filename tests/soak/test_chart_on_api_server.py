@@ -11,6 +11,7 @@ from docs.chart import CHART
 from tests.fixtures.waiting import wait_until
 from tests.kubernetes import charts, tools
 from tests.kubernetes.api_server import ApiServer, api_server
+from tests.plain_english import ROOT
 
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
 """The server warns of a template whose pods it would refuse."""
@@ -48,6 +49,12 @@ def test_the_server_would_apply_each_object_without_a_warning(server: ApiServer,
         for each in found
     }
     assert {name: each for name, each in faults.items() if each} == {}
+
+
+def test_the_server_would_apply_the_example_of_a_sidecar(server: ApiServer) -> None:
+    server.create("/api/v1/namespaces", {"metadata": {"name": "shop", "labels": RESTRICTED}})
+    example = yaml.safe_load((ROOT / "deploy" / "kubernetes" / "sidecar.yaml").read_text(encoding="utf-8"))
+    assert server.would_apply(example, "shop") == []
 
 
 @pytest.mark.parametrize("values", ["default"])
