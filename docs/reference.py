@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from deploy.monitoring.files import description
 from deploy.monitoring.files import files as monitoring
-from docs import calls, commands, mesh_file, metrics, names, settings
+from docs import calls, chart, commands, mesh_file, metrics, names, settings
 
 
 def main() -> None:
@@ -20,6 +20,7 @@ def main() -> None:
         names.PAGE: names.written(),
         **calls.files(),
         **mesh_file.files(),
+        **chart.files(),
         **monitoring(description()),
     }
     for path, text in pages.items():

@@ -37,7 +37,11 @@ def built(name: str, sources: Iterable[Path], build: Callable[[Path], None]) -> 
 
 
 def run(
-    command: Sequence[str | Path], *, folder: Path | None = None, environment: Mapping[str, str] | None = None
+    command: Sequence[str | Path],
+    *,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    timeout_seconds: float = BUILD_TIMEOUT_SECONDS,
 ) -> None:
     """One step of a build; its output is the error's text when it fails."""
     step = subprocess.run(
@@ -46,7 +50,7 @@ def run(
         env={**os.environ, **(environment or {})},
         capture_output=True,
         text=True,
-        timeout=BUILD_TIMEOUT_SECONDS,
+        timeout=timeout_seconds,
         check=False,
     )
     if step.returncode != 0:

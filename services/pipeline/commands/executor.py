@@ -1,8 +1,8 @@
 """`kafka-mesh pipeline executor`: the entrypoint of the pods that Spark requests from Kubernetes.
 
 For these pods Spark expects an image of its own. Its entrypoint has the argument `executor` and reads the environment
-that Spark's driver sets. This command replaces that entrypoint, so that one image is enough. `deploy/kubernetes/` sets
-it as the pods' command.
+that Spark's driver sets. This command replaces that entrypoint, so that one image is enough. The chart in `deploy/helm`
+sets it as the pods' command.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import yaml
 
 from local.certificates import write_certificates
 from local.owners import parse_owner
-from mesh.rpc.principals import SPIFFE_ID
 from mesh.settings import host_port, is_loopback
 from services.sidecar.settings import SidecarSettings
+from services.sidecar.wiring.kafka_properties import client_properties
 from services.sidecar.wiring.reactive import reactive_options
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 TLS_MOUNT = "/etc/kafka-mesh/tls"
+LOGIN_MOUNT = "/etc/kafka-mesh/login"
 
 Spec = dict[str, Any]
 
@@ -43,9 +45,14 @@ def sidecar_of(pod: Spec) -> Spec:
 @pytest.fixture
 def settings(pod: Spec, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SidecarSettings:
     """The container's environment as the sidecar reads it; a folder stands for the mounted certificate."""
-    write_certificates(tmp_path, [parse_owner("tls=sidecar/sidecar-1")])
+    write_certificates(tmp_path, [parse_owner("tls=sidecar/shop")])
+    login = tmp_path / "login"
+    login.mkdir()
+    (login / "password").write_text("secret", encoding="utf-8")
+    shutil.copy(tmp_path / "tls" / "ca.crt", login)
     for variable in sidecar_of(pod)["env"]:
-        monkeypatch.setenv(variable["name"], variable["value"].replace(TLS_MOUNT, str(tmp_path / "tls")))
+        value = variable["value"].replace(TLS_MOUNT, str(tmp_path / "tls")).replace(LOGIN_MOUNT, str(login))
+        monkeypatch.setenv(variable["name"], value)
     return SidecarSettings.from_file(None)
 
 
@@ -85,11 +92,8 @@ def test_its_certificate_is_mounted_and_its_state_outlives_the_pod(pod: Spec, se
     mounts = {each["name"]: each["mountPath"] for each in sidecar_of(pod)["volumeMounts"]}
     assert (mounts["tls"], mounts["state"]) == (TLS_MOUNT, str(settings.state_dir))
     secret = next(each["secret"]["secretName"] for each in pod["volumes"] if each["name"] == "tls")
-    documents = yaml.safe_load_all((DEPLOY / "kubernetes" / "certificates.yaml").read_text(encoding="utf-8"))
-    (made,) = [each for each in documents if each["spec"].get("secretName") == secret]
-    (caller,) = [SPIFFE_ID.fullmatch(uri) for uri in made["spec"]["uris"]]
-    assert caller is not None
-    assert (caller["role"], caller["name"]) == ("sidecar", settings.name)
+    assert secret == f"kafka-mesh-sidecar-{settings.name}", "as the chart names it"
+    assert (mounts["login"], client_properties(settings)["sasl.username"]) == (LOGIN_MOUNT, settings.name)
 
 
 def test_the_image_runs_as_the_pods_user(pod: Spec) -> None:

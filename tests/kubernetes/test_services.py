@@ -1,0 +1,301 @@
+"""Each container of the chart starts with settings that its service takes, and finds the others; policies let it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from docs.chart import secret_settings
+from docs.settings import SETTINGS
+from local.certificates import write_certificates
+from local.owners import ROLES, SERVERS, parse_owner
+from mesh.rpc.principals import SPIFFE_ID, WORKER
+from mesh.settings import ServiceSettings
+from services.gateway.serving import stop_bound_s
+from services.gateway.settings import GatewaySettings
+from services.pipeline.settings import PipelineSettings
+from services.pipeline.spark.session import options_of
+from tests.kubernetes import charts
+from tests.kubernetes.charts import Object, Workload
+from tests.plain_english import ROOT
+
+DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+TLS_MOUNT = "/etc/kafka-mesh/tls"
+GIVEN = {
+    "DATABASE_URL": "postgresql://mesh:secret@postgres:5432/mesh",
+    "HOME_BOOTSTRAP_SERVERS": "broker:9092",
+    "KAFKA_PROPERTIES": '{"security.protocol": "SASL_SSL"}',
+}
+"""What Secrets and ConfigMaps hold."""
+DOWNWARD = {"status.podIP": "10.1.2.3", "metadata.namespace": charts.NAMESPACE}
+FILES = {
+    "/etc/kafka-mesh/clients": ("tls.crt", "tls.key"),
+    "/etc/kafka-mesh/client-ca": ("ca.crt",),
+    "/etc/kafka-mesh/users": ("users.yaml",),
+}
+"""The keys of Secrets that are mounted there."""
+USERS = b"decoy_secret: " + base64.b64encode(bytes(range(32))) + b"\nusers: {}\n"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Helm renders the chart when the first test needs it, and not while tests are collected on machines without Go."""
+    if "workload" in metafunc.fixturenames:
+        names = ("control", "router-1", "gateway", "pipeline")
+        cases = [(values, name) for values in charts.SETS for name in names if name != "pipeline" or values == "full"]
+        metafunc.parametrize("workload", cases, indirect=True, ids="-".join)
+
+
+@pytest.fixture
+def workload(request: pytest.FixtureRequest) -> Workload:
+    values, name = request.param
+    return next(each for each in charts.workloads(values) if each.name == f"{charts.RELEASE}-{name}")
+
+
+@pytest.fixture
+def settings(workload: Workload, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ServiceSettings:
+    """The container's environment as the service reads it; folders stand for what is mounted."""
+    mounted(workload, tmp_path)
+    service = workload.container["name"]
+    kind = SETTINGS[service]
+    prefix = f"KAFKA_MESH_{service.upper()}_"
+    for name, value in environment(workload):
+        if name.startswith(prefix):
+            assert name.removeprefix(prefix).lower() in kind.model_fields
+            monkeypatch.setenv(name, re.sub(r"^(?=/etc/)", str(tmp_path), value))
+    return kind.from_file(None)
+
+
+def mounted(workload: Workload, folder: Path) -> None:
+    """The files that settings check, below the folder; the certificate of members stands for each."""
+    write_certificates(folder, [parse_owner("made=router/router-1@router-1")])
+    made = {path.name: path.read_bytes() for path in (folder / "made").iterdir()}
+    for mount in workload.container["volumeMounts"]:
+        for name in (*made,) if mount["mountPath"] == TLS_MOUNT else FILES.get(mount["mountPath"], ()):
+            path = folder / mount["mountPath"].lstrip("/") / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(made.get(name, USERS))
+
+
+def environment(workload: Workload) -> Iterator[tuple[str, str]]:
+    known: dict[str, str] = {}
+    for each in workload.container["env"]:
+        setting = re.sub(r"^KAFKA_MESH_[A-Z]+?_", "", each["name"])
+        match each:
+            case {"value": value}:
+                known[each["name"]] = re.sub(r"\$\((\w+)\)", lambda found: known[found[1]], value)
+            case {"valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}:
+                known[each["name"]] = f"{workload.name}-0"
+            case {"valueFrom": {"fieldRef": {"fieldPath": path}}}:
+                known[each["name"]] = DOWNWARD[path]
+            case {"valueFrom": {"secretKeyRef": _}} | {"valueFrom": {"configMapKeyRef": _}}:
+                known[each["name"]] = GIVEN[setting]
+    assert len(known) == len(workload.container["env"]), "no variable twice"
+    yield from known.items()
+
+
+def test_a_service_takes_its_settings_and_answers_where_probes_ask(
+    workload: Workload, settings: ServiceSettings
+) -> None:
+    container = workload.container
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert getattr(settings, "metrics_listen").endswith(f":{ports['metrics']}")  # noqa: B009 each of these services has it
+    probes = {kind: container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")}
+    assert {kind: (each["path"], each["port"]) for kind, each in probes.items()} == {
+        "startup": ("/live", "metrics"), "liveness": ("/live", "metrics"), "readiness": ("/ready", "metrics"),
+    }  # fmt: skip
+    entrypoint = json.loads(re.findall(r"ENTRYPOINT (.*)", DOCKERFILE)[0])
+    expected = ["pipeline", "serve"] if container["name"] == "pipeline" else [container["name"]]
+    assert (entrypoint, container["args"]) == (["kafka-mesh"], expected)
+
+
+def test_a_service_writes_where_it_may_and_mounts_what_it_reads(workload: Workload, settings: ServiceSettings) -> None:
+    mounts = {each["mountPath"]: each.get("readOnly", False) for each in workload.container["volumeMounts"]}
+    volumes = {each["name"] for each in workload.pod["volumes"]}
+    volumes |= {each["metadata"]["name"] for each in workload.spec.get("volumeClaimTemplates", ())}
+    assert {each["name"] for each in workload.container["volumeMounts"]} == volumes
+    if isinstance(settings, GatewaySettings | PipelineSettings):
+        assert mounts[str(settings.state_dir)] is False
+    if "secrets/home-password" in str(dict(environment(workload))):
+        assert "/etc/kafka-mesh/secrets" in mounts
+
+
+def test_pods_are_closed(workload: Workload) -> None:
+    pod = workload.pod
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert f"--uid {pod['securityContext']['runAsUser']}" in DOCKERFILE
+    for container in [*pod.get("initContainers", ()), *pod["containers"]]:
+        closed = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+        assert container["securityContext"] == closed
+        assert container["resources"]["limits"]["memory"]
+        assert container["resources"]["requests"]["cpu"]
+    assert pod["automountServiceAccountToken"] is (workload.container["name"] == "pipeline")
+
+
+@pytest.mark.parametrize("values", charts.SETS)
+def test_a_gateway_ends_before_kubernetes_kills_it(values: str) -> None:
+    (gateway,) = [each for each in charts.workloads(values) if each.container["name"] == "gateway"]
+    drain = float(dict(environment(gateway))["KAFKA_MESH_GATEWAY_DRAIN_TIMEOUT_S"])
+    waits = gateway.container.get("lifecycle", {"preStop": {"sleep": {"seconds": 0}}})["preStop"]["sleep"]["seconds"]
+    bound = stop_bound_s(GatewaySettings(allow_insecure=True, drain_timeout_s=drain))
+    assert gateway.pod["terminationGracePeriodSeconds"] > waits + bound
+
+
+@pytest.mark.parametrize("values", charts.SETS)
+def test_members_call_services_that_are_there_and_lead_to_pods(values: str) -> None:
+    services = {name: each["spec"] for name, each in charts.of_kind(values, "Service").items()}
+    pods = charts.workloads(values)
+    called = {
+        (host.removesuffix(f".{charts.NAMESPACE}.svc"), int(port))
+        for each in pods
+        for name, value in environment(each)
+        if name.endswith(("_ADDRESSES", "_ADVERTISED", "PIPELINE_BOOTSTRAP_SERVERS"))
+        for host, _, port in (address.rpartition(":") for address in value.split(","))
+    }
+    inside = {each for each in called if not each[0].endswith("example.com")}
+    assert {host.rpartition("-")[0] if host[-1].isdigit() else host for host, _ in inside} >= {
+        "kafka-mesh-control", "kafka-mesh-router", "kafka-mesh-gateway",
+    }  # fmt: skip
+    assert all(port in {each["port"] for each in services[host]["ports"]} for host, port in inside)
+    for spec in services.values():
+        (led,) = [each for each in pods if spec["selector"].items() <= each.labels.items()]
+        ports = {each["name"] for each in led.container["ports"]}
+        assert {each["targetPort"] for each in spec["ports"]} <= ports
+
+
+@pytest.mark.parametrize("values", ["full", "deployment"])
+def test_each_certificate_names_a_caller_that_servers_know(values: str) -> None:
+    made = [each["spec"] for each in charts.of_kind(values, "Certificate").values() if "uris" in each["spec"]]
+    callers = {
+        found["role"]: found["name"] for each in made for uri in each["uris"] if (found := SPIFFE_ID.fullmatch(uri))
+    }
+    assert len([each for each in made if SPIFFE_ID.fullmatch(each["uris"][0])]) == len(made)
+    assert set(callers) <= set(ROLES)
+    secrets = {each["secretName"]: each for each in made}
+    for each in made:
+        role = SPIFFE_ID.fullmatch(each["uris"][0])
+        assert role is not None
+        assert ("server auth" in each["usages"]) == (role["role"] in SERVERS) == ("dnsNames" in each)
+    for workload in charts.workloads(values):
+        (tls,) = [each for each in workload.pod["volumes"] if each["name"] == "tls"]
+        name = dict(environment(workload)).get(f"KAFKA_MESH_{workload.container['name'].upper()}_NAME", "control-1")
+        if "csi" in tls:
+            attributes = tls["csi"]["volumeAttributes"]
+            assert attributes["csi.cert-manager.io/uri-sans"] == "spiffe://kafka-mesh/gateway/${POD_NAME}"
+            continue
+        certificate = secrets[tls["secret"]["secretName"]]
+        found = SPIFFE_ID.fullmatch(certificate["uris"][0])
+        assert found is not None
+        assert found["name"] in (name, WORKER.sub("", name))
+        if "dnsNames" in certificate:
+            assert workload.name in certificate["dnsNames"]
+
+
+def test_the_certificate_for_clients_has_each_advertised_host() -> None:
+    hosts = charts.of_kind("full", "Certificate")["kafka-mesh-gateway-clients"]["spec"]["dnsNames"]
+    assert hosts == ["kafka-mesh-gateway.mesh.svc", "*.kafka.example.com", "kafka.example.com"]
+
+
+def test_replicas_are_for_the_autoscaler_alone() -> None:
+    (gateway,) = [each for each in charts.workloads("full") if each.container["name"] == "gateway"]
+    assert "replicas" not in gateway.spec
+    (scaler,) = [each["spec"] for each in charts.of_kind("full", "HorizontalPodAutoscaler").values()]
+    assert scaler["scaleTargetRef"]["name"] == gateway.name
+    metric = scaler["metrics"][1]["pods"]["metric"]["name"]
+    assert metric.removeprefix("kafka_mesh_gateway_") in (ROOT / "docs/reference/gateway-metrics.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("values", ["default", "full"])
+def test_budgets_and_policies_select_pods_that_exist(values: str) -> None:
+    labels = [each.labels for each in charts.workloads(values)]
+    labels += [yaml.safe_load(each["data"]["executor.yaml"])["metadata"]["labels"]
+               for each in charts.of_kind(values, "ConfigMap").values()]  # fmt: skip
+    selectors = [each["spec"]["selector"] for each in charts.of_kind(values, "PodDisruptionBudget").values()]
+    selectors += [each["spec"]["podSelector"] for each in charts.of_kind(values, "NetworkPolicy").values()]
+    assert len(selectors) >= 5
+    for selector in selectors:
+        assert any(selector["matchLabels"].items() <= each.items() for each in labels)
+
+
+def test_policies_let_each_member_call_those_that_it_calls() -> None:
+    found = charts.of_kind("full", "NetworkPolicy")
+    policies = {name.removeprefix("kafka-mesh-"): each["spec"] for name, each in found.items()}
+    calls = [
+        ("router", "control", 7070, "grpc"),
+        ("gateway", "router", 7071, "grpc"),
+        ("pipeline", "control", 7070, "grpc"),
+        ("pipeline", "gateway", 9092, 9092),
+        ("executor", "gateway", 9092, 9092),
+        ("executor", "pipeline", None, None),
+        ("pipeline", "executor", None, None),
+        ("executor", "executor", None, None),
+    ]
+    for caller, called, egress, ingress in calls:
+        assert admits(policies[caller]["egress"], "to", called, egress), (caller, called)
+        assert admits(policies[called]["ingress"], "from", caller, ingress), (caller, called)
+    assert not admits(policies["control"]["ingress"], "from", "gateway", "grpc")
+    assert not admits(policies["router"]["ingress"], "from", "pipeline", "grpc")
+
+
+def admits(rules: list[Object], direction: str, component: str, port: object) -> bool:
+    """Whether a rule names the component as a peer, with the port or with all ports."""
+    for rule in rules:
+        peers = [each.get("podSelector", {}).get("matchLabels", {}) for each in rule.get(direction, ())]
+        named = component in {each.get("app.kubernetes.io/component") for each in peers}
+        if named and ("ports" not in rule or port in {each["port"] for each in rule["ports"]}):
+            return True
+    return False
+
+
+def test_what_spark_carries_is_authenticated_and_encrypted_and_executors_come_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (pipeline,) = [each for each in charts.workloads("full") if each.container["name"] == "pipeline"]
+    mounted(pipeline, tmp_path)
+    for name, value in environment(pipeline):
+        monkeypatch.setenv(name, re.sub(r"^(?=/etc/)", str(tmp_path), value))
+    found = PipelineSettings.from_file(None)
+    options = options_of(found)
+    for name in ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled"):
+        assert options[name] == "true", "tasks carry passwords of clusters and the database's URL"
+    assert options["spark.driver.host"] == DOWNWARD["status.podIP"]
+    assert options["spark.executor.heartbeatInterval"] == "20s"
+    assert found.max_batch_rows == 1_000_000
+    (template,) = charts.of_kind("full", "ConfigMap").values()
+    executor = yaml.safe_load(template["data"]["executor.yaml"])["spec"]
+    mounts = {each["name"]: each["mountPath"] for each in pipeline.container["volumeMounts"]}
+    assert options["spark.kubernetes.executor.podTemplateFile"] == f"{mounts['executor']}/executor.yaml"
+    assert options["spark.kubernetes.executor.podTemplateContainerName"] == executor["containers"][0]["name"]
+    assert options["spark.kubernetes.container.image"] == pipeline.container["image"]
+    assert [*executor["containers"][0]["command"], "executor"] == ["kafka-mesh", "pipeline", "executor"]
+    assert executor["securityContext"] == pipeline.pod["securityContext"]
+    assert executor["volumes"][0] in pipeline.pod["volumes"], "executors share the folder of the data"
+    python = next(each["value"] for each in pipeline.container["env"] if each["name"] == "PYSPARK_PYTHON")
+    assert str(Path(python).parents[1]) in DOCKERFILE
+
+
+def test_the_pod_of_the_pipeline_may_do_what_drivers_do() -> None:
+    (pipeline,) = [each for each in charts.workloads("full") if each.container["name"] == "pipeline"]
+    account = pipeline.pod["serviceAccountName"]
+    (role,), (binding,) = charts.of_kind("full", "Role").values(), charts.of_kind("full", "RoleBinding").values()
+    assert account in charts.of_kind("full", "ServiceAccount")
+    assert [each["name"] for each in binding["subjects"]] == [account]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    allowed = {resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]}
+    assert {"create", "get", "list", "watch", "delete"} <= allowed["pods"] & allowed["configmaps"]
+
+
+@pytest.mark.parametrize("values", charts.SETS)
+def test_secrets_are_references(values: str) -> None:
+    assert charts.of_kind(values, "Secret") == {}
+    for workload in charts.workloads(values):
+        service = workload.container["name"]
+        secret = {f"KAFKA_MESH_{service.upper()}_{name}" for name in secret_settings(service)}
+        for container in [*workload.pod.get("initContainers", ()), workload.container]:
+            given = {each["name"] for each in container["env"] if "value" in each}
+            assert given.isdisjoint(secret)
