@@ -18,6 +18,7 @@ from tests.unit.test_pages import name, pages
 RUN_BY = {
     "README.md": ("e2e/test_readme.py", "e2e/test_envoy_yaml.py"),
     "docs/concepts/reactive-consumer.md": ("unit/test_blocks.py",),
+    "docs/how-to/authorize-clients.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/back-up-and-restore.md": ("e2e/test_how_to.py",),
     "docs/how-to/client-authentication.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/member-certificates.md": ("e2e/test_page_blocks.py",),
