@@ -59,7 +59,7 @@ PARTS = (
     Part(("chaos", "e2e", "judge"), 480),
     Part(("integration/control", "integration/meshctl"), 420),
     Part(("integration/sidecar", "integration/contract"), 400),
-    Part(("clients", "integration/local", "integration/local_clients"), 380),
+    Part(("clients", "integration/local", "integration/local_clients", "kubernetes"), 400),
     Part(("integration/router", "integration/pipeline_clients"), 360),
 )
 AFTERWARDS = Part(("integration/pipeline", "e2e/pipeline"), 247)

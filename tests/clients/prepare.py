@@ -1,4 +1,4 @@
-"""Builds and fetches what the client tests need, before any test waits for it: `python -m tests.clients.prepare`."""
+"""Builds and fetches what tests of clients and the chart need, before they run: `python -m tests.clients.prepare`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.clients.console.driver import ConsoleTools
 from tests.clients.mirror_maker import driver as mirror_maker
 from tests.clients.registry import ADMINS, CLIENTS
 from tests.clients.streams import driver as streams
+from tests.kubernetes import tools as kubernetes
 
 NOBODY = "127.0.0.1:9"
 """Nothing connects before the first order."""
@@ -28,6 +29,8 @@ def main() -> None:
     clients: Mapping[str, Callable[[str], object]] = {**ADMINS, **CLIENTS, "console-tools": ConsoleTools}
     everything: dict[str, Callable[[], object]] = {name: partial(make, NOBODY) for name, make in clients.items()}
     everything |= {"streams": streams.class_path, "mirror-maker": mirror_maker.class_path, "go-backend": go_backend}
+    everything |= {name: partial(kubernetes.program, name) for name in ("helm", "kubeconform")}
+    everything |= {"kubernetes-schemas": kubernetes.schemas}
     for name, make in everything.items():
         start = time.monotonic()
         make()
