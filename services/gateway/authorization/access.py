@@ -17,8 +17,9 @@ from typing import Final
 
 import structlog
 
-from mesh.acls import Acl, Decision, Operation, PatternType, Permission, Policy, ResourceType, Subject
+from mesh.acls import Decision, Operation, Policy, ResourceType, Subject
 from mesh.acls.acl import CLUSTER_NAME
+from mesh.acls.codec import policy_from_proto
 from mesh.acls.subjects import plain_host
 from mesh.rpc import acls
 from services.gateway.authentication.principal import Principal
@@ -75,25 +76,13 @@ class Authorization:
         if mode is Mode.OFF:
             return cls(revision=message.revision)
         try:
-            policy = Policy(map(_acl, message.acls), message.super_users)
+            policy = policy_from_proto(message)
         except ValueError as error:
             log.error("the policy of ACLs can't be read, so it allows nothing: upgrade the gateway", reason=str(error))
             mode, policy = None, NOTHING
         if mode is None:
             return cls(Mode.ENFORCE, revision=message.revision)
         return cls(mode, policy, message.revision)
-
-
-def _acl(message: acls.Acl) -> Acl:
-    return Acl(
-        ResourceType(message.resource_type),
-        message.resource_name,
-        PatternType(message.pattern_type),
-        message.principal,
-        message.host,
-        Operation(message.operation),
-        Permission(message.permission),
-    )
 
 
 def subject_of(proved: Principal, address: str) -> Subject:
