@@ -2,6 +2,7 @@
 
 from mesh.routing.canary import Canary, takes_part
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
+from mesh.routing.clusters import FIRST_CLUSTER_NODE_ID, UpstreamCluster
 from mesh.routing.errors import InvalidRuleError
 from mesh.routing.fold import Folding, LogGapError, RoutingState, came_into_force, fold, is_pending
 from mesh.routing.moving import may_move_topics
@@ -18,7 +19,7 @@ from mesh.routing.rules import (
     UnmatchedTopics,
     field_of,
 )
-from mesh.routing.table import FIRST_CLUSTER_NODE_ID, Route, RoutingTable, UpstreamCluster
+from mesh.routing.table import Route, RoutingTable
 from mesh.routing.visits import Past, Place, Stay
 
 __all__ = [

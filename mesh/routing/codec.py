@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
+from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.errors import InvalidRuleError
 from mesh.routing.rules import (
     UNMATCHED_TOPICS,
@@ -24,7 +25,7 @@ from mesh.routing.rules import (
     UnmatchedTopics,
     field_of,
 )
-from mesh.routing.table import RoutingTable, UpstreamCluster
+from mesh.routing.table import RoutingTable
 from mesh.routing.visits import Past, Stay
 from mesh.rpc import acls, admin, routing
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, replace
 
 from mesh.routing.acl_policy import ACL_EVENTS, AclDraft
 from mesh.routing.canary import Canary
+from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.codec import cluster_from_proto
 from mesh.routing.history import RuleHistory
-from mesh.routing.table import RoutingTable, UpstreamCluster
+from mesh.routing.table import RoutingTable
 from mesh.rpc import events
 
 

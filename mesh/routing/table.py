@@ -24,13 +24,14 @@ Theory of operation
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 from mesh.routing.clients import ClientIdentity, ClientMatch
+from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.index import Index, Renames
 from mesh.routing.living import LivingRules, versions_of
 from mesh.routing.rule_indexes import RuleIndexes
@@ -44,8 +45,6 @@ ROUTE_CACHE_LIMIT = 500_000
 """Answers that one table and all that clients see of it remember; then they start afresh (about 100 MB)."""
 CLIENT_TABLES_KEPT = 100
 """Tables of clients that are kept for the next one of their kind; those in use are there anyway."""
-FIRST_CLUSTER_NODE_ID = 100
-"""A gateway shows a cluster as the node of this id plus the cluster's ordinal."""
 EVERYONE: frozenset[ClientMatch] = frozenset()
 """The conditions that hold for a client of whom nothing is known."""
 
@@ -57,20 +56,6 @@ class Rules(Protocol):
     def living_rules(self) -> LivingRules: ...
     @property
     def topics(self) -> TopicVersions: ...
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamCluster:
-    """A real Kafka cluster behind the mesh; see ClusterSpec and UpstreamCluster in routing.proto for the fields."""
-
-    name: str
-    bootstrap_servers: tuple[str, ...]
-    ordinal: int
-    partition_count: int = 0
-    producer_config: Mapping[str, str] = field(default_factory=dict)
-    consumer_config: Mapping[str, str] = field(default_factory=dict)
-    kafka_cluster_id: str = ""
-    home: bool = False
 
 
 @dataclass(frozen=True, slots=True)

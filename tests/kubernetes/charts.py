@@ -25,7 +25,7 @@ Object = dict[str, Any]
 
 
 def options(values: str) -> list[str]:
-    """What names these values to Helm."""
+    """The options that name these values to Helm."""
     return [] if values == "default" else ["--values", str(VALUES / f"{values}.yaml")]
 
 

@@ -25,7 +25,7 @@ def git(repository: Path, *arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a small repository with a release, a tag from before there was a site, and a page that is newer than both."""
+    """A repository with a release, an earlier tag without a site, and a page that is newer than both."""
     repository, site = tmp_path_factory.mktemp("repository"), tmp_path_factory.mktemp("sites")
     git(repository, "init", "--quiet")
     (repository / "README.md").write_text("# Nothing yet\n")

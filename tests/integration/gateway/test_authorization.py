@@ -58,7 +58,7 @@ def acl(line: str) -> acls.Acl:
 
 
 def written_by(producer: Producer, topic: str, value: str) -> KafkaError | None:
-    """What became of the record. librdkafka takes no record for a topic whose refusal it knows already."""
+    """The outcome of the record. librdkafka takes no record for a topic whose refusal it knows already."""
     ends: list[KafkaError | None] = []
     try:
         producer.produce(topic, value, on_delivery=lambda error, _: ends.append(error))
@@ -139,7 +139,7 @@ class House:
         return asyncio.run(run)
 
     def write(self, user: str, topic: str, *values: str, **more: Any) -> list[KafkaError | None]:
-        """What became of each record."""
+        """The outcome of each record."""
         producer = Producer(self.confluent(user, **{"linger.ms": 0, **more}))
         return [written_by(producer, topic, value) for value in values]
 

@@ -34,7 +34,7 @@ def test_no_transaction_waits_for_the_delivery_time_out_behind_a_batch_that_is_t
 
 
 def _seconds_to_settle(cluster: Cluster, topic: str, values: list[bytes]) -> float:
-    """Of a transaction with a refusal between two of its records."""
+    """Writes a transaction until a refusal comes between two of its records, then settles it."""
     target = Target(cluster, Memory(topic, "apples", 11), topic, largest_batch=500_000)
     target.take_over()
     lane = Lane(SourcePartition(topic, 0), topic, 0, [0], Points())

@@ -1,4 +1,4 @@
-"""What a client may do by ACLs, by the rules that Kafka documents, and by a plain reading of all ACLs one by one."""
+"""The rights of a client by ACLs: the rules that Kafka documents, and a plain reading of all ACLs one by one."""
 
 from __future__ import annotations
 
