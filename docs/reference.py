@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from deploy.monitoring.files import description
 from deploy.monitoring.files import files as monitoring
-from docs import calls, chart, commands, mesh_file, metrics, names, settings
+from docs import calls, chart, commands, log_events, mesh_file, metrics, names, settings
 
 
 def main() -> None:
@@ -17,6 +17,7 @@ def main() -> None:
     }
     pages |= {
         commands.PAGE: commands.written(),
+        log_events.PAGE: log_events.written(),
         names.PAGE: names.written(),
         **calls.files(),
         **mesh_file.files(),

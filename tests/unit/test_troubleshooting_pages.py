@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
 from itertools import product
 
 import pytest
 from pydantic_settings import BaseSettings
 
+from docs.log_events import logged
 from services.control.settings import ControlSettings
 from services.gateway.settings import GatewaySettings
 from services.pipeline.settings import PipelineSettings
@@ -29,25 +28,6 @@ SETTINGS: dict[str, type[BaseSettings]] = {
     "router": RouterSettings,
     "sidecar": SidecarSettings,
 }
-DIFFERS = "…"
-"""For the parts of an event's text that the code fills in."""
-
-
-def logged(service: str, levels: frozenset[str]) -> Iterator[str]:
-    for path in (ROOT / "services" / service).rglob("*.py"):
-        if "compiled" in path.parts:  # copies, as they are built
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            match node:
-                case ast.Call(func=ast.Attribute(ast.Name("log"), level), args=[event, *_]) if level in levels:
-                    yield text_of(event)
-
-
-def text_of(event: ast.expr) -> str:
-    if isinstance(event, ast.JoinedStr):
-        return "".join(str(part.value) if isinstance(part, ast.Constant) else DIFFERS for part in event.values)
-    found: str = ast.literal_eval(event)
-    return found
 
 
 def page_of(service: str) -> str:
@@ -59,7 +39,7 @@ def test_the_page_has_each_logged_event_once_in_order(service: str, section: str
     _, found, text = page_of(service).partition(f"\n## {section}\n")
     assert found
     listed = re.findall(r"^\| `([^`]+)` \|", text.partition("\n## ")[0], re.MULTILINE)
-    assert listed == sorted(set(logged(service, SECTIONS[section])))
+    assert listed == sorted({each.event for each in logged(service) if each.level in SECTIONS[section]})
 
 
 @pytest.mark.parametrize("service", SETTINGS)
