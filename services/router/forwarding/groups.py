@@ -9,7 +9,9 @@ Theory of operation
 3. An order is carried out when no group is ahead of the mirror any more, or after ORDER_SECONDS. Until then, some
    groups would read records again on the target.
 4. An offset that was translated is not translated again while the group does not commit.
-5. It has a thread and a consumer of its own: a search takes milliseconds, for which records do not wait.
+5. A mirror may begin in the middle of a log. A group with unread records from before that place would skip these on the
+   target. So the group gets no offset, and is named as a problem of the rule, unless an order names the group.
+6. It has a thread and a consumer of its own: a search takes milliseconds, for which records do not wait.
 """
 
 from __future__ import annotations
@@ -64,6 +66,7 @@ SEARCHING = {
     "fetch.wait.max.ms": 10,
 }
 
+SPECS: Any = OffsetSpec  # its methods have no types
 log = structlog.get_logger(__name__)
 
 
@@ -118,6 +121,8 @@ class GroupFollower:
         self._pattern = re2.compile(wanted.group_regex) if wanted is not None and wanted.group_regex else None
         self._interval = (wanted.sync_interval_ms / 1000 if wanted else 0) or USUAL_INTERVAL
         self._done: dict[tuple[str, SourcePartition], int] = {}
+        self._behind: dict[tuple[str, SourcePartition], int] = {}
+        """Unread offsets from before the mirror's beginning, as of the last translation."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"groups-{rule_id}", daemon=True)
         self._reader: Any = None
@@ -137,7 +142,6 @@ class GroupFollower:
             while not self._stopping.is_set() and (self._orders or self._continuous):
                 pause = self._interval
                 try:
-                    self.problem = ""
                     if self._orders:
                         late = time.monotonic() - began > ORDER_SECONDS
                         pause = self._carry_out(self._orders[0], late=late)
@@ -169,6 +173,7 @@ class GroupFollower:
     def _sync(self, groups: Collection[str], *, backwards: bool) -> bool:
         """Translates for these groups; whether one of them is ahead of the mirror."""
         ways, ahead, in_use = self._ways(), False, 0
+        self._behind.clear()
         wanted = sorted(groups)
         for first in range(0, len(wanted), AT_ONCE):
             some = wanted[first : first + AT_ONCE]
@@ -178,10 +183,14 @@ class GroupFollower:
                     return True
                 offsets = {each: offset for each, offset in there[group].items() if each in ways}
                 if self._follow(group, offsets, ways, backwards=backwards):
-                    ahead = ahead or any(self._done.get((group, each)) != offset for each, offset in offsets.items())
+                    ahead = ahead or any(
+                        self._done.get((group, each)) != offset and (group, each) not in self._behind
+                        for each, offset in offsets.items()
+                    )
                 else:
                     in_use += 1
         self.in_use = in_use
+        self.problem = self._problem_of_behind()
         self.synced_at = time.time()
         return ahead
 
@@ -198,7 +207,14 @@ class GroupFollower:
         if not moved:
             return True
         known = self._committed(self._target, [group])[group]
-        ends = self._ends([_place(each, ways[each]) for each in moved])
+        if not backwards:
+            new = {each: offset for each, offset in moved.items() if _place(each, ways[each]) not in known}
+            behind = self._unread_before(new, ways)
+            self._behind.update({(group, each): count for each, count in behind.items()})
+            moved = {each: offset for each, offset in moved.items() if each not in behind}
+            if not moved:
+                return True
+        ends = self._offsets(self._target, [_place(each, ways[each]) for each in moved], SPECS.latest())
         places = {
             _place(each, ways[each]): self._translated(each, offset, ways[each], ends) for each, offset in moved.items()
         }
@@ -215,16 +231,39 @@ class GroupFollower:
                 self._done[group, each] = offset
         return True
 
-    def _ends(self, places: Collection[SourcePartition]) -> dict[SourcePartition, int]:
-        """The end offsets of the target's partitions for consumers that read committed records only."""
-        specs: Any = OffsetSpec
-        wanted = {TopicPartition(*place): specs.latest() for place in places}
-        futures = self._target.ask(
+    def _unread_before(
+        self, offsets: Mapping[SourcePartition, int], ways: Mapping[SourcePartition, Way]
+    ) -> dict[SourcePartition, int]:
+        """The number of offsets, by partition, that lie between a group and the mirror's beginning."""
+        early = [each for each, offset in offsets.items() if offset < ways[each].points.begins]
+        if not early:
+            return {}
+        firsts = self._offsets(self._source, early, SPECS.earliest())
+        unread = {each: ways[each].points.begins - max(offsets[each], firsts[each]) for each in early}
+        return {each: count for each, count in unread.items() if count > 0}
+
+    def _problem_of_behind(self) -> str:
+        """The groups that can't follow, in a sentence."""
+        if not self._behind:
+            return ""
+        (group, place), count = next(iter(self._behind.items()))
+        more = len({name for name, _ in self._behind}) - 1
+        others = f", and {more} more groups" if more else ""
+        return (
+            f"group {group!r} has {count} unread offsets of {place.topic}-{place.number} from before the mirror's "
+            f"beginning{others}: it would skip them on the target, so it gets no offset there. Let it read on, or name "
+            "it in an order to sync groups"
+        )
+
+    def _offsets(self, cluster: Cluster, places: Collection[SourcePartition], spec: Any) -> dict[SourcePartition, int]:
+        """Offsets of partitions, as consumers see them that read committed records only."""
+        wanted = {TopicPartition(*place): spec for place in places}
+        futures = cluster.ask(
             lambda admin: admin.list_offsets(
                 wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT
             )
         )
-        found = answers(futures, f"offsets on cluster {self._target.name!r}")
+        found = answers(futures, f"offsets on cluster {cluster.name!r}")
         return {SourcePartition(each.topic, each.partition): answer.offset for each, answer in found.items()}
 
     def _translated(self, source: SourcePartition, offset: int, way: Way, ends: Mapping[SourcePartition, int]) -> int:

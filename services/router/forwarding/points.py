@@ -54,6 +54,11 @@ class Points:
         return self._kept
 
     @property
+    def begins(self) -> int:
+        """The source offset at which the mirror began; records before it are not copied."""
+        return self._kept[0].source if self._kept else 0
+
+    @property
     def last_kept(self) -> Point | None:
         return self._kept[-1] if self._kept else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
 from mesh.rpc import record_rules
 from services.router.forwarding.orders import GroupSync, RunRule
@@ -22,11 +22,19 @@ def commit(side: Side, group: str, topic: str, offsets: Mapping[int, int]) -> No
 
 
 def committed(side: Side, group: str, topic: str) -> dict[int, int]:
-    [future] = side.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+    def asked() -> list[ConsumerGroupTopicPartitions]:
+        """Empty while the coordinator of a new broker loads."""
+        [future] = side.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+        try:
+            return [future.result(WITHIN_S)]
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+            return []
+
+    [found] = wait_until(asked, "the coordinator has loaded")
     return {
-        each.partition: each.offset
-        for each in future.result(WITHIN_S).topic_partitions
-        if each.topic == topic and each.offset >= 0
+        each.partition: each.offset for each in found.topic_partitions or () if each.topic == topic and each.offset >= 0
     }
 
 
@@ -129,6 +137,33 @@ def test_offsets_do_not_go_back_unless_ordered(c1: Side, c2: Side, workers: Work
 
     workers.run(RunRule(rule, 13, 11, syncs=(GroupSync(13, (group,)),)))
     wait_until(lambda: committed(c2, group, topic) == {0: 3}, "the group went back as ordered")
+
+
+def test_a_group_that_would_skip_records_stays_until_it_has_read_them_or_is_ordered(
+    c1: Side, c2: Side, workers: Workers, topic: str, unique_name: Callable[[str], str]
+) -> None:
+    """Records from before the mirror's beginning are not on the target, or not this mirror's."""
+    behind, ordered, on = unique_name("behind"), unique_name("ordered"), unique_name("on")
+    c1.create(topic)
+    c2.will_have(topic)
+    c1.write(topic, [(0, b"%d" % number) for number in range(50)])
+    start = record_rules.StartAt(offsets=record_rules.PartitionOffsets(topic=topic, offsets={0: 40}))
+    for group, offset in ((behind, 30), (ordered, 35), (on, 45)):
+        commit(c1, group, topic, {0: offset})
+    rule = mirror("apples", topic, group_offsets=CONTINUOUS, start=start)
+
+    workers.run(RunRule(rule, 12, 11))
+    wait_until(lambda: committed(c2, on, topic) == {0: 5}, "the group that has read on follows")
+    said = workers.wait_for("apples", "names the group", lambda said: "unread offsets" in said.problem)
+    assert f"group '{behind}' has 10 unread offsets of {topic}-0" in said.problem
+    assert "and 1 more groups" in said.problem
+    assert committed(c2, behind, topic) == committed(c2, ordered, topic) == {}
+
+    workers.run(RunRule(rule, 13, 11, syncs=(GroupSync(13, (ordered,)),)))
+    wait_until(lambda: committed(c2, ordered, topic) == {0: 0}, "the group goes where the order says")
+    commit(c1, behind, topic, {0: 40})
+    wait_until(lambda: committed(c2, behind, topic) == {0: 0}, "the group has read all from before the mirror")
+    workers.wait_for("apples", "has no problem", lambda said: not said.problem)
 
 
 def test_a_group_with_members_on_the_target_is_left_alone(
