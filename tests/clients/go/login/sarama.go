@@ -11,6 +11,9 @@ import (
 func bySarama(_ context.Context, door door, topic string, values []string) error {
 	config := sarama.NewConfig()
 	config.Producer.Return.Successes = true
+	config.Producer.Idempotent = true
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Net.MaxOpenRequests = 1 // the library insists
 	config.Net.TLS.Enable, config.Net.TLS.Config = true, door.trusts
 	config.Net.SASL.Enable = true
 	config.Net.SASL.Mechanism = sarama.SASLMechanism(door.mechanism)
