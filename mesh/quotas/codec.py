@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import islice
 from typing import Final
 
 from mesh.quotas.entity import DEFAULT, Default, Entity, Key, Name, Quota
-from mesh.quotas.policy import Policy
+from mesh.quotas.policy import Policy, Sharers
+from mesh.quotas.shares import Use
 from mesh.rpc import quotas
 
+MOST_PARTS: Final = 500
+"""Parts of quotas in one report, and in one message of control."""
 _KEYS: Final = {
     quotas.QUOTA_KEY_PRODUCER_BYTE_RATE: Key.PRODUCER_BYTE_RATE,
     quotas.QUOTA_KEY_CONSUMER_BYTE_RATE: Key.CONSUMER_BYTE_RATE,
@@ -67,3 +72,33 @@ def quota_to_proto(quota: Quota) -> quotas.Quota:
 def policy_from_proto(message: quotas.QuotaPolicy) -> Policy:
     """As `quota_from_proto`, of all quotas."""
     return Policy(map(quota_from_proto, message.quotas))
+
+
+def uses_from_proto(message: quotas.QuotaParts) -> dict[Sharers, Use]:
+    """The uses of a gateway's clients. Keys that are not known here are left out."""
+    return {_sharers(each): Use(each.part, each.pauses) for each in message.parts if each.key in _KEYS}
+
+
+def uses_to_proto(uses: Mapping[Sharers, Use]) -> quotas.QuotaParts:
+    parts = (_part(sharers, use.part, pauses=use.pauses) for sharers, use in uses.items())
+    return quotas.QuotaParts(parts=islice(parts, MOST_PARTS))
+
+
+def shares_from_proto(message: quotas.QuotaParts) -> dict[Sharers, float]:
+    """The shares of a gateway."""
+    return {_sharers(each): each.part for each in message.parts if each.key in _KEYS}
+
+
+def shares_to_proto(gateways: int, shares: Mapping[Sharers, float]) -> quotas.QuotaParts:
+    parts = (_part(sharers, share) for sharers, share in shares.items())
+    return quotas.QuotaParts(gateways=gateways, parts=islice(parts, MOST_PARTS))
+
+
+def _sharers(part: quotas.QuotaPart) -> Sharers:
+    user, client_id, ip = (getattr(part, name) if part.HasField(name) else None for name in ("user", "client_id", "ip"))
+    return _KEYS[part.key], user, client_id, ip
+
+
+def _part(sharers: Sharers, part: float, *, pauses: bool = False) -> quotas.QuotaPart:
+    key, user, client_id, ip = sharers
+    return quotas.QuotaPart(key=_KEY_NUMBERS[key], user=user, client_id=client_id, ip=ip, part=part, pauses=pauses)

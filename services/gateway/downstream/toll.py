@@ -9,8 +9,8 @@ Theory of operation
 3. Requests that were read before the pause are carried out. Each is charged, so it makes the pause longer.
 4. A Fetch may ask for more than its client may have at once. Then the gateway lowers the bytes that it asks for, as
    brokers do, so that no answer costs a pause of a minute.
-5. If an address opens connections too fast, the gateway accepts the next one, reads nothing from it, and closes it after
-   a pause (KIP-612). The connection is then not counted.
+5. If an address opens connections too fast, the gateway accepts the next one, reads nothing from it, and closes it
+   after a pause (KIP-612). The connection is then not counted.
 6. A paused connection is not read, so the loop does not see the client leave: the toll looks every `LOOK_S`.
 """
 
@@ -44,8 +44,8 @@ class Toll:
     """See above."""
 
     __slots__ = (
-        "_client_id", "_closed", "_edition", "_loop", "_now", "_proved", "_quotas", "_reading", "_session", "_timer", "fetched",
-        "is_due", "produced", "until", "worked",
+        "_client_id", "_closed", "_edition", "_loop", "_now", "_proved", "_quotas", "_reading", "_session", "_timer",
+        "fetched", "is_due", "produced", "until", "worked",
     )  # fmt: skip
 
     def __init__(self, quotas: Quotas, session: Session, reading: Reading) -> None:

@@ -3,7 +3,7 @@ cimport cython
 
 cdef class Account:
     cdef object __weakref__
-    cdef public double last, pending, room, until
+    cdef public double exceeded, last, pending, room, until
     cdef public object key, rate
     cdef public tuple sharers
 
@@ -16,8 +16,8 @@ cdef class Account:
 
 cdef class Quotas:
     cdef public bint counts
-    cdef public Py_ssize_t edition, _revision
+    cdef public Py_ssize_t edition, _gateways, _revision
     cdef public dict _kept
     cdef public double _swept_at
     cdef public set on_change
-    cdef public object _accounts, _policy, share
+    cdef public object _accounts, _policy, _shares

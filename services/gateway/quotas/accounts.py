@@ -8,10 +8,11 @@ Theory of operation
 3. An account without a use in `KEPT_S` is worth nothing, since all of its samples have ended. It stays only as long as
    a connection keeps it. At most `MOST_KEPT` accounts stay for clients that may come back: clients can make up names
    without end. Whoever comes back to an account that had to go may use its quota anew.
-4. A gateway's own part of a quota is `share`: all gateways together keep to the quota.
+4. Control divides each quota over the gateways by their use (`mesh.quotas.shares`), so that all gateways together keep
+   to it. The last parts hold while no router is connected.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -22,6 +23,7 @@ from mesh.quotas import Key, Limit, Policy, Rate
 from mesh.quotas.codec import policy_from_proto
 from mesh.quotas.policy import Sharers
 from mesh.quotas.rate import SAMPLE_S, SAMPLES
+from mesh.quotas.shares import Use
 from mesh.rpc import quotas
 from services.gateway import metrics
 
@@ -30,6 +32,8 @@ MOST_KEPT: Final = 10_000
 """Some 1 KB each."""
 WINDOW_S: Final = (SAMPLES - 1) * SAMPLE_S
 """A client that was quiet may use so many seconds' worth at once."""
+PAUSED_LATELY_S: Final = 3.0
+"""A quota whose clients have paused within this time is scarce at this gateway."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +41,7 @@ log = structlog.get_logger(__name__)
 class Account:
     """The use of the clients that share a quota."""
 
-    __slots__ = ("__weakref__", "key", "last", "pending", "rate", "room", "sharers", "until")
+    __slots__ = ("__weakref__", "exceeded", "key", "last", "pending", "rate", "room", "sharers", "until")
 
     def __init__(self, sharers: Sharers, rate: Rate) -> None:
         self.sharers = sharers
@@ -49,6 +53,8 @@ class Account:
         """... and the time of the last of them."""
         self.room = 0.0
         self.until = 0.0
+        self.exceeded = -PAUSED_LATELY_S
+        """When a client had to pause."""
 
     def charge(self, amount: float, now: float) -> float:
         """Adds a use; returns for how many seconds the client has to pause."""
@@ -65,6 +71,8 @@ class Account:
             self.pending = 0.0
         pause = rate.used(amount, now)
         self.room, self.until, self.last = rate.room, rate.until, now
+        if pause > 0.0:
+            self.exceeded = now
         return pause
 
     def take_back(self, amount: float, now: float) -> None:
@@ -89,15 +97,19 @@ class Account:
 class Quotas:
     """The quotas in force at this gateway."""
 
-    __slots__ = ("_accounts", "_kept", "_policy", "_revision", "_swept_at", "counts", "edition", "on_change", "share")
+    __slots__ = (
+        "_accounts", "_gateways", "_kept", "_policy", "_revision", "_shares", "_swept_at", "counts", "edition",
+        "on_change",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.counts = False
         """Whether any client has a quota of bytes or time."""
         self.edition = 0
         """Changes whenever a client may have another quota."""
-        self.share: Callable[[Sharers], float] = lambda _: 1.0
-        """This gateway's part of a quota."""
+        self._gateways = 1
+        self._shares: Mapping[Sharers, float] = {}
+        """This gateway's parts of quotas. Of the others, each gateway has an equal part."""
         self.on_change: set[Callable[[], None]] = set()
         """Called when quotas have changed: nobody pauses by a quota that is no more."""
         self._policy = Policy()
@@ -129,13 +141,6 @@ class Quotas:
         self.counts = any(self._policy.has(key) for key in Key if not key.is_about_addresses)
         self._changed()
 
-    def shares_changed(self) -> None:
-        """This gateway has another part of some quotas."""
-        for account in list(self._accounts.values()):
-            limit = self._limit_of(account.sharers)
-            if limit is not None:
-                account.limit_to(self._own_part(limit))
-
     def _limit_of(self, sharers: Sharers) -> Limit | None:
         key, user, client_id, address = sharers
         if address is not None:
@@ -164,13 +169,27 @@ class Quotas:
             account.take_back(1.0, now)
         return pause
 
-    def used(self, now: float) -> dict[Sharers, float]:
-        """The rates of all accounts that are used now."""
-        rates = {account.sharers: account.measured(now) for account in list(self._accounts.values())}
-        return {sharers: rate for sharers, rate in rates.items() if rate > 0.0}
+    def uses(self, now: float) -> dict[Sharers, Use]:
+        """The parts of quotas that clients use now, for control."""
+        found: dict[Sharers, Use] = {}
+        for account in list(self._accounts.values()):
+            limit = self._limit_of(account.sharers)
+            rate = account.measured(now)
+            if limit is not None and rate > 0.0:
+                found[account.sharers] = Use(rate / limit.quota.value, now - account.exceeded < PAUSED_LATELY_S)
+        return found
+
+    def divide(self, gateways: int, shares: Mapping[Sharers, float]) -> None:
+        """Control has divided the quotas over so many gateways."""
+        if (gateways, shares) != (self._gateways, self._shares):
+            self._gateways, self._shares = max(1, gateways), shares
+            for account in list(self._accounts.values()):
+                limit = self._limit_of(account.sharers)
+                if limit is not None:
+                    account.limit_to(self._own_part(limit))
 
     def _own_part(self, limit: Limit) -> float:
-        return limit.quota.value * self.share(limit.sharers)
+        return limit.quota.value * self._shares.get(limit.sharers, 1.0 / self._gateways)
 
     def _account(self, limit: Limit, now: float) -> Account:
         account = self._accounts.get(limit.sharers)
