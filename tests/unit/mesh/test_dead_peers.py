@@ -47,7 +47,8 @@ async def test_a_server_and_its_client_notice_within_15_s_that_the_peer_is_silen
     await cable.mend()
     channel = open_channel(cable.address)
     try:
-        call: Any = channel.stream_stream("/test.Echo/Echo")(ticks())
+        echo_of: Any = channel.stream_stream("/test.Echo/Echo")
+        call = echo_of(ticks())
         for _ in range(300):
             assert await call.read() == MESSAGE
         async with cable.stalled():
