@@ -3,7 +3,7 @@ cimport cython
 
 cdef class Account:
     cdef object __weakref__
-    cdef public double exceeded, last, pending, room, until
+    cdef public double last, paused_until, pending, room, until
     cdef public object key, rate
     cdef public tuple sharers
 

@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 class Account:
     """The use of the clients that share a quota."""
 
-    __slots__ = ("__weakref__", "exceeded", "key", "last", "pending", "rate", "room", "sharers", "until")
+    __slots__ = ("__weakref__", "key", "last", "paused_until", "pending", "rate", "room", "sharers", "until")
 
     def __init__(self, sharers: Sharers, rate: Rate) -> None:
         self.sharers = sharers
@@ -53,8 +53,8 @@ class Account:
         """... and the time of the last of them."""
         self.room = 0.0
         self.until = 0.0
-        self.exceeded = -PAUSED_LATELY_S
-        """When a client had to pause."""
+        self.paused_until = -PAUSED_LATELY_S
+        """The end of the last pause."""
 
     def charge(self, amount: float, now: float) -> float:
         """Adds a use; returns for how many seconds the client has to pause."""
@@ -72,7 +72,7 @@ class Account:
         pause = rate.used(amount, now)
         self.room, self.until, self.last = rate.room, rate.until, now
         if pause > 0.0:
-            self.exceeded = now
+            self.paused_until = now + pause
         return pause
 
     def take_back(self, amount: float, now: float) -> None:
@@ -176,7 +176,7 @@ class Quotas:
             limit = self._limit_of(account.sharers)
             rate = account.measured(now)
             if limit is not None and rate > 0.0:
-                found[account.sharers] = Use(rate / limit.quota.value, now - account.exceeded < PAUSED_LATELY_S)
+                found[account.sharers] = Use(rate / limit.quota.value, now - account.paused_until < PAUSED_LATELY_S)
         return found
 
     def divide(self, gateways: int, shares: Mapping[Sharers, float]) -> None:
