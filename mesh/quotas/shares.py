@@ -28,7 +28,7 @@ class Use:
     """The use of a quota at one gateway."""
 
     part: float
-    """Of the whole quota."""
+    """The whole quota is 1."""
     pauses: bool
 
     @property

@@ -3,8 +3,8 @@
 Theory of operation
 1. A Produce is charged when it comes, by its size; a Fetch when its answer leaves, by the size of that. So is the time
    that the gateway's thread works for a request until it is passed on, and for each further step of its plan.
-2. An excess pauses the connection as brokers do (KIP-219): the gateway answers at once, with the rest of the pause as
-   throttle time, and then reads nothing from the connection until the pause is over. So a client that does not heed
+2. An excess pauses the connection as brokers do (KIP-219). The gateway answers at once, with the rest of the pause as
+   throttle time. Then it reads nothing from the connection until the pause is over. So a client that does not heed
    the throttle time does not gain. A longer throttle time of a broker stays in the answer.
 3. Requests that were read before the pause are carried out. Each is charged, so it makes the pause longer.
 4. A Fetch may ask for more than its client may have at once. Then the gateway lowers the bytes that it asks for, as
@@ -32,7 +32,7 @@ LOOK_S: Final = 5.0
 MOST_FOR_OTHERS_S: Final = 1.0
 """The longest pause for an excess of time or of connections, as on brokers."""
 SHORTEST_S: Final = 0.001
-"""A shorter pause can't be told in milliseconds."""
+"""A shorter pause is no throttle time, which is in milliseconds."""
 MAX_BYTES_SINCE: Final = 3
 """The first version of Fetch with a bound of the whole answer ..."""
 WITHOUT_REPLICA: Final = 15

@@ -7,7 +7,7 @@ Theory of operation
    found, or when the sample ends (`mesh.quotas.rate`). So most uses cost an addition and two comparisons.
 3. An account without a use in `KEPT_S` is worth nothing, since all of its samples have ended. It stays only as long as
    a connection keeps it. At most `MOST_KEPT` accounts stay for clients that may come back: clients can make up names
-   without end. Whoever comes back to an account that had to go may use its quota anew.
+   without end. A client that comes back to an account that had to go may use its quota anew.
 4. Control divides each quota over the gateways by their use (`mesh.quotas.shares`), so that all gateways together keep
    to it. The last parts hold while no router is connected.
 """
@@ -109,7 +109,7 @@ class Quotas:
         """Changes whenever a client may have another quota."""
         self._gateways = 1
         self._shares: Mapping[Sharers, float] = {}
-        """This gateway's parts of quotas. Of the others, each gateway has an equal part."""
+        """This gateway's parts of quotas. Each gateway has an equal part of the other quotas."""
         self.on_change: set[Callable[[], None]] = set()
         """Called when quotas have changed: nobody pauses by a quota that is no more."""
         self._policy = Policy()

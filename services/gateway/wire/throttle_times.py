@@ -1,4 +1,4 @@
-"""Where an answer in bytes has its throttle time, and how to raise it there.
+"""The place of the throttle time in an answer in bytes, and how to raise it there.
 
 In nearly all answers it is the first field of the body; in a Produce answer the last one. The few answers that have
 it in the middle, or not at all, stay as they are.

@@ -29,6 +29,8 @@ from tests.integration.gateway.running import Rules, RunningGateway
 RATE = 200_000.0
 """Bytes a second."""
 RECORD = 10_000
+FETCHED = 101_500
+"""Ten batches of one record: brokers cut the last batch, and what was cut is charged, too."""
 BURST_S = 10.0
 """A client that was quiet may use so many seconds' worth at once."""
 MEASURED_S = 22.0
@@ -197,7 +199,7 @@ async def test_javas_producer_keeps_to_its_quota_and_its_metrics_tell(house: Hou
 
 @pytest.fixture
 def filled(house: House) -> House:
-    producer = Producer({"bootstrap.servers": house.bootstrap, "batch.size": 50_000})
+    producer = Producer({"bootstrap.servers": house.bootstrap, "batch.size": 10_100})
     for _ in range(900):
         producer.produce(house.topic, bytes(RECORD))
     producer.flush(60)
@@ -212,7 +214,7 @@ def test_a_consumer_keeps_to_its_quota(filled: House) -> None:
             "client.id": "reader",
             "group.id": filled.topic,
             "auto.offset.reset": "earliest",
-            "fetch.message.max.bytes": 60_000,
+            "fetch.message.max.bytes": FETCHED,
             "queued.max.messages.kbytes": 100,
         }
     )
@@ -242,7 +244,7 @@ async def test_an_aiokafka_consumer_keeps_to_its_quota(filled: House) -> None:
         bootstrap_servers=filled.bootstrap,
         client_id="aio",
         auto_offset_reset="earliest",
-        max_partition_fetch_bytes=60_000,
+        max_partition_fetch_bytes=FETCHED,
     )
     await consumer.start()
     read: list[tuple[float, int]] = []
