@@ -33,6 +33,8 @@ FETCHED = 101_500
 """Ten batches of one record: brokers cut the last batch, and what was cut is charged, too."""
 BURST_S = 10.0
 """A client that was quiet may use so many seconds' worth at once."""
+SETTLED_S = 22.0
+"""So many seconds' worth: the burst, and the pauses after it, which end with its sample."""
 MEASURED_S = 22.0
 """Two turns of the samples: a burst comes back when its sample ends, as on brokers."""
 NEAR = 0.1
@@ -126,7 +128,7 @@ def rate_of(sent: list[tuple[float, int]], since: float) -> float:
 def measured(sent: list[tuple[float, int]]) -> float:
     """Waits until the burst is over, and then measures."""
     end = time.monotonic() + 90
-    while sum(size for _, size in sent) < 1.2 * RATE * BURST_S:
+    while sum(size for _, size in sent) < RATE * SETTLED_S:
         assert time.monotonic() < end
         time.sleep(0.1)
     since = time.monotonic()
@@ -172,7 +174,7 @@ async def test_an_aiokafka_producer_that_heeds_no_pause_keeps_to_its_quota(house
         while time.monotonic() < end:
             await asyncio.gather(*[await producer.send(house.topic, bytes(RECORD)) for _ in range(4)])
             sent.append((time.monotonic(), 4 * RECORD))
-            if not since and sum(size for _, size in sent) > 1.2 * RATE * BURST_S:
+            if not since and sum(size for _, size in sent) > RATE * SETTLED_S:
                 since = time.monotonic()
             if since and time.monotonic() - since > MEASURED_S:
                 break
@@ -200,7 +202,7 @@ async def test_javas_producer_keeps_to_its_quota_and_its_metrics_tell(house: Hou
 @pytest.fixture
 def filled(house: House) -> House:
     producer = Producer({"bootstrap.servers": house.bootstrap, "batch.size": 10_100})
-    for _ in range(900):
+    for _ in range(1_000):
         producer.produce(house.topic, bytes(RECORD))
     producer.flush(60)
     return house
@@ -222,7 +224,7 @@ def test_a_consumer_keeps_to_its_quota(filled: House) -> None:
     read: list[tuple[float, int]] = []
     try:
         end = time.monotonic() + 120
-        while sum(size for _, size in read) < RATE * (1.2 * BURST_S + MEASURED_S):
+        while sum(size for _, size in read) < RATE * (SETTLED_S + MEASURED_S):
             assert time.monotonic() < end
             message = consumer.poll(1)
             if message is not None and not message.error():
@@ -232,7 +234,7 @@ def test_a_consumer_keeps_to_its_quota(filled: House) -> None:
     burst = 0
     for at, size in read:
         burst += size
-        if burst > 1.2 * RATE * BURST_S:
+        if burst > RATE * SETTLED_S:
             assert rate_of(read, at) == pytest.approx(RATE, rel=NEAR)
             break
 
@@ -252,11 +254,11 @@ async def test_an_aiokafka_consumer_keeps_to_its_quota(filled: House) -> None:
         async with asyncio.timeout(120):
             async for _ in consumer:
                 read.append((time.monotonic(), RECORD))
-                if sum(size for _, size in read) > RATE * (1.2 * BURST_S + MEASURED_S):
+                if sum(size for _, size in read) > RATE * (SETTLED_S + MEASURED_S):
                     break
     finally:
         await consumer.stop()
-    since = read[int(1.2 * RATE * BURST_S / RECORD)][0]
+    since = read[int(RATE * SETTLED_S / RECORD)][0]
     assert rate_of(read, since) == pytest.approx(RATE, rel=NEAR)
 
 
