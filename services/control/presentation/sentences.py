@@ -209,6 +209,18 @@ def _transaction_ended(event: events.Event) -> str:
     return f"transactional id {order.transactional_id}: {how} on {where}"
 
 
+def _subscription_declared(event: events.Event, known: Known) -> Iterator[str]:
+    after, earlier = event.subscription_declared.subscription, known.earlier
+    who = ", ".join(after.sidecars)
+    if earlier is None or not earlier.HasField("subscription_declared"):
+        what = f"topics that match {after.spec.topic_pattern}" if after.spec.topic_pattern else ""
+        yield f"subscription {after.name} declared for sidecars {who}: {what or ', '.join(after.spec.topics)}"
+        return
+    before = earlier.subscription_declared.subscription
+    told = (each.removeprefix("spec.") for each in message_differences(before, after))
+    yield f"subscription {after.name}: {', '.join(told) or 'nothing that this release knows'}"
+
+
 _RULE_FIELDS: dict[str, Callable[[ForwardingRule], str]] = {
     "match": _match,
     "target_cluster": lambda rule: rule.target_cluster or "none",
@@ -240,6 +252,7 @@ _SENTENCES: dict[str, Callable[[events.Event], str]] = {
     "scheduled_change_ended": _schedule_ended,
     "record_rule_rewound": _record_rule_rewound,
     "group_offsets_sync_ordered": _groups_synced,
+    "subscription_withdrawn": lambda event: f"subscription {event.subscription_withdrawn.name} withdrawn",
     "transaction_end_ordered": _transaction_ended,
     **replays.SENTENCES,
     **roles.SENTENCES,
@@ -256,6 +269,7 @@ _TELLERS: dict[str, Callable[[events.Event, Known], Iterator[str]]] = {
     "replay_started": lambda event, _: replays.started(event),
     "consumer_instance_registered": lambda event, _: sidecars.instance_registered(event),
     "consumer_instance_removed": lambda event, _: sidecars.instance_removed(event),
+    "subscription_declared": _subscription_declared,
     "sidecar_ordered": lambda event, _: sidecars.ordered(event),
     "sidecar_order_ended": lambda event, _: sidecars.order_ended(event),
     "sidecar_order_handed_over": lambda event, _: sidecars.order_handed_over(event),
