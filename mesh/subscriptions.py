@@ -210,7 +210,9 @@ def _problems(error: ValidationError) -> list[str]:
     """All that is wrong, each with its member as declarations spell it."""
     found = []
     for one in error.errors(include_url=False):
-        place = ".".join(to_camel(str(part)) for part in one["loc"] if not str(part).startswith(("function-", "tuple[")))
+        place = ".".join(
+            to_camel(str(part)) for part in one["loc"] if not str(part).startswith(("function-", "tuple["))
+        )
         text = one["msg"].removeprefix("Value error, ")
         found.append(f"{place}: {text}" if place else text)
     return found

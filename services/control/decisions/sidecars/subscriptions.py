@@ -44,9 +44,7 @@ class SubscriptionDecisions:
         """The subscriptions in force."""
         return self._journal.view.subscriptions
 
-    async def declare(
-        self, request: subscriptions.DeclareSubscriptionRequest, caller: Caller, answer: Answer
-    ) -> int:
+    async def declare(self, request: subscriptions.DeclareSubscriptionRequest, caller: Caller, answer: Answer) -> int:
         """The position of the event; of the earlier event if the subscription is there like this."""
         await self._journal.first_time(caller)
         event = declare(self.known, request.subscription)
@@ -54,9 +52,7 @@ class SubscriptionDecisions:
         otherwise = self.known[name].revision if event is None else 0
         return await self._append(name, [] if event is None else [event], otherwise, caller, answer)
 
-    async def withdraw(
-        self, request: subscriptions.WithdrawSubscriptionRequest, caller: Caller, answer: Answer
-    ) -> int:
+    async def withdraw(self, request: subscriptions.WithdrawSubscriptionRequest, caller: Caller, answer: Answer) -> int:
         await self._journal.first_time(caller)
         name = request.name.removeprefix(f"{SUBSCRIPTIONS}/")
         return await self._append(name, [withdraw(self.known, name)], 0, caller, answer)

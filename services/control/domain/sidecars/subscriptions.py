@@ -113,6 +113,9 @@ def _check(wanted: subscriptions.DeclaredSubscription) -> None:
         if not _SELECTOR.fullmatch(each):
             text = f"{each[:100]!r} is neither a sidecar's name nor the beginning of names with '*' behind"
             raise InvalidField(f"{where}.sidecars", text)
+    if wanted.spec.group_instance_id and (len(wanted.sidecars) > 1 or wanted.sidecars[0].endswith(EVERY)):
+        text = "is one member of the group: name one sidecar, or leave it out"
+        raise InvalidField(f"{where}.spec.group_instance_id", text)
     size = wanted.spec.ByteSize()
     if size > MOST_BYTES:
         raise InvalidField(f"{where}.spec", f"has {size} bytes, and {MOST_BYTES} are possible")
