@@ -218,7 +218,7 @@ def explain(session: Session, name: str) -> None:
             f"{moment(declared.time)} (revision {declared.revision}){why}"
         )
     for each in reports:
-        source, state, consumer, problem = _said(each)
+        source, state, _, problem = _said(each)
         old = ""
         if declared is not None and source == "control" and each.revision < declared.revision:
             old = f", as of revision {each.revision}"

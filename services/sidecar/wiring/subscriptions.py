@@ -150,7 +150,7 @@ class Subscriptions:
         return next((one for one in self if one.reads(topic)), self.usual)
 
     def settle(self) -> list[Subscribed]:
-        """Decides anew which subscriptions run, and returns those that run no more. Those without a consumer begin next."""
+        """Decides anew which subscriptions run; returns those that run no more. Those without a consumer begin next."""
         before, self._named, self._refused = self._named, {}, []
         for declaration in self._declarations():
             self._admit(declaration, before)
