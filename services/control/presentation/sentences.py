@@ -281,7 +281,8 @@ def message_differences(before: Message, after: Message, path: str = "") -> Iter
     """ "bootstrap_servers a:1 -> b:1", for each field that has changed."""
     for each in after.DESCRIPTOR.fields:
         was, now = getattr(before, each.name), getattr(after, each.name)
-        if was == now:
+        is_optional = each.has_presence and each.message_type is None
+        if was == now and not (is_optional and before.HasField(each.name) != after.HasField(each.name)):
             continue
         name = f"{path}{each.name}"
         if each.message_type is not None and each.message_type.GetOptions().map_entry:
@@ -289,7 +290,11 @@ def message_differences(before: Message, after: Message, path: str = "") -> Iter
                 if (key in was, was.get(key)) != (key in now, now.get(key)):
                     yield f"{name}[{key}] {was.get(key, 'unset')} -> {now.get(key, 'unset')}"
         elif each.message_type is None or each.is_repeated or isinstance(now, Timestamp):
-            yield f"{name} {_value(each, was)} -> {_value(each, now)}"
+            texts = (
+                "unset" if is_optional and not of.HasField(each.name) else _value(each, getattr(of, each.name))
+                for of in (before, after)
+            )
+            yield f"{name} {' -> '.join(texts)}"
         else:
             yield from message_differences(was, now, f"{name}.")
 

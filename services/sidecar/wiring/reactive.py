@@ -168,6 +168,7 @@ class ReactiveParts:
             self._recovery.take_out(one.consumer)
             log.info("a subscription has ended", subscription=one.name, source=one.source.value)
         await one.target.backend.close()
+        self.subscriptions.ended(one)
         if forget and (file := self._recovery.file(_file(one))) is not None:
             await asyncio.to_thread(file.path.unlink, missing_ok=True)
 

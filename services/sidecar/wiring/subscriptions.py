@@ -124,6 +124,7 @@ class Subscriptions:
         self._by_backend: tuple[Subscription, ...] = ()
         self._named: dict[str, Subscribed] = {}
         self._refused: list[Refused] = []
+        self._ending: list[Subscribed] = []
         self.settle()
         self.is_answered = not self.are_declared
         """Whether all that the backend declares is known."""
@@ -154,8 +155,14 @@ class Subscriptions:
         before, self._named, self._refused = self._named, {}, []
         for declaration in self._declarations():
             self._admit(declaration, before)
+        going = [one for one in before.values() if self._named.get(one.name) is not one]
+        self._ending += going
         self.count()
-        return [one for one in before.values() if self._named.get(one.name) is not one]
+        return going
+
+    def ended(self, subscribed: Subscribed) -> None:
+        """A subscription that runs no more has come to its end."""
+        self._ending.remove(subscribed)
 
     def refuse(self, subscribed: Subscribed, reason: str) -> None:
         """A subscription of control could not begin."""
@@ -166,15 +173,18 @@ class Subscriptions:
     def reports(self) -> list[rpc.SubscriptionReport]:
         """What control and operators hear of each subscription."""
         found = [_report(one) for one in self if self._settings.reads_by_itself or one.source is Source.CONTROL]
+        for one in self._ending:
+            found.append(_report(one))
+            found[-1].state = rpc.SUBSCRIPTION_STATE_ENDING
         return found + [
             rpc.SubscriptionReport(
-                name=one.name,
-                source=_SOURCES[one.source],
+                name=each.name,
+                source=_SOURCES[each.source],
                 state=rpc.SUBSCRIPTION_STATE_REFUSED,
-                problem=one.reason,
-                revision=one.revision,
+                problem=each.reason,
+                revision=each.revision,
             )
-            for one in self._refused
+            for each in self._refused
         ]
 
     def count(self) -> None:
