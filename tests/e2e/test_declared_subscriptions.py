@@ -1,4 +1,4 @@
-"""A subscription that an operator declares in a whole mesh: two sidecars run it behind a gateway, without control too."""
+"""A subscription that an operator declares in a whole mesh runs at two sidecars, also without control and router."""
 
 from __future__ import annotations
 

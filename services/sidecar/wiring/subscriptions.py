@@ -124,6 +124,8 @@ class Subscriptions:
         self._by_backend: tuple[Subscription, ...] = ()
         self._named: dict[str, Subscribed] = {}
         self._refused: list[Refused] = []
+        self._told: frozenset[Refused] = frozenset()
+        """Those that the log has already."""
         self._ending: list[Subscribed] = []
         self.settle()
         self.is_answered = not self.are_declared
@@ -152,6 +154,7 @@ class Subscriptions:
 
     def settle(self) -> list[Subscribed]:
         """Decides anew which subscriptions run; returns those that run no more. Those without a consumer begin next."""
+        self._told = frozenset(self._refused)
         before, self._named, self._refused = self._named, {}, []
         for declaration in self._declarations():
             self._admit(declaration, before)
@@ -280,9 +283,9 @@ class Subscriptions:
 
     def _note(self, refused: Refused) -> None:
         self._refused.append(refused)
-        log.warning(
-            "a subscription does not run", subscription=refused.name, source=refused.source.value, reason=refused.reason
-        )
+        if refused not in self._told:
+            named = {"subscription": refused.name, "source": refused.source.value}
+            log.warning("a subscription does not run", **named, reason=refused.reason)
 
 
 def _of_control(message: rpc.DeclaredSubscription) -> Subscription:
