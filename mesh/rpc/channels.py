@@ -15,8 +15,13 @@ LIMITS = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.ping_timeout_ms", 5_000),
 )
-"""Options of every server and channel of the mesh: they notice within 15 s that a peer is dead."""
+"""Options of every server and channel of the mesh: they notice within 15 s that a peer is dead.
+
+While a ping that measures the bandwidth is under way, gRPC sends no ping of its keepalive. gRPC waits 60 s for the
+answer to the former, unless `ping_timeout_ms` says otherwise.
+"""
 OPTIONS = (
     *LIMITS,
     ("grpc.enable_http_proxy", 0),  # a neighbour is not behind a proxy for the web

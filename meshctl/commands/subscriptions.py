@@ -10,7 +10,6 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from mesh.rpc import subscriptions as rpc
 from meshctl.completions import sidecar_names
-from meshctl.connection import PAGE_SIZE
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import as_dict, moment, print_json, print_table
 from meshctl.session import Group, Session, pass_session
@@ -184,6 +183,9 @@ def list_(session: Session, sidecar: str) -> None:
             ((each.sidecar, each.name or "-", *_said(each)) for each in reports),
             empty="",
         )
+    for page in pages:
+        if page.reports_left_out:
+            click.echo(f"and {page.reports_left_out} more reports: name a sidecar to see all of its subscriptions")
 
 
 @subscriptions.command()
@@ -229,7 +231,7 @@ def explain(session: Session, name: str) -> None:
 
 def _pages(session: Session, sidecar: str) -> list[rpc.ListSubscriptionsResponse]:
     connection = session.connect()
-    request = rpc.ListSubscriptionsRequest(page_size=PAGE_SIZE, sidecar=sidecar)
+    request = rpc.ListSubscriptionsRequest(sidecar=sidecar)
     return list(connection.pages(connection.subscriptions.ListSubscriptions, request))
 
 

@@ -17,6 +17,9 @@ from services.control.domain.sidecars.subscriptions import SUBSCRIPTIONS, select
 from services.control.store.journal import Journal
 
 M = TypeVar("M", bound=Message)
+LARGEST_PAGE = 100
+"""Declared subscriptions of some KiB each: an answer of gRPC has 4 MiB at most."""
+MOST_REPORTS = 2_000
 
 
 class SubscriptionService(subscriptions_grpc.SubscriptionServiceServicer):
@@ -55,13 +58,16 @@ class SubscriptionService(subscriptions_grpc.SubscriptionServiceServicer):
         self._journal.require_loaded()
         known, sidecar = self._decisions.known, short(request.sidecar)
         names = sorted(name for name, each in known.items() if not sidecar or selects(each, sidecar))
+        size = min(pages.page_size(request.page_size), LARGEST_PAGE)
         listing = f"subscriptions {sidecar}".strip()
-        page, token = pages.cut(listing, names, names, request.page_size, request.page_token)
+        page, token = pages.cut(listing, names, names, size, request.page_token)
         response = subscriptions.ListSubscriptionsResponse(
             subscriptions=[known[name] for name in page], next_page_token=token
         )
         if not token:
             reports, silent = self._sidecars.subscription_reports(sidecar)
-            response.reports.extend(reports)
+            reports.sort(key=lambda each: not each.problem)
+            response.reports.extend(reports[:MOST_REPORTS])
+            response.reports_left_out = max(len(reports) - MOST_REPORTS, 0)
             response.silent_sidecars.extend(silent)
         return response

@@ -24,7 +24,7 @@ class DeclaredSubscriptions:
         """`file`: where the content outlives the process, if it does; `are_taken`: whether this sidecar runs any."""
         self.are_taken = are_taken
         self.reports: Callable[[], Sequence[subscriptions.SubscriptionReport]] = lambda: ()
-        """What control hears about the sidecar's subscriptions of all sources."""
+        """The reports for control about the sidecar's subscriptions, of all sources."""
         self.changed = asyncio.Event()
         """Set when the content is another."""
         self._content = subscriptions.SubscriptionsOfSidecar()

@@ -23,7 +23,7 @@ MOST = 100
 
 
 class Source(Enum):
-    """Who declares a subscription; those that come first win."""
+    """The source of a subscription; those that come first win."""
 
     SETTINGS = "settings"
     CONTROL = "control"

@@ -56,7 +56,7 @@ class ReactiveParts:
         self._recovery = recovery
         self._following: asyncio.Task[None] | None = None
         self._lives: dict[Subscribed, asyncio.Task[None]] = {}
-        """Of the consumers that may come and go."""
+        """The tasks of the consumers that may come and go."""
         self._closing: set[asyncio.Task[None]] = set()
         self.subscriptions = Subscriptions(shared, recovery.declared)
 

@@ -44,7 +44,7 @@ _SOURCES = {
     Source.CONTROL: rpc.SUBSCRIPTION_SOURCE_CONTROL,
     Source.BACKEND: rpc.SUBSCRIPTION_SOURCE_BACKEND,
 }
-_SAID = {Source.SETTINGS: "the sidecar's settings", Source.CONTROL: "control", Source.BACKEND: "the backend"}
+_SAID = {Source.SETTINGS: "this sidecar, by its settings,", Source.CONTROL: "control", Source.BACKEND: "the backend"}
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +56,7 @@ class Declaration:
     source: Source
     subscription: Subscription
     revision: int = 0
-    """Of control's decision."""
+    """The position of control's decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Subscribed:
 
     @property
     def source(self) -> Source:
-        """Who declares it."""
+        """Its source."""
         return Source.SETTINGS if self.declaration is None else self.declaration.source
 
     @property
@@ -174,7 +174,7 @@ class Subscriptions:
         self._refuse(subscribed.declaration, reason)
 
     def reports(self) -> list[rpc.SubscriptionReport]:
-        """What control and operators hear of each subscription."""
+        """The state of each subscription, for control and operators."""
         found = [_report(one) for one in self if self._settings.reads_by_itself or one.source is Source.CONTROL]
         for one in self._ending:
             found.append(_report(one))

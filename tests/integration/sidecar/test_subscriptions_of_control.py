@@ -299,7 +299,7 @@ async def test_settings_win_over_control_and_control_over_the_backend(
 
         await until(is_settled, "each name has one winner")
         said = {name: one.get("problem", "") for name, one in (await run(shown, sidecar)).items()}
-        assert said["mine of control"] == "the sidecar's settings has a subscription of this name, which wins"
+        assert said["mine of control"] == "this sidecar, by its settings, has a subscription of this name, which wins"
         assert f"read {orders} in one group, {group}-s" in said["twin of control"]
         assert said["other of backend"] == "control has a subscription of this name, which wins"
         ready = await run(sidecar.http.get, "/health/readiness")

@@ -38,7 +38,7 @@ class _Sidecar:
     statuses: dict[str, instances.InstanceStatus] = field(default_factory=dict)
     partitions: int = 0
     reported: list[subscriptions.SubscriptionReport] = field(default_factory=list)
-    """What it says of its subscriptions."""
+    """Its report about each of its subscriptions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Sidecars:
         self._sidecars[sidecar].reported = kept
 
     def subscription_reports(self, sidecar: str = "") -> tuple[list[subscriptions.SubscriptionReport], list[str]]:
-        """What living sidecars, or one of them, say of their subscriptions; and those of them that say nothing."""
+        """The reports of living sidecars, or of one, about their subscriptions; and the sidecars without a report."""
         alive = sorted(
             name
             for name in self._sidecars

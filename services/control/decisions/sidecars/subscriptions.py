@@ -36,6 +36,8 @@ class SubscriptionDecisions:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._of_sidecars: dict[str, subscriptions.SubscriptionsOfSidecar] = {}
+        self._contents: dict[tuple[str, ...], subscriptions.SubscriptionsOfSidecar] = {}
+        """By the names in them: sidecars with the same subscriptions share them."""
         self._rests_on: Declared = {}
         declared_gauge.set_function(lambda: len(self.known))
 
@@ -71,10 +73,12 @@ class SubscriptionDecisions:
     def news_for(self, sidecar: str, digest: str) -> subscriptions.SubscriptionsOfSidecar | None:
         """The subscriptions of a sidecar that holds those with this digest; None if they are the same."""
         if self.known is not self._rests_on:
-            self._of_sidecars, self._rests_on = {}, self.known
+            self._of_sidecars, self._contents, self._rests_on = {}, {}, self.known
         mine = self._of_sidecars.get(sidecar)
         if mine is None:
-            mine = self._of_sidecars[sidecar] = _whole(of_sidecar(self.known, sidecar))
+            found = of_sidecar(self.known, sidecar)
+            names = tuple(each.name for each in found)
+            mine = self._of_sidecars[sidecar] = self._contents.setdefault(names, _whole(found))
         return None if mine.digest == digest else mine
 
     async def _append(

@@ -23,7 +23,7 @@ MOST_OF_SIDECAR: Final = 100
 """Each is a Kafka client with a thread in the sidecar, and all of them are in one answer of control."""
 MOST_SELECTORS: Final = 20
 MOST_BYTES: Final = 16 * 1024
-"""Of one specification, encoded."""
+"""The size of one specification."""
 EVERY: Final = "*"
 """The end of a selector that stands for all names with its beginning."""
 _NAME: Final = re.compile(NAME)
