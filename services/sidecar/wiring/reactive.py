@@ -1,6 +1,7 @@
 """Assembles reactive consumers: their topics, delivery, the writing of outcomes, their state over a restart."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any
@@ -148,7 +149,7 @@ class ReactiveParts:
     async def _begin(self, one: Subscribed, ready: Callable[[], Awaitable[None]]) -> None:
         try:
             self._lives[one] = await self._begun(one, ready)
-        except (Fault, ValueError, KafkaException) as refused:
+        except (Fault, ValueError, OSError, KafkaException) as refused:
             if one.source is not Source.CONTROL:
                 raise
             self.subscriptions.refuse(one, str(refused))
@@ -170,7 +171,8 @@ class ReactiveParts:
         await one.target.backend.close()
         self.subscriptions.ended(one)
         if forget and (file := self._recovery.file(_file(one))) is not None:
-            await asyncio.to_thread(file.path.unlink, missing_ok=True)
+            with contextlib.suppress(OSError):  # then orders about a later subscription of this name begin with these
+                await asyncio.to_thread(file.path.unlink, missing_ok=True)
 
     async def _begun(self, subscribed: Subscribed, ready: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         warn_of_settings(subscribed.settings)
