@@ -23,6 +23,7 @@ from tests.integration.sidecar.test_with_control import control  # noqa: F401
 from tests.integration.sidecar.world import Kafka, SidecarWorld, started_here
 
 RUNNING, REFUSED = rpc.SUBSCRIPTION_STATE_RUNNING, rpc.SUBSCRIPTION_STATE_REFUSED
+ENDING = rpc.SUBSCRIPTION_STATE_ENDING
 run = asyncio.to_thread
 
 
@@ -215,7 +216,11 @@ async def test_what_is_on_its_way_at_a_withdrawal_is_finished_and_committed(
         await run(write, kafka, orders, 30, 1, 1)
         await run(backend.wait_for_records, before + 6)
         await operator.withdraw("orders")
-        await asyncio.sleep(1)  # what would begin after the withdrawal has the time to begin
+
+        async def is_ending() -> bool:
+            return await operator.states("orders") == dict.fromkeys(("shop-1", "shop-2"), ENDING)
+
+        await until(is_ending, "both let what is on its way end")
         told.set()
         await operator.runs("orders")
         seen = [(record["partition"], record["offset"]) for record in backend.records[before:]]
