@@ -87,7 +87,7 @@ class ReactiveParts:
         """Stops the consumers. Open deliveries have `patience` seconds to end."""
         if self._following is not None:
             self._following.cancel()
-        await asyncio.gather(*(one.close(patience) for one in self.consumers), *self._closing, return_exceptions=True)
+        await asyncio.gather(*(one.close(patience) for one in self.consumers), *self._closing)
 
     async def fault(self) -> str | None:
         """The reason why records do not reach the backend; None if they do, or if there is no consumer."""
@@ -115,21 +115,22 @@ class ReactiveParts:
                 await self._apply(ready)
                 if self.subscriptions.is_answered:
                     self._recovery.all_taken_in()
-                await self._next_change(changed)
+                await self._next_change(changed, asking)
         finally:
             if asking is not None:
                 asking.cancel()
 
-    async def _next_change(self, changed: asyncio.Event) -> None:
-        """Returns at the next change. If a consumer's task fails, the sidecar fails, as with those of the settings."""
+    async def _next_change(self, changed: asyncio.Event, asking: asyncio.Task[None] | None) -> None:
+        """Returns at the next change. If a task fails meanwhile, the sidecar fails, as with those of the settings."""
         waiting = asyncio.create_task(changed.wait())
+        watched = {*self._lives.values(), *([] if asking is None else [asking])}
         try:
-            done, _ = await asyncio.wait({waiting, *self._lives.values()}, return_when=asyncio.FIRST_COMPLETED)
-            for task in done - {waiting}:
-                if not self._recovery.instances.is_superseded:
-                    task.result()
-            if waiting not in done:
-                await changed.wait()
+            while not waiting.done():
+                done, _ = await asyncio.wait({waiting, *watched}, return_when=asyncio.FIRST_COMPLETED)
+                for task in watched & done:
+                    watched.remove(task)
+                    if not self._recovery.instances.is_superseded:
+                        task.result()
         finally:
             waiting.cancel()
 

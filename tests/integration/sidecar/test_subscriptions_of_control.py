@@ -267,6 +267,32 @@ async def test_a_replaced_one_goes_on_where_the_first_stopped(
     assert await operator.revert(earlier) == 0
 
 
+async def test_an_order_about_it_outlives_a_restart_and_ends_with_the_subscription(
+    control: World,  # noqa: F811
+    kafka: Kafka,
+    backend: Backend,
+    orders: str,
+    group: str,
+    tmp_path: Path,
+) -> None:
+    operator = Operator(control)
+    mine, name = settings(control, backend, "shop-1", tmp_path), f"{group}.shop-1-orders"
+    async with started_here(kafka.bootstrap, **mine) as sidecar:
+        await operator.declare("orders", "shop-1", topics=[orders], group=group)
+        await operator.runs("orders", "shop-1")
+        paused = await run(sidecar.http.post, f"/adm/kafka/consumers/{name}/pause")
+        assert paused.json()["state"] == "paused", paused.text
+    async with started_here(kafka.bootstrap, **mine) as sidecar:
+        await operator.runs("orders", "shop-1")
+        (one,) = (await run(sidecar.http.get, "/adm/kafka/consumers")).json()
+        assert one["state"] == "paused"
+        await operator.withdraw("orders")
+        await operator.runs("orders")
+        await operator.declare("orders", "shop-1", topics=[orders], group=group)
+        await run(write, kafka, orders, 1)
+        await run(wait_for_commit, kafka, group, orders, 0, 1)
+
+
 def declares(*subscriptions: dict[str, Any]) -> Answer:
     async def answer(call: Call) -> Any:
         return await (accept if call.method == "POST" else text(json.dumps(subscriptions)))(call)
