@@ -57,9 +57,10 @@ def add(session: Session, /, reason: str, **options: Any) -> None:
 @acl.command(cls=Command)
 @named_options(FILTER_PATTERNS, "any")
 @click.option("--yes", is_flag=True, help="Ask no question.")
+@click.option("--force", is_flag=True, help="Remove also the last ACL that allows, in mode enforce.")
 @_reason
 @pass_session
-def remove(session: Session, /, yes: bool, reason: str, **options: Any) -> None:
+def remove(session: Session, /, yes: bool, force: bool, reason: str, **options: Any) -> None:
     """Remove the ACLs that have all that is named. Without --yes, the command shows them and asks first.
 
     \b
@@ -82,7 +83,7 @@ def remove(session: Session, /, yes: bool, reason: str, **options: Any) -> None:
             return
         if not click.confirm(f"Remove {count(len(found), 'ACL')}?", err=True):
             raise MeshctlError("nothing was done", ExitCode.REFUSED, status="CANCELLED")
-    request = pb.DeleteAclsRequest(filters=filters, reason=reason, request_id=str(uuid.uuid4()))
+    request = pb.DeleteAclsRequest(filters=filters, force=force, reason=reason, request_id=str(uuid.uuid4()))
     answer = connection.call(connection.acls.DeleteAcls, request)
     if session.as_json:
         print_json(answer)

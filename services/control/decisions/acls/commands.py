@@ -35,7 +35,7 @@ class AclDecisions:
         return await self._decide(lambda policy: create_acls(policy, request.acls), caller, answer)
 
     async def delete(self, request: acls.DeleteAclsRequest, caller: Caller, answer: Answer) -> Result:
-        return await self._decide(lambda policy: delete_acls(request.filters, Matching(policy).of), caller, answer)
+        return await self._decide(lambda policy: delete_acls(policy, request, Matching(policy).of), caller, answer)
 
     async def set_mode(self, request: acls.SetAclModeRequest, caller: Caller, answer: Answer) -> Result:
         return await self._decide(lambda policy: set_mode(policy, request), caller, answer)
