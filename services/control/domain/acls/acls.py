@@ -45,9 +45,7 @@ def create_acls(policy: acls.AclPolicy, wanted: Sequence[acls.Acl]) -> events.Ac
     return events.AclsCreated(acls=new) if new else None
 
 
-def delete_acls(
-    policy: acls.AclPolicy, wanted: acls.DeleteAclsRequest, matching: Matches
-) -> events.AclsDeleted | None:
+def delete_acls(policy: acls.AclPolicy, wanted: acls.DeleteAclsRequest, matching: Matches) -> events.AclsDeleted | None:
     """The event that deletes the ACLs that match a filter; None if there are none."""
     _check_number("filters", wanted.filters)
     found: dict[bytes, acls.Acl] = {}
