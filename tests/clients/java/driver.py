@@ -38,7 +38,7 @@ GENERATIONS = {
     # Its KafkaConsumer is a draft that answers null, and the consumer of the core needs ZooKeeper.
     "0.8": Generation(
         "v0_8",
-        frozenset({Can.SEND_HEADERS, Can.SET_TIMESTAMPS, Can.CONSUME, Can.TRANSACT}),
+        frozenset({Can.SEND_HEADERS, Can.SET_TIMESTAMPS, Can.CONSUME, Can.LOG_IN, Can.TRANSACT}),
         reading="v0_8",
         copying="v0_8",
         no_compression=WITHOUT_ZSTD,
