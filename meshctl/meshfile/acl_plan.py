@@ -100,11 +100,11 @@ def _policy_step(wanted: AclPolicyEntry, policy: acls.AclPolicy) -> AclPolicySte
     super_users = had if wanted.super_users is None else wanted.super_users
     said = [f"mode {mode_word(mode)}" + (f" (was {mode_word(before)})" if mode != before else "")]
     if wanted.super_users is not None:
-        was = f" (was {_names(had)})" if super_users != had else ""
-        said.append(f"super users {_names(super_users)}{was}")
+        was = f" (was {names(had)})" if super_users != had else ""
+        said.append(f"super users {names(super_users)}{was}")
     action = Action.UNCHANGED if (mode, super_users) == (before, had) else Action.UPDATE
     return AclPolicyStep(action, mode, super_users, "; ".join(said))
 
 
-def _names(super_users: Sequence[str]) -> str:
+def names(super_users: Sequence[str]) -> str:
     return ", ".join(super_users) or "none"

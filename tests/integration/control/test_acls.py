@@ -44,7 +44,7 @@ class Acls:
     def __init__(self, world: World) -> None:
         self.stub = acls_grpc.AclServiceStub(world.channel)
 
-    async def create(self, *wanted: acls.Acl, **more: str) -> acls.CreateAclsResponse:
+    async def create(self, *wanted: acls.Acl, **more: Any) -> acls.CreateAclsResponse:
         return await self.stub.CreateAcls(acls.CreateAclsRequest(acls=wanted, **more), timeout=CALL)
 
     async def delete(self, *filters: acls.AclFilter, **more: Any) -> acls.DeleteAclsResponse:
