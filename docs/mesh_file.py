@@ -77,7 +77,7 @@ _SECTIONS = {
     "clusters": ("cluster", "Kafka clusters, each once."),
     "rules": ("rule", "Forwarding rules, in order: the first rule that matches decides."),
     "record_rules": ("RecordRuleSpec", "Mirrors and content rules, each with an id of its own."),
-    acls.KEY: ("acl", "What clients may do; `--prune` removes ACLs that are not here."),
+    acls.KEY: ("acl", "The ACLs of clients; `--prune` removes others."),
 }
 _ACLS_SAY: Mapping[str, tuple[Schema, str]] = {
     "principal": (ONE_VALUE, "`User:alice`, or `Group:finance`; `User:*` is every client."),

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mesh.acls import Operation, Policy, ResourceType, Subject
-from mesh.acls.acl import EVERY_HOST
+from mesh.acls.acl import EVERY_HOST, Operation, ResourceType
+from mesh.acls.policy import Policy
+from mesh.acls.subjects import Subject
 from mesh.rpc import traffic
 from meshctl.output import count
 
@@ -35,7 +36,7 @@ NEVER_KNOWN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a client did with a topic."""
+    """A client has used a topic by one API."""
 
     principal: str
     shown: str

@@ -64,7 +64,7 @@ class Door(StrEnum):
     """They log in, and may do what their suite needs: `secured.py`."""
 
 
-SOON_UNDER_ACLS = {"confluent", "aiokafka", "java-4.4", "franz-go", "sarama"}
+SOON_UNDER_ACLS = {"confluent", "franz-go"}
 """Clients that `make test` runs under ACLs, too; `make soak` runs the others."""
 
 
