@@ -1,7 +1,7 @@
 """ACLs as files write them: an entry has a principal, a resource, and the operations that it allows or denies.
 
-`acl_policy` has the mode and the super users. A member that is absent changes nothing, with --prune, too: an absent word
-never locks clients out.
+`acl_policy` has the mode and the super users. An absent member changes nothing, with --prune, too: no absent word locks
+clients out.
 """
 
 from __future__ import annotations
