@@ -44,10 +44,10 @@ class Acls:
     def __init__(self, world: World) -> None:
         self.stub = acls_grpc.AclServiceStub(world.channel)
 
-    async def create(self, *wanted: acls.Acl, **more: str) -> acls.CreateAclsResponse:
+    async def create(self, *wanted: acls.Acl, **more: Any) -> acls.CreateAclsResponse:
         return await self.stub.CreateAcls(acls.CreateAclsRequest(acls=wanted, **more), timeout=CALL)
 
-    async def delete(self, *filters: acls.AclFilter, **more: str) -> acls.DeleteAclsResponse:
+    async def delete(self, *filters: acls.AclFilter, **more: Any) -> acls.DeleteAclsResponse:
         return await self.stub.DeleteAcls(acls.DeleteAclsRequest(filters=filters, **more), timeout=CALL)
 
     async def mode(self, mode: acls.AclMode.ValueType, *super_users: str, **more: Any) -> int:
@@ -121,6 +121,16 @@ async def test_the_mode_is_set_with_super_users_and_nobody_is_locked_out_by_acci
     known = await control.listed()
     assert (known.mode, list(known.super_users), known.revision) == (acls.ACL_MODE_ENFORCE, ["User:root"], 1)
     assert await control.mode(acls.ACL_MODE_ENFORCE, force=True) == 2
+
+
+async def test_the_last_acl_that_allows_is_not_deleted_by_accident(world: World) -> None:
+    control = Acls(world)
+    await control.create(acl("orders"), DENIAL)
+    assert await control.mode(acls.ACL_MODE_ENFORCE) == 2
+    await refused(control.delete(acls.AclFilter(principal="User:alice")), FAILED, "would refuse every client")
+    assert await control.names() == ["orders", "secrets"]
+    assert (await control.delete(acls.AclFilter(principal="User:alice"), force=True)).revision == 3
+    assert await control.names() == ["secrets"]
 
 
 async def test_a_router_that_passes_over_acls_prevents_their_mode(world: World) -> None:
