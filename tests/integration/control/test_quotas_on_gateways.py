@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Producer
 
 from mesh.rpc import quotas, quotas_grpc
