@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
-SERVICES = ("gateway", "control", "router", "sidecar", "pipeline")
+SERVICES = ("gateway", "control", "router", "sidecar", "pipeline", "console")
 _END = "<!-- end of that table -->"
 _PLACE = re.compile(rf"<!-- from the code, by `make reference`(?:: (\w+))? -->\n.*?{_END}", re.DOTALL)
 
