@@ -51,6 +51,7 @@ TITLES = {
 NOT_SENT = ("failed to connect", "connections to all backends failing", "dns resolution failed", "tsi handshake")
 """Parts of gRPC's own words, in small letters, for a call that never left this machine."""
 _CODES = {
+    grpc.StatusCode.UNAVAILABLE: Ending.AWAY,
     grpc.StatusCode.PERMISSION_DENIED: Ending.NOT_ALLOWED,
     grpc.StatusCode.UNAUTHENTICATED: Ending.LOGIN_NEEDED,
     grpc.StatusCode.NOT_FOUND: Ending.ABSENT,
@@ -87,9 +88,10 @@ def failure(error: grpc.RpcError, *, decides: bool) -> CallError:
     said = _details(call)
     if code in _SILENT and said is None:
         return _unanswered(code, words, decides=decides)
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED and decides:  # control decided, and what it waited for did not come
-        return CallError(Ending.UNKNOWN, code.name, words, tuple(said or ()))
-    ending = Ending.AWAY if code is grpc.StatusCode.UNAVAILABLE else _CODES.get(code, Ending.REFUSED)
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:  # of a change: control decided, and what it waited for did not come
+        ending = Ending.UNKNOWN if decides else Ending.AWAY
+    else:
+        ending = _CODES.get(code, Ending.REFUSED)
     return CallError(ending, code.name, words or code.name, tuple(each for each in said or () if each not in words))
 
 
