@@ -93,7 +93,8 @@ class Browser:
         self.driver.execute_script(axe)
         script = (
             "const done = arguments[arguments.length - 1];"
-            "axe.run(document, {runOnly: arguments[0]}).then(done, error => done({violations: [], error: String(error)}))"
+            "axe.run(document, {runOnly: arguments[0]})"
+            ".then(done, error => done({violations: [], error: String(error)}))"
         )
         found: dict[str, Any] = self.driver.execute_async_script(script, STANDARDS)
         assert "error" not in found, found["error"]
@@ -101,7 +102,8 @@ class Browser:
 
     def faults(self) -> list[str]:
         """What the console of the browser says: refused scripts, lost files."""
-        return [str(each["message"]) for each in self.driver.get_log("browser")]
+        log: Any = self.driver.get_log("browser")  # type: ignore[no-untyped-call]  # selenium types all but this
+        return [str(each["message"]) for each in log]
 
     def first_paint_ms(self) -> float:
         script = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1"

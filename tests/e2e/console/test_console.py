@@ -177,7 +177,7 @@ async def test_axe_finds_nothing(mesh: Consoled, chromium: Browser, axe: str, wi
 async def test_the_first_paint_is_quick_and_the_picture_of_the_page_is_made_here(
     mesh: Consoled, chromium: Browser
 ) -> None:
-    """The quickest of several rounds counts: others share the machine. MESH_WRITE_PICTURES=1 renews the docs' picture."""
+    """The quickest of several rounds counts: others share the machine. MESH_WRITE_PICTURES=1 renews the picture."""
 
     def looks() -> list[float]:
         chromium.resize(1200)

@@ -172,4 +172,3 @@ async def test_an_open_page_hears_of_a_change_within_seconds(console: Consoled) 
 async def test_what_does_not_exist_is_said_so(console: Consoled, path: str) -> None:
     async with console.visitor() as visitor:
         assert "There is no such thing" in await visitor.sees(path, 404)
-
