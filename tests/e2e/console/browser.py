@@ -106,8 +106,10 @@ class Browser:
         return [str(each["message"]) for each in log]
 
     def first_paint_ms(self) -> float:
-        script = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1"
-        return float(self.driver.execute_script(script))
+        """From the start of loading until something is there to read."""
+        script = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+        wait = WebDriverWait(self.driver, WITHIN_S)
+        return float(wait.until(lambda driver: driver.execute_script(script), "the page is painted"))
 
     def picture(self, path: Path) -> None:
         self.driver.save_screenshot(str(path))
