@@ -14,8 +14,8 @@ URL_VARIABLE = "MESHCTL_CONSOLE_URL"
 
 @click.command()
 @click.option("--url", metavar="URL", help=f"The console of another mesh; {URL_VARIABLE} does the same.")
-@click.option("--open/--no-open", "opens", default=True, help="Open it in a browser.")
-def dashboard(url: str | None, opens: bool) -> None:
+@click.option("--no-open", is_flag=True, help="Print the address, and open nothing.")
+def dashboard(url: str | None, no_open: bool) -> None:
     """Print the address of the console, and open the console in a browser. Finds the console of the local mesh by
     itself.
     """
@@ -26,5 +26,5 @@ def dashboard(url: str | None, opens: bool) -> None:
         except EndpointsError as error:
             raise MeshctlError(str(error), ExitCode.BAD_REQUEST) from error
     click.echo(address)
-    if opens:
+    if not no_open:
         click.launch(address)

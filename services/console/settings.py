@@ -44,7 +44,7 @@ class ConsoleSettings(RpcTlsSettings, ServiceSettings, service="console"):
     token_ca: Path | None = None
     """Authorities that sign control's certificate, in PEM; empty: `ca.crt` of `rpc_tls_folder`, or the system's."""
     read_without_login: ReadWithoutLogin = ReadWithoutLogin.LOOPBACK
-    """The readers who need no log-in: those on this machine, all, or none. They see what the console's certificate may see."""
+    """The readers who need no log-in: those on this machine, all, or none. They see what the console itself may see."""
     session_minutes: int = Field(default=480, ge=1, le=10_080)
     """Minutes until a log-in ends. The end of its token ends it, too."""
     idle_minutes: int = Field(default=60, ge=1, le=10_080)
