@@ -25,7 +25,7 @@ from mesh.rpc import admin
 from services.console import metrics
 from services.console.asking import Ask, View
 from services.console.control import NOBODY_CAN_LOG_IN, Caller, Control
-from services.console.headers import Door, is_from_here
+from services.console.headers import STREAM, Door, is_from_here
 from services.console.live import follow, look_at
 from services.console.outcomes import STATUS, TITLES, CallError, Ending
 from services.console.parts import Cell, Form, Moved, Notice, Page, Part, Tone, hidden
@@ -62,7 +62,7 @@ class Console:
         self._settings, self._control, self._sessions = settings, control, sessions
         self._stopping = stopping
         self._keys = FormKeys()
-        self._cookie = "__Host-mesh-console" if settings.tls is not None else "mesh-console"
+        self._cookie = "__Host-mesh-console" if settings.browsers_use_tls else "mesh-console"
         self._streams = 0
         self._templates = Environment(
             loader=FileSystemLoader(HERE / "templates"),
@@ -86,8 +86,10 @@ class Console:
         return Door(Starlette(routes=routes, exception_handlers=handlers), self._settings.known_hosts)
 
     def _viewer(self, request: Request) -> Viewer:
+        """A page that updates itself does not keep a session from ending: its requests do not count as use."""
         name = request.cookies.get(self._cookie, "")
-        session = self._sessions.find(name) if name else None
+        by_itself = "hx-request" in request.headers or request.url.path.startswith(STREAM)
+        session = self._sessions.peek(name) if by_itself else self._sessions.find(name)
         if session is not None:
             return Viewer(name, self._control.by_token(session.token))
         return Viewer(name, self._control.by_certificate() if self._settings.reads_without_login else None)
@@ -123,7 +125,7 @@ class Console:
 
     async def _form(self, request: Request, viewer: Viewer) -> dict[str, str]:
         """The fields of a form that a page of this console sent. HTTPException."""
-        if not is_from_here(request.headers, request.url.scheme):
+        if not is_from_here(request.headers):
             raise HTTPException(HTTPStatus.FORBIDDEN, "Another site sent this form.")
         body = bytearray()
         try:
@@ -168,11 +170,11 @@ class Console:
         self._sessions.close(viewer.name)
         metrics.sessions.set(len(self._sessions))
         answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
-        answer.delete_cookie(self._cookie, secure=self._settings.tls is not None, httponly=True, samesite="strict")
+        answer.delete_cookie(self._cookie, secure=self._settings.browsers_use_tls, httponly=True, samesite="strict")
         return answer
 
     async def _live(self, request: Request) -> Response:
-        viewer = self._viewer_of_stream(request)
+        viewer = self._viewer(request)
         look = look_at(request.path_params["what"])
         if viewer.caller is None or look is None:
             return Response(status_code=HTTPStatus.NO_CONTENT)  # by which a browser does not come again
@@ -193,14 +195,6 @@ class Console:
                 metrics.streams.set(self._streams)
 
         return StreamingResponse(events(), media_type="text/event-stream")
-
-    def _viewer_of_stream(self, request: Request) -> Viewer:
-        """As `_viewer`; an open page alone does not keep a session from ending."""
-        name = request.cookies.get(self._cookie, "")
-        session = self._sessions.peek(name)
-        if session is not None:
-            return Viewer(name, self._control.by_token(session.token))
-        return Viewer(name, self._control.by_certificate() if self._settings.reads_without_login else None)
 
     async def _lost(self, request: Request, error: HTTPException) -> Response:
         """No such page, or a form that does not count."""
@@ -233,7 +227,8 @@ class Console:
     def _login_form(self, request: Request, viewer: Viewer, status: int, text: str) -> Response:
         if not self._control.takes_tokens:
             text = f"{text} {NOBODY_CAN_LOG_IN}".strip()
-        target = request.query_params.get("next", "") or ("" if request.url.path == "/login" else _address(request))
+        shown = request.method == "GET" and request.url.path != "/login"
+        target = request.query_params.get("next", "") or (_address(request) if shown else "/")
         return self._render(
             request, viewer, "login.html", status, title="Log in", text=text, target=_inner(target),
             takes_tokens=self._control.takes_tokens,
@@ -266,7 +261,7 @@ class Console:
 
     def _set_cookie(self, answer: Response, name: str) -> None:
         answer.set_cookie(
-            self._cookie, name, path="/", secure=self._settings.tls is not None, httponly=True, samesite="strict"
+            self._cookie, name, path="/", secure=self._settings.browsers_use_tls, httponly=True, samesite="strict"
         )
 
 

@@ -77,9 +77,9 @@ def host_of(headers: Headers) -> str:
     return name.lower() if colon and port.isdecimal() else host.lower()
 
 
-def is_from_here(headers: Headers, scheme: str) -> bool:
-    """Whether a page of this console sent a form, as far as the browser says."""
+def is_from_here(headers: Headers) -> bool:
+    """Whether a page of this console sent a form, as far as the browser says. A proxy may have changed the scheme."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site not in (None, "same-origin"):
         return False
-    return origin in (None, f"{scheme}://{headers.get('host', '')}")
+    return origin is None or origin.partition("://")[2] == headers.get("host", "")

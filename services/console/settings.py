@@ -28,7 +28,9 @@ class ConsoleSettings(RpcTlsSettings, ServiceSettings, service="console"):
     listen: Address = "127.0.0.1:8090"
     """HTTP for browsers; HTTPS with `TLS_CERTIFICATE`."""
     allow_insecure: bool = False
-    """The console listens beyond this machine without TLS, for example behind a proxy that has TLS."""
+    """The console listens beyond this machine without TLS, where nobody else reaches the address."""
+    tls_in_front: bool = False
+    """A proxy in front of the console has TLS: browsers send cookies by TLS alone."""
     hosts: WordList = ()
     """Names by which browsers call the console, without ports; names of this machine always count."""
     tls_certificate: Path | None = None
@@ -63,7 +65,7 @@ class ConsoleSettings(RpcTlsSettings, ServiceSettings, service="console"):
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("tls_certificate and tls_key belong together: set both, or neither")
         harm = "others could read tokens and cookies on their way; set tls_certificate and tls_key"
-        safe = self.allow_insecure or self.tls_certificate is not None
+        safe = self.allow_insecure or self.tls_in_front or self.tls_certificate is not None
         refuse_open_door("listen", self.listen, self.service, safe=safe, harm=harm)
         return self
 
@@ -72,6 +74,10 @@ class ConsoleSettings(RpcTlsSettings, ServiceSettings, service="console"):
         if self.tls_certificate is None or self.tls_key is None:
             return None
         return TlsFiles(self.tls_certificate, self.tls_key)
+
+    @property
+    def browsers_use_tls(self) -> bool:
+        return self.tls is not None or self.tls_in_front
 
     @property
     def reads_without_login(self) -> bool:

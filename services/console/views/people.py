@@ -6,7 +6,7 @@ from mesh.acls import words as acl_words
 from mesh.rpc import acls, grants, users
 from mesh.rpc.roles import ROLES, narrowing_text, role_word
 from services.console import words
-from services.console.asking import PAGE_SIZE, Ask, choice, search, wrong
+from services.console.asking import PAGE_SIZE, Ask, choice, here, search, wrong
 from services.console.parts import Cell, Cells, Facts, Field, Notice, Page, Part, Table, Tone
 
 RESOURCES = {name: number for number, name in acl_words.RESOURCES.items()}
@@ -94,7 +94,7 @@ async def user_list(ask: Ask) -> Page:
     answer = await ask.caller.call(ask.caller.stubs.users.ListUsers, request)
     rows: list[Cells] = [
         [
-            Cell(each.name, f"/users/{each.name}"),
+            Cell(each.name, here(f"/users/{each.name}")),
             _mechanisms(each),
             f"{each.revision:,}",
             f"{each.actor}, {words.age(each.time)}",

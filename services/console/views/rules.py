@@ -318,7 +318,9 @@ async def landing(ask: Ask) -> Page:
         Table("Members", ("Member", "This revision", "State", "Runs revision"), rows, "No gateway or router is known.")
     )
     before = ask.number("before") or revision - 1
-    links = [Cell("Undo this change", here(f"/changes/{revision}/undo", before=before))] if ask.may_change else []
+    links = []
+    if ask.may_change and await _changed_rules(ask, revision):
+        links.append(Cell("Undo this change", here(f"/changes/{revision}/undo", before=before)))
     return Page(f"Change {revision:,}", parts, links=links, live="status")
 
 
@@ -329,6 +331,13 @@ def _landed(member: admin.Member, revision: int) -> list[Cell | str]:
     )
     text = Cell("landed", tone=Tone.GOOD) if landed else Cell("not yet", tone=Tone.WARNING)
     return [words.short(member.name), text, state(member), f"{member.revision:,}"]
+
+
+async def _changed_rules(ask: Ask, revision: int) -> bool:
+    """Whether the decision is one of the last about the rules: other decisions have other ways back."""
+    request = admin.ListEventsRequest(page_size=1000, stream="rules")
+    answer = await ask.caller.call(ask.caller.stubs.decisions.ListEvents, request)
+    return any(each.position == revision and each.HasField("rule_set_changed") for each in answer.events)
 
 
 async def _entry(ask: Ask, revision: int) -> admin.HistoryEntry | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mesh.rpc import traffic
 from services.console import words
-from services.console.asking import Ask, choice, search, wrong
+from services.console.asking import Ask, choice, here, search, wrong
 from services.console.outcomes import CallError
 from services.console.parts import Cell, Facts, Notice, Page, Part, Table, Tone
 
@@ -58,7 +58,11 @@ async def top(ask: Ask, by: Sequence[str], measure: str, title: str) -> list[Par
 
 def _named(who: traffic.TrafficFilter, name: str) -> Cell | str:
     value = str(getattr(who, name))
-    return Cell(words.short(value), f"/{value}") if name == "rule" and value else value or words.NONE
+    return (
+        Cell(words.short(value), here(f"/rules/{words.short(value)}"))
+        if name == "rule" and value
+        else value or words.NONE
+    )
 
 
 def _figures(of: traffic.TrafficFigures) -> tuple[str, str, str, str, str]:

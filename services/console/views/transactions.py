@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mesh.rpc import transactions
 from services.console import words
-from services.console.asking import PAGE_SIZE, Ask, change, search, tick
+from services.console.asking import PAGE_SIZE, Ask, change, here, search, tick
 from services.console.parts import Cell, Cells, Facts, Field, Moved, Notice, Page, Part, Table, Tone
 
 TIMEOUT_S = 30.0
@@ -19,7 +19,7 @@ async def listing(ask: Ask) -> Page:
     answer = await ask.caller.call(ask.caller.stubs.transactions.ListTransactions, request, timeout_s=TIMEOUT_S)
     rows: list[Cells] = [
         [
-            Cell(each.transactional_id, f"/transactions/{each.transactional_id}"),
+            Cell(each.transactional_id, here(f"/transactions/{each.transactional_id}")),
             words.toned(words.word(transactions.TransactionState, each.state)),
             Cell("hangs", tone=Tone.BAD) if each.hanging else "in time",
             each.home_cluster,
@@ -83,7 +83,7 @@ async def finish(ask: Ask) -> Moved:
         name=f"transactions/{name}", reason=ask.said("reason"), request_id=ask.said("request_id")
     )
     await ask.caller.call(ask.caller.stubs.transactions.FinishTransaction, request, timeout_s=TIMEOUT_S)
-    return Moved(f"/transactions/{name}")
+    return Moved(here(f"/transactions/{name}"))
 
 
 async def abort(ask: Ask) -> Moved:
@@ -92,4 +92,4 @@ async def abort(ask: Ask) -> Moved:
         name=f"transactions/{name}", reason=ask.said("reason"), request_id=ask.said("request_id")
     )
     await ask.caller.call(ask.caller.stubs.transactions.AbortTransaction, request, timeout_s=TIMEOUT_S)
-    return Moved(f"/transactions/{name}")
+    return Moved(here(f"/transactions/{name}"))

@@ -34,6 +34,11 @@ def test_tokens_do_not_travel_in_the_open() -> None:
         ConsoleSettings(listen="0.0.0.0:8090")
 
 
+def test_a_proxy_with_tls_makes_cookies_secure() -> None:
+    assert ConsoleSettings(listen="0.0.0.0:8090", tls_in_front=True).browsers_use_tls
+    assert not ConsoleSettings().browsers_use_tls
+
+
 def test_a_certificate_needs_its_key() -> None:
     with pytest.raises(ValidationError, match="belong together"):
         ConsoleSettings(tls_certificate=Path("x.pem"))
