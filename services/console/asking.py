@@ -99,5 +99,5 @@ def choice(name: str, label: str, value: str, *choices: str) -> Field:
     return Field(name, label, Control.CHOICE, value, shown)
 
 
-def tick(name: str, label: str, value: str = "", text: str = "") -> Field:
-    return Field(name, label, Control.TICK, "1", help=text, ticked=bool(value))
+def tick(name: str, label: str, value: str = "") -> Field:
+    return Field(name, label, Control.TICK, ticked=bool(value))

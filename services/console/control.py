@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -28,7 +27,6 @@ from services.console import metrics
 from services.console.outcomes import CallError, Ending, failure
 from services.console.settings import ConsoleSettings
 
-Answer = TypeVar("Answer", bound=Message)
 NOBODY_CAN_LOG_IN = "This console has no address of control for tokens (token_address), so nobody can log in."
 
 
@@ -76,15 +74,6 @@ class Caller:
             raise failure(error, decides=changes) from None
         metrics.calls.labels("OK").inc()
         return answer
-
-    async def pages(self, method: Any, request: Any, most: int) -> AsyncIterator[Any]:
-        """The pages of a list, until `most` were asked for."""
-        for _ in range(most):
-            page = await self.call(method, request)
-            yield page
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
 
 class Control:
