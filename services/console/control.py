@@ -27,6 +27,8 @@ from services.console import metrics
 from services.console.outcomes import CallError, Ending, failure
 from services.console.settings import ConsoleSettings
 
+RECONNECT_S = 5.0
+"""Seconds for a new connection: a channel tries again at least every 3 s."""
 NOBODY_CAN_LOG_IN = "This console has no address of control for tokens (token_address), so nobody can log in."
 
 
@@ -68,12 +70,21 @@ class Caller:
         if changes and not self.logged_in:
             raise CallError(Ending.LOGIN_NEEDED, "UNAUTHENTICATED", "Changes need a log-in.")
         try:
-            answer = await method(request, timeout=timeout_s or self.timeout_s, credentials=self.credentials)
+            answer = await self._answer(method, request, timeout_s or self.timeout_s, may_repeat=not changes)
         except grpc.aio.AioRpcError as error:
             metrics.calls.labels(error.code().name).inc()
             raise failure(error, decides=changes) from None
         metrics.calls.labels("OK").inc()
         return answer
+
+    async def _answer(self, method: Any, request: Message, timeout_s: float, *, may_repeat: bool) -> Any:
+        """A question is asked again, once, if its connection broke or was not made: a new one is tried at once."""
+        try:
+            return await method(request, timeout=timeout_s, credentials=self.credentials)
+        except grpc.aio.AioRpcError as error:
+            if not may_repeat or error.code() is not grpc.StatusCode.UNAVAILABLE:
+                raise
+        return await method(request, timeout=RECONNECT_S, credentials=self.credentials, wait_for_ready=True)
 
 
 class Control:

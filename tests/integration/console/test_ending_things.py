@@ -1,14 +1,18 @@
-"""A replay is cancelled, and a transaction that hangs is aborted, on their pages."""
+"""A replay is cancelled, a transaction is aborted and an instance paused, on their pages."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from confluent_kafka import Producer
 
-from mesh.rpc import replays
+from mesh.rpc import instances, instances_grpc, replays
+from mesh.rpc.channels import open_channel
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.consoles import OPERATOR, Consoled
+from tests.fixtures.members import certificate_of
+from tests.integration.control.sidecar import Sidecar
 from tests.integration.control.world import CALL, WITHIN, create_topic
 
 
@@ -55,3 +59,30 @@ async def test_an_open_transaction_is_aborted(
         assert (await ada.sends(page, f"{page}/abort", reason="it hangs")).status_code == 303
         assert "Abort it" not in await ada.sees(page)
     assert (await console.world.history())[0].transaction_end_ordered.transactional_id == identifier
+
+
+async def test_an_instance_is_paused_by_an_order_that_its_sidecar_carries_out(console: Consoled) -> None:
+    await console.grant("ada", OPERATOR)
+    own = open_channel(f"127.0.0.1:{console.world.control.port}", certificate_of(console.authority, "sidecar", "s1"))
+    console.world.instances = instances_grpc.InstanceServiceStub(own)
+    sidecar = Sidecar(console.world)
+    await sidecar.holds(topics=["apples"])
+    name = "instances/billing.one"
+    status = instances.InstanceStatus(
+        name=name,
+        state=instances.INSTANCE_STATE_READING,
+        partitions=[instances.InstancePartition(topic="apples", partition=0, position=7, committed=5, lag=1234)],
+    )
+    await sidecar.beats(status)
+    async with console.person("ada") as ada, sidecar.follows() as orders:
+        page = f"/{name}"
+        assert "apples 0 7 5 1,234" in await ada.sees(page)
+        assert "billing.one billing s1 apples reading 1,234" in await ada.sees("/sidecars")
+        sending = asyncio.create_task(ada.sends(page, f"{page}/pause", reason="a test"))
+        order = await orders.next()
+        assert order.command.WhichOneof("command") == "pause"
+        await sidecar.reports(order, description="it is paused")
+        assert (await sending).status_code == 303
+        assert "pause done it is paused" in await ada.sees(page)
+        assert name in await ada.sees("/orders")
+    await own.close()
