@@ -21,6 +21,7 @@ from mesh.rpc import (
     instances_grpc,
     pipelines_grpc,
     profiles_grpc,
+    quotas_grpc,
     record_rules_grpc,
     replays_grpc,
     subscriptions_grpc,
@@ -83,6 +84,7 @@ class Connection:
         self.audit = audit_grpc.AuditServiceStub(self._channel)
         self.traffic = traffic_grpc.TrafficServiceStub(self._channel)
         self.acls = acls_grpc.AclServiceStub(self._channel)
+        self.quotas = quotas_grpc.QuotaServiceStub(self._channel)
         self.users = users_grpc.UserServiceStub(self._channel)
         self.transactions = transactions_grpc.TransactionServiceStub(self._channel)
 

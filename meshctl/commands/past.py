@@ -43,6 +43,7 @@ DEFAULT_HISTORY = 20
 @click.option("--principal", metavar="P", help="Only about the roles of this person, program or group.")
 @click.option("--user", metavar="U", help="Only about this user, who logs in to gateways.")
 @click.option("--acls", is_flag=True, help="Only about ACLs of clients.")
+@click.option("--quotas", is_flag=True, help="Only about quotas of clients.")
 @click.option("--replay", metavar="REPLAY", shell_complete=replay_ids, help="Only about this replay.")
 @click.option(
     "-n",
@@ -69,6 +70,7 @@ def history(
     principal: str | None,
     user: str | None,
     acls: bool,
+    quotas: bool,
     number: int,
 ) -> None:
     """Show the last decisions in words, newest first; with TOPIC those that changed where it lives, and where that was.
@@ -89,8 +91,7 @@ def history(
     names = [
         f"{collection}/{name.removeprefix(f'{collection}/')}" for collection, name in named.items() if name is not None
     ]
-    if acls:
-        names.append("acls")
+    names += [name for name, asked in (("acls", acls), ("quotas", quotas)) if asked]
     given = [*names, *([] if topic is None else [topic])]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)}: ask for one of them")

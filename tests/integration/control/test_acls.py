@@ -194,14 +194,14 @@ async def test_acls_survive_a_restart_and_the_log_is_whole(world: World) -> None
 
 
 @asynccontextmanager
-async def router_of(world: World, folder: Path) -> AsyncIterator[ServiceProcess]:
+async def router_of(world: World, folder: Path, name: str = "r1") -> AsyncIterator[ServiceProcess]:
     """A real router of this mesh, in a process of its own."""
     router = ServiceProcess(
         "router",
         free_block(2),
-        folder / "r1.log",
+        folder / f"{name}.log",
         {
-            "NAME": "r1",
+            "NAME": name,
             "HOME_BOOTSTRAP_SERVERS": world.home,
             "EVENTS_TOPIC": world.settings.events_topic,
             "SNAPSHOTS_TOPIC": f"{world.settings.events_topic}.snapshots",
