@@ -76,6 +76,8 @@ class PartitionCopy:
     bytes: int = 0
     gaps: int = 0
     """Offsets without a record that the session has filled."""
+    is_open: bool = False
+    """Whether the session has found where to go on."""
     level_at: float = 0.0
     """When the copy was last at the source's end, by the monotonic clock."""
 
@@ -122,6 +124,11 @@ class Copier:
             await lane.follow()
         except ForeignBatchError as error:
             raise BrokenCopyError(f"{self.order.topic}-{number}: {error}") from error
+
+    @property
+    def is_open(self) -> bool:
+        """Whether all partitions have begun."""
+        return bool(self.progress) and all(each.is_open for each in self.progress.values())
 
     def stop_of(self, number: int) -> int:
         return self._stops.get(number, NO_STOP)
@@ -175,6 +182,7 @@ class _Lane:
         self._writer = await self._target.writer(self._to, self._number, self._producer_id)
         if filled:
             await self._shorten(first)
+        self._progress.is_open = True
 
     async def follow(self) -> None:
         """Copies up to the stop."""
