@@ -117,7 +117,7 @@ class Brokers:
 
         This is the request with which Kafka's Admin.abortTransaction ends a transaction.
         """
-        marker = (writer.producer_id, writer.epoch, False, [(topic, [partition], {})], 0, {})
+        marker: tuple[object, ...] = (writer.producer_id, writer.epoch, False, [(topic, [partition], {})], 0, {})
         told = await self._ask(
             "marked", topic, partition, Exactly(WriteTxnMarkersRequest_v1([marker] * number, {}))
         )
