@@ -1,8 +1,8 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
 Messages are in `access`, `acls`, `grants`, `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`,
-`replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `topic_moves`, `transactions`; stubs and servicers in
-the `_grpc` ones.
+`replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `topic_moves`,
+`transactions`; stubs and servicers in the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import access_pb2 as access

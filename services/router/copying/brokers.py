@@ -118,9 +118,7 @@ class Brokers:
         This is the request with which Kafka's Admin.abortTransaction ends a transaction.
         """
         marker: tuple[object, ...] = (writer.producer_id, writer.epoch, False, [(topic, [partition], {})], 0, {})
-        told = await self._ask(
-            "marked", topic, partition, Exactly(WriteTxnMarkersRequest_v1([marker] * number, {}))
-        )
+        told = await self._ask("marked", topic, partition, Exactly(WriteTxnMarkersRequest_v1([marker] * number, {})))
         for _, topics, _ in told.markers:
             self._check("marked (this needs the right ClusterAction)", topic, partition, topics[0][1][0][1])
 

@@ -9,8 +9,8 @@ Theory of operation
    late, is therefore a repeat, and the broker drops it.
 3. A gap of the source becomes markers of transactions without records. They have no sequence, so a repeat is not
    dropped: the first marker of a session raises the producer's epoch, which fences earlier sessions.
-4. Each write has to land on its offset. If one does not, somebody else has written to the target: the copy is broken for
-   good, and a move never switches to it.
+4. Each write has to land on its offset. If one does not, somebody else has written to the target: the copy is broken
+   for good, and a move never switches to it.
 5. If the source's log begins behind offset 0, batches of empty records fill the target up to there. They are deleted
    before the copy goes on.
 """
@@ -172,8 +172,8 @@ class _Lane:
         if end < first:
             if end and not await self._is_filled(end - 1, end):
                 raise BrokenCopyError(
-                    f"{self._from}-{self._number}: {self._source.name!r} has deleted offsets {end} to {first - 1} before "
-                    "they were copied; begin with an empty topic"
+                    f"{self._from}-{self._number}: {self._source.name!r} has deleted offsets {end} to {first - 1} "
+                    "before they were copied; begin with an empty topic"
                 )
             await self._fill(end, first)
             filled = True

@@ -56,9 +56,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds after a cut that was given up; the pause doubles."""
 SETTINGS = ("cleanup.policy", "message.timestamp.type")
 
-MoveEvent = (
-    events.TopicMoveStarted | events.TopicMoveCutBegun | events.TopicMoveCutGivenUp | events.TopicMoveEnded
-)
+MoveEvent = events.TopicMoveStarted | events.TopicMoveCutBegun | events.TopicMoveCutGivenUp | events.TopicMoveEnded
 Answer = Callable[[topic_moves.MoveWithRecords], StoredAnswer | None]
 """The answer to store for a request_id, given the move."""
 
@@ -198,9 +196,7 @@ class TopicMoveDecisions:
         await self._append(move.name, events.TopicMoveCutGivenUp(name=move.name, problem=problem), Caller(CONTROL))
         log.warning("the cut of a move was given up", move=move.name, reason=problem, next_try_s=pause)
 
-    async def _append(
-        self, name: str, event: MoveEvent, caller: Caller, answer: Answer = lambda _: None
-    ) -> None:
+    async def _append(self, name: str, event: MoveEvent, caller: Caller, answer: Answer = lambda _: None) -> None:
         await self._journal.append(
             [Draft(name, event)],
             caller,

@@ -1,4 +1,4 @@
-"""The cut of a move: while all gateways hold, the copy reaches the end of the source, and groups get their positions."""
+"""The cut of a move: all gateways hold, the copy reaches the end of the source, and groups get their positions."""
 
 from __future__ import annotations
 

@@ -122,8 +122,8 @@ def check_sides(topic: str, source: Side, target: Side) -> None:
     for side in (source, target):
         if "compact" in side.settings.get("cleanup.policy", ""):
             text = (
-                f"topic {topic!r} is compacted on {side.place.cluster!r}: its log has holes in its batches, and brokers "
-                "take no such batch from a producer; mirror the topic, then set its rule"
+                f"topic {topic!r} is compacted on {side.place.cluster!r}: its log has holes in its batches, and "
+                "brokers take no such batch from a producer; mirror the topic, then set its rule"
             )
             raise NotAllowed("TOPIC_IS_COMPACTED", name, text)
         if side.settings.get("message.timestamp.type") == "LogAppendTime":
@@ -134,8 +134,8 @@ def check_sides(topic: str, source: Side, target: Side) -> None:
             raise NotAllowed("TOPIC_HAS_BROKER_TIME", name, text)
     if target.partitions and target.partitions != source.partitions:
         text = (
-            f"topic {topic!r} has {source.partitions} partitions on {source.place.cluster!r}, and {target.partitions} on "
-            f"{target.place.cluster!r}: a copy with offsets needs as many"
+            f"topic {topic!r} has {source.partitions} partitions on {source.place.cluster!r}, and {target.partitions} "
+            f"on {target.place.cluster!r}: a copy with offsets needs as many"
         )
         raise NotAllowed("OTHER_PARTITIONS", name, text)
 

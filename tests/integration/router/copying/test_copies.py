@@ -35,7 +35,9 @@ def copied(source: Side, target: Side, topic: str, move_id: str = "") -> Copier:
     return asyncio.run(_copied(source, target, CopyOrder(move_id or topic, topic, topic), stops))
 
 
-def transaction(side: Side, topic: str, number: int, *, commit: bool, then: Callable[[Any], None] | None = None) -> None:
+def transaction(
+    side: Side, topic: str, number: int, *, commit: bool, then: Callable[[Any], None] | None = None
+) -> None:
     producer = side.producer(**{"transactional.id": f"{topic}-{commit}"})
     producer.init_transactions(WITHIN_S)
     producer.begin_transaction()
@@ -61,7 +63,9 @@ def test_each_codec_and_each_kind_of_gap_keeps_its_offsets(c1: Side, c2: Side, t
     for side in (c1, c2):
         side.create(topic, 2)
     for codec in CODECS:
-        c1.write(topic, [(index % 2, b"x" * index) for index in range(200)] + [(0, None)], **{"compression.type": codec})
+        c1.write(
+            topic, [(index % 2, b"x" * index) for index in range(200)] + [(0, None)], **{"compression.type": codec}
+        )
     transaction(c1, topic, 3, commit=True)
     transaction(c1, topic, 50, commit=False)
     c1.write(topic, [(0, b"between"), (1, b"between")])
