@@ -27,18 +27,22 @@ from services.control.decisions.rules.commands import Command, RuleChange, RuleD
 from services.control.decisions.rules.moves import ChangeWishes
 from services.control.decisions.short_ids import new_id
 from services.control.decisions.topic_moves.cut import Groups, TopicCut
-from services.control.domain.errors import Refusal, Unavailable
+from services.control.domain.errors import Conflict, Refusal, Unavailable
 from services.control.domain.rules import edits
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
 from services.control.domain.topic_moves.moves import (
     CUTTING,
+    DONE,
+    FAILED,
     TOPIC_MOVES,
     WORDS,
     Side,
     cancelled,
     check_sides,
+    is_elsewhere,
     is_switched,
     lag_of,
+    led_elsewhere,
     source_of,
     started,
 )
@@ -149,6 +153,10 @@ class TopicMoveDecisions:
             await self._rules.settle()
             await self._close(move)
             return
+        if is_elsewhere(move, self._journal.view.state.effective):
+            end = events.TopicMoveEnded(name=move.name, state=FAILED, problem=led_elsewhere(move).message)
+            await self._append(move.name, end, Caller(CONTROL))
+            return
         lag = lag_of(self._progress.of(copy_of(move.name)))
         if lag is None or lag > NEAR or _now() < self._not_before.get(move.name, 0):
             return
@@ -183,7 +191,7 @@ class TopicMoveDecisions:
             return
         end = events.TopicMoveEnded(
             name=move.name,
-            state=topic_moves.TOPIC_MOVE_STATE_DONE,
+            state=DONE,
             revision=view.rules_revision if change is None else change.revision,
             cuts=() if cut is None else cut.cuts,
             pause_ms=0 if change is None else round(change.switch_ms),
@@ -197,6 +205,8 @@ class TopicMoveDecisions:
         log.warning("the cut of a move was given up", move=move.name, reason=problem, next_try_s=pause)
 
     async def _append(self, name: str, event: MoveEvent, caller: Caller, answer: Answer = lambda _: None) -> None:
+        if (name in self._journal.view.topic_moves.open) is isinstance(event, events.TopicMoveStarted):
+            raise Conflict("MOVE_HAS_ENDED", f"{name} has ended meanwhile")
         await self._journal.append(
             [Draft(name, event)],
             caller,
@@ -214,6 +224,8 @@ def _switch(move: topic_moves.MoveWithRecords) -> Command:
     fields = edits.RuleFields(target_cluster=move.copy.target_cluster, upstream_topic=named)
 
     async def command(rules: RuleSet) -> RuleSetDecision:
+        if is_elsewhere(move, rules.table):
+            raise led_elsewhere(move)
         return rules.change(edits.Set(ExactName(move.spec.topic), fields, edits.Place.FIRST))
 
     return command

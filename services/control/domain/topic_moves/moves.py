@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from mesh.routing import Place, RoutingTable
+from mesh.routing import Place, RoutingTable, Subject
 from mesh.rpc import events, record_rules, topic_moves
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 from services.control.domain.sidecars.orders import newest_first
@@ -26,13 +26,15 @@ MOST_PARTITIONS = 1_000
 """The cut of a move is one event, with all partitions in it."""
 COPYING = topic_moves.TOPIC_MOVE_STATE_COPYING
 CUTTING = topic_moves.TOPIC_MOVE_STATE_CUTTING
+DONE = topic_moves.TOPIC_MOVE_STATE_DONE
 CANCELLED = topic_moves.TOPIC_MOVE_STATE_CANCELLED
+FAILED = topic_moves.TOPIC_MOVE_STATE_FAILED
 WORDS = {
     COPYING: "copying",
     CUTTING: "cutting",
-    topic_moves.TOPIC_MOVE_STATE_DONE: "done",
+    DONE: "done",
     CANCELLED: "cancelled",
-    topic_moves.TOPIC_MOVE_STATE_FAILED: "failed",
+    FAILED: "failed",
 }
 
 
@@ -64,10 +66,12 @@ def fold_topic_moves(known: TopicMoves, event: events.Event) -> TopicMoves:
             return _with(known, event.topic_move_cut_begun.name, state=CUTTING)
         case "topic_move_cut_given_up":
             name, problem = event.topic_move_cut_given_up.name, event.topic_move_cut_given_up.problem
-            times = known.open[name].cuts_given_up + 1
+            times = known.get(name).cuts_given_up + 1
             return _with(known, name, state=COPYING, problem=problem, cuts_given_up=times)
         case "topic_move_ended":
             end = event.topic_move_ended
+            if end.name not in known.open:
+                return known
             move = _changed(
                 known.open[end.name], state=end.state, problem=end.problem, revision=end.revision, pause_ms=end.pause_ms
             )
@@ -106,6 +110,13 @@ def source_of(spec: topic_moves.TopicMoveSpec, table: RoutingTable) -> tuple[Pla
     route = table.route(spec.topic)
     if route is None:
         raise InvalidField("spec.topic", f"no rule leads topic {spec.topic!r} to a cluster")
+    for version in table.living_rules.about_some:
+        if version.rule.match.subject is Subject.TOPIC and version.rule.match.matches(spec.topic):
+            text = (
+                f"rule {version.rule.rule_id!r} leads topic {spec.topic!r} elsewhere for some clients, and a move is for "
+                "all; remove the rule first"
+            )
+            raise NotAllowed("TOPIC_DIFFERS_BY_CLIENT", f"rules/{version.rule.rule_id}", text)
     if route.cluster == spec.target_cluster:
         raise NotAllowed("TOPIC_IS_THERE", f"topics/{spec.topic}", f"topic {spec.topic!r} is on {route.cluster!r}")
     return Place(route.cluster, route.upstream_topic), Place(spec.target_cluster, route.upstream_topic)
@@ -179,11 +190,23 @@ def cancelled(known: TopicMoves, name: str) -> events.TopicMoveEnded:
 
 def is_switched(move: topic_moves.MoveWithRecords, table: RoutingTable) -> bool:
     """Whether the rules lead the topic to the target of the move."""
+    return _place(move, table) == Place(move.copy.target_cluster, move.copy.target_topic)
+
+
+def is_elsewhere(move: topic_moves.MoveWithRecords, table: RoutingTable) -> bool:
+    """Whether somebody has changed the rules, so that the topic is not at the source of the copy."""
+    return _place(move, table) != Place(move.copy.source_cluster, move.copy.topic)
+
+
+def led_elsewhere(move: topic_moves.MoveWithRecords) -> NotAllowed:
+    """The refusal to cut then."""
+    text = f"the rules do not lead topic {move.spec.topic!r} to {move.copy.source_cluster!r} any more"
+    return NotAllowed("TOPIC_IS_ELSEWHERE", f"topics/{move.spec.topic}", text)
+
+
+def _place(move: topic_moves.MoveWithRecords, table: RoutingTable) -> Place | None:
     route = table.route(move.spec.topic)
-    return route is not None and (route.cluster, route.upstream_topic) == (
-        move.copy.target_cluster,
-        move.copy.target_topic,
-    )
+    return None if route is None else Place(route.cluster, route.upstream_topic)
 
 
 def lag_of(progress: record_rules.RecordRuleProgress | None) -> int | None:
@@ -194,7 +217,8 @@ def lag_of(progress: record_rules.RecordRuleProgress | None) -> int | None:
 
 
 def _with(known: TopicMoves, name: str, **fields: object) -> TopicMoves:
-    return replace(known, open={**known.open, name: _changed(known.open[name], **fields)})
+    before = known.open.get(name)
+    return known if before is None else replace(known, open={**known.open, name: _changed(before, **fields)})
 
 
 def _changed(before: topic_moves.MoveWithRecords, **fields: object) -> topic_moves.MoveWithRecords:
