@@ -24,7 +24,7 @@ def _ended(event: events.Event) -> str:
     end = event.topic_move_ended
     pause = f"; producers waited {end.pause_ms} ms" if end.pause_ms else ""
     problem = f": {end.problem}" if end.problem else ""
-    return f"{end.name} is {WORDS[end.state]}{problem}{pause}"
+    return f"{end.name} is {WORDS.get(end.state, 'over')}{problem}{pause}"
 
 
 SENTENCES: Final[dict[str, Callable[[events.Event], str]]] = {

@@ -23,7 +23,7 @@ producerId, producerEpoch, baseSequence, number of records.
 _OUTSIDE: Final = 12
 """Bytes before a batch's length counts: the base offset and the length itself."""
 _SUMMED: Final = 21
-"""Where the part begins over which the checksum is."""
+"""The first byte that counts for the checksum."""
 MAGIC: Final = 2
 MINTED: Final = 1 << 62
 """Brokers give ids from 0 up, and gateways mint from here: an id of the mesh meets no id of a broker."""
@@ -35,7 +35,7 @@ UNKNOWN: Final = -1
 
 
 class Attribute(IntFlag):
-    """The bits of a batch's attributes that a copy looks at."""
+    """The bits of a batch's attributes that a copy reads."""
 
     LOG_APPEND_TIME = 0x08
     TRANSACTIONAL = 0x10

@@ -48,7 +48,7 @@ class CopySetbackError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a Fetch brought for one partition, up to its last stable offset."""
+    """The answer to a Fetch for one partition, up to its last stable offset."""
 
     stable: int
     start: int

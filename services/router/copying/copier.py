@@ -39,14 +39,14 @@ from services.router.copying.course import Gap, steps
 from services.router.copying.pace import Pace
 
 FETCH_BYTES: Final = 1 << 20
-"""Of one partition at a time: the session's memory is this for each of AT_ONCE partitions."""
+"""The bytes of one Fetch. A session holds so many for each of AT_ONCE partitions."""
 AT_ONCE: Final = 32
 """Partitions that hold fetched batches at the same time."""
 IN_FLIGHT: Final = 5
 """Batches of a partition without an answer; a broker recognizes a repeat of the last five batches."""
 MARKERS_AT_ONCE: Final = 10_000
 IDLE_S: Final = 0.05
-"""Seconds between two looks at a source without new records."""
+"""Seconds between two Fetches of a source without new records."""
 NO_STOP: Final = 1 << 63
 
 
@@ -298,7 +298,7 @@ class _Lane:
 
 
 def _visible(offset: int, fetched: Fetched) -> bytes | None:
-    """What readers see of the batch with this offset; None if they see none."""
+    """The part of the batch with this offset that readers see; None if they see nothing."""
     head = next(batches(fetched.records), None)
     if head is None or head.base_offset > offset:
         return None

@@ -27,7 +27,7 @@ Step = Batch | Gap
 
 
 def steps(position: int, records: bytes, aborted: Iterable[tuple[int, int]], stop: int) -> Iterator[Step]:
-    """What to write from `position` on. `aborted`: producer id and first offset; `stop`: the first offset not to copy.
+    """The steps from `position` on. `aborted`: producer id and first offset; `stop`: the first offset not to copy.
 
     ForeignBatchError: the source has a batch that can't be copied.
     """

@@ -79,7 +79,7 @@ class CutMissedError(RuntimeError):
 
 
 class Cut(Protocol):
-    """What has to happen while all gateways hold, before they switch."""
+    """The step between the hold of all gateways and their switch."""
 
     budget_s: float
     """Seconds from the beginning of the hold. A rollout whose cut takes longer is aborted."""

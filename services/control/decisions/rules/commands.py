@@ -99,7 +99,7 @@ class RuleDecisions:
         """Carries a command out; with `validate_only`, says what it would do.
 
         `of_the_past`: the command reads earlier revisions from PostgreSQL, so PostgreSQL has to have the last change.
-        `cut`: what has to happen while all gateways hold.
+        `cut`: the step between the hold of all gateways and their switch.
         `record`: the audit event of the call, stored with the decision if nothing follows the decision.
         """
         if wishes.validate_only:

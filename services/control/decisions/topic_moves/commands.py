@@ -5,7 +5,7 @@ Theory of operation
 2. When the copy has caught up, control records that it cuts. Then it changes the rule as an operator would, with a cut:
    gateways hold, the copy reaches the source's end, gateways switch.
 3. If the cut takes too long, the rollout is aborted as any other, and the copy goes on. Control tries again later.
-4. If control stops amid the cut, the next one looks at the rules. A rollout without an end is aborted, so the topic is
+4. If control stops amid the cut, the next one reads the rules. A rollout without an end is aborted, so the topic is
    on one of the two clusters, and the move is done or copies on.
 """
 
@@ -53,7 +53,7 @@ from services.control.store.log import StoredAnswer
 from services.control.upstream.connections import Connections, UnreachableError
 
 LOOK_EVERY = 0.5
-"""Seconds between two looks at the open moves."""
+"""Seconds between two checks of the open moves."""
 NEAR = 5_000
 """Offsets that the copy may be behind when a cut begins: a copier does as many in a fraction of the budget."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
@@ -128,7 +128,7 @@ class TopicMoveDecisions:
                 try:
                     await self._see_to(move)
                 except (Refusal, StoreUnavailableError, TimeoutError, UnreachableError) as error:
-                    log.info("control looks at a move again later", move=move.name, reason=str(error))
+                    log.info("control checks a move again later", move=move.name, reason=str(error))
 
     async def _prepare(
         self, topic: str, source: tuple[UpstreamCluster, Place], target: tuple[UpstreamCluster, Place]

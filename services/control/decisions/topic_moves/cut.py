@@ -15,7 +15,7 @@ from services.control.upstream.connections import Connections, UnreachableError
 from services.control.upstream.groups import GroupRefusedError
 
 LOOK_S = 0.02
-"""Seconds between two looks at the ends."""
+"""Seconds between two questions for the ends."""
 
 Positions = Mapping[str, Mapping[int, int]]
 """Group -> partition -> committed offset."""

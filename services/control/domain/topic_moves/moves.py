@@ -96,7 +96,7 @@ class Side:
 
 
 def source_of(spec: topic_moves.TopicMoveSpec, table: RoutingTable) -> tuple[Place, Place]:
-    """Where the topic is, and where it goes. Refuses a move that leads nowhere."""
+    """The topic's place, and its place after the move. Refuses a move that leads nowhere."""
     if not spec.topic:
         raise InvalidField("spec.topic", "is required: name the topic as clients know it")
     if spec.target_cluster not in table.clusters:
@@ -113,8 +113,8 @@ def source_of(spec: topic_moves.TopicMoveSpec, table: RoutingTable) -> tuple[Pla
     for version in table.living_rules.about_some:
         if version.rule.match.subject is Subject.TOPIC and version.rule.match.matches(spec.topic):
             text = (
-                f"rule {version.rule.rule_id!r} leads topic {spec.topic!r} elsewhere for some clients, and a move is for "
-                "all; remove the rule first"
+                f"rule {version.rule.rule_id!r} leads topic {spec.topic!r} elsewhere for some clients, and a move is "
+                "for all; remove the rule first"
             )
             raise NotAllowed("TOPIC_DIFFERS_BY_CLIENT", f"rules/{version.rule.rule_id}", text)
     if route.cluster == spec.target_cluster:
