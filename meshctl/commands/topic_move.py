@@ -22,6 +22,9 @@ COLUMNS = ("MOVE", "TOPIC", "FROM", "TO", "STATE", "BEHIND", "PAUSE", "STARTED",
 class TopicFirst(Group):
     """`move TOPIC` begins a move; `move start TOPIC` does the same, for a topic that is called like a command."""
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name) or super().get_command(ctx, "start")
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
