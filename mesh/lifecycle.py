@@ -17,6 +17,7 @@ from enum import Enum
 
 import structlog
 
+from mesh import open_files
 from mesh.waiting_tasks import waiting_tasks, waiting_threads
 
 STOP_TIMEOUT = 20.0
@@ -114,11 +115,12 @@ def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 def run(
     main: Callable[[Lifecycle], Awaitable[None]], *, uvloop: bool = True, stop_timeout: float = STOP_TIMEOUT
 ) -> None:
-    """Runs a service in the foreground until a signal asks the service to stop.
+    """Runs a service in the foreground until a signal asks the service to stop; it may open as many files as allowed.
 
     `main` starts the service, calls `lifecycle.ready()`, awaits `lifecycle.stopping` and puts everything away; an
     exception from it ends the process with 1 and a traceback in the log. Threads have `stop_timeout` seconds to end.
     """
+    open_files.raise_limit()
     with asyncio.Runner(loop_factory=_uvloop_factory() if uvloop else None) as runner:
         try:
             runner.run(_supervised(main, stop_timeout))

@@ -6,6 +6,8 @@ clients, so leaving the field out could widen the rule. Rules and tables with un
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -46,6 +48,8 @@ _KNOWN_PATTERN_TYPES = frozenset(acls.AclPatternType.values()) - {acls.ACL_PATTE
 _KNOWN_OPERATIONS = frozenset(acls.AclOperation.values()) - {acls.ACL_OPERATION_UNSPECIFIED}
 _KNOWN_PERMISSIONS = frozenset(acls.AclPermission.values()) - {acls.ACL_PERMISSION_UNSPECIFIED}
 
+VERSIONS_IN_A_STEP = 50
+"""Versions of rules that are read within a millisecond."""
 TABLE_FORMAT = 2
 """The format of tables that this release understands (Member.table_format)."""
 TABLE_FORMAT_OF_ACLS = 2
@@ -179,11 +183,27 @@ def cluster_to_proto(cluster: UpstreamCluster) -> routing.UpstreamCluster:
 
 def table_from_proto(message: routing.RoutingTable) -> RoutingTable:
     """The table; InvalidRuleError when a rule can't be understood: a data plane then refuses it with the reason."""
+    steps = table_in_steps(message)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            table: RoutingTable = end.value
+            return table
+
+
+def table_in_steps(message: routing.RoutingTable) -> Generator[None, None, RoutingTable]:
+    """The same, step by step: between two steps, which take a millisecond at most, the caller may do other work."""
     _check_known(message, "table")
+    versions: list[RuleVersion] = []
+    for each in message.rule_versions:
+        versions.append(_version_from_proto(each))
+        if len(versions) % VERSIONS_IN_A_STEP == 0:
+            yield
     return RoutingTable(
         message.revision,
         map(cluster_from_proto, message.clusters),
-        map(_version_from_proto, message.rule_versions),
+        versions,
         map(_past_from_proto, message.pasts),
         acl_policy_from_proto(message.acl_policy) if message.HasField("acl_policy") else None,
     )

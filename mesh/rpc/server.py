@@ -21,7 +21,11 @@ OPTIONS = (
     ("grpc.so_reuseport", 0),
 )
 """Options of every server: pings of idle neighbours are welcome, and a taken port is an error."""
-MAX_CONCURRENT_RPCS = 1000
+MAX_CONCURRENT_RPCS = 50_000
+"""Members keep streams open: two for each gateway at a router, three for each of 10,000 sidecars at control.
+
+So operators find room behind them all. A stream takes about 36 KB.
+"""
 
 
 class RpcServer:

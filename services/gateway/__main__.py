@@ -6,7 +6,6 @@ from argparse import ArgumentParser
 from mesh.lifecycle import Lifecycle, run
 from mesh.settings import load
 from mesh.telemetry import configure_logging, serve_management
-from services.gateway import open_files
 from services.gateway.downstream.gateway import Gateway
 from services.gateway.serving import serve, stop_bound_s, warn_of_slow_modules
 from services.gateway.settings import GatewaySettings
@@ -16,7 +15,6 @@ from services.gateway.workers.supervisor import supervise
 def main(argv: list[str] | None = None) -> None:
     settings = settings_of(argv)
     configure_logging("gateway", level=settings.log_level)
-    open_files.raise_limit()
     warn_of_slow_modules()
 
     async def alone(lifecycle: Lifecycle) -> None:

@@ -34,9 +34,12 @@ POOL_TIMEOUT = 3.0
 OPTIONS = (
     f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS} "
     f"-c idle_in_transaction_session_timeout={IDLE_TIMEOUT_MS} -c timezone=UTC "
-    "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
+    "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 -c tcp_user_timeout=8000"
 )
-"""The server's own keepalives too: a leader that has vanished must lose its lock in seconds, not hours."""
+"""PostgreSQL checks the connection, too: a leader that has vanished must lose its lock in seconds.
+
+While data is on its way, TCP sends no keepalives, and repeats the data for 15 min unless `tcp_user_timeout` ends this.
+"""
 KEEPALIVE = {
     "keepalives": 1,
     "keepalives_idle": 5,

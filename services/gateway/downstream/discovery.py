@@ -41,10 +41,11 @@ import structlog
 
 from mesh import VERSION
 from mesh.routing import InvalidRuleError, RoutingTable, came_into_force
-from mesh.routing.codec import TABLE_FORMAT, table_from_proto
+from mesh.routing.codec import TABLE_FORMAT, table_in_steps
 from mesh.rpc import admin, discovery, discovery_grpc, routing
 from mesh.rpc.cancellation import heed_cancellation
 from mesh.rpc.tls import RpcTls
+from mesh.steps import done_between
 from services.gateway import metrics
 from services.gateway.downstream.answers import Answers
 from services.gateway.downstream.awaited import Awaited
@@ -174,7 +175,7 @@ class Discovery:
                     log.info("router connected", router=address)
                     told, self._complaint = True, ""
                 while isinstance(response, discovery.WatchResponse):
-                    self._carry_out(response)
+                    await self._carry_out(response)
                     response = await stream.read()
         except NoRouterError as error:
             if str(error) != self._complaint:
@@ -215,17 +216,17 @@ class Discovery:
 
     # --- orders --------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, order: discovery.WatchResponse) -> None:
+    async def _carry_out(self, order: discovery.WatchResponse) -> None:
         if self._leaving:
             return
         self._arrive()
         match order.WhichOneof("kind"):
             case "apply":
-                self._apply(order.apply)
+                self._apply(await self._understood(order.apply))
             case "hold":
-                self._hold(order.hold.table, order.hold.hold_ms)
+                self._hold(await self._understood(order.hold.table), order.hold)
             case "canary":
-                self._try_out(order.canary.table, order.canary.permille)
+                self._try_out(await self._understood(order.canary.table), order.canary.permille)
             case "switch":
                 self._switch(order.switch.revision)
             case "release":
@@ -233,15 +234,15 @@ class Discovery:
             case unknown:
                 log.warning("an order that this gateway does not know", kind=unknown)
 
-    def _understood(self, message: routing.RoutingTable) -> RoutingTable | None:
-        """The table, or None after a NACK."""
+    async def _understood(self, message: routing.RoutingTable) -> RoutingTable | None:
+        """The table, or None after a NACK. Clients are served between two steps: thousands of rules take long."""
         try:
-            table = table_from_proto(message)
+            table = await done_between(table_in_steps(message))
             security.check(table)
         except (InvalidRuleError, security.UnservedClusterError) as error:
             self._answers.nack(message.revision, str(error))
             return None
-        return table
+        return None if self._leaving else table
 
     def _is_older(self, revision: int) -> bool:
         """Whether the revision is older than the table in force. Such an order is refused."""
@@ -250,8 +251,7 @@ class Discovery:
             self._answers.nack(revision, f"revision {self._mesh.table.revision} runs here already")
         return is_older
 
-    def _apply(self, message: routing.RoutingTable) -> None:
-        table = self._understood(message)
+    def _apply(self, table: RoutingTable | None) -> None:
         if table is None or self._is_older(table.revision):
             return
         if self._pending is not None and table == self._mesh.table:
@@ -290,8 +290,7 @@ class Discovery:
         if self._held_revision and came_into_force(self._held_revision, table):
             self._move_ended(self._held_revision)
 
-    def _hold(self, message: routing.RoutingTable, hold_ms: int) -> None:
-        table = self._understood(message)
+    def _hold(self, table: RoutingTable | None, order: discovery.HoldOrder) -> None:
         if table is None:
             return
         if table.revision == self._held_revision:
@@ -301,8 +300,9 @@ class Discovery:
         self._held_revision = 0
         hold = self._mesh.begin_hold(table)
         self._pending = table
-        self._expiry = asyncio.get_running_loop().call_later(hold_ms / 1000, self._hold_ran_out, f"{hold_ms} ms passed")
-        self._holding = asyncio.get_running_loop().create_task(self._promise(hold, message), name="hold")
+        loop, hold_ms = asyncio.get_running_loop(), order.hold_ms
+        self._expiry = loop.call_later(hold_ms / 1000, self._hold_ran_out, f"{hold_ms} ms passed")
+        self._holding = loop.create_task(self._promise(hold, order.table), name="hold")
 
     async def _promise(self, hold: Hold, message: routing.RoutingTable) -> None:
         """Say HELD when the old clusters have worked off what was sent, and the promise outlives this process."""
@@ -337,8 +337,7 @@ class Discovery:
         elif not self._is_older(revision):
             self._run(table)
 
-    def _try_out(self, message: routing.RoutingTable, permille: int) -> None:
-        table = self._understood(message)
+    def _try_out(self, table: RoutingTable | None, permille: int) -> None:
         if table is None:
             return
         log.info("a table is tried", revision=table.revision, permille=permille)

@@ -12,7 +12,6 @@ import structlog
 
 from mesh.lifecycle import Lifecycle, run
 from mesh.telemetry import configure_logging
-from services.gateway import open_files
 from services.gateway.downstream.gateway import Gateway
 from services.gateway.downstream.siblings import Siblings
 from services.gateway.serving import serve, stop_bound_s
@@ -26,7 +25,6 @@ def main() -> None:
     settings: GatewaySettings = pickle.load(sys.stdin.buffer)
     configure_logging("gateway", level=settings.log_level)
     structlog.contextvars.bind_contextvars(worker=number)
-    open_files.raise_limit()
 
     async def work(lifecycle: Lifecycle) -> None:
         gateway = Gateway(settings, lifecycle, door, Siblings(int(number), inbox, doors))

@@ -89,6 +89,7 @@ class Members:
     """The reports of connected gateways, by name."""
     _routers: dict[object, _Router] = field(default_factory=dict)
     _sidecars: dict[str, admin.Member] = field(default_factory=dict)
+    """By the time of their last beats, the oldest first: so a beat of one costs the same, however many there are."""
     _gateways: dict[str, admin.Member] = field(default_factory=dict)
     """All gateways that have not said goodbye, as in their last report."""
     _goodbyes: dict[str, _Goodbye] = field(default_factory=dict)
@@ -133,10 +134,11 @@ class Members:
     def beat(self, sidecar: admin.Member) -> bool:
         """Takes a heartbeat of a sidecar; False when there are too many sidecars."""
         member = self._seen(sidecar, admin.MEMBER_KIND_SIDECAR)
-        if member.name not in self._sidecars and len(self._sidecars) >= MAX_SIDECARS:
+        self._expire_sidecars()
+        if self._sidecars.pop(member.name, None) is None and len(self._sidecars) >= MAX_SIDECARS:
             return False
         self._sidecars[member.name] = member
-        self._tell()
+        members_gauge.labels("sidecar").set(len(self._sidecars))
         return True
 
     def recall(self, register: Mapping[str, tuple[admin.Member, bool]]) -> None:
@@ -309,13 +311,18 @@ class Members:
     def _expire(self) -> None:
         now = self.clock()
         self._routers = {stream: each for stream, each in self._routers.items() if now - each.heard <= EXPIRY}
-        self._sidecars = {name: each for name, each in self._sidecars.items() if now - _time(each) <= EXPIRY}
+        self._expire_sidecars()
         away = sorted(self._away(), key=_time, reverse=True)
         for member in away:
             if member.passed_over and now - _time(member) > KEPT:
                 del self._gateways[member.name]
         for member in away[MAX_AWAY:]:
             self._gateways.pop(member.name, None)
+
+    def _expire_sidecars(self) -> None:
+        now = self.clock()
+        while self._sidecars and now - _time(next(iter(self._sidecars.values()))) > EXPIRY:
+            del self._sidecars[next(iter(self._sidecars))]
 
     def _seen(self, member: admin.Member, kind: admin.MemberKind.ValueType) -> admin.Member:
         seen = admin.Member()

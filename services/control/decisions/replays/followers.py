@@ -21,6 +21,7 @@ from datetime import datetime
 from prometheus_client import Gauge
 
 from mesh.rpc import replays
+from services.control.decisions.members.members import MAX_SIDECARS
 from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import Conflict, Unavailable
 from services.control.domain.replays.assignment import SILENCE, Candidate
@@ -30,8 +31,8 @@ from services.control.domain.sidecars.incarnations import Incarnation
 from services.control.steady_clock import Clock, steady_clock
 from services.control.store.journal import Journal
 
-MAX_FOLLOWERS = 500
-"""As for orders: half of the calls that control serves at a time are for operators and routers."""
+MAX_FOLLOWERS = MAX_SIDECARS
+"""Sidecars and pipelines, as for orders."""
 
 followers_gauge = Gauge("kafka_mesh_control_replay_followers", "Members that follow their replays here.")
 

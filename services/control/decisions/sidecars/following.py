@@ -19,14 +19,15 @@ from datetime import UTC, datetime
 from prometheus_client import Gauge
 
 from mesh.rpc import events
+from services.control.decisions.members.members import MAX_SIDECARS
 from services.control.decisions.sidecars.sidecars import Sidecars
 from services.control.domain.errors import Unavailable
 from services.control.domain.sidecars.incarnations import Incarnation
 from services.control.domain.sidecars.orders import Orders, can_begin
 from services.control.store.journal import Journal
 
-MAX_FOLLOWERS = 500
-"""Half of the calls that control serves at a time: operators and routers must find room."""
+MAX_FOLLOWERS = MAX_SIDECARS
+"""At one replica."""
 
 followers_gauge = Gauge("kafka_mesh_control_order_followers", "Sidecars that follow their orders here.")
 

@@ -208,7 +208,7 @@ async def test_hold_then_switch(router: ScriptedRouter, stage: Stage) -> None:
 
 
 async def left_unanswered(cluster: ScriptedBroker, client: RawClient, topic: str) -> float:
-    """A batch is sent to the cluster, which ends the connection. Returns when its producer has heard."""
+    """The cluster ends the connection at a batch, and the producer hears that. Returns the time before the batch."""
 
     def cut(_header: RequestHeader, _message: ProduceRequest) -> None:
         for connection in cluster.connections:
@@ -217,9 +217,10 @@ async def left_unanswered(cluster: ScriptedBroker, client: RawClient, topic: str
     cluster.scripts[ApiKey.PRODUCE] = cut
     records = batch(producer_id=mint_producer_id(7), epoch=0, sequence=0)
     data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, records)])]
+    before = asyncio.get_running_loop().time()
     client.send(ProduceRequest(None, -1, 1000, data), 9)
     assert error_of(await client.answer(ProduceResponse)) == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    return asyncio.get_running_loop().time()
+    return before
 
 
 async def test_held_is_said_when_the_old_cluster_has_had_time_to_store_what_has_no_answer(

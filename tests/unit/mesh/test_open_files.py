@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.gateway import open_files
+from mesh import open_files
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import structlog
 log = structlog.get_logger(__name__)
 
 ENOUGH = 10_000
-"""Each client may need a connection of its own to several brokers; a lower limit is logged."""
+"""A gateway may need several connections for each client, control one for each sidecar. A lower limit is logged."""
 
 
 def raise_limit() -> int:
