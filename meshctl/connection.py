@@ -23,6 +23,7 @@ from mesh.rpc import (
     profiles_grpc,
     record_rules_grpc,
     replays_grpc,
+    subscriptions_grpc,
     topic_moves_grpc,
     traffic_grpc,
     transactions_grpc,
@@ -78,6 +79,7 @@ class Connection:
         self.instances = instances_grpc.InstanceServiceStub(self._channel)
         self.replays = replays_grpc.ReplayServiceStub(self._channel)
         self.pipelines = pipelines_grpc.PipelineServiceStub(self._channel)
+        self.subscriptions = subscriptions_grpc.SubscriptionServiceStub(self._channel)
         self.profiles = profiles_grpc.ProfileServiceStub(self._channel)
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)

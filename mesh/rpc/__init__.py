@@ -1,7 +1,7 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
 Messages are in `access`, `acls`, `grants`, `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`,
-`replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `topic_moves`,
+`replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `subscriptions`, `topic_moves`,
 `transactions`; stubs and servicers in the `_grpc` ones.
 """
 
@@ -30,6 +30,8 @@ from mesh.rpc.v1 import replays_pb2_grpc as replays_grpc
 from mesh.rpc.v1 import reports_pb2 as reports
 from mesh.rpc.v1 import routing_pb2 as routing
 from mesh.rpc.v1 import snapshots_pb2 as snapshots
+from mesh.rpc.v1 import subscriptions_pb2 as subscriptions
+from mesh.rpc.v1 import subscriptions_pb2_grpc as subscriptions_grpc
 from mesh.rpc.v1 import topic_moves_pb2 as topic_moves
 from mesh.rpc.v1 import topic_moves_pb2_grpc as topic_moves_grpc
 from mesh.rpc.v1 import traffic_pb2 as traffic
@@ -65,6 +67,8 @@ __all__ = [
     "reports",
     "routing",
     "snapshots",
+    "subscriptions",
+    "subscriptions_grpc",
     "topic_moves",
     "topic_moves_grpc",
     "traffic",

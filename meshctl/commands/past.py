@@ -39,6 +39,7 @@ DEFAULT_HISTORY = 20
 @click.option("--instance", metavar="GROUP.INSTANCE", shell_complete=instance_names, help="Only about this consumer.")
 @click.option("--sidecar", metavar="NAME", shell_complete=sidecar_names, help="Only orders to this sidecar.")
 @click.option("--pipeline", metavar="NAME", help="Only orders to this pipeline.")
+@click.option("--subscription", metavar="NAME", help="Only about this declared subscription of sidecars.")
 @click.option("--principal", metavar="P", help="Only about the roles of this person, program or group.")
 @click.option("--user", metavar="U", help="Only about this user, who logs in to gateways.")
 @click.option("--acls", is_flag=True, help="Only about ACLs of clients.")
@@ -63,6 +64,7 @@ def history(
     instance: str | None,
     sidecar: str | None,
     pipeline: str | None,
+    subscription: str | None,
     replay: str | None,
     principal: str | None,
     user: str | None,
@@ -82,7 +84,7 @@ def history(
     named = {
         "rules": rule, "clusters": cluster, "recordrules": record_rule, "schedules": schedule,
         "instances": instance, "members": sidecar, "pipelines": pipeline, "replays": replay,
-        "access": principal, "users": user,
+        "access": principal, "users": user, "subscriptions": subscription,
     }  # fmt: skip
     names = [
         f"{collection}/{name.removeprefix(f'{collection}/')}" for collection, name in named.items() if name is not None

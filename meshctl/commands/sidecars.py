@@ -9,6 +9,7 @@ import click
 from mesh.rpc import admin, events
 from meshctl import wording
 from meshctl.commands.orders import Ordering, carry_out, question_options
+from meshctl.commands.subscriptions import subscriptions
 from meshctl.completions import sidecar_names
 from meshctl.output import age, as_dict, print_json, print_table
 from meshctl.session import Group, Session, pass_session
@@ -28,6 +29,9 @@ def sidecars() -> None:
       meshctl sidecars health sidecar-1
       meshctl sidecars log-levels sidecar-1 services.sidecar=DEBUG
     """
+
+
+sidecars.add_command(subscriptions)
 
 
 @sidecars.command("list")

@@ -23,6 +23,7 @@ from mesh.rpc import (
     profiles_grpc,
     record_rules_grpc,
     replays_grpc,
+    subscriptions_grpc,
     topic_moves_grpc,
     traffic_grpc,
     transactions_grpc,
@@ -49,6 +50,7 @@ from services.control.api.record_rule_service import RecordRuleService
 from services.control.api.replay_service import ReplayService
 from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
+from services.control.api.subscription_service import SubscriptionService
 from services.control.api.topic_move_service import TopicMoveService
 from services.control.api.traffic_service import TrafficService
 from services.control.api.transaction_service import TransactionService
@@ -68,6 +70,7 @@ from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.replays.commands import ReplayDecisions
 from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
+from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
 from services.control.decisions.turns import Turns
 from services.control.decisions.users.commands import UserDecisions
@@ -165,6 +168,7 @@ class Control:
             PastAnswers(journal, past, reports, connections),
             self._problems,
         )
+        subscriptions = SubscriptionDecisions(journal)
         longest_hold_ms = settings.hold_ms + SWITCH_MARGIN_MS
         services = (
             (admin_grpc, ClusterService(journal, self._clusters)),
@@ -172,7 +176,8 @@ class Control:
             (admin_grpc, ChangeControlService(journal, self.schedules)),
             (admin_grpc, query_service),
             (grants_grpc, AccessService(journal, AccessDecisions(journal, settings.first_admins), access)),
-            (instances_grpc, InstanceService(journal, reports, self.orders, members)),
+            (instances_grpc, InstanceService(journal, reports, self.orders, members, subscriptions)),
+            (subscriptions_grpc, SubscriptionService(journal, subscriptions, self.orders.sidecars)),
             (discovery_grpc, MemberReportService(journal, members, record_progress, longest_hold_ms)),
             (pipelines_grpc, PipelineService(journal, self.orders.sidecars)),
             (profiles_grpc, ProfileService(journal)),

@@ -105,7 +105,13 @@ class Sidecar:
         if self.reactive.subscriptions.are_declared:
             modules["subscriptions"] = self.reactive.subscriptions.reload
         self._admin = AdminParts(
-            settings, self._instances, self._recovery.orders, modules, self._information, shut_down
+            settings,
+            self._instances,
+            self._recovery.orders,
+            modules,
+            self._information,
+            shut_down,
+            self.reactive.subscriptions.reports,
         )
         self._servers = self._made_servers()
         self._serving: list[asyncio.Task[None]] = []
@@ -119,6 +125,7 @@ class Sidecar:
             self.health.add("audit", self._audit.fault)
         if settings.reads_by_itself:
             self.health.add("reactive", self.reactive.fault)
+        if settings.reads_by_itself or settings.takes_subscriptions:
             self.health.add_liveness("reactive", self.reactive.liveness_fault)
         if settings.streams:
             self.health.add("streams", self.streams.fault, self.streams.states)
@@ -137,6 +144,7 @@ class Sidecar:
             *self._ksqldb.tasks(),
             *self._admin.start(),
         ]
+        self.reactive.subscriptions.settle()  # with those of control from the disk: jobs go by their paths
         await self._jobs.restore()
         for _, bound in self._servers:
             bound.listen()  # from now on no connection is refused; the servers themselves begin in a moment

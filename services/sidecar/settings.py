@@ -21,6 +21,7 @@ from pydantic import (
 from mesh.rpc.tls import RpcTlsSettings
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.settings import Address, AddressList, ServiceSettings, refuse_open_door
+from mesh.subscriptions import Subscription, SubscriptionError
 from mesh.traffic.settings import TrafficSettings
 from services.sidecar.admin.settings import AdminSettings
 from services.sidecar.auditing.settings import AuditSettings
@@ -32,14 +33,7 @@ from services.sidecar.ksqldb.settings import KsqldbSettings
 from services.sidecar.original.translation import original_config
 from services.sidecar.producing.settings import ProducingSettings
 from services.sidecar.reactive.settings import ReactiveSettings
-from services.sidecar.reactive.subscriptions import (
-    Membership,
-    Subscription,
-    SubscriptionError,
-    check_together,
-    member_of,
-    shown,
-)
+from services.sidecar.reactive.subscriptions import Membership, check_together, member_of, settings_of, shown
 from services.sidecar.security.settings import SecuritySettings
 from services.sidecar.streams.settings import StreamsSettings
 
@@ -214,14 +208,19 @@ class SidecarSettings(
         ones, by their names. SubscriptionError if one is wrong, or if two of them exclude each other.
         """
         found = [("", self)] if self.reactive_interest else []
-        found += [(one.name, self._of(one)) for one in further]
+        found += [(one.name, self.of(one)) for one in further]
         check_together(Membership(name, of.reactive_group, of.reactive_interest) for name, of in found)
         return dict(found)
 
-    def _of(self, subscription: Subscription) -> "SidecarSettings":
-        """These settings with those that a subscription changes."""
+    @property
+    def takes_subscriptions(self) -> bool:
+        """Whether operators may declare subscriptions for this sidecar."""
+        return self.subscriptions_from_control and bool(self.control_addresses) and self.reactive_enabled is not False
+
+    def of(self, subscription: Subscription) -> "SidecarSettings":
+        """These settings with those that a subscription changes. SubscriptionError if it is wrong."""
         name = subscription.name
-        changed = {**subscription.settings, "reactive_name": _instance_name(self.name, name)}
+        changed = {**settings_of(subscription), "reactive_name": _instance_name(self.name, name)}
         if self.reactive_transactional_id:
             changed["reactive_transactional_id"] = f"{self.reactive_transactional_id}.{name}"
         valid: dict[str, Any] = {}

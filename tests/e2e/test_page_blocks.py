@@ -19,6 +19,7 @@ REFERENCE = ROOT / "docs" / "reference"
 CONTROLLED = (  # each page leaves users, grants, ACLs and rules that no other one asks for
     HOW_TO / "authorize-clients.md",
     HOW_TO / "client-authentication.md",
+    HOW_TO / "declare-subscriptions.md",
     HOW_TO / "member-certificates.md",
     HOW_TO / "migrate-from-envoy.md",
     HOW_TO / "roles.md",

@@ -21,6 +21,7 @@ RUN_BY = {
     "docs/how-to/authorize-clients.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/back-up-and-restore.md": ("e2e/test_how_to.py",),
     "docs/how-to/client-authentication.md": ("e2e/test_page_blocks.py",),
+    "docs/how-to/declare-subscriptions.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/member-certificates.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/migrate-from-envoy.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/migrate-from-kroxylicious.md": ("e2e/test_migrate_from_kroxylicious.py",),

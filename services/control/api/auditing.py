@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 
 from google.protobuf.message import Message
 
-from mesh.rpc import acls, admin, grants, instances, record_rules, replays, users
+from mesh.rpc import acls, admin, grants, instances, record_rules, replays, subscriptions, users
 from mesh.rpc.principals import Principal
 from services.control.api.bounds import LONGEST
 from services.control.domain.access.grants import stream_of
 from services.control.domain.acls.acls import ACLS
 from services.control.domain.sidecars.instances import name_of
+from services.control.domain.sidecars.subscriptions import stream_of as stream_of_subscription
 from services.control.domain.users.users import stream_of as stream_of_user
 
 LONGEST_PROBLEM = 4_000
@@ -82,6 +83,10 @@ def _resource(request: Message) -> str:
             return f"recordrules/{request.record_rule.record_rule_id}"
         case instances.PlaceOrderRequest():
             return request.target
+        case subscriptions.DeclareSubscriptionRequest():
+            return stream_of_subscription(request.subscription.name)
+        case subscriptions.RevertSubscriptionsRequest():
+            return "subscriptions"
         case replays.StartReplayRequest():
             return "replays"
         case instances.RegisterInstanceRequest():

@@ -13,6 +13,7 @@ from services.control.decisions.answers import stored_response
 from services.control.decisions.members.members import MAX_SIDECARS, Members, short
 from services.control.decisions.sidecars.instances import InstanceDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
+from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
 from services.control.domain.errors import InvalidField, Unavailable, Unknown
 from services.control.domain.sidecars.incarnations import EARLIER_RELEASE, incarnation_of
 from services.control.domain.sidecars.orders import ORDERS, newest_first
@@ -25,12 +26,20 @@ MOST_ORDERS_DESCRIBED = 10
 class InstanceService(instances_grpc.InstanceServiceServicer):
     """See InstanceService in instances.proto."""
 
-    def __init__(self, journal: Journal, reports: Reports, orders: SidecarOrders, members: Members) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        reports: Reports,
+        orders: SidecarOrders,
+        members: Members,
+        subscriptions: SubscriptionDecisions,
+    ) -> None:
         self._journal = journal
         self._reports = reports
         self._decisions = InstanceDecisions(journal, reports, orders)
         self._orders = orders
         self._members = members
+        self._subscriptions = subscriptions
         self._sidecars = orders.sidecars
 
     async def RegisterInstance(
@@ -95,7 +104,11 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
         if not self._members.beat(request.member):
             raise Unavailable("TOO_MANY_MEMBERS", f"control shows at most {MAX_SIDECARS} sidecars")
         self._sidecars.report(sidecar, request.instances)
-        return instances.BeatResponse()
+        self._sidecars.report_subscriptions(sidecar, request.subscriptions)
+        if not request.takes_subscriptions:
+            return instances.BeatResponse()
+        news = self._subscriptions.news_for(sidecar, request.subscriptions_digest)
+        return instances.BeatResponse(subscriptions=news)
 
     async def PlaceOrder(self, request: instances.PlaceOrderRequest, context: Any) -> events.SidecarOrder:
         self._journal.require_loaded()

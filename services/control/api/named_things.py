@@ -15,7 +15,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from mesh.routing.codec import match_from_proto, rule_to_proto
-from mesh.rpc import access, admin
+from mesh.rpc import access, admin, subscriptions
 from services.control.domain.access.things import Kind, Thing
 from services.control.domain.change_control.schedules import command_of
 from services.control.domain.sidecars.instances import Instances
@@ -44,7 +44,7 @@ class NamedThings:
         yield from self._changed_by(message)
 
     def _changed_by(self, message: Message) -> Iterator[Thing]:
-        """The rules that a request changes without naming them."""
+        """The rules, or the subscription, that a request changes without naming what they are about."""
         rules = self._view.state.effective.rules
         match message:
             case admin.ReplaceRulesRequest():
@@ -52,6 +52,10 @@ class NamedThings:
             case admin.SetRuleRequest() if message.HasField("match"):
                 wanted = match_from_proto(message.match)
                 changed = [rule for rule in rules if rule.match == wanted]
+            case subscriptions.DeclareSubscriptionRequest():
+                replaced = self._view.subscriptions.get(message.subscription.name)
+                yield from () if replaced is None else self.of(replaced)
+                return
             case _:
                 return
         for rule in changed:
@@ -94,6 +98,8 @@ class NamedThings:
                 return None if move is None else move.spec
             case "instances":
                 return self._instances.get(name)
+            case "subscriptions":
+                return view.subscriptions.get(identifier)
             case "orders":
                 return view.orders.open.get(name) or view.orders.ended.get(name)
             case "schedules":

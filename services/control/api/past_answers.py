@@ -122,6 +122,7 @@ class PastAnswers:
 
 WITH_HISTORY = (
     "access", "clusters", "recordrules", "instances", "members", "pipelines", "schedules", "replays", "users",
+    "subscriptions",
 )  # fmt: skip
 """Collections of resources that have decisions in the log, beside rules."""
 

@@ -20,6 +20,7 @@ from services.control.domain.replays.replays import REPLAYS, Replays, fold_repla
 from services.control.domain.rules.rule_set import RuleSet
 from services.control.domain.sidecars.commands import SIDECARS
 from services.control.domain.sidecars.orders import Orders, fold_orders
+from services.control.domain.sidecars.subscriptions import SUBSCRIPTIONS, Declared, fold_subscriptions
 from services.control.domain.topic_moves.moves import TOPIC_MOVES, TopicMoves, fold_topic_moves
 from services.control.domain.transactions.transactions import TRANSACTIONS
 from services.control.domain.users.users import USERS, Users, fold_users
@@ -68,6 +69,8 @@ class MeshView:
     """schedules/{id} -> the ChangeScheduled event of a change that is still to come."""
     grants: Grants = field(default_factory=dict)
     users: Users = field(default_factory=Users)
+    subscriptions: Declared = field(default_factory=dict)
+    """The subscriptions of sidecars that operators have declared."""
 
     @property
     def position(self) -> int:
@@ -140,6 +143,7 @@ def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
         profiles=fold_profiles(view.profiles, event),
         grants=fold_grants(view.grants, event),
         users=fold_users(view.users, event),
+        subscriptions=fold_subscriptions(view.subscriptions, event),
     )
     match event.WhichOneof("payload"):
         case "cluster_registered":
@@ -194,6 +198,6 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
-        f"{USERS}/", ACLS, f"{TOPIC_MOVES}/",
+        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, f"{TOPIC_MOVES}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

@@ -209,6 +209,18 @@ def _transaction_ended(event: events.Event) -> str:
     return f"transactional id {order.transactional_id}: {how} on {where}"
 
 
+def _subscription_declared(event: events.Event, known: Known) -> Iterator[str]:
+    after, earlier = event.subscription_declared.subscription, known.earlier
+    who = ", ".join(after.sidecars)
+    if earlier is None or not earlier.HasField("subscription_declared"):
+        what = f"topics that match {after.spec.topic_pattern}" if after.spec.topic_pattern else ""
+        yield f"subscription {after.name} declared for sidecars {who}: {what or ', '.join(after.spec.topics)}"
+        return
+    before = earlier.subscription_declared.subscription
+    told = (each.removeprefix("spec.") for each in message_differences(before, after))
+    yield f"subscription {after.name}: {', '.join(told) or 'nothing that this release knows'}"
+
+
 _RULE_FIELDS: dict[str, Callable[[ForwardingRule], str]] = {
     "match": _match,
     "target_cluster": lambda rule: rule.target_cluster or "none",
@@ -240,6 +252,7 @@ _SENTENCES: dict[str, Callable[[events.Event], str]] = {
     "scheduled_change_ended": _schedule_ended,
     "record_rule_rewound": _record_rule_rewound,
     "group_offsets_sync_ordered": _groups_synced,
+    "subscription_withdrawn": lambda event: f"subscription {event.subscription_withdrawn.name} withdrawn",
     "transaction_end_ordered": _transaction_ended,
     **replays.SENTENCES,
     **roles.SENTENCES,
@@ -257,6 +270,7 @@ _TELLERS: dict[str, Callable[[events.Event, Known], Iterator[str]]] = {
     "replay_started": lambda event, _: replays.started(event),
     "consumer_instance_registered": lambda event, _: sidecars.instance_registered(event),
     "consumer_instance_removed": lambda event, _: sidecars.instance_removed(event),
+    "subscription_declared": _subscription_declared,
     "sidecar_ordered": lambda event, _: sidecars.ordered(event),
     "sidecar_order_ended": lambda event, _: sidecars.order_ended(event),
     "sidecar_order_handed_over": lambda event, _: sidecars.order_handed_over(event),
@@ -268,7 +282,8 @@ def message_differences(before: Message, after: Message, path: str = "") -> Iter
     """ "bootstrap_servers a:1 -> b:1", for each field that has changed."""
     for each in after.DESCRIPTOR.fields:
         was, now = getattr(before, each.name), getattr(after, each.name)
-        if was == now:
+        is_optional = each.has_presence and each.message_type is None
+        if was == now and not (is_optional and before.HasField(each.name) != after.HasField(each.name)):
             continue
         name = f"{path}{each.name}"
         if each.message_type is not None and each.message_type.GetOptions().map_entry:
@@ -276,7 +291,11 @@ def message_differences(before: Message, after: Message, path: str = "") -> Iter
                 if (key in was, was.get(key)) != (key in now, now.get(key)):
                     yield f"{name}[{key}] {was.get(key, 'unset')} -> {now.get(key, 'unset')}"
         elif each.message_type is None or each.is_repeated or isinstance(now, Timestamp):
-            yield f"{name} {_value(each, was)} -> {_value(each, now)}"
+            texts = (
+                "unset" if is_optional and not of.HasField(each.name) else _value(each, getattr(of, each.name))
+                for of in (before, after)
+            )
+            yield f"{name} {' -> '.join(texts)}"
         else:
             yield from message_differences(was, now, f"{name}.")
 

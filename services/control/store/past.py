@@ -154,7 +154,8 @@ class PastStore:
         query = text(
             "select w.stream, w.position, e.body from unnest(:streams, :positions) as w(stream, position) "
             "cross join lateral (select body from events where stream = w.stream and position < w.position and kind in "
-            "('cluster_registered', 'cluster_updated', 'record_rule_created', 'record_rule_updated') "
+            "('cluster_registered', 'cluster_updated', 'record_rule_created', 'record_rule_updated', "
+            "'subscription_declared', 'subscription_withdrawn') "
             "order by stream_version desc limit 1) e"
         ).bindparams(bindparam("streams", type_=ARRAY(Text)), bindparam("positions", type_=ARRAY(BigInteger)))
         rows = await self._rows(query, streams=[each for each, _ in wanted], positions=[at for _, at in wanted])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from mesh.instance_names import INSTANCES
+from mesh.rpc import subscriptions as rpc
 from services.sidecar.admin.topics import Topics, WantedTopic
 from services.sidecar.api.consumers import epoch_ms
 from services.sidecar.api.contract import CONTRACT, parameters
@@ -25,16 +27,21 @@ from services.sidecar.settings import SidecarSettings
 
 DEFAULT_DRAIN_MS = 30_000
 
+Reports = Sequence[rpc.SubscriptionReport]
+
 log = structlog.get_logger(__name__)
 
 
 class AdminKafkaEndpoints:
     """The endpoints for this sidecar's work with Kafka."""
 
-    def __init__(self, settings: SidecarSettings, orders: Orders, topics: Topics) -> None:
+    def __init__(
+        self, settings: SidecarSettings, orders: Orders, topics: Topics, subscriptions: Callable[[], Reports]
+    ) -> None:
         self._settings = settings
         self._orders = orders
         self._topics = topics
+        self._subscriptions = subscriptions
         self._open: set[asyncio.Task[Any]] = set()
 
     def routes(self) -> list[Route]:
@@ -43,6 +50,7 @@ class AdminKafkaEndpoints:
             self.create_topic,
             self.describe_topic,
             self.list_consumers,
+            self.list_subscriptions,
             self.pause_consumer,
             self.resume_consumer,
             self.seek_consumer,
@@ -68,6 +76,9 @@ class AdminKafkaEndpoints:
 
     async def list_consumers(self, request: Request) -> Response:
         return json_response(await asyncio.gather(*(_detail(each) for each in self._orders.consumers())))
+
+    async def list_subscriptions(self, request: Request) -> Response:
+        return json_response([_subscription(each) for each in self._subscriptions()])
 
     async def pause_consumer(self, request: Request) -> Response:
         instance = self._named(request)
@@ -108,6 +119,20 @@ class AdminKafkaEndpoints:
             FaultKind.CONSUMER_INSTANCE_NOT_FOUND,
             f"No consumer instance {name[:499]!r} (group.instance); GET /adm/kafka/consumers has them all",
         )
+
+
+def _subscription(report: rpc.SubscriptionReport) -> dict[str, object]:
+    shown: dict[str, object] = {
+        "name": report.name,
+        "source": rpc.SubscriptionSource.Name(report.source).removeprefix("SUBSCRIPTION_SOURCE_").lower(),
+        "state": rpc.SubscriptionState.Name(report.state).removeprefix("SUBSCRIPTION_STATE_").lower(),
+    }
+    more = {
+        "consumer": report.instance.removeprefix(INSTANCES),
+        "problem": report.problem,
+        "revision": report.revision,
+    }
+    return shown | {name: value for name, value in more.items() if value}
 
 
 def _name(instance: Consumer) -> str:

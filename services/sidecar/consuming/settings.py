@@ -1,8 +1,8 @@
 """Settings of consumer instances."""
 
-from typing import Literal
-
 from pydantic import BaseModel, Field, PositiveInt
+
+from mesh.subscriptions import OffsetReset
 
 
 class ConsumingSettings(BaseModel):
@@ -10,7 +10,7 @@ class ConsumingSettings(BaseModel):
 
     consumers_enabled: bool = True
     """Whether consuming is served; the original's start-up hook."""
-    auto_offset_reset: Literal["earliest", "latest", "none"] = "earliest"
+    auto_offset_reset: OffsetReset = "earliest"
     """The offset reset of instances that name none, for partitions without a committed offset."""
     max_instances: PositiveInt = 50
     """The most consumer instances at once."""

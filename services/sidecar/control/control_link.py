@@ -25,6 +25,7 @@ from services.sidecar.consuming.instance_store import KeptInstance, KnownToContr
 from services.sidecar.consuming.instance_values import EndCause, InstanceId, InstanceStatus
 from services.sidecar.consuming.instances import STATUS_SECONDS, Instances
 from services.sidecar.control.connection import Connection
+from services.sidecar.control.declared_subscriptions import DeclaredSubscriptions
 from services.sidecar.control.messages import (
     instance_message,
     kept_instance,
@@ -51,6 +52,7 @@ class ControlLink:
         self,
         connection: Connection,
         instances_: Instances,
+        declared: DeclaredSubscriptions,
         *,
         listen: str,
         superseded: Callable[[str], Awaitable[None]],
@@ -58,12 +60,15 @@ class ControlLink:
         """The link calls `superseded`, with the reason, if there is a younger process of this sidecar's name."""
         self._connection = connection
         self._instances = instances_
+        self._declared = declared
         self._superseded = superseded
         self._member = admin.Member(
             name=f"members/{connection.sidecar}", kind=admin.MEMBER_KIND_SIDECAR, version=VERSION, address=listen
         )
         self._reactive: list[ReactiveConsumer] = []
         self._has_all_reactive = False
+        self._ended: set[str] = set()
+        """Names of reactive consumers that have ended, and that control may still know."""
         self._confirmed: dict[str, bytes] = {}
         self._was_heard = False
         self._wake = asyncio.Event()
@@ -72,6 +77,12 @@ class ControlLink:
         """Adds a reactive consumer, which control sees as long as this process runs."""
         self._reactive.append(consumer)
         consumer.on_change = self.changed
+        self.changed()
+
+    def take_out(self, consumer: ReactiveConsumer) -> None:
+        """A reactive consumer has ended, and control shall forget it."""
+        self._reactive.remove(consumer)
+        self._ended.add(resource_name(consumer.id))
         self.changed()
 
     def all_taken_in(self) -> None:
@@ -171,8 +182,14 @@ class ControlLink:
             member=self._member,
             incarnation=str(self._connection.incarnation),
             instances=[status_message(id_, status) for id_, status in (await self._statuses()).items()],
+            subscriptions=self._declared.reports(),
+            takes_subscriptions=self._declared.are_taken,
+            subscriptions_digest=self._declared.digest,
         )
-        return await self._connection.beat(request)
+        response = await self._connection.beat(request)
+        if response.HasField("subscriptions") and not response.superseded:
+            await self._declared.take(response.subscriptions)
+        return response
 
     async def _statuses(self) -> dict[InstanceId, InstanceStatus]:
         """The statuses of the instances that report in time."""
@@ -199,7 +216,7 @@ class ControlLink:
                 self._instances.ledger.ended.setdefault(each.id, EndCause.NOT_HELD)
 
     async def _remove_reactive(self) -> None:
-        """Removes reactive consumers that the settings no longer name from control."""
+        """Removes reactive consumers that this sidecar no longer has from control."""
         mine = {resource_name(each.id) for each in self._reactive}
         for message in await self._connection.known_instances():
             if message.kind == events.INSTANCE_KIND_REACTIVE and message.name not in mine:
@@ -217,7 +234,12 @@ class ControlLink:
                 self._confirmed[message.name] = content
                 if self._message(instance) == message:
                     self._instances.told(instance.id)
-        for consumer in self._reactive:
+        for name in sorted(self._ended):
+            self._confirmed.pop(name, None)
+            if name not in {resource_name(each.id) for each in self._reactive}:
+                await self._connection.remove(name, EndCause.NOT_HELD.value)
+            self._ended.discard(name)
+        for consumer in list(self._reactive):
             message = reactive_message(consumer, self._connection.sidecar)
             content = message.SerializeToString(deterministic=True)
             if self._confirmed.get(message.name) != content:

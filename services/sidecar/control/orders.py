@@ -63,6 +63,10 @@ class Orders:
         """Adds a reactive consumer that takes orders."""
         self._reactive.append(consumer)
 
+    def take_out(self, consumer: ReactiveConsumer) -> None:
+        """Removes a reactive consumer that has ended."""
+        self._reactive.remove(consumer)
+
     def consumers(self) -> Iterator[Consumer]:
         """All consumers that take orders."""
         yield from self._reactive
@@ -168,7 +172,9 @@ class Orders:
             except Fault:
                 return "there is no such instance any more", None
             if not isinstance(instance, ConsumerInstance):
-                raise OrderFailed("it is there as long as its sidecar's settings name it; pause it, or drain it")
+                raise OrderFailed(
+                    "it is there as long as settings, control or the backend declare it; pause it, or drain it"
+                )
             await self._instances.delete(instance.id, EndCause.ORDERED)
         return "it is closed and forgotten", None
 

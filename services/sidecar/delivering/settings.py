@@ -1,24 +1,26 @@
 """Settings of the backend that gets records, and of its failures."""
 
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel, Field, PositiveInt, SecretStr, model_validator
 
 from mesh.settings import WordList
+from mesh.subscriptions import (
+    MOST_ROUTES,
+    BackendRoute,
+    Content,
+    DelayMs,
+    HeadersAs,
+    MaxRetries,
+    RollbackThreshold,
+)
+from mesh.subscriptions import (
+    Path as BackendPath,
+)
 from services.sidecar.delivering.policy import WhenExhausted
 from services.sidecar.delivering.routing import ContentRouting, Route
 
 BACKEND_ADDRESS = r"^https?://(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:\d{1,5})?/?$"
-BACKEND_PATH = r"^/[!-~]*$"
-
-
-class BackendRoute(BaseModel, extra="forbid"):
-    """Records that go to a path of their own."""
-
-    when: str
-    """CEL: true of these records."""
-    path: str = Field(pattern=BACKEND_PATH)
 
 
 class BackendSettings(BaseModel):
@@ -31,16 +33,16 @@ class BackendSettings(BaseModel):
 
     An order must not send records, and the backend's token with them, to any other host.
     """
-    backend_path: str = Field(default="/kafka/records", pattern=BACKEND_PATH)
+    backend_path: BackendPath = "/kafka/records"
     """The backend's path for records."""
-    backend_health_path: str = Field(default="/health", pattern=BACKEND_PATH)
+    backend_health_path: BackendPath = "/health"
     """The backend's path for health, which the sidecar requests when a call fails. While the path answers, even with
     404, a failure may be a record's fault."""
-    backend_routes: tuple[BackendRoute, ...] = Field(default=(), max_length=100)
+    backend_routes: tuple[BackendRoute, ...] = Field(default=(), max_length=MOST_ROUTES)
     """Rules of content (JSON or YAML): the first that is true of a record decides its path; backend_path otherwise."""
-    backend_content: Literal["records", "cloudevents"] = "records"
+    backend_content: Content = "records"
     """The body that the backend gets: the original's array of records, or a batch of CloudEvents."""
-    backend_headers_as: Literal["map", "list"] = "map"
+    backend_headers_as: HeadersAs = "map"
     """How a record's headers look: names and texts, or a list of {key, value} with values in base64."""
     backend_timeout_ms: PositiveInt = 300_000
     """The time-out of one call, to the last byte of its answer."""
@@ -77,16 +79,16 @@ class BackendSettings(BaseModel):
     """The key of that certificate, in PEM."""
     backend_key_password: SecretStr = SecretStr("")
     """Opens the key; may be `${env:NAME}` or `${file:/path}`."""
-    backend_max_retries: int = Field(default=3, ge=0, le=1_000_000)
+    backend_max_retries: MaxRetries = 3
     """How often a record is tried again after it failed."""
-    backend_retry_delay_ms: int = Field(default=1_000, ge=0)
+    backend_retry_delay_ms: DelayMs = 1_000
     """The bound of the first pause before a record is tried again. Pauses are random, and the bound doubles each time.
     """
-    backend_max_retry_delay_ms: int = Field(default=60_000, ge=0)
+    backend_max_retry_delay_ms: DelayMs = 60_000
     """The largest bound of these pauses."""
     backend_max_retry_after_ms: int = Field(default=300_000, ge=0)
     """The longest pause that a backend may ask for by Retry-After."""
-    backend_rollback_threshold: int = Field(default=30, ge=0, le=100)
+    backend_rollback_threshold: RollbackThreshold = 30
     """Percent: if more records of a call are not processed, the whole call is repeated; 0: if any, 100: never."""
     backend_when_exhausted: WhenExhausted | None = None
     """The end of a record that has used all its attempts: dead_letter, drop, or retry (for ever).

@@ -111,6 +111,11 @@ class ReactiveConsumer:
         return self._change.applied_to(self.options.delivery)
 
     @property
+    def last_status(self) -> InstanceStatus:
+        """The status at the last time that somebody asked for it."""
+        return self._last_status
+
+    @property
     def session(self) -> Session | None:
         """The present session."""
         return self._session

@@ -1,15 +1,23 @@
 """Settings of the reactive consumers. The settings of `delivering` are about the backend's address and its failures."""
 
-import re
-from typing import Literal
-
 from pydantic import BaseModel, Field, PositiveInt, model_validator
 
 from mesh.settings import WordList
+from mesh.subscriptions import (
+    Filter,
+    Group,
+    LingerMs,
+    MaxBatchBytes,
+    MaxBatchRecords,
+    MaxConcurrency,
+    OnUnreadable,
+    Path,
+    Subscription,
+    TopicPattern,
+)
 from mesh.topics import is_topic_name
 from services.sidecar.consuming.instance_values import GroupProtocol, Interest
-from services.sidecar.delivering.settings import BACKEND_PATH
-from services.sidecar.reactive.subscriptions import MOST, Subscription
+from services.sidecar.reactive.subscriptions import MOST
 
 
 class ReactiveSettings(BaseModel):
@@ -20,9 +28,9 @@ class ReactiveSettings(BaseModel):
     This is the original's start-up hook."""
     reactive_topics: WordList = ()
     """The topics to read: see `docs/concepts/reactive-consumer.md`."""
-    reactive_topic_pattern: str = Field(default="", max_length=1_000)
+    reactive_topic_pattern: TopicPattern = ""
     """A pattern in place of topics, which the whole name of a topic must match."""
-    reactive_group: str = Field(default="group1", pattern=r"^[A-Za-z0-9._-]{1,200}$")
+    reactive_group: Group = "group1"
     """The consumer's group."""
     reactive_name: str = Field(default="", pattern=r"^([A-Za-z0-9_-][A-Za-z0-9._-]{0,62})?$")
     """The consumer's name for operators within the group; empty for the sidecar's name."""
@@ -30,22 +38,22 @@ class ReactiveSettings(BaseModel):
     """Makes the consumer a static member of its group: it may be away for a session time-out without a rebalance."""
     reactive_group_protocol: GroupProtocol = GroupProtocol.CLASSIC
     """`classic`, or `consumer` (KIP-848), where the broker assigns the partitions."""
-    reactive_max_concurrency: int = Field(default=50, ge=1, le=1_000)
+    reactive_max_concurrency: MaxConcurrency = 50
     """Batches that the backend has at a time, over all partitions; each partition has at most one batch there."""
     reactive_order_by_key: bool = False
     """Whether order is kept for each key only: the backend may then have several batches of one partition."""
-    reactive_max_batch_records: int = Field(default=100, ge=1, le=100_000)
+    reactive_max_batch_records: MaxBatchRecords = 100
     """The most records of a batch."""
-    reactive_max_batch_bytes: int | None = Field(default=None, ge=1, le=64 * 1024 * 1024)
+    reactive_max_batch_bytes: MaxBatchBytes | None = None
     """The most bytes of a batch's keys and values; empty: as `REQUEST_MAX_BYTES`. A larger record goes alone."""
-    reactive_linger_ms: int = Field(default=1, ge=0, le=60_000)
+    reactive_linger_ms: LingerMs = 1
     """The wait of a batch that is not full for more records."""
     reactive_max_held_records: PositiveInt = 20_000
     """Records read ahead of the backend, over all partitions. Each partition has the same share, and rests when the
     share is full."""
     reactive_max_held_bytes: PositiveInt = 32 * 1024 * 1024
     """The same in bytes."""
-    reactive_filter: str = ""
+    reactive_filter: Filter = ""
     """A CEL expression. The backend gets only records for which it is true; all others count as done. Empty for all."""
     reactive_commit_interval_ms: PositiveInt = 200
     """The time after which the consumer commits. Records that were not committed come again after a kill."""
@@ -53,7 +61,7 @@ class ReactiveSettings(BaseModel):
     """The number of records after which the consumer commits."""
     reactive_revoke_timeout_ms: PositiveInt = 10_000
     """The time that batches on their way have to end when the group revokes their partition."""
-    reactive_on_unreadable: Literal["dead_letter", "skip", "stop"] = "dead_letter"
+    reactive_on_unreadable: OnUnreadable = "dead_letter"
     """The handling of a record that does not fit its format. Its bytes become a dead letter, or the record is skipped,
     or its partition stops in front of the record until an operator seeks."""
     reactive_exactly_once: bool = False
@@ -66,10 +74,12 @@ class ReactiveSettings(BaseModel):
     """Further subscriptions (JSON or YAML), each with a name; members that it lacks are as these settings have them."""
     subscriptions_from_backend: bool = False
     """Whether the sidecar asks its backend for further subscriptions when it starts."""
-    subscriptions_path: str = Field(default="/subscriptions", pattern=BACKEND_PATH)
+    subscriptions_path: Path = "/subscriptions"
     """The backend's path for that question."""
     subscriptions_attempts: PositiveInt = 60
     """How often the sidecar asks a backend that does not answer, up to 5 s apart."""
+    subscriptions_from_control: bool = True
+    """Whether the sidecar runs the subscriptions that operators declare for it (`meshctl sidecars subscriptions`)."""
 
     @model_validator(mode="after")
     def _reads_something(self) -> "ReactiveSettings":
@@ -78,10 +88,6 @@ class ReactiveSettings(BaseModel):
         for topic in (*self.reactive_topics, *self.reactive_reply_topics):
             if not is_topic_name(topic):
                 raise ValueError(f"reactive: {topic!r} is not the name of a topic")
-        try:
-            re.compile(self.reactive_topic_pattern)
-        except re.error as error:
-            raise ValueError(f"reactive_topic_pattern {self.reactive_topic_pattern!r} is none: {error}") from None
         if self.reactive_enabled and not self.reads_by_itself:
             raise ValueError(
                 "reactive_enabled, and nothing to read: set reactive_topics, reactive_topic_pattern, subscriptions or "

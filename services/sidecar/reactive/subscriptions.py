@@ -2,24 +2,34 @@
 
 A subscription names only what differs from the sidecar's settings; all else is as the settings have it. So the settings
 of one reactive consumer are the case of one subscription without a name. The backend may declare subscriptions in the
-same words (`GET /subscriptions`).
+same words (`GET /subscriptions`), and so may operators, by control. On one name, settings win over control, and control
+over the backend.
 """
 
 import re
 from collections.abc import Iterable
-from itertools import combinations
-from typing import Any, Literal, NamedTuple
+from enum import Enum
+from typing import Any, NamedTuple
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from mesh.subscriptions import Subscription, SubscriptionError
 from services.sidecar.consuming.instance_values import Interest
-from services.sidecar.delivering.settings import BackendRoute
 
-NAME = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,39}$"
 MOST = 100
 """Subscriptions of one sidecar; each is a Kafka client with a thread."""
+
+
+class Source(Enum):
+    """The source of a subscription; those that come first win."""
+
+    SETTINGS = "settings"
+    CONTROL = "control"
+    BACKEND = "backend"
+
+
 _SETTINGS = {
     "key_format": "consumer_key_format",
     "value_format": "consumer_value_format",
@@ -38,56 +48,11 @@ _SETTINGS = {
 """The settings that members stand for; any other member stands for the setting `reactive_<member>`."""
 
 
-class SubscriptionError(ValueError):
-    """Subscriptions cannot be used; the text names each of them, with the reason."""
-
-
-class Subscription(BaseModel):
-    """One subscription. The bounds of its members are those of the settings that they stand for."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-    name: str = Field(pattern=NAME)
-    topics: tuple[str, ...] = ()
-    topic_pattern: str = ""
-    group: str | None = None
-    group_instance_id: str | None = None
-    group_protocol: str | None = None
-    filter: str | None = None
-    key_format: str | int | None = None
-    value_format: str | int | None = None
-    auto_offset_reset: str | None = None
-    path: str | None = None
-    routes: tuple[BackendRoute, ...] | None = None
-    content: str | None = None
-    headers_as: str | None = None
-    timeout_ms: int | None = None
-    max_concurrency: int | None = None
-    order_by_key: bool | None = None
-    max_batch_records: int | None = None
-    max_batch_bytes: int | None = None
-    linger_ms: int | None = None
-    max_retries: int | None = None
-    retry_delay_ms: int | None = None
-    max_retry_delay_ms: int | None = None
-    rollback_threshold: int | None = None
-    when_exhausted: str | None = None
-    on_unreadable: Literal["dead_letter", "skip", "stop"] | None = None
-    exactly_once: bool | None = None
-    reply_topics: tuple[str, ...] | None = None
-
-    @model_validator(mode="after")
-    def _reads_something(self) -> "Subscription":
-        if bool(self.topics) == bool(self.topic_pattern):
-            raise ValueError("a subscription has topics, or a topicPattern, and not both")
-        return self
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that differ for this subscription, by their names."""
-        given = {name: getattr(self, name) for name in self.model_fields_set - {"name"}}
-        of_others = {"topics": (), "topic_pattern": "", "group_instance_id": ""}
-        return {setting_of(name): value for name, value in (of_others | given).items() if value is not None}
+def settings_of(subscription: Subscription) -> dict[str, Any]:
+    """The settings that differ for a subscription, by their names."""
+    given = {name: getattr(subscription, name) for name in subscription.model_fields_set - {"name"}}
+    of_others = {"topics": (), "topic_pattern": "", "group_instance_id": ""}
+    return {setting_of(name): value for name, value in (of_others | given).items() if value is not None}
 
 
 def setting_of(member: str) -> str:
@@ -129,12 +94,20 @@ class Membership(NamedTuple):
 
 def check_together(memberships: Iterable[Membership]) -> None:
     """SubscriptionError if two subscriptions have one name, or if a group would share out one topic between them."""
-    for one, other in combinations(memberships, 2):
+    before: list[Membership] = []
+    for one in memberships:
+        check_beside(one, before)
+        before.append(one)
+
+
+def check_beside(one: Membership, others: Iterable[Membership]) -> None:
+    """SubscriptionError if a subscription cannot run beside others."""
+    for other in others:
         if one.name == other.name:
             raise SubscriptionError(f"two subscriptions have the name {one.name!r}")
-        if one.group == other.group and (topic := _shared(one.interest, other.interest)):
+        if one.group == other.group and (topic := _shared(other.interest, one.interest)):
             raise SubscriptionError(
-                f"{shown(one.name)} and {shown(other.name)} read {topic} in one group, {one.group}, which would give "
+                f"{shown(other.name)} and {shown(one.name)} read {topic} in one group, {one.group}, which would give "
                 "each of them a part of the records; give one another group"
             )
 

@@ -175,6 +175,11 @@ reactive_batch_seconds = Histogram(
 reactive_records = Counter(
     "kafka_mesh_sidecar_reactive_records_total", "Records read for the backend, by what became of them.", ["outcome"]
 )
+subscriptions = Gauge(
+    "kafka_mesh_sidecar_subscriptions",
+    "Subscriptions of the backend, by who declares them (settings, control, backend) and by their state.",
+    ["source", "state"],
+)
 reactive_restarts = Counter(
     "kafka_mesh_sidecar_reactive_restarts_total", "Times that the reactive consumer's client had to be made anew."
 )

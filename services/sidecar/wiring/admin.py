@@ -20,7 +20,7 @@ from services.sidecar.admin.log_memory import LogMemory
 from services.sidecar.admin.modules import Modules, Reload
 from services.sidecar.admin.topics import Topics
 from services.sidecar.api.admin import AdminEndpoints
-from services.sidecar.api.admin_kafka import AdminKafkaEndpoints
+from services.sidecar.api.admin_kafka import AdminKafkaEndpoints, Reports
 from services.sidecar.api.chaos import Chaos
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.control.orders import Orders
@@ -41,6 +41,7 @@ class AdminParts:
         modules: Mapping[str, Reload],
         information: Callable[[], Mapping[str, Any]],
         shut_down: Callable[[], None],
+        subscriptions: Callable[[], Reports],
     ) -> None:
         """`modules`: the parts that can be reloaded, by name."""
         self._log_memory = LogMemory()
@@ -72,7 +73,7 @@ class AdminParts:
             shut_down=shut_down,
         )
         self._topics = Topics(client_properties(settings))
-        self._kafka = AdminKafkaEndpoints(settings, orders, self._topics)
+        self._kafka = AdminKafkaEndpoints(settings, orders, self._topics, subscriptions)
         self._lags = partial(_lags, instances)
 
     def routes(self) -> list[Route]:

@@ -22,6 +22,7 @@ from services.sidecar.consuming.instance_store import BrokenStateError, KeptStat
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.control.connection import Connection
 from services.sidecar.control.control_link import ControlLink
+from services.sidecar.control.declared_subscriptions import DeclaredSubscriptions
 from services.sidecar.control.order_follower import OrderFollower
 from services.sidecar.control.orders import Checks, Orders
 from services.sidecar.control.outcomes import Outcomes
@@ -33,6 +34,7 @@ from services.sidecar.telemetry import metrics
 
 INSTANCES = "instances.json"
 OUTCOMES = "orders.json"
+SUBSCRIPTIONS = "subscriptions.control"
 CONTROL_STOP_SECONDS = 2.0
 GIVE_WAY_SECONDS = 5.0
 """How long batches of a reactive consumer may take to end when a younger process has its place."""
@@ -62,6 +64,8 @@ class InstanceRecovery:
             outcomes = StateFile(folder / OUTCOMES, is_lost=self._claim.is_lost)
         self.instances = instances(self._file)
         self._outcomes = Outcomes(outcomes)
+        self.declared = DeclaredSubscriptions(self.file(SUBSCRIPTIONS), are_taken=settings.takes_subscriptions)
+        """The subscriptions that control has declared for this sidecar."""
         self.orders = Orders(self.instances, checks, information)
         self._reactive: list[ReactiveConsumer] = []
         self._connection: Connection | None = None
@@ -83,6 +87,18 @@ class InstanceRecovery:
         self.orders.take_in(consumer)
         if self._link is not None:
             self._link.take_in(consumer)
+
+    def take_out(self, consumer: ReactiveConsumer) -> None:
+        """Removes a reactive consumer that has ended."""
+        self._reactive.remove(consumer)
+        self.orders.take_out(consumer)
+        if self._link is not None:
+            self._link.take_out(consumer)
+
+    def report_soon(self) -> None:
+        """Control hears at once that subscriptions are not as they were."""
+        if self._link is not None:
+            self._link.changed()
 
     def all_taken_in(self) -> None:
         """Control may forget the reactive consumers of this sidecar that were not taken in by now."""
@@ -142,6 +158,7 @@ class InstanceRecovery:
         try:
             await take_over(self._claim, self._settings.takeover_timeout_ms / 1000)
             await asyncio.to_thread(self._outcomes.load)
+            await asyncio.to_thread(self.declared.load)
             content = await asyncio.to_thread(self._file.load)
             if content is None:
                 return None
@@ -164,14 +181,16 @@ class InstanceRecovery:
             return
         incarnation = Incarnation.beginning() if self._claim is None else self._claim.incarnation
         self._connection = Connection(settings.control_addresses, settings.name, incarnation, settings.rpc_tls)
-        self._link = ControlLink(self._connection, self.instances, listen=settings.listen, superseded=self._give_way)
+        self._link = ControlLink(
+            self._connection, self.instances, self.declared, listen=settings.listen, superseded=self._give_way
+        )
         self._follower = OrderFollower(self._connection, self.orders, self._outcomes, self._give_way)
         self.instances.on_change = self._link.changed
 
     async def _give_way(self, reason: str) -> None:
         """Gives the instances up: a younger process holds them from now on."""
         await self.instances.give_up(reason)
-        await asyncio.gather(*(consumer.close(GIVE_WAY_SECONDS) for consumer in self._reactive))
+        await asyncio.gather(*(consumer.close(GIVE_WAY_SECONDS) for consumer in list(self._reactive)))
 
     async def _claim_lost(self) -> None:
         await self._give_way("a younger process of this sidecar's name runs on the same state folder")

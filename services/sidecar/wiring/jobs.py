@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from starlette.responses import Response
 from starlette.routing import Route
@@ -51,7 +52,7 @@ class JobParts:
         self._producer = shared.producer
         self._serializer = shared.serializer
         self._audit = shared.audit
-        self._deliverers: dict[Subscribed, Deliverer] = {}
+        self._deliverers: WeakKeyDictionary[Subscribed, Deliverer] = WeakKeyDictionary()
         self._follower: ReplayFollower | None = None
         self._tools = self._made_tools()
         self.jobs = Jobs(self._tools, self._serves, max_running=settings.max_running_jobs, file=recovery.file(FILE))

@@ -1,11 +1,13 @@
 """Assembles reactive consumers: their topics, delivery, the writing of outcomes, their state over a restart."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any
 
 import structlog
+from confluent_kafka import KafkaException
 
 from services.sidecar.admin.health import BackendProbe
 from services.sidecar.api.http_server import Server
@@ -16,6 +18,7 @@ from services.sidecar.dead_letters.topics import LetterTopics
 from services.sidecar.delivering.deliverer import Deliverer
 from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.delivering.routing import Route
+from services.sidecar.faults import Fault
 from services.sidecar.reactive import kept_orders
 from services.sidecar.reactive.at_least_once import PlainSettler
 from services.sidecar.reactive.batch_processor import BatchProcessor, Unreadable
@@ -23,7 +26,7 @@ from services.sidecar.reactive.batch_sink import BatchSink
 from services.sidecar.reactive.exactly_once import TransactionalSettler
 from services.sidecar.reactive.options import Delivery, ReactiveOptions
 from services.sidecar.reactive.reactive_consumer import ReactiveConsumer
-from services.sidecar.reactive.subscriptions import shown
+from services.sidecar.reactive.subscriptions import Source, shown
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.state.state_file import StateFile, StateWriter
 from services.sidecar.wiring.delivering import delivery_policy
@@ -52,8 +55,11 @@ class ReactiveParts:
         self._settings = shared.settings
         self._shared = shared
         self._recovery = recovery
-        self._declaring: asyncio.Task[None] | None = None
-        self.subscriptions = Subscriptions(shared)
+        self._following: asyncio.Task[None] | None = None
+        self._lives: dict[Subscribed, asyncio.Task[None]] = {}
+        """The tasks of the consumers that may come and go."""
+        self._closing: set[asyncio.Task[None]] = set()
+        self.subscriptions = Subscriptions(shared, recovery.declared)
 
     @property
     def consumers(self) -> list[ReactiveConsumer]:
@@ -65,27 +71,31 @@ class ReactiveParts:
 
         Call `InstanceRecovery.restore` first.
         """
-        if not self._settings.reads_by_itself:
-            return []
+        settings = self._settings
         ready = partial(_ready, servers, probe)
-        tasks = [await self._begun(one, ready) for one in self.subscriptions]
-        if not self.subscriptions.are_declared:
+        tasks = []
+        if settings.reads_by_itself:
+            mine = [one for one in self.subscriptions if one.source is Source.SETTINGS]
+            tasks = [await self._begun(one, ready) for one in mine]
+        if not self.subscriptions.are_declared and not settings.takes_subscriptions:
             self._recovery.all_taken_in()
             return tasks
-        self._declaring = asyncio.create_task(self._declare(ready), name="subscriptions")
-        return [*tasks, self._declaring]
+        self._following = asyncio.create_task(self._follow(ready), name="subscriptions")
+        return [*tasks, self._following]
 
     async def stop(self, patience: float) -> None:
         """Stops the consumers. Open deliveries have `patience` seconds to end."""
-        if self._declaring is not None:
-            self._declaring.cancel()
-        await asyncio.gather(*(one.close(patience) for one in self.consumers))
+        if self._following is not None:
+            self._following.cancel()
+        await asyncio.gather(*(one.close(patience) for one in self.consumers), *self._closing)
 
     async def fault(self) -> str | None:
         """The reason why records do not reach the backend; None if they do, or if there is no consumer."""
         if self.subscriptions.problem:
             return self.subscriptions.problem
         for one in self.subscriptions:
+            if one.source is Source.CONTROL:  # an order to many sidecars must not make all of them unready
+                continue
             if one.consumer is not None and (fault := await one.consumer.fault()) is not None:
                 return f"{shown(one.name)}: {fault}" if one.name else fault
         return None
@@ -94,19 +104,80 @@ class ReactiveParts:
         """The problem that only a restart can cure; None if there is none."""
         return next(filter(None, (one.liveness_fault() for one in self.consumers)), None)
 
-    async def _declare(self, ready: Callable[[], Awaitable[None]]) -> None:
-        """Runs the subscriptions that the backend declares, for ever."""
+    async def _follow(self, ready: Callable[[], Awaitable[None]]) -> None:
+        """Runs the subscriptions that control and the backend declare, for ever."""
         await ready()
-        declared = await self.subscriptions.from_backend()
-        if not self._recovery.instances.is_superseded:
-            tasks = [await self._begun(one, ready) for one in declared]
-            self._recovery.all_taken_in()
-            await asyncio.gather(*tasks)
-        await asyncio.Event().wait()
+        asking = asyncio.create_task(self.subscriptions.ask_repeatedly()) if self.subscriptions.are_declared else None
+        try:
+            while True:
+                changed = self.subscriptions.changed
+                changed.clear()
+                await self._apply(ready)
+                if self.subscriptions.is_answered:
+                    self._recovery.all_taken_in()
+                await self._next_change(changed, asking)
+        finally:
+            if asking is not None:
+                asking.cancel()
+
+    async def _next_change(self, changed: asyncio.Event, asking: asyncio.Task[None] | None) -> None:
+        """Returns at the next change. If a task fails meanwhile, the sidecar fails, as with those of the settings."""
+        waiting = asyncio.create_task(changed.wait())
+        watched = {*self._lives.values(), *([] if asking is None else [asking])}
+        try:
+            while not waiting.done():
+                done, _ = await asyncio.wait({waiting, *watched}, return_when=asyncio.FIRST_COMPLETED)
+                for task in watched & done:
+                    watched.remove(task)
+                    if not self._recovery.instances.is_superseded:
+                        task.result()
+        finally:
+            waiting.cancel()
+
+    async def _apply(self, ready: Callable[[], Awaitable[None]]) -> None:
+        """Ends the consumers of subscriptions that are no more, or are other ones, and begins new ones."""
+        if self._recovery.instances.is_superseded:
+            return
+        going = self.subscriptions.settle()
+        names = {one.name for one in self.subscriptions}
+        await asyncio.gather(*(self._end(one, forget=one.name not in names) for one in going))
+        for one in list(self.subscriptions):
+            if one.consumer is None:
+                await self._begin(one, ready)
+        self.subscriptions.count()
+        self._recovery.report_soon()
+
+    async def _begin(self, one: Subscribed, ready: Callable[[], Awaitable[None]]) -> None:
+        try:
+            self._lives[one] = await self._begun(one, ready)
+        except (Fault, ValueError, OSError, KafkaException) as refused:
+            if one.source is not Source.CONTROL:
+                raise
+            self.subscriptions.refuse(one, str(refused))
+            await one.target.backend.close()
+
+    async def _end(self, one: Subscribed, *, forget: bool) -> None:
+        """Ends a subscription in order: what is on its way ends and is committed. `forget`: orders about it, too."""
+        closing = asyncio.create_task(self._ended(one, forget=forget), name=f"end of subscription {one.name}")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        await asyncio.shield(closing)
+
+    async def _ended(self, one: Subscribed, *, forget: bool) -> None:
+        self._lives.pop(one, None)
+        if one.consumer is not None:
+            await one.consumer.close(self._settings.drain_timeout_ms / 1000)
+            self._recovery.take_out(one.consumer)
+            log.info("a subscription has ended", subscription=one.name, source=one.source.value)
+        await one.target.backend.close()
+        self.subscriptions.ended(one)
+        if forget and (file := self._recovery.file(_file(one))) is not None:
+            with contextlib.suppress(OSError):  # then orders about a later subscription of this name begin with these
+                await asyncio.to_thread(file.path.unlink, missing_ok=True)
 
     async def _begun(self, subscribed: Subscribed, ready: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         warn_of_settings(subscribed.settings)
-        file = self._recovery.file(f"reactive.{subscribed.name}.json" if subscribed.name else FILE)
+        file = self._recovery.file(_file(subscribed))
         consumer = subscribed.consumer = self._made(subscribed, await asyncio.to_thread(_found, file), file)
         self._recovery.take_in(consumer)
         named = {"subscription": subscribed.name} if subscribed.name else {}
@@ -151,6 +222,10 @@ class ReactiveParts:
             kept=found,
             keep=None if file is None else _keeping(file),
         )
+
+
+def _file(subscribed: Subscribed) -> str:
+    return f"reactive.{subscribed.name}.json" if subscribed.name else FILE
 
 
 def _transactional_id(subscribed: Subscribed) -> str:

@@ -28,6 +28,7 @@ from mesh.rpc import (
     pipelines_grpc,
     replays_grpc,
     routing,
+    subscriptions_grpc,
 )
 from mesh.rpc.channels import open_channel
 from mesh.rpc.tls import RpcTls
@@ -94,6 +95,7 @@ class World:
         self.decisions = admin_grpc.QueryServiceStub(self.channel)
         self.changes = admin_grpc.ChangeControlServiceStub(self.channel)
         self.instances = instances_grpc.InstanceServiceStub(self.channel)
+        self.subscriptions = subscriptions_grpc.SubscriptionServiceStub(self.channel)
         self.pipelines = pipelines_grpc.PipelineServiceStub(self.channel)
         self.audit = audit_grpc.AuditServiceStub(self.channel)
         self.replays = replays_grpc.ReplayServiceStub(self.channel)

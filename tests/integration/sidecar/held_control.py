@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from mesh.rpc import admin, events, instances, instances_grpc
+from mesh.rpc import admin, events, instances, instances_grpc, subscriptions
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 
@@ -23,6 +23,9 @@ class HeldControl(instances_grpc.InstanceServiceServicer):
         self.incarnations: list[str] = []
         self.statuses: dict[str, instances.InstanceStatus] = {}
         self.actors: set[str] = set()
+        self.subscriptions: subscriptions.SubscriptionsOfSidecar | None = None
+        """Those that it declares; None for a control of an earlier release."""
+        self.reports: dict[str, subscriptions.SubscriptionReport] = {}
         self.refused = ""
         self.younger = ""
         """An incarnation that others have to give way to."""
@@ -87,7 +90,11 @@ class HeldControl(instances_grpc.InstanceServiceServicer):
         self.members.append(request.member)
         self.incarnations.append(request.incarnation)
         self.statuses.update({status.name: status for status in request.instances})
-        return instances.BeatResponse(superseded=bool(self.younger) and request.incarnation != self.younger)
+        self.reports = {report.name: report for report in request.subscriptions}
+        response = instances.BeatResponse(superseded=bool(self.younger) and request.incarnation != self.younger)
+        if self.subscriptions is not None and self.subscriptions.digest != request.subscriptions_digest:
+            response.subscriptions.CopyFrom(self.subscriptions)
+        return response
 
     def FollowOrders(self, request: instances.FollowOrdersRequest, context: Any) -> Iterator[events.SidecarOrder]:
         if self.younger and request.incarnation != self.younger:

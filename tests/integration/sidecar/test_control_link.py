@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mesh.rpc import admin, events
+from mesh.rpc import admin, events, subscriptions
 from services.sidecar.control import control_link
 from services.sidecar.telemetry import metrics
 from tests.fixtures.waiting import wait_until
@@ -121,3 +121,29 @@ def test_the_end_of_the_sidecar_is_not_the_end_of_its_instances(kafka: Kafka, co
         sidecar.create(group, "c1")
         wait_until(lambda: control.known, "the instance is registered")
     assert (list(control.known), control.removed) == ([f"instances/{group}.c1"], {})
+
+
+def test_an_earlier_release_of_control_leaves_subscriptions_as_they_are_and_a_later_one_is_not_misread(
+    sidecar: SidecarWorld, control: HeldControl, orders: str, group: str
+) -> None:
+    spec = subscriptions.SubscriptionSpec(topics=[orders], group=group)
+    later = subscriptions.SubscriptionSpec.FromString(spec.SerializeToString() + b"\xfa\x3f\x03new")
+    control.subscriptions = subscriptions.SubscriptionsOfSidecar(
+        digest="one",
+        subscriptions=[
+            subscriptions.DeclaredSubscription(name="known", spec=spec),
+            subscriptions.DeclaredSubscription(name="later", spec=later),
+        ],
+    )
+    control.start()
+    wait_until(lambda: set(control.reports) == {"known", "later"}, "the sidecar tells of both")
+    wait_until(lambda: not control.reports["known"].problem, "the consumer has joined")
+    assert control.reports["later"].state == subscriptions.SUBSCRIPTION_STATE_REFUSED
+    assert "members that this release does not know" in control.reports["later"].problem
+    control.subscriptions = None
+    beats = len(control.members)
+    wait_until(lambda: len(control.members) > beats + 3, "the sidecar beats on")
+    assert control.reports["known"].state == subscriptions.SUBSCRIPTION_STATE_RUNNING
+    control.subscriptions = subscriptions.SubscriptionsOfSidecar(digest="none")
+    wait_until(lambda: not control.reports, "the sidecar has none any more")
+    wait_until(lambda: f"instances/{group}.sidecar-test-known" in control.removed, "the end of the consumer is known")

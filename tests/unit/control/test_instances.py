@@ -8,7 +8,7 @@ import pytest
 
 from mesh.rpc import events
 from services.control.domain.errors import InvalidField, NotAllowed
-from services.control.domain.sidecars.instances import FORMATS, MAX_INSTANCES, name_of, registered
+from services.control.domain.sidecars.instances import MAX_INSTANCES, READ_FORMATS, name_of, registered
 
 
 def instance(**fields: Any) -> events.ConsumerInstance:
@@ -60,7 +60,7 @@ def test_the_last_sidecar_that_tells_of_it_holds_it() -> None:
     assert taken_over.instance.sidecar == "s2"
 
 
-@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("format_", READ_FORMATS)
 def test_all_six_formats_are_known(format_: str) -> None:
     assert known(instance(key_format=format_, value_format=format_))
 

@@ -11,7 +11,20 @@ from google.protobuf.message import Message
 
 from mesh.record_rules import RecordRule
 from mesh.routing import RoutingState
-from mesh.rpc import access, admin, audit, events, grants, instances, profiles, record_rules, replays, routing, traffic
+from mesh.rpc import (
+    access,
+    admin,
+    audit,
+    events,
+    grants,
+    instances,
+    profiles,
+    record_rules,
+    replays,
+    routing,
+    subscriptions,
+    traffic,
+)
 from services.control.api.named_things import NamedThings
 from services.control.domain.replays.replays import Replays
 from services.control.domain.sidecars.orders import Orders
@@ -27,6 +40,12 @@ SEEK = replays.ReplaySpec(
 )
 INSTANCE = events.ConsumerInstance(name="instances/g.one", sidecar="till", topics=["shop.a"])
 ORDER = events.SidecarOrder(name="orders/1", target="instances/g.one")
+
+
+def subscription(name: str, *sidecars: str, **members: Any) -> subscriptions.DeclaredSubscription:
+    return subscriptions.DeclaredSubscription(
+        name=name, sidecars=sidecars, spec=subscriptions.SubscriptionSpec(**members)
+    )
 
 
 def packed(message: Message) -> AnyMessage:
@@ -50,6 +69,7 @@ def view() -> MeshView:
         replays=Replays(open={"replays/1": replays.Replay(spec=SEEK)}),
         orders=Orders(open={"orders/1": ORDER}),
         schedules={"schedules/1": SCHEDULED},
+        subscriptions={"orders": subscription("orders", "till", topics=["pay"])},
     )
 
 
@@ -99,6 +119,18 @@ REQUESTS: list[tuple[Message, set[str]]] = [
             "cluster c3",
         },
     ),
+    (
+        subscriptions.DeclareSubscriptionRequest(
+            subscription=subscription("new", "shop-*", topics=["a"], reply_topics=["b"])
+        ),
+        {"sidecar shop-*", "topic a", "topic b"},
+    ),
+    (
+        subscriptions.DeclareSubscriptionRequest(subscription=subscription("orders", "shop", topic_pattern="p.*")),
+        {"sidecar shop", "topics that no prefix bounds", "sidecar till", "topic pay"},
+    ),
+    (subscriptions.WithdrawSubscriptionRequest(name="subscriptions/orders"), {"sidecar till", "topic pay"}),
+    (subscriptions.RevertSubscriptionsRequest(to_revision=7), set()),
     (admin.RevertRequest(last=True), set()),
     (
         admin.ScheduleChangeRequest(command=packed(admin.RemoveRuleRequest(name="rules/r1"))),

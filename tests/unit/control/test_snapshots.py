@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from mesh.rpc import access, acls, events, grants, profiles, replays, routing, topic_moves
+from mesh.rpc import access, acls, events, grants, profiles, replays, routing, subscriptions, topic_moves
 from services.control.domain.past.snapshots import SnapshotError, view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView, apply
 from services.control.store.drafts import PAYLOADS
@@ -81,6 +81,7 @@ def full_view() -> MeshView:
         events.RoleGranted(grant=grants.Grant(principal="ada", role=access.ROLE_VIEWER)),
         events.UserSet(name="shop"),
         events.AclsCreated(acls=[ACL]),
+        events.SubscriptionDeclared(subscription=subscriptions.DeclaredSubscription(name="orders")),
         events.MeshFrozen(),
         events.RuleSetChanged(changes=[events.RuleChange(removed="apples")], needs_hold=True),
     )

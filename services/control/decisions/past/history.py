@@ -182,7 +182,7 @@ def _only_about(event: events.Event, rule_id: str) -> events.Event:
 
 
 def _updates(event: events.Event) -> bool:
-    return event.WhichOneof("payload") in ("cluster_updated", "record_rule_updated")
+    return event.WhichOneof("payload") in ("cluster_updated", "record_rule_updated", "subscription_declared")
 
 
 def _living(version: RuleVersion) -> RuleVersion:

@@ -6,13 +6,13 @@ follow orders.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from prometheus_client import Gauge
 
-from mesh.rpc import events, instances
+from mesh.rpc import events, instances, subscriptions
 from services.control.decisions.members.members import EXPIRY, MAX_SIDECARS
 from services.control.domain.errors import Conflict, Unavailable
 from services.control.domain.sidecars.commands import PIPELINES, named
@@ -23,6 +23,8 @@ from services.control.steady_clock import Clock, steady_clock
 LONGEST_PROBLEM = 1000
 MAX_PARTITIONS = 500_000
 """The most partitions of all instances together for which control keeps positions; about 100 MB."""
+MAX_SUBSCRIPTIONS = 300
+"""The most subscriptions of one sidecar that control shows: a sidecar has 100 of each source."""
 
 partitions_gauge = Gauge("kafka_mesh_control_instance_partitions", "Partitions of instances whose positions are kept.")
 
@@ -35,6 +37,8 @@ class _Sidecar:
     heard: datetime
     statuses: dict[str, instances.InstanceStatus] = field(default_factory=dict)
     partitions: int = 0
+    reported: list[subscriptions.SubscriptionReport] = field(default_factory=list)
+    """Its report about each of its subscriptions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,26 @@ class Sidecars:
                 entry.partitions += len(kept.partitions)
         self._partitions += entry.partitions
         partitions_gauge.set(self._partitions)
+
+    def report_subscriptions(self, sidecar: str, said: Sequence[subscriptions.SubscriptionReport]) -> None:
+        """Takes what a sidecar of which control has just heard says of its subscriptions."""
+        kept: list[subscriptions.SubscriptionReport] = []
+        for each in said[:MAX_SUBSCRIPTIONS]:
+            report = subscriptions.SubscriptionReport()
+            report.CopyFrom(each)
+            report.problem, report.sidecar = each.problem[:LONGEST_PROBLEM], sidecar
+            kept.append(report)
+        self._sidecars[sidecar].reported = kept
+
+    def subscription_reports(self, sidecar: str = "") -> tuple[list[subscriptions.SubscriptionReport], list[str]]:
+        """The reports of living sidecars, or of one, about their subscriptions; and the sidecars without a report."""
+        alive = sorted(
+            name
+            for name in self._sidecars
+            if sidecar in ("", name) and not name.startswith(PIPELINES) and self.is_alive(name)
+        )
+        reports = [each for name in alive for each in self._sidecars[name].reported]
+        return reports, [name for name in alive if not self._sidecars[name].reported]
 
     def status_of(self, instance: events.ConsumerInstance) -> Heard | None:
         """The last report about the instance; None when its sidecar has reported nothing about it yet."""

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 from mesh.instance_names import instance_name
 from mesh.rpc import events
+from mesh.subscriptions import AUTO, FORMATS
 from services.control.domain.errors import InvalidField, NotAllowed
 from services.control.domain.sidecars.deliveries import FIELDS, check_delivery
 
-FORMATS = ("binary", "json", "avro", "jsonschema", "protobuf", "string", "auto")
+READ_FORMATS = (*FORMATS, AUTO)
 OFFSET_RESETS = ("earliest", "latest", "none")
 GROUP_PROTOCOLS = ("classic", "consumer")
 LONGEST_NAME = 255
@@ -59,8 +60,8 @@ def name_of(instance: events.ConsumerInstance) -> str:
 def _check(instance: events.ConsumerInstance) -> None:
     for field in ("group", "instance_id", "sidecar"):
         _check_text(f"instance.{field}", getattr(instance, field), LONGEST_NAME)
-    _check_one_of(instance, "key_format", FORMATS)
-    _check_one_of(instance, "value_format", FORMATS)
+    _check_one_of(instance, "key_format", READ_FORMATS)
+    _check_one_of(instance, "value_format", READ_FORMATS)
     _check_one_of(instance, "offset_reset", OFFSET_RESETS)
     _check_one_of(instance, "group_protocol", GROUP_PROTOCOLS)
     if instance.group_instance_id:

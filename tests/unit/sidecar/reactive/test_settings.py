@@ -58,7 +58,7 @@ def test_an_order_sends_records_to_no_host_that_the_settings_do_not_name(url: st
     [
         ({"reactive_topics": "apples", "reactive_topic_pattern": "p.*"}, "exclude each other"),
         ({"reactive_topics": "no topic"}, "is not the name of a topic"),
-        ({"reactive_topic_pattern": "("}, "is none"),
+        ({"reactive_topic_pattern": "("}, "is no pattern"),
         ({"reactive_enabled": True}, "nothing to read"),
         ({"reactive_exactly_once": True, "reactive_order_by_key": True}, "exclude each other"),
     ],

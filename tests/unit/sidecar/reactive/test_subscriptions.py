@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from mesh.subscriptions import SubscriptionError
 from services.sidecar.delivering.policy import WhenExhausted
 from services.sidecar.formats import Format
-from services.sidecar.reactive.subscriptions import MOST, SubscriptionError, declared
+from services.sidecar.reactive.subscriptions import MOST, declared
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.wiring.delivering import delivery_policy
 from services.sidecar.wiring.reactive import reactive_options
