@@ -22,10 +22,11 @@ from aiokafka.protocol.produce import ProduceRequest
 from mesh.cluster_access import ClusterAccess, ClusterAccessError, cluster_access, reason_of
 from mesh.cluster_properties import allowed
 from mesh.connection_security import ConnectionSecurity, UnservedSecurityError, connection_properties
+from mesh.exact_requests import Exactly
 from mesh.rpc import routing
 from mesh.settings import host_port
 from services.router.copying.batches import UNKNOWN, Writer
-from services.router.copying.messages import DescribeProducersRequest_v0, Exactly, WriteTxnMarkersRequest_v1
+from services.router.copying.messages import DescribeProducersRequest_v0, WriteTxnMarkersRequest_v1
 
 REQUEST_TIMEOUT: Final = 15.0
 """Seconds for one request. A broker may wait for its replicas in this time."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -84,21 +83,14 @@ class PartitionCopy:
 
 @dataclass(slots=True)
 class Copier:
-    """One session. `run` ends when all partitions are at their stops, which a move sets at its cut."""
+    """One session. `run` goes on until it is cancelled."""
 
     order: CopyOrder
     source: Brokers
     target: Brokers
     pace: Pace = field(default_factory=Pace)
     progress: dict[int, PartitionCopy] = field(default_factory=dict)
-    _stops: dict[int, int] = field(default_factory=dict)
-    _woken: asyncio.Event = field(default_factory=asyncio.Event)
-    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
-
-    def stop_at(self, stops: Mapping[int, int]) -> None:
-        """The offsets at which the partitions end: the first that are not copied."""
-        self._stops = dict(stops)
-        self._woken.set()
+    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def run(self) -> None:
         """Raises CopySetbackError if another session may go on, BrokenCopyError if none can."""
@@ -129,24 +121,6 @@ class Copier:
     def is_open(self) -> bool:
         """Whether all partitions have begun."""
         return bool(self.progress) and all(each.is_open for each in self.progress.values())
-
-    def stop_of(self, number: int) -> int:
-        return self._stops.get(number, NO_STOP)
-
-    async def idle(self) -> None:
-        """Waits before the next look, or until the stops are set."""
-        if self._stops:
-            await asyncio.sleep(IDLE_S / 10)
-            return
-        try:
-            async with asyncio.timeout(IDLE_S):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
-
-    @property
-    def room(self) -> asyncio.Semaphore:
-        return self._room
 
 
 class _Lane:
@@ -185,21 +159,19 @@ class _Lane:
         self._progress.is_open = True
 
     async def follow(self) -> None:
-        """Copies up to the stop."""
+        """Copies what comes, until it is cancelled."""
         progress = self._progress
         try:
-            while progress.position < (stop := self._copier.stop_of(self._number)):
+            while True:
                 async with self._copier.room:
-                    moved = await self._copy_some(stop)
+                    moved = await self._copy_some(NO_STOP)
                 if not moved:
+                    await self._settle(0)
                     progress.level_at = time.monotonic()
-                    await self._copier.idle()
-            await self._settle(0)
+                    await asyncio.sleep(IDLE_S)
         finally:
             for task, _ in self._sent:
                 task.cancel()
-        if progress.position != stop:
-            raise BrokenCopyError(f"{self._from}-{self._number}: the copy is at {progress.position}, and not at {stop}")
 
     async def _copy_some(self, stop: int, first: int = 0) -> bool:
         """Copies what one Fetch brings; False when there is nothing new. `first`: the source has no earlier offset."""

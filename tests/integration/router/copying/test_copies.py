@@ -6,7 +6,7 @@ import asyncio
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -17,16 +17,26 @@ from services.router.copying.copier import BrokenCopyError, Copier, CopyOrder
 from tests.fixtures.record_rules import FIRST_TIME, WITHIN_S, Side, ends
 from tests.fixtures.waiting import wait_until
 
+LOOK_S = 0.02
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 async def _copied(source: Side, target: Side, order: CopyOrder, stops: dict[int, int]) -> Copier:
     async with Brokers(source.spec, "copy") as here, Brokers(target.spec, "copy") as there:
         copier = Copier(order, here, there)
-        copier.stop_at(stops)
+        await there.partitions(order.target_topic)
+        running = asyncio.create_task(copier.run())
         async with asyncio.timeout(WITHIN_S):
-            await copier.run()
+            while not (running.done() or (copier.is_open and await _ends(there, order.target_topic, stops) == stops)):
+                await asyncio.wait([running], timeout=LOOK_S)
+        if running.done():
+            running.result()
+        running.cancel()
     return copier
+
+
+async def _ends(of: Brokers, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+    return {number: (await of.range(topic, number))[1] for number in partitions}
 
 
 def copied(source: Side, target: Side, topic: str, move_id: str = "") -> Copier:
