@@ -20,9 +20,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from docs.proto_comments import comments
 from docs.tables import REFERENCE, table
+from mesh.acls.words import MODES
 from mesh.rpc import record_rules as contract
 from mesh.rpc import routing
-from meshctl.meshfile import entries, native, properties, record_rules, rules
+from meshctl.meshfile import acls, entries, native, properties, record_rules, rules
 from meshctl.meshfile.reading import parse
 
 SCHEMA, PAGE = REFERENCE / "mesh-yaml.schema.json", REFERENCE / "mesh-yaml.md"
@@ -31,6 +32,7 @@ Schema = dict[str, Any]
 
 ONE_VALUE: Schema = {"type": ["string", "number", "boolean"]}
 """`apply` takes each single value as the text that the file has."""
+_SEVERAL: Schema = {"anyOf": [{"type": "array", "items": ONE_VALUE}, {"type": "string"}]}
 _PORT = "0*(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
 _ADDRESS = rf"(\[.+\]|[^:,]+):{_PORT}"
 ADDRESSES: Schema = {
@@ -61,7 +63,7 @@ _OWN_SHAPES: Mapping[str, Schema] = {
     "rule_id": {**ONE_VALUE, "pattern": f"^{rules.RULE_ID.pattern}$"},
     "topic": {**ONE_VALUE, "pattern": f"^{rules.TOPIC.pattern}$"},
     "client": {"$ref": "#/definitions/client"},
-    "source_networks": {"anyOf": [{"type": "array", "items": ONE_VALUE}, {"type": "string"}]},
+    "source_networks": _SEVERAL,
     "node_view": {"enum": list(rules.NODE_VIEWS)},
     **{key: {**ONE_VALUE, "minLength": 1} for key in rules.SUBJECTS if key != "topic"},
 }
@@ -77,6 +79,28 @@ _SECTIONS = {
     "clusters": ("cluster", "Kafka clusters, each once."),
     "rules": ("rule", "Forwarding rules, in order: the first rule that matches decides."),
     "record_rules": ("RecordRuleSpec", "Mirrors and content rules, each with an id of its own."),
+    acls.KEY: ("acl", "The ACLs of clients; `--prune` removes others."),
+}
+_ACLS_SAY: Mapping[str, tuple[Schema, str]] = {
+    "principal": (ONE_VALUE, "`User:alice`, or `Group:finance`; `User:*` is every client."),
+    "operations": (_SEVERAL, "Kafka's words: Read, Write, DescribeConfigs, All. An entry counts as an ACL for each."),
+    **{
+        key: (
+            {**ONE_VALUE, "minLength": 1},
+            "Names that begin so." if key.endswith(acls.PREFIX) else "Exactly this name; `*` is every name.",
+        )
+        for key in acls.RESOURCE_KEYS
+    },
+    acls.CLUSTER: ({"type": "boolean"}, "The mesh as a whole, as clients see one cluster."),
+    "host": ({**ONE_VALUE, "default": "*"}, "Only clients from this IP address."),
+    "permission": (
+        {"enum": list(acls.PERMISSIONS), "default": "allow"},
+        "An ACL that denies wins over all that allow.",
+    ),
+}
+_ACL_POLICY_SAYS: Mapping[str, tuple[Schema, str]] = {
+    "mode": ({"enum": list(MODES.values())}, "Whether the ACLs count. Absent: the mode stays."),
+    "super_users": (_SEVERAL, "All principals that may do everything, whatever ACLs say. Absent: they stay."),
 }
 
 
@@ -88,6 +112,18 @@ def schema() -> Schema:
         "rule": _rule(),
         "client": _closed(rules.CLIENT_KEYS, routing.ClientMatch.DESCRIPTOR) | {"minProperties": 1},
         **dict(_messages(contract.RecordRuleSpec.DESCRIPTOR)),
+        "acl": _own("One or more ACLs of one principal on one resource.", _ACLS_SAY)
+        | {
+            "required": ["principal", "operations"],
+            "oneOf": [
+                *({"required": [key]} for key in acls.RESOURCE_KEYS),
+                {"required": [acls.CLUSTER], "properties": {acls.CLUSTER: {"const": True}}},
+            ],
+        },
+        "acl_policy": _own(
+            "Whether ACLs count, and for whom they do not. No absent member changes anything.", _ACL_POLICY_SAYS
+        )
+        | {"minProperties": 1},
     }
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -95,14 +131,27 @@ def schema() -> Schema:
         "description": "The file that `meshctl apply -f` reads. Written by `make reference`.",
         "type": "object",
         "minProperties": 1,
-        "properties": {key: _section(*_SECTIONS[key]) for key in native.FILE_KEYS},
+        "properties": {key: _member(key) for key in native.FILE_KEYS},
         "additionalProperties": False,
         "definitions": definitions,
     }
 
 
-def _section(of: str, meaning: str) -> Schema:
+def _member(key: str) -> Schema:
+    if key == acls.POLICY_KEY:
+        return {"$ref": f"#/definitions/{key}", "description": "The mode of the ACLs, and the super users."}
+    of, meaning = _SECTIONS[key]
     return {"type": "array", "items": {"$ref": f"#/definitions/{of}"}, "description": meaning}
+
+
+def _own(meaning: str, members: Mapping[str, tuple[Schema, str]]) -> Schema:
+    """A mapping with these members and no others."""
+    return {
+        "type": "object",
+        "description": meaning,
+        "properties": {key: shape | {"description": text} for key, (shape, text) in members.items()},
+        "additionalProperties": False,
+    }
 
 
 def _closed(keys: tuple[str, ...], *messages: Descriptor) -> Schema:
@@ -225,6 +274,9 @@ them. `apply` reads a single value as text, so that a topic may be called `2024`
 
 
 def _conditions(name: str) -> list[str]:
+    if name == "acl":
+        named = ", ".join(f"`{each}`" for each in acls.RESOURCE_KEYS)
+        return [f"Each entry has exactly one resource: {named}, or `{acls.CLUSTER}: true`."]
     if name != "rule":
         return []
     only = "; ".join(f"`{key}` only in rules about `{subject}`" for key, subject in rules.ONLY_ABOUT.items())

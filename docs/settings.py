@@ -24,6 +24,7 @@ from pydantic_core import PydanticUndefined
 
 from docs.tables import REFERENCE, ROOT, filled, places, table
 from mesh.settings import ServiceSettings
+from services.console.settings import ConsoleSettings
 from services.control.settings import ControlSettings
 from services.gateway.settings import GatewaySettings
 from services.pipeline.settings import PipelineSettings
@@ -31,6 +32,7 @@ from services.router.settings import RouterSettings
 from services.sidecar.settings import SidecarSettings
 
 SETTINGS: Mapping[str, type[ServiceSettings]] = {
+    "console": ConsoleSettings,
     "control": ControlSettings,
     "gateway": GatewaySettings,
     "pipeline": PipelineSettings,

@@ -8,7 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
-SERVICES = ("gateway", "control", "router", "sidecar", "pipeline")
+MONITORED = ("gateway", "control", "router", "sidecar", "pipeline")
+"""Services with alerts, and with a target in docker-compose.yml."""
+SERVICES = (*MONITORED, "console")
 _END = "<!-- end of that table -->"
 _PLACE = re.compile(rf"<!-- from the code, by `make reference`(?:: (\w+))? -->\n.*?{_END}", re.DOTALL)
 

@@ -18,6 +18,7 @@ SERVICE_COMMANDS = {
     "router": ("services.router.__main__", "Run a router."),
     "gateway": ("services.gateway.__main__", "Run a gateway."),
     "sidecar": ("services.sidecar.__main__", "Run a sidecar."),
+    "console": ("services.console.__main__", "Run the console: pages about the mesh."),
     "migrate": ("services.control.store.migrate", "Bring control's database to the newest schema."),
     "verify-log": ("services.control.verify_log", "Recompute from control's log what is stored, and compare."),
     "restore-log": ("services.control.restore_log", "Give a new or older database the events of mesh.events."),

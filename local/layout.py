@@ -22,6 +22,8 @@ ENDPOINTS_FILE = "endpoints.json"
 CERTIFICATES_FOLDER = "certificates"
 ADMIN = "admin"
 """Role and folder of the person who started the mesh; `meshctl` looks there."""
+CONSOLE = "console"
+"""The service whose certificate is that of a viewer."""
 
 
 class LayoutError(Exception):
@@ -148,6 +150,8 @@ def _owner(row: Service) -> Owner | None:
     folder = row.settings.get(prefix + TLS_SETTING)
     if folder is None:
         return None
+    if role == CONSOLE:  # no member of the mesh: it reads as a person does who may read
+        return Owner(Path(folder).name, "viewer", CONSOLE)
     name = row.settings.get(f"{prefix}NAME", f"{row.name}-1")
     return Owner(Path(folder).name, role, name, (HOST, "localhost") if role in SERVERS else ())
 

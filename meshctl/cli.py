@@ -15,6 +15,7 @@ from meshctl.commands.cluster import cluster
 from meshctl.commands.completion import completion
 from meshctl.commands.content import content
 from meshctl.commands.context import context
+from meshctl.commands.dashboard import dashboard
 from meshctl.commands.decision import explain, status, watch
 from meshctl.commands.freezing import freeze, thaw
 from meshctl.commands.instances import instances
@@ -22,6 +23,7 @@ from meshctl.commands.jobs import jobs
 from meshctl.commands.login import login
 from meshctl.commands.mirror import mirror
 from meshctl.commands.past import diff, history, revert
+from meshctl.commands.quota import quota
 from meshctl.commands.replay import replay
 from meshctl.commands.rule import rule
 from meshctl.commands.schedule import schedule
@@ -48,8 +50,8 @@ def cli() -> None:
 
 for _command in (
     cluster, rule, mirror, content, canary, schedule, freeze, thaw, explain, apply, export, diff, revert,
-    history, access, users, acl, audit, status, watch, instances, sidecars, jobs, replay, traffic, transactions, topic,
-    context, login, completion,
+    history, access, users, acl, quota, audit, status, watch, instances, sidecars, jobs, replay, traffic, transactions,
+    topic, context, login, dashboard, completion,
 ):  # fmt: skip
     cli.add_command(_command)
 

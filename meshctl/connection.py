@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from mesh.rpc import acls as acls_pb
 from mesh.rpc import (
     acls_grpc,
     admin,
@@ -21,6 +22,7 @@ from mesh.rpc import (
     instances_grpc,
     pipelines_grpc,
     profiles_grpc,
+    quotas_grpc,
     record_rules_grpc,
     replays_grpc,
     subscriptions_grpc,
@@ -85,6 +87,7 @@ class Connection:
         self.audit = audit_grpc.AuditServiceStub(self._channel)
         self.traffic = traffic_grpc.TrafficServiceStub(self._channel)
         self.acls = acls_grpc.AclServiceStub(self._channel)
+        self.quotas = quotas_grpc.QuotaServiceStub(self._channel)
         self.users = users_grpc.UserServiceStub(self._channel)
         self.transactions = transactions_grpc.TransactionServiceStub(self._channel)
 
@@ -132,6 +135,14 @@ class Connection:
             self.record_rules.ListRecordRules, record_rules_pb.ListRecordRulesRequest(page_size=PAGE_SIZE)
         )
         return [each for page in pages for each in page.record_rules]
+
+    def acl_policy(self, at_revision: int = 0) -> acls_pb.AclPolicy:
+        """The whole policy, its ACLs in the order of lists; 0: as it is now."""
+        request = acls_pb.ListAclsRequest(at_revision=at_revision, page_size=PAGE_SIZE)
+        pages = list(self.pages(self.acls.ListAcls, request))
+        first = pages[0]
+        found = [each for page in pages for each in page.acls]
+        return acls_pb.AclPolicy(mode=first.mode, acls=found, super_users=first.super_users, revision=first.revision)
 
     def all_instances(
         self, sidecar: str = "", group: str = ""

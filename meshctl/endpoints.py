@@ -29,6 +29,7 @@ class Service(StrEnum):
     ROUTER = "router"
     GATEWAY = "gateway"
     SIDECAR = "sidecar"
+    CONSOLE = "console"
 
 
 DEFAULT_ADDRESSES = {
@@ -36,6 +37,7 @@ DEFAULT_ADDRESSES = {
     Service.ROUTER: "127.0.0.1:7071",
     Service.GATEWAY: "127.0.0.1:19092",
     Service.SIDECAR: "127.0.0.1:8084",
+    Service.CONSOLE: "127.0.0.1:8090",
 }
 
 

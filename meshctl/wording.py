@@ -9,14 +9,15 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
 from mesh.acls.words import acl_text, mode_word
-from mesh.rpc import acls, admin, events, routing
+from mesh.quotas.words import change_text
+from mesh.rpc import admin, events, routing
 from mesh.rpc.roles import role_and_bounds, role_word
 from mesh.scram_codec import mechanism_word
 from meshctl import instances, record_rules, replays
 from meshctl.output import count, moment
 
-MOST_ACLS = 3
-"""ACLs that the sentence of one event names."""
+MOST_NAMED = 3
+"""ACLs or quotas that the sentence of one event names."""
 
 
 def match(of: routing.RuleMatch) -> str:
@@ -142,11 +143,13 @@ def event(of: events.Event) -> str:
         case "user_restored":
             return f"user {of.user_restored.name} is back"
         case "acls_created":
-            return f"{count(len(of.acls_created.acls), 'ACL')} added: {_acls(of.acls_created.acls)}"
+            return _some("ACL", "added", [acl_text(each) for each in of.acls_created.acls])
         case "acls_deleted":
-            return f"{count(len(of.acls_deleted.acls), 'ACL')} deleted: {_acls(of.acls_deleted.acls)}"
+            return _some("ACL", "deleted", [acl_text(each) for each in of.acls_deleted.acls])
         case "acl_mode_set":
             return f"ACLs have mode {mode_word(of.acl_mode_set.mode)}"
+        case "quotas_changed":
+            return _some("quota", "changed", [change_text(each) for each in of.quotas_changed.changes])
         case "transaction_end_ordered":
             order = of.transaction_end_ordered
             return f"{'finish' if order.commit else 'abort'} of the transaction of {order.transactional_id} ordered"
@@ -155,9 +158,10 @@ def event(of: events.Event) -> str:
             return told or "an event of a kind that this meshctl does not know"
 
 
-def _acls(of: Sequence[acls.Acl]) -> str:
-    more = f" and {len(of) - MOST_ACLS} more" if len(of) > MOST_ACLS else ""
-    return "; ".join(map(acl_text, of[:MOST_ACLS])) + more
+def _some(noun: str, verb: str, texts: Sequence[str]) -> str:
+    """How many, and the first of them."""
+    more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+    return f"{count(len(texts), noun)} {verb}: {'; '.join(texts[:MOST_NAMED])}{more}"
 
 
 def _outcome(of: events.ScheduledChangeEnded) -> str:

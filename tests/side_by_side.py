@@ -57,7 +57,7 @@ PARTS = (
     Part(("unit", "fuzz"), 600),
     Part(("integration/gateway",), 500),
     Part(("chaos", "e2e", "judge"), 480),
-    Part(("integration/control", "integration/meshctl"), 420),
+    Part(("integration/control", "integration/console", "integration/meshctl"), 480),
     Part(("integration/sidecar", "integration/contract"), 400),
     Part(("clients", "integration/local", "integration/local_clients", "kubernetes"), 400),
     Part(("integration/router", "integration/pipeline_clients"), 360),

@@ -14,7 +14,7 @@ from docs import tables
 
 HERE = Path(__file__).parent
 PAGE = tables.ROOT / "docs" / "how-to" / "alerts.md"
-SERVICES = ("all", *tables.SERVICES)
+SERVICES = ("all", *tables.MONITORED)
 WRITTEN = "written by `make reference` from deploy/monitoring/monitoring.yaml"
 PANELS_IN_A_ROW, HEIGHT, WIDTH = 4, 8, 24
 _METRIC = re.compile(r"\b(?:kafka_mesh|process)_[a-z0-9_]+\b")

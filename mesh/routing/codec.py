@@ -29,7 +29,7 @@ from mesh.routing.rules import (
 )
 from mesh.routing.table import RoutingTable
 from mesh.routing.visits import Past, Stay
-from mesh.rpc import acls, admin, routing
+from mesh.rpc import acls, admin, quotas, routing
 
 _KINDS: dict[str, tuple[type[ExactName | NamePrefix | NameRegex], Subject]] = {
     f"{subject.value}{kind.suffix}": (kind, subject)
@@ -46,18 +46,23 @@ _NODE_VIEW_VALUES = {view: value for value, view in _NODE_VIEWS.items()}
 _KNOWN_RESOURCE_TYPES = frozenset(acls.AclResourceType.values()) - {acls.ACL_RESOURCE_TYPE_UNSPECIFIED}
 _KNOWN_PATTERN_TYPES = frozenset(acls.AclPatternType.values()) - {acls.ACL_PATTERN_TYPE_UNSPECIFIED}
 _KNOWN_OPERATIONS = frozenset(acls.AclOperation.values()) - {acls.ACL_OPERATION_UNSPECIFIED}
+_KNOWN_QUOTA_KEYS = frozenset(quotas.QuotaKey.values()) - {quotas.QUOTA_KEY_UNSPECIFIED}
 _KNOWN_PERMISSIONS = frozenset(acls.AclPermission.values()) - {acls.ACL_PERMISSION_UNSPECIFIED}
 
 VERSIONS_IN_A_STEP = 50
 """Versions of rules that are read within a millisecond."""
-TABLE_FORMAT = 2
+TABLE_FORMAT = 3
 """The format of tables that this release understands (Member.table_format)."""
 TABLE_FORMAT_OF_ACLS = 2
 """The first format with ACLs."""
+TABLE_FORMAT_OF_QUOTAS = 3
+"""The first format with quotas."""
 
 
 def format_needed(table: RoutingTable) -> int:
     """The format that a reader has to understand, so that the reader ignores nothing of this table."""
+    if table.quota_policy is not None:
+        return TABLE_FORMAT_OF_QUOTAS
     if table.acl_policy is not None:
         return TABLE_FORMAT_OF_ACLS
     return 1 if table.conditions or table.pasts else 0
@@ -206,6 +211,7 @@ def table_in_steps(message: routing.RoutingTable) -> Generator[None, None, Routi
         versions,
         map(_past_from_proto, message.pasts),
         acl_policy_from_proto(message.acl_policy) if message.HasField("acl_policy") else None,
+        quota_policy_from_proto(message.quota_policy) if message.HasField("quota_policy") else None,
     )
 
 
@@ -233,6 +239,19 @@ def _has_known_numbers(policy: acls.AclPolicy) -> bool:
     )
 
 
+def quota_policy_from_proto(message: quotas.QuotaPolicy) -> quotas.QuotaPolicy:
+    """As `acl_policy_from_proto`."""
+    policy = quotas.QuotaPolicy()
+    policy.CopyFrom(message)
+    policy.DiscardUnknownFields()
+    if policy.ByteSize() != message.ByteSize() or not {each.key for each in policy.quotas} <= _KNOWN_QUOTA_KEYS:
+        raise InvalidRuleError(
+            "quota_policy",
+            "a quota says something that is not known here: a newer release of the mesh says it; run that one here",
+        )
+    return policy
+
+
 def _version_from_proto(message: routing.RuleVersion) -> RuleVersion:
     _check_known(message, "version")
     try:
@@ -249,6 +268,7 @@ def table_to_proto(table: RoutingTable) -> routing.RoutingTable:
         rule_versions=map(version_to_proto, table.versions),
         pasts=map(past_to_proto, table.pasts),
         acl_policy=table.acl_policy,
+        quota_policy=table.quota_policy,
     )
 
 

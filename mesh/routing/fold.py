@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from mesh.routing.acl_policy import ACL_EVENTS, AclDraft
 from mesh.routing.canary import Canary
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.codec import cluster_from_proto
 from mesh.routing.history import RuleHistory
+from mesh.routing.policies import POLICY_EVENTS, PolicyDrafts
 from mesh.routing.table import RoutingTable
 from mesh.rpc import events
 
@@ -71,7 +71,7 @@ class Folding:
         self._state: RoutingState | None = state
         self._effective = _Draft(state.effective)
         self._rollout = (
-            None if state.pending is None else _Rollout.of(state.pending, state.canary, self._effective.acls)
+            None if state.pending is None else _Rollout.of(state.pending, state.canary, self._effective.policies)
         )
 
     @property
@@ -94,8 +94,8 @@ class Folding:
             raise LogGapError(f"event {event.position} follows {self.position}: {missing} are missing")
         self.position = event.position
         match event.WhichOneof("payload"):
-            case kind if kind in ACL_EVENTS:
-                self._change_acls(event)
+            case kind if kind in POLICY_EVENTS:
+                self._change_policies(event)
             case "cluster_registered":
                 self._with_cluster(cluster_from_proto(event.cluster_registered.cluster))
             case "cluster_updated":
@@ -122,11 +122,11 @@ class Folding:
             self._rollout.change_clusters(clusters)
         self._state = None
 
-    def _change_acls(self, event: events.Event) -> None:
-        """ACLs change at once, in the table in force and in the one to come."""
-        self._effective.change_acls(self.position, event)
+    def _change_policies(self, event: events.Event) -> None:
+        """Policies change at once, in the table in force and in the one to come."""
+        self._effective.change_policies(self.position, event)
         if self._rollout is not None:
-            self._rollout.change_acls()
+            self._rollout.change_policies()
         self._state = None
 
     def _change_rules(self, change: events.RuleSetChanged) -> None:
@@ -157,12 +157,12 @@ class Folding:
 class _Draft:
     """A table that is being changed: the rules in place, the table made anew when it is asked for."""
 
-    def __init__(self, table: RoutingTable, acls: AclDraft | None = None) -> None:
-        """`acls`: the ACLs of another draft, which has the same at each time."""
+    def __init__(self, table: RoutingTable, policies: PolicyDrafts | None = None) -> None:
+        """`policies`: those of another draft, which has the same at each time."""
         self._table: RoutingTable | None = table
         self._revision = table.revision
         self.clusters = table.clusters
-        self.acls = AclDraft(table.acl_policy) if acls is None else acls
+        self.policies = PolicyDrafts(table.acl_policy, table.quota_policy) if policies is None else policies
         self._rules: RoutingTable | RuleHistory = table
 
     @property
@@ -177,19 +177,19 @@ class _Draft:
     @property
     def table(self) -> RoutingTable:
         if self._table is None:
-            policy = self.acls.policy
-            self._table = self._rules = RoutingTable.resting_on(self.revision, self.clusters, self._rules, policy)
+            policies = self.policies.policies
+            self._table = self._rules = RoutingTable.resting_on(self.revision, self.clusters, self._rules, policies)
         return self._table
 
     def change_clusters(self, revision: int, clusters: dict[str, UpstreamCluster]) -> None:
         self._revision, self.clusters, self._table = revision, clusters, None
 
-    def change_acls(self, revision: int, event: events.Event) -> None:
-        self.acls.change(event)
+    def change_policies(self, revision: int, event: events.Event) -> None:
+        self.policies.change(event)
         self.forget_table(revision)
 
     def forget_table(self, revision: int) -> None:
-        """The ACLs have changed."""
+        """The policies have changed."""
         self._revision, self._table = revision, None
 
     def change_rules(self, revision: int, changes: Iterable[events.RuleChange]) -> None:
@@ -210,15 +210,15 @@ class _Rollout:
         self._draft: _Draft | None = None
 
     @classmethod
-    def of(cls, table: RoutingTable, canary: Canary | None, acls: AclDraft) -> _Rollout:
+    def of(cls, table: RoutingTable, canary: Canary | None, policies: PolicyDrafts) -> _Rollout:
         rollout = cls(table.revision, (), canary)
-        rollout._draft = _Draft(table, acls)
+        rollout._draft = _Draft(table, policies)
         return rollout
 
     def draft_on(self, effective: _Draft) -> _Draft:
         """The table to come."""
         if self._draft is None:
-            self._draft = _Draft(effective.table, effective.acls)
+            self._draft = _Draft(effective.table, effective.policies)
             self._draft.change_rules(self.revision, self._changes)
         return self._draft
 
@@ -233,7 +233,7 @@ class _Rollout:
         if self._draft is not None:
             self._draft.change_clusters(self.revision, clusters)
 
-    def change_acls(self) -> None:
-        """The ACLs of the table in force have changed."""
+    def change_policies(self) -> None:
+        """The policies of the table in force have changed."""
         if self._draft is not None:
             self._draft.forget_table(self.revision)

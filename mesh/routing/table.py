@@ -34,11 +34,12 @@ from mesh.routing.clients import ClientIdentity, ClientMatch
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.index import Index, Renames
 from mesh.routing.living import LivingRules, versions_of
+from mesh.routing.policies import Policies
 from mesh.routing.rule_indexes import RuleIndexes
 from mesh.routing.rules import ForwardingRule, RuleVersion, Subject
 from mesh.routing.topic_versions import TopicVersions
 from mesh.routing.visits import Past, Place, Stay, visits_of
-from mesh.rpc import acls
+from mesh.rpc import acls, quotas
 from mesh.topics import is_own_topic, is_topic_name
 
 ROUTE_CACHE_LIMIT = 500_000
@@ -79,7 +80,7 @@ class _Common(RuleIndexes):
     """The part that a table shares with the views of single clients: rules about everyone are looked up in one place,
     and all views share one bound of cached answers."""
 
-    __slots__ = ("_kept", "_remembered", "_tables", "acl_policy", "clusters", "revision")
+    __slots__ = ("_kept", "_remembered", "_tables", "clusters", "policies", "revision")
 
     def __init__(
         self,
@@ -87,12 +88,12 @@ class _Common(RuleIndexes):
         clusters: dict[str, UpstreamCluster],
         living: LivingRules,
         topics: TopicVersions,
-        acl_policy: acls.AclPolicy | None,
+        policies: Policies,
     ) -> None:
         super().__init__(living, topics)
         self.revision = revision
         self.clusters = clusters
-        self.acl_policy = acl_policy
+        self.policies = policies
         self._tables: WeakValueDictionary[frozenset[ClientMatch], RoutingTable] = WeakValueDictionary()
         self._kept: deque[RoutingTable] = deque(maxlen=CLIENT_TABLES_KEPT)
         self._remembered = 0
@@ -122,13 +123,15 @@ class RoutingTable:
 
     __slots__ = (
         "__weakref__", "_cache", "_common", "_ended", "_holding", "_indexes", "_is_whole", "_living", "_renames",
-        "_versions", "_virtual", "acl_policy", "clusters", "revision",
+        "_versions", "_virtual", "acl_policy", "clusters", "quota_policy", "revision",
     )  # fmt: skip
 
     revision: int
     clusters: dict[str, UpstreamCluster]
     acl_policy: acls.AclPolicy | None
     """The ACLs of clients, as `mesh.routing.acl_policy` says; None before the first decision about them."""
+    quota_policy: quotas.QuotaPolicy | None
+    """Their quotas, as `mesh.routing.quota_policy` says."""
     _living: LivingRules | None
     _ended: tuple[RuleVersion, ...] | None
 
@@ -139,21 +142,22 @@ class RoutingTable:
         versions: Iterable[RuleVersion] = (),
         pasts: Iterable[Past] = (),
         acl_policy: acls.AclPolicy | None = None,
+        quota_policy: quotas.QuotaPolicy | None = None,
     ) -> None:
         by_ordinal = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
         given = tuple(versions)
         living, ended = LivingRules.of(given), (version for version in given if not version.alive)
         topics = TopicVersions.of(living, ended, pasts)
-        self._begin_whole(_Common(revision, by_ordinal, living, topics, acl_policy))
+        self._begin_whole(_Common(revision, by_ordinal, living, topics, Policies(acl_policy, quota_policy)))
 
     @classmethod
     def resting_on(
-        cls, revision: int, clusters: dict[str, UpstreamCluster], rules: Rules, acl_policy: acls.AclPolicy | None
+        cls, revision: int, clusters: dict[str, UpstreamCluster], rules: Rules, policies: Policies
     ) -> RoutingTable:
-        """The table of these clusters, rules, which are in their order, and ACLs."""
+        """The table of these clusters, rules, which are in their order, and policies."""
         by_ordinal = {c.name: c for c in sorted(clusters.values(), key=attrgetter("ordinal"))}
         table = cls.__new__(cls)
-        table._begin_whole(_Common(revision, by_ordinal, rules.living_rules, rules.topics, acl_policy))
+        table._begin_whole(_Common(revision, by_ordinal, rules.living_rules, rules.topics, policies))
         return table
 
     def _begin_whole(self, common: _Common) -> None:
@@ -164,7 +168,7 @@ class RoutingTable:
     def _begin(self, common: _Common, holding: frozenset[ClientMatch]) -> None:
         self.revision = common.revision
         self.clusters = common.clusters
-        self.acl_policy = common.acl_policy
+        self.acl_policy, self.quota_policy = common.policies
         self._common = common
         self._holding = holding
         self._versions: tuple[RuleVersion, ...] | None = None
@@ -373,8 +377,8 @@ class RoutingTable:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RoutingTable):
             return NotImplemented
-        ours = (self.revision, self.clusters, self.versions, self.pasts, self.acl_policy)
-        return ours == (other.revision, other.clusters, other.versions, other.pasts, other.acl_policy)
+        ours = (self.revision, self.clusters, self.versions, self.pasts, self._common.policies)
+        return ours == (other.revision, other.clusters, other.versions, other.pasts, other._common.policies)
 
     __hash__ = None  # type: ignore[assignment]
 

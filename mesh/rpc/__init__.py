@@ -1,8 +1,8 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
-Messages are in `access`, `acls`, `grants`, `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`,
-`replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `subscriptions`, `topic_moves`,
-`transactions`; stubs and servicers in the `_grpc` ones.
+Messages are in `access`, `acls`, `grants`, `quotas`, `routing`, `record_rules`, `events`, `admin`, `discovery`,
+`instances`, `replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `subscriptions`,
+`topic_moves`, `transactions`; stubs and servicers in the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import access_pb2 as access
@@ -23,6 +23,8 @@ from mesh.rpc.v1 import pipelines_pb2 as pipelines
 from mesh.rpc.v1 import pipelines_pb2_grpc as pipelines_grpc
 from mesh.rpc.v1 import profiles_pb2 as profiles
 from mesh.rpc.v1 import profiles_pb2_grpc as profiles_grpc
+from mesh.rpc.v1 import quotas_pb2 as quotas
+from mesh.rpc.v1 import quotas_pb2_grpc as quotas_grpc
 from mesh.rpc.v1 import record_rules_pb2 as record_rules
 from mesh.rpc.v1 import record_rules_pb2_grpc as record_rules_grpc
 from mesh.rpc.v1 import replays_pb2 as replays
@@ -60,6 +62,8 @@ __all__ = [
     "pipelines_grpc",
     "profiles",
     "profiles_grpc",
+    "quotas",
+    "quotas_grpc",
     "record_rules",
     "record_rules_grpc",
     "replays",

@@ -53,3 +53,8 @@ def open_blocking_channel(address: str, tls: RpcTls | None = None) -> grpc.Chann
     if tls is None:
         return grpc.insecure_channel(address, options=OPTIONS)
     return grpc.secure_channel(address, tls.channel_credentials(), options=OPTIONS)
+
+
+def open_tls_channel(address: str, ca: bytes | None = None) -> grpc.aio.Channel:
+    """A channel for asyncio by TLS, whose calls carry tokens. `ca` in PEM; None: the system's."""
+    return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(ca), options=OPTIONS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ import click
 from mesh.acls.words import acl_text, mode_word, operation_word, resource_word
 from mesh.rpc import acls as pb
 from meshctl.acls import FILTER_PATTERNS, MODE_NUMBERS, OPERATION, PATTERNS, RESOURCE, Named, Resource, named_options
+from meshctl.commands.acl_dry_run import dry_run_options, show_dry_run, with_acls, without_acls
 from meshctl.connection import PAGE_SIZE
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import as_dict, count, print_json, print_table
@@ -30,9 +32,10 @@ def acl() -> None:
 
 @acl.command(cls=Command)
 @named_options(PATTERNS, "literal")
+@dry_run_options
 @_reason
 @pass_session
-def add(session: Session, /, reason: str, **options: Any) -> None:
+def add(session: Session, /, dry_run: bool, since: datetime | None, reason: str, **options: Any) -> None:
     """Add ACLs: each principal with each operation, resource and host. Without --operation, all operations.
 
     \b
@@ -43,7 +46,12 @@ def add(session: Session, /, reason: str, **options: Any) -> None:
     """
     request = pb.CreateAclsRequest(acls=Named.of(options).to_add(), reason=reason, request_id=str(uuid.uuid4()))
     connection = session.connect()
+    request.validate_only = dry_run
     answer = connection.call(connection.acls.CreateAcls, request)
+    if dry_run:
+        policy = connection.acl_policy()
+        show_dry_run(session, since, policy, with_acls(policy, answer.created), whole=False)
+        return
     if session.as_json:
         print_json(answer)
         return
@@ -57,9 +65,20 @@ def add(session: Session, /, reason: str, **options: Any) -> None:
 @acl.command(cls=Command)
 @named_options(FILTER_PATTERNS, "any")
 @click.option("--yes", is_flag=True, help="Ask no question.")
+@click.option("--force", is_flag=True, help="Remove also the last ACL that allows, in mode enforce.")
+@dry_run_options
 @_reason
 @pass_session
-def remove(session: Session, /, yes: bool, reason: str, **options: Any) -> None:
+def remove(
+    session: Session,
+    /,
+    yes: bool,
+    force: bool,
+    dry_run: bool,
+    since: datetime | None,
+    reason: str,
+    **options: Any,
+) -> None:
     """Remove the ACLs that have all that is named. Without --yes, the command shows them and asks first.
 
     \b
@@ -70,6 +89,11 @@ def remove(session: Session, /, yes: bool, reason: str, **options: Any) -> None:
     filters = Named.of(options).filters()
     if filters == [_nothing()]:
         raise click.UsageError("name something: a principal, a resource, an operation or a host")
+    if dry_run:
+        policy = session.connect().acl_policy()
+        gone = [each for wanted in filters for each in _found(session, wanted, 0)]
+        show_dry_run(session, since, policy, without_acls(policy, gone), whole=False)
+        return
     if session.as_json and not yes:
         raise click.UsageError("nobody is asked with -o json: say --yes")
     connection = session.connect()
@@ -82,7 +106,7 @@ def remove(session: Session, /, yes: bool, reason: str, **options: Any) -> None:
             return
         if not click.confirm(f"Remove {count(len(found), 'ACL')}?", err=True):
             raise MeshctlError("nothing was done", ExitCode.REFUSED, status="CANCELLED")
-    request = pb.DeleteAclsRequest(filters=filters, reason=reason, request_id=str(uuid.uuid4()))
+    request = pb.DeleteAclsRequest(filters=filters, force=force, reason=reason, request_id=str(uuid.uuid4()))
     answer = connection.call(connection.acls.DeleteAcls, request)
     if session.as_json:
         print_json(answer)
@@ -121,10 +145,18 @@ def list_(session: Session, /, at_revision: int | None, **options: Any) -> None:
 @click.option("--super-user", "super_users", multiple=True, metavar="PRINCIPAL", help="All super users from now on.")
 @click.option("--no-super-users", is_flag=True, help="Nobody is a super user from now on.")
 @click.option("--force", is_flag=True, help="Enforce also a policy that refuses every client.")
+@dry_run_options
 @_reason
 @pass_session
 def mode(
-    session: Session, mode: str | None, super_users: tuple[str, ...], no_super_users: bool, force: bool, reason: str
+    session: Session,
+    mode: str | None,
+    super_users: tuple[str, ...],
+    no_super_users: bool,
+    force: bool,
+    dry_run: bool,
+    since: datetime | None,
+    reason: str,
 ) -> None:
     """Set the MODE of the ACLs, or their super users; without both, show them.
 
@@ -136,11 +168,19 @@ def mode(
     \b
     Examples:
       meshctl acl mode observe --super-user User:root
+      meshctl acl mode enforce --dry-run             who would have been refused in the last 24 hours
       meshctl acl mode enforce --reason "two quiet weeks"
     """
     if super_users and no_super_users:
         raise click.UsageError("--super-user and --no-super-users exclude each other")
     connection = session.connect()
+    if dry_run:
+        policy = connection.acl_policy()
+        after = pb.AclPolicy(acls=policy.acls, super_users=policy.super_users)
+        if super_users or no_super_users:
+            after.super_users[:] = super_users
+        show_dry_run(session, since, policy, after, whole=True)
+        return
     if mode is not None or super_users or no_super_users:
         given = pb.AclSuperUsers(principals=super_users) if super_users or no_super_users else None
         request = pb.SetAclModeRequest(

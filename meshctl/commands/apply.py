@@ -36,7 +36,7 @@ def apply(
     dry_run: bool,
     **consents: Any,
 ) -> None:
-    """Bring the mesh to what a file says: clusters, rules, record rules. Applying it again changes nothing.
+    """Bring the mesh to what a file says: clusters, rules, record rules, ACLs. Applying it again changes nothing.
 
     \b
     The file is one of
@@ -51,11 +51,15 @@ def apply(
                                 client_id_prefix, software_name, source_networks}
                   record_rules: [{record_rule_id, mirror: {...} | content: {...}, start}, ...]
                                 with the fields of RecordRuleSpec
+                  acls:         [{principal, operations, topic | topic_prefix | group | ...
+                                  | cluster: true, host, permission: allow | deny}, ...]
+                  acl_policy:   {mode: "off" | observe | enforce, super_users}
       Envoy       the configuration of envoy.filters.network.kafka_mesh
 
     The plan is shown as Terraform shows one: + comes, ~ changes, - goes. A rule whose match is there already becomes
     what the file says where it stands, and new rules go last. Nothing is removed without --prune (or, for rules alone,
     --replace). All rules change in one step. Control checks all clusters before the first one is changed.
+    The mode of ACLs and the super users stay where acl_policy does not name them, with --prune, too.
 
     \b
     Examples:
@@ -87,7 +91,7 @@ def apply(
 )
 @pass_session
 def export(session: Session, moment: int | datetime | None) -> None:
-    """Write the mesh as a mesh.yaml that `meshctl apply` takes: clusters, rules, mirrors and content rules.
+    """Write the mesh as a mesh.yaml that `meshctl apply` takes: clusters, rules, mirrors and content rules, ACLs.
 
     Secrets are references in a mesh, and stay so in the file. With -o json the same document is JSON.
 
@@ -100,10 +104,13 @@ def export(session: Session, moment: int | datetime | None) -> None:
     connection = session.connect()
     if moment is None:
         rules, _revision = connection.all_rules()
-        document = writing.document(connection.all_clusters(), rules, connection.all_record_rules())
+        document = writing.document(
+            connection.all_clusters(), rules, connection.all_record_rules(), connection.acl_policy()
+        )
     else:
         then = connection.call(connection.decisions.GetAsOf, as_of(moment))
-        document = writing.document(then.clusters, then.rules, then.record_rules)
+        policy = connection.acl_policy(then.revision)
+        document = writing.document(then.clusters, then.rules, then.record_rules, policy)
     if session.as_json:
         print_json(document)
         return
@@ -119,7 +126,7 @@ def _show_result(plan: Plan, options: Options, applied: Applied) -> None:
         click.echo("control can check the rules only when their clusters are registered; nothing was changed")
     elif options.dry_run and applied.rules is None:
         click.echo("checked only, nothing was changed")
-    elif not options.dry_run and (applied.rules is None or plan.record_rule_changes or plan.removed_clusters):
+    elif not options.dry_run and (applied.rules is None or plan.several):
         click.echo("the mesh is as the file says")
 
 
@@ -132,5 +139,6 @@ def _document(plan: Plan, options: Options, applied: Applied) -> dict[str, Any]:
         "clusters": [as_dict(each) for each in applied.clusters],
         "rule_change": as_dict(answer) if answer is not None else None,
         "record_rules": [as_dict(each) for each in applied.record_rules],
+        "acls": {"added": applied.acls_added, "removed": applied.acls_removed},
         "removed": applied.removed,
     }

@@ -1,11 +1,11 @@
-"""Carrying a plan out: all clusters and record rules are checked before the first is changed; then clusters change,
-rules in one step, record rules; last go the clusters that leave. A failure names the changes that were made before it.
+"""Carrying a plan out: all clusters, record rules and ACLs are checked before the first is changed. Then clusters
+change, rules in one step, record rules, ACLs; last go the clusters that leave. A failure names the changes before it.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -13,12 +13,15 @@ from typing import TypeVar
 import grpc
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from mesh.rpc import admin, record_rules
+from mesh.rpc import acls, admin, record_rules
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError, Violation, from_rpc
-from meshctl.meshfile.plan import Action, ClusterStep, Plan, RecordRuleStep
+from meshctl.meshfile.action import Action
+from meshctl.meshfile.plan import ClusterStep, Plan, RecordRuleStep
 
 T = TypeVar("T")
+ACLS_AT_ONCE = 1_000
+"""Control takes so many in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Applied:
     rules: admin.RuleChangeResponse | None = None
     """None when control was not asked."""
     record_rules: list[record_rules.RecordRule] = field(default_factory=list)
+    acls_added: int = 0
+    acls_removed: int = 0
     removed: list[str] = field(default_factory=list)
     """Resource names of clusters and record rules."""
 
@@ -73,6 +78,7 @@ class Applying:
                 applied.removed.append(f"recordrules/{name}")
             else:
                 applied.record_rules.append(self._do(name, partial(self._change_record_rule, change)))
+        self._change_acls(applied)
         for step in self._plan.removed_clusters:
             self._do(step.spec.cluster_name, partial(self._remove_cluster, step))
             applied.removed.append(f"clusters/{step.spec.cluster_name}")
@@ -91,6 +97,9 @@ class Applying:
             for step in self._plan.record_rule_changes
             if step.action is not Action.REMOVE and not self._plan.new_clusters & clusters_of(step.spec)
         ]
+        checks += [("acls", partial(self._add_acls, each, validate_only=True)) for each in self._acls(Action.CREATE)]
+        if self._plan.acls.changes_policy:
+            checks.append(("acl_policy", partial(self._set_acl_policy, validate_only=True)))
         failures: list[MeshctlError] = []
         violations: list[Violation] = []
         for name, check in checks:
@@ -194,6 +203,44 @@ class Applying:
         name = f"recordrules/{step.spec.record_rule_id}"
         request = record_rules.RemoveRecordRuleRequest(name=name, options=self._record_options(step))
         return self._connection.call(self._connection.record_rules.RemoveRecordRule, request)
+
+    def _acls(self, action: Action) -> list[Sequence[acls.Acl]]:
+        """The ACLs of this action, as many as one call takes together."""
+        found = self._plan.acls.of(action)
+        return [found[start : start + ACLS_AT_ONCE] for start in range(0, len(found), ACLS_AT_ONCE)]
+
+    def _change_acls(self, applied: Applied) -> None:
+        """ACLs that come, the mode, then ACLs that go: no client loses for a moment what it may keep."""
+        for some in self._acls(Action.CREATE):
+            applied.acls_added += len(self._do("acls", partial(self._add_acls, some)).created)
+        if self._plan.acls.changes_policy:
+            self._do("acl_policy", self._set_acl_policy)
+        for some in self._acls(Action.REMOVE):
+            applied.acls_removed += len(self._do("acls", partial(self._remove_acls, some)).deleted)
+
+    def _add_acls(self, wanted: Sequence[acls.Acl], *, validate_only: bool = False) -> acls.CreateAclsResponse:
+        request = acls.CreateAclsRequest(
+            acls=wanted, validate_only=validate_only, reason=self._options.reason, request_id=str(uuid.uuid4())
+        )
+        return self._connection.call(self._connection.acls.CreateAcls, request)
+
+    def _remove_acls(self, wanted: Sequence[acls.Acl]) -> acls.DeleteAclsResponse:
+        request = acls.DeleteAclsRequest(
+            filters=[acls.AclFilter.FromString(each.SerializeToString()) for each in wanted],
+            reason=self._options.reason,
+            request_id=str(uuid.uuid4()),
+        )
+        return self._connection.call(self._connection.acls.DeleteAcls, request)
+
+    def _set_acl_policy(self, *, validate_only: bool = False) -> acls.SetAclModeResponse:
+        """The check comes before the ACLs of the file: whether these lock everybody out is known from the plan."""
+        step = self._plan.acls.policy
+        assert step is not None, "the plan changes the policy"
+        request = acls.SetAclModeRequest(
+            mode=step.mode, super_users=acls.AclSuperUsers(principals=step.super_users), validate_only=validate_only,
+            force=validate_only, reason=self._options.reason, request_id=str(uuid.uuid4()),
+        )  # fmt: skip
+        return self._connection.call(self._connection.acls.SetAclMode, request)
 
     def _record_options(self, step: RecordRuleStep) -> record_rules.RecordRuleOptions:
         return record_rules.RecordRuleOptions(

@@ -9,12 +9,15 @@ from typing import Any, TypeVar
 
 import click
 
+from mesh.acls.words import mode_word
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError, Violation
 from meshctl.meshfile import plan as planning
+from meshctl.meshfile.acl_plan import NO_POLICY
+from meshctl.meshfile.action import Action
 from meshctl.meshfile.entries import bootstrap_error
 from meshctl.meshfile.model import FileError, MeshFile
-from meshctl.meshfile.plan import Action, Plan
+from meshctl.meshfile.plan import Plan
 from meshctl.meshfile.reading import parse, with_bootstrap
 from meshctl.output import as_dict
 
@@ -50,8 +53,8 @@ def file_options(*, required: bool) -> Callable[[F], F]:
         click.option(
             "--prune",
             is_flag=True,
-            help="Remove what the file does not name, in each section that it has: rules, record rules, clusters (but "
-            "the home cluster).",
+            help="Remove what the file does not name, in each section that it has: rules, record rules, ACLs, clusters "
+            "(but the home cluster).",
         ),
     )
 
@@ -102,11 +105,16 @@ def plan_of(name: str, file: MeshFile, connection: Connection, *, replace: bool,
             rules_revision=revision,
             members=connection.status().members,
             record_rules=() if file.record_rules is None else connection.all_record_rules(),
+            policy=connection.acl_policy() if speaks_of_acls(file) else NO_POLICY,
             replace=replace,
             prune=prune,
         )
     except FileError as error:
         raise _refused_file(name, error) from error
+
+
+def speaks_of_acls(file: MeshFile) -> bool:
+    return file.acls is not None or file.acl_policy is not None
 
 
 def _refused_file(name: str, error: FileError) -> MeshctlError:
@@ -156,6 +164,14 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             {"action": step.action.value, "record_rule": as_dict(step.spec), "detail": step.detail}
             for step in plan.record_rules
         ],
+        "acls": [{"action": step.action.value, "acl": as_dict(step.acl)} for step in plan.acls.steps_of_acls],
+        "acl_policy": None
+        if plan.acls.policy is None
+        else {
+            "action": plan.acls.policy.action.value,
+            "mode": mode_word(plan.acls.policy.mode),
+            "super_users": list(plan.acls.policy.super_users),
+        },
     }
 
 

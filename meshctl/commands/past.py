@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from mesh.rpc import admin
+from mesh.acls.words import acl_text
+from mesh.rpc import acls, admin
 from meshctl import wording
 from meshctl.commands.changes import carry_out
 from meshctl.commands.files import (
@@ -22,6 +23,8 @@ from meshctl.commands.files import (
 )
 from meshctl.commands.rule_options import change_options
 from meshctl.completions import cluster_names, instance_names, replay_ids, rule_ids, sidecar_names
+from meshctl.meshfile.acl_plan import names
+from meshctl.meshfile.acls import written_policy
 from meshctl.meshfile.plan import SPEC_FIELDS, cluster_difference
 from meshctl.output import as_dict, count, moment, print_json, print_table
 from meshctl.record_rules import sentence, state
@@ -43,6 +46,7 @@ DEFAULT_HISTORY = 20
 @click.option("--principal", metavar="P", help="Only about the roles of this person, program or group.")
 @click.option("--user", metavar="U", help="Only about this user, who logs in to gateways.")
 @click.option("--acls", is_flag=True, help="Only about ACLs of clients.")
+@click.option("--quotas", is_flag=True, help="Only about quotas of clients.")
 @click.option("--replay", metavar="REPLAY", shell_complete=replay_ids, help="Only about this replay.")
 @click.option(
     "-n",
@@ -69,6 +73,7 @@ def history(
     principal: str | None,
     user: str | None,
     acls: bool,
+    quotas: bool,
     number: int,
 ) -> None:
     """Show the last decisions in words, newest first; with TOPIC those that changed where it lives, and where that was.
@@ -89,8 +94,7 @@ def history(
     names = [
         f"{collection}/{name.removeprefix(f'{collection}/')}" for collection, name in named.items() if name is not None
     ]
-    if acls:
-        names.append("acls")
+    names += [name for name, asked in (("acls", acls), ("quotas", quotas)) if asked]
     given = [*names, *([] if topic is None else [topic])]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)}: ask for one of them")
@@ -157,10 +161,17 @@ def diff(
     connection = session.connect()
     request = admin.DiffRequest(from_revision=before or 0, to_revision=after or 0)
     found = connection.call(connection.decisions.Diff, request)
+    then, now = (connection.acl_policy(each) for each in (found.from_revision, found.to_revision))
+    gone, new = _acls_without(then, now), _acls_without(now, then)
     if session.as_json:
-        print_json(found)
+        acls = {"removed": [as_dict(each) for each in gone], "added": [as_dict(each) for each in new]}
+        policies = {"before": written_policy(then), "after": written_policy(now)}
+        print_json({**as_dict(found), "acls": acls, "acl_policy": policies})
         return
     lines = [*_clusters(found.clusters), *_rules(found.rules), *_record_rules(found.record_rules)]
+    lines += [("+", "acl", each.principal, acl_text(each)) for each in new]
+    lines += _acl_policy(written_policy(then), written_policy(now))
+    lines += [("-", "acl", each.principal, acl_text(each)) for each in gone]
     show_lines(lines)
     for move in found.moves:
         click.echo(wording.topic_move(move))
@@ -193,6 +204,17 @@ def _clusters(found: Iterable[admin.ClusterDifference]) -> Iterator[Line]:
             changed = [name for name in SPEC_FIELDS if getattr(before, name) != getattr(after, name)]
             detail = "; ".join(cluster_difference(name, before, after) for name in changed)
             yield "~", "cluster", after.cluster_name, detail or "seen anew"
+
+
+def _acls_without(policy: acls.AclPolicy, other: acls.AclPolicy) -> list[acls.Acl]:
+    known = {each.SerializeToString(deterministic=True) for each in other.acls}
+    return [each for each in policy.acls if each.SerializeToString(deterministic=True) not in known]
+
+
+def _acl_policy(then: dict[str, Any], now: dict[str, Any]) -> Iterator[Line]:
+    if then != now:
+        was, now_is = (f"mode {each['mode']}; super users {names(each['super_users'])}" for each in (then, now))
+        yield "~", "acl", "policy", f"{now_is} (was {was})"
 
 
 def _rules(found: Iterable[admin.RuleDifference]) -> Iterator[Line]:

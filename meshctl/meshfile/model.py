@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from mesh.rpc import record_rules, routing
+from mesh.rpc import acls, record_rules, routing
 
 
 class FileKind(StrEnum):
@@ -54,6 +54,24 @@ class RecordRuleEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class AclEntry:
+    """An ACL as the file wants it."""
+
+    acl: acls.Acl
+    line: int
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class AclPolicyEntry:
+    """The mode and the super users as the file wants them; None: the file does not say."""
+
+    mode: acls.AclMode.ValueType | None
+    super_users: tuple[str, ...] | None
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
 class AddressEntry:
     """An address that the file expects Kafka clients to use."""
 
@@ -64,8 +82,8 @@ class AddressEntry:
 
 @dataclass(frozen=True, slots=True)
 class MeshFile:
-    """A file that is right in itself. `rules` is None when the file does not speak of rules at all; so is
-    `record_rules`.
+    """A file that is right in itself. `rules` is None when the file does not speak of rules at all; so are
+    `record_rules`, `acls` and `acl_policy`.
     """
 
     kind: FileKind
@@ -74,6 +92,8 @@ class MeshFile:
     addresses: tuple[AddressEntry, ...] = ()
     notices: tuple[Finding, ...] = ()
     record_rules: tuple[RecordRuleEntry, ...] | None = None
+    acls: tuple[AclEntry, ...] | None = None
+    acl_policy: AclPolicyEntry | None = None
     names_clusters: bool = True
     """Whether it speaks of clusters at all."""
 

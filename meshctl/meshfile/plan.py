@@ -3,20 +3,21 @@
 Clusters and record rules of the file are created or changed; those that the file does not name stay. Rules of the file
 are set: an existing rule with the same match gets the file's values and keeps its place; new rules come last. With
 `replace` the file's rules, in their order, are the whole set. With `prune` that holds for each section of the file:
-clusters and rules that the section does not name are removed, except the home cluster.
+entries that the section does not name are removed, except the home cluster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
 
 from mesh.order import staying_in_order
-from mesh.rpc import admin, routing
+from mesh.rpc import acls, admin, routing
 from mesh.rpc import record_rules as records
 from meshctl import wording
 from meshctl.endpoints import EndpointsError, split_address
+from meshctl.meshfile.acl_plan import NO_POLICY, AclPlan, acl_plan
+from meshctl.meshfile.action import Action
 from meshctl.meshfile.model import AddressEntry, FileError, Finding, MeshFile
 from meshctl.meshfile.names import with_registered_names
 from meshctl.meshfile.section import did_you_mean
@@ -24,16 +25,6 @@ from meshctl.record_rules import sentence as record_rule_text
 
 SPEC_FIELDS = ("bootstrap_servers", "partition_count", "producer_config", "consumer_config")
 _WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
-
-
-class Action(StrEnum):
-    """The kind of action on one cluster or rule."""
-
-    CREATE = "create"
-    UPDATE = "update"
-    MOVE = "move"
-    REMOVE = "remove"
-    UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +67,7 @@ class Plan:
     rules_revision: int
     notices: tuple[Finding, ...]
     record_rules: tuple[RecordRuleStep, ...] = ()
+    acls: AclPlan = field(default_factory=AclPlan)
 
     @property
     def cluster_changes(self) -> tuple[ClusterStep, ...]:
@@ -98,13 +90,14 @@ class Plan:
         rules = [(step.action, "rule", step.spec.rule_id or "(new)", step.detail) for step in self.rules]
         of_records = [(step.action, "record rule", step.spec.record_rule_id, step.detail) for step in self.record_rules]
         gone = [step for step in made if step[0] is Action.REMOVE]
-        return (*(step for step in made if step[0] is not Action.REMOVE), *rules, *of_records, *gone)
+        return (*(step for step in made if step[0] is not Action.REMOVE), *rules, *of_records, *self.acls.steps, *gone)
 
     @property
     def several(self) -> bool:
         """Whether it takes more than one call to carry it out."""
         calls = len(self.cluster_changes) + len(self.record_rule_changes) + len(self.removed_clusters)
-        return calls + self.changes_rules > 1
+        of_acls = sum(action is not Action.UNCHANGED for action, *_ in self.acls.steps)
+        return calls + self.changes_rules + of_acls > 1
 
     @property
     def changes_nothing(self) -> bool:
@@ -132,6 +125,7 @@ def make(
     rules_revision: int,
     members: Sequence[admin.Member],
     record_rules: Sequence[records.RecordRule] = (),
+    policy: acls.AclPolicy = NO_POLICY,
     replace: bool = False,
     prune: bool = False,
 ) -> Plan:
@@ -147,6 +141,8 @@ def make(
         errors.append(
             Finding(1, "", "it has no rules, so --replace would remove them all; if you mean that: 'rules: []'")
         )
+    of_acls, lockout = acl_plan(file, policy, prune=prune)
+    errors += lockout
     if errors:
         raise FileError(errors)
     existing = [each.spec for each in rules]
@@ -162,6 +158,7 @@ def make(
         rules_revision=rules_revision,
         notices=(*file.notices, *_address_notices(file.addresses, members)),
         record_rules=tuple(_record_rule_steps(file, record_rules, prune)),
+        acls=of_acls,
     )
 
 

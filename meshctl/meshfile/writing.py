@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
-from mesh.rpc import admin, routing
+from mesh.rpc import acls, admin, routing
 from mesh.rpc import record_rules as records
+from meshctl.meshfile import acls as acl_entries
 from meshctl.meshfile import record_rules
 from meshctl.meshfile.rules import NODE_VIEWS
 
@@ -16,13 +17,18 @@ _VIEWS = {view: name for name, view in NODE_VIEWS.items()}
 
 
 def document(
-    clusters: Iterable[admin.Cluster], rules: Iterable[admin.Rule], of_records: Iterable[records.RecordRule]
+    clusters: Iterable[admin.Cluster],
+    rules: Iterable[admin.Rule],
+    of_records: Iterable[records.RecordRule],
+    policy: acls.AclPolicy,
 ) -> dict[str, Any]:
     """All sections, also empty ones: with --prune a file speaks of all that it has a section for."""
     return {
         "clusters": [_cluster(each.spec) for each in clusters],
         "rules": [_rule(each.spec) for each in rules],
         "record_rules": [record_rules.written(each.spec) for each in of_records],
+        acl_entries.KEY: acl_entries.written(policy.acls),
+        acl_entries.POLICY_KEY: acl_entries.written_policy(policy),
     }
 
 

@@ -21,6 +21,7 @@ from mesh.rpc import (
     instances_grpc,
     pipelines_grpc,
     profiles_grpc,
+    quotas_grpc,
     record_rules_grpc,
     replays_grpc,
     subscriptions_grpc,
@@ -46,6 +47,7 @@ from services.control.api.past_answers import PastAnswers
 from services.control.api.pipeline_service import PipelineService
 from services.control.api.profile_service import ProfileService
 from services.control.api.query_service import QueryService
+from services.control.api.quota_service import QuotaService
 from services.control.api.record_rule_service import RecordRuleService
 from services.control.api.replay_service import ReplayService
 from services.control.api.rule_service import RuleService
@@ -65,6 +67,7 @@ from services.control.decisions.members.members import Members
 from services.control.decisions.members.registering import Registering
 from services.control.decisions.members.rollouts import SWITCH_MARGIN_MS
 from services.control.decisions.past.revisions import Past
+from services.control.decisions.quotas.commands import QuotaDecisions
 from services.control.decisions.records.commands import RecordRuleDecisions
 from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.replays.commands import ReplayDecisions
@@ -191,6 +194,7 @@ class Control:
             (traffic_grpc, TrafficService(traffic)),
             (transactions_grpc, TransactionService(journal)),
             (acls_grpc, AclService(journal, AclDecisions(journal, members.routers_below))),
+            (quotas_grpc, QuotaService(journal, QuotaDecisions(journal, members.routers_below))),
             (users_grpc, UserService(journal, UserDecisions(journal, self._verifiers))),
             (users_grpc, self._user_verifiers),
         )

@@ -34,6 +34,8 @@ MODULES: Final = (
     "upstream.connection",
     "upstream.seats",
     "upstream.left_behind",
+    "quotas.accounts",
+    "downstream.toll",
     "downstream.following",
     "downstream.in_flight",
     "downstream.forwarding",

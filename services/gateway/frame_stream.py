@@ -16,6 +16,7 @@ Theory of operation
 
 import asyncio
 import os
+import select
 import socket
 import threading
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ WRITE_HIGH_WATER_BYTES: Final = 1 << 20
 """If a peer that does not read has more unsent bytes, the gateway stops reading from their source."""
 LAST_WORDS_S: Final = 10.0
 """How long a peer may take to read what was sent before a close."""
+_GONE: Final = select.POLLRDHUP | select.POLLHUP | select.POLLERR
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6, "TCP_USER_TIMEOUT": 120_000}
 """A peer whose machine vanishes is noticed within two minutes: of silence (seconds, seconds, probes), or with bytes on
 their way to the peer (milliseconds)."""
@@ -280,6 +282,12 @@ class FrameStream:
     def unsent_bytes(self) -> int:
         """The bytes that the peer has not taken from us yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def peer_is_gone(self) -> bool:
+        """Whether the peer has closed its side, asked of the system: it tells nothing of it while reading is paused."""
+        poll = select.poll()
+        poll.register(self._fd, _GONE)
+        return any(found & _GONE for _, found in poll.poll(0))
 
     @property
     def congested(self) -> bool:

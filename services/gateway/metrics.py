@@ -110,8 +110,24 @@ pauses = Counter(
 )
 paused_connections = Counter(
     "kafka_mesh_gateway_paused_connections",
-    "Times that reading from a client stopped, by why: requests, bytes (of the process), answers, upstream.",
+    "Times that reading from a client stopped, by why: requests, bytes (of the process), answers, upstream, quota.",
     ["reason"],
+)
+throttled = Counter(
+    "kafka_mesh_gateway_throttled",
+    "Times that a use exceeded a quota of the mesh, by the quota's key.",
+    ["key"],
+)
+throttle_seconds = Counter(
+    "kafka_mesh_gateway_throttle_seconds", "Time that connections have to pause for it.", ["key"]
+)
+throttled_connections = Gauge("kafka_mesh_gateway_throttled_connections", "Connections that pause for a quota.")
+quota_accounts = Gauge(
+    "kafka_mesh_gateway_quota_accounts", "Users, client ids and addresses whose use is counted against quotas."
+)
+forgotten_quota_accounts = Counter(
+    "kafka_mesh_gateway_forgotten_quota_accounts",
+    "Those that made way, because there are too many: they may use their quota anew.",
 )
 upstream_bytes = Counts(
     "kafka_mesh_gateway_upstream_bytes", "Bytes of frames to (out) and from (in) clusters.", ["cluster", "direction"]

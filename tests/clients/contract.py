@@ -49,6 +49,7 @@ class Can(Enum):
     SUBSCRIBE_TO_PATTERN = auto()
     READ_COMMITTED = auto()
     LIST_GROUPS = auto()  # and tell their offsets, as an administrator
+    LOG_IN = auto()  # by SCRAM-SHA-256
     TRANSACT = auto()  # records and the offsets of a group
 
 

@@ -12,6 +12,7 @@ from tests.clients.console.driver import ConsoleTools
 from tests.clients.mirror_maker import driver as mirror_maker
 from tests.clients.registry import ADMINS, CLIENTS
 from tests.clients.streams import driver as streams
+from tests.e2e.console.browser import axe_source
 from tests.kubernetes import tools as kubernetes
 
 NOBODY = "127.0.0.1:9"
@@ -30,7 +31,7 @@ def main() -> None:
     everything: dict[str, Callable[[], object]] = {name: partial(make, NOBODY) for name, make in clients.items()}
     everything |= {"streams": streams.class_path, "mirror-maker": mirror_maker.class_path, "go-backend": go_backend}
     everything |= {name: partial(kubernetes.program, name) for name in ("helm", "kubeconform")}
-    everything |= {"kubernetes-schemas": kubernetes.schemas}
+    everything |= {"kubernetes-schemas": kubernetes.schemas, "axe-core": axe_source}
     for name, make in everything.items():
         start = time.monotonic()
         make()

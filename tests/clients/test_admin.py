@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # at run time 
 
 from tests.clients.confluent.driver import ConfluentAdmin, ConfluentClient
 from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, Admin, Can, ClientError, Message, Reading, Sending
+from tests.clients.entrances import Entrance, of_librdkafka
 from tests.clients.matrix import Feature
 from tests.clients.settling import settled_config
 from tests.clients.world import World
@@ -26,7 +27,7 @@ from tests.clients.world import World
 @pytest.fixture
 def librdkafka(world: World) -> AdminClient:
     """Its admin client as it is, for what the drivers of the other clients do not offer."""
-    return AdminClient({"bootstrap.servers": world.bootstrap})
+    return AdminClient(of_librdkafka(world.bootstrap))
 
 
 @pytest.mark.feature(Feature.ADMIN)
@@ -59,7 +60,7 @@ async def test_a_topic_that_nobody_has_is_an_error(admin: Admin, world: World) -
 
 @pytest.mark.feature(Feature.ADMIN)
 async def test_clients_see_the_one_address_as_the_only_brokers(admin: Admin, world: World) -> None:
-    assert await admin.brokers() == {world.bootstrap}
+    assert await admin.brokers() == {Entrance.of(world.bootstrap).address}
 
 
 @pytest.mark.feature(Feature.GROUP_ADMIN)
@@ -122,7 +123,7 @@ async def test_a_group_in_use_is_not_deleted_and_keeps_its_offsets(librdkafka: A
     topics = await world.topic_on_each(partitions=1)
     await ConfluentClient(world.bootstrap).produce([Message(topic, "value") for topic in topics], Sending())
     group = world.name("group")
-    settings = {"bootstrap.servers": world.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    settings = {**of_librdkafka(world.bootstrap), "group.id": group, "auto.offset.reset": "earliest"}
     consumer = Consumer(settings | {"enable.auto.commit": False})
     try:
         consumer.subscribe(list(topics))

@@ -35,6 +35,8 @@ class Addresses:
     c2: str
     caller: RpcTls | None = None
     """The certificate for control."""
+    logs_in: bool = False
+    """Clients log in, each suite as its own user."""
 
     @classmethod
     def of(cls, mesh: Mesh) -> Addresses:

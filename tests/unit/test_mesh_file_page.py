@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from docs.mesh_file import files, schema
-from mesh.rpc import admin, record_rules, routing
+from mesh.rpc import acls, admin, record_rules, routing
 from meshctl.meshfile.model import FileError
 from meshctl.meshfile.native import FILE_KEYS
 from meshctl.meshfile.reading import parse
@@ -56,6 +56,16 @@ WRONG_OTHERWISE = [
     "rules: [{unmatched_topics: true, shadow_topics: true, target_cluster: c}]",
     *(CLUSTER % each for each in WRONG_ADDRESSES),
     *(f"record_rules: [{each}]" for each in WRONG_RECORD_RULES),
+    "acls: [{principal: User:a, operations: [Read], topic: a, topic_prefix: b}]",
+    "acls: [{principal: User:a, operations: [Read], cluster: false}]",
+    "acls: [{principal: User:a, operations: [Read], topic: ''}]",
+    "acls: [{principal: User:a, topic: a}]",
+    "acls: [{operations: [Read], topic: a}]",
+    "acls: [{principal: User:a, operations: [Read], topic: a, permission: never}]",
+    "acls: [{principal: User:a, operations: [Read], topic: a, hosts: ['*']}]",
+    "acl_policy: {}",
+    "acl_policy: {mode: enforced}",
+    "acl_policy: {users: [User:a]}",
 ]
 
 
@@ -104,6 +114,11 @@ def mesh_files_of_pages() -> list[str]:
         "record_rules: [{record_rule_id: a, mirror: {}, start: {offsets: {topic: x, offsets: {0: 5}}}}]",
         "record_rules: [{record_rule_id: a, content: {value_format: avro, branches: [{when: 'true'}]}}]",
         *(CLUSTER % each for each in RIGHT_ADDRESSES),
+        "acls: []",
+        "acls: [{principal: 'User:*', operations: 'Read, Write', topic: '*', host: '::1', permission: deny}]",
+        "acls: [{principal: User:a, operations: [All], cluster: true}]",
+        "acl_policy: {mode: 'off', super_users: []}",
+        "acl_policy: {super_users: 'User:a, User:b'}",
     ],
 )
 def test_the_schema_takes_files_that_apply_takes(text: str, checker: jsonschema_rs.Draft7Validator) -> None:
@@ -117,8 +132,9 @@ def test_the_schema_takes_files_that_export_writes(checker: jsonschema_rs.Draft7
         [admin.Cluster(spec=each.spec) for each in given.clusters],
         [admin.Rule(spec=each.spec) for each in given.rules or ()],
         [record_rules.RecordRule(spec=each.spec) for each in given.record_rules or ()],
+        acls.AclPolicy(acls=[each.acl for each in given.acls or ()], super_users=["User:root"]),
     )
-    assert [len(each) for each in written.values()] == [2, 9, 1]
+    assert [len(each) for each in written.values()] == [2, 9, 1, 2, 2]
     checker.validate(json.loads(json.dumps(written)))
 
 

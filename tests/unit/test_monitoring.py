@@ -10,6 +10,7 @@ import yaml
 
 from deploy.monitoring.files import HERE, alert_rules, description, files, metrics_of
 from docs.metrics import SERVICES, metrics
+from docs.tables import MONITORED
 from local.services import PORTS
 from tests.fixtures.toolchains import need
 
@@ -52,7 +53,7 @@ def test_prometheus_takes_the_rules() -> None:
 def test_the_scrape_targets_are_the_ports_of_metrics() -> None:
     config = yaml.safe_load((HERE / "prometheus.yaml").read_text(encoding="utf-8"))
     targets = {target for job in config["scrape_configs"] for one in job["static_configs"] for target in one["targets"]}
-    assert targets == {f"{each}:{PORTS[f'{each}-metrics']}" for each in SERVICES}
+    assert targets == {f"{each}:{PORTS[f'{each}-metrics']}" for each in MONITORED}
 
 
 @pytest.mark.parametrize("file", sorted((HERE / "dashboards").iterdir()), ids=lambda file: file.stem)

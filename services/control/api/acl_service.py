@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -24,7 +23,6 @@ from services.control.presentation.acls import client_message, explanation
 from services.control.store.journal import Journal
 
 M = TypeVar("M", bound=Message)
-PLACE: Final = re.compile(r"(\d+) (\d+)")
 Deciding = Callable[[Any, Any, Answer], Any]
 
 
@@ -69,7 +67,7 @@ class AclService(acls_grpc.AclServiceServicer):
         self._journal.require_loaded()
         wanted = checked_filter(request.filter, "filter")
         listing = f"acls {request.at_revision}"
-        revision, start = _place(listing, request.page_token) or (request.at_revision, 0)
+        revision, start = pages.place_at_revision(listing, request.page_token) or (request.at_revision, 0)
         policy = await self._decisions.at(revision)
         ordered = await asyncio.to_thread(lambda: sorted(Matching(policy).of(wanted), key=order_of))
         end = start + pages.page_size(request.page_size)
@@ -105,13 +103,6 @@ class AclService(acls_grpc.AclServiceServicer):
             explanation=explanation(request, decision, policy.mode),
             client_message=client_message(request) if is_refused else "",
         )
-
-
-def _place(listing: str, page_token: str) -> tuple[int, int] | None:
-    """The revision of the first page, which all pages follow, and the number of ACLs before this page."""
-    place = pages.place_of(listing, page_token)
-    parts = PLACE.fullmatch(str(place))
-    return None if parts is None else (int(parts[1]), int(parts[2]))
 
 
 def _acls_of(event: AclEvent | None) -> Any:

@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 
 from google.protobuf.message import Message
 
-from mesh.rpc import acls, admin, grants, instances, record_rules, replays, subscriptions, users
+from mesh.rpc import acls, admin, grants, instances, quotas, record_rules, replays, subscriptions, users
 from mesh.rpc.principals import Principal
 from services.control.api.bounds import LONGEST
 from services.control.domain.access.grants import stream_of
 from services.control.domain.acls.acls import ACLS
+from services.control.domain.quotas.quotas import QUOTAS
 from services.control.domain.sidecars.instances import name_of
 from services.control.domain.sidecars.subscriptions import stream_of as stream_of_subscription
 from services.control.domain.users.users import stream_of as stream_of_user
@@ -79,6 +80,8 @@ def _resource(request: Message) -> str:
             return stream_of_user(request.user)
         case acls.CreateAclsRequest() | acls.DeleteAclsRequest() | acls.SetAclModeRequest() | acls.ListAclsRequest():
             return ACLS
+        case quotas.ChangeQuotasRequest() | quotas.ListQuotasRequest() | quotas.ExplainClientQuotasRequest():
+            return QUOTAS
         case record_rules.CreateRecordRuleRequest():
             return f"recordrules/{request.record_rule.record_rule_id}"
         case instances.PlaceOrderRequest():

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from mesh.rpc import discovery, discovery_grpc
+from mesh.rpc import discovery, discovery_grpc, quotas
 from services.control.decisions.members.members import Members
 from services.control.decisions.records.progress import RecordProgress
 from services.control.store.journal import Journal
@@ -30,6 +30,7 @@ class MemberReportService(discovery_grpc.MemberReportServiceServicer):
         self._journal.require_leading()  # and with each report: the control that decides has to hear every gateway
         yield discovery.RouterOrder(hold_ms=self._hold_ms)
         stream, name = object(), ""
+        divided: dict[str, quotas.QuotaParts] = {}
         try:
             async for report in request_iterator:
                 if not name:
@@ -44,6 +45,12 @@ class MemberReportService(discovery_grpc.MemberReportServiceServicer):
                     report.clients,
                     report.departed_processes,
                 )
+                self._members.report_quota_uses(report.quota_parts)
+                policy = self._journal.view.state.effective.quota_policy
+                parts = self._members.quota_shares(stream) if policy is not None and policy.quotas else {}
+                if parts != divided:
+                    divided = parts
+                    yield discovery.RouterOrder(quota_parts=parts)
                 self._record_progress.report(stream, report.router.name, report.record_rules)
         finally:
             self._members.left(stream)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from services.control.domain.errors import InvalidField
 
 DEFAULT_SIZE = 100
 LARGEST_SIZE = 1000
+AT_REVISION = re.compile(r"(\d+) (\d+)")
 
 T = TypeVar("T")
 
@@ -48,6 +50,12 @@ def number_of(listing: str, page_token: str) -> int | None:
     if isinstance(place, str):
         raise InvalidField("page_token", "not a token of this list; take next_page_token of the page before, or none")
     return place
+
+
+def place_at_revision(listing: str, page_token: str) -> tuple[int, int] | None:
+    """For lists of one revision: that of the first page, which all pages follow, and the items before this page."""
+    parts = AT_REVISION.fullmatch(str(place_of(listing, page_token)))
+    return None if parts is None else (int(parts[1]), int(parts[2]))
 
 
 def cut(listing: str, items: Sequence[T], keys: Sequence[str], wanted: int, page_token: str) -> tuple[Sequence[T], str]:

@@ -14,6 +14,7 @@ from services.control.domain.access.grants import ACCESS, Grants, fold_grants
 from services.control.domain.acls.acls import ACLS
 from services.control.domain.change_control.freezing import FREEZE_STREAM
 from services.control.domain.change_control.schedules import SCHEDULES
+from services.control.domain.quotas.quotas import QUOTAS
 from services.control.domain.records.rule_set import RecordRuleSet
 from services.control.domain.replays.profiles import Profiles, fold_profiles
 from services.control.domain.replays.replays import REPLAYS, Replays, fold_replays
@@ -198,6 +199,6 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
-        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, f"{TOPIC_MOVES}/",
+        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, f"{TOPIC_MOVES}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

@@ -22,9 +22,9 @@ from services.control.store.database import Database
 AGGREGATES = (
     "stream <> 'rules' and stream not like 'instances/%' and stream not like 'members/%' "
     "and stream not like 'schedules/%' and stream not like 'replays/%' and stream not like 'access/%' "
-    "and stream not like 'users/%' and stream <> 'acls'"
+    "and stream not like 'users/%' and stream not in ('acls', 'quotas')"
 )
-"""Streams whose last events hold all of their state. An index covers these, and those of access, users and ACLs."""
+"""Streams whose last events hold all of their state. An index covers these, and those of access, users and policies."""
 NO_DECISIONS = ("rollout_switched", "rollout_aborted", "replay_progressed")
 """Kinds of events that only report the outcome of a decision."""
 

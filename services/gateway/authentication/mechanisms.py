@@ -167,7 +167,8 @@ class ScramServer:
         said = _FINAL.fullmatch(_text(token))
         if said is None or verifier is None:
             raise RejectedError("the final message is not as RFC 5802 has it")
-        if said["nonce"] != self._nonce:
+        # As on brokers: librdkafka before 2.6.1 says its own nonce once more before that of the login.
+        if not said["nonce"].endswith(self._nonce):
             raise RejectedError("the nonce of the final message is not that of the login")
         binding, proof = _base64(said["binding"]), _base64(said["proof"])
         if binding != self._binding:

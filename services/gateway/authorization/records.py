@@ -86,8 +86,8 @@ def guard_fetch(asking: Asking) -> Plan:
     """
     message = asking.request.decode(fetch.FetchRequest)
     if message.replica_id >= 0 or message.replica_state.replica_id >= 0:
-        code = _FOLLOW(asking, message)
-        if code:
+        if _FOLLOW(asking, message):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             return _not_read(asking, message, [(topic, code) for topic in message.topics])
         return (yield from asking.pass_on())
     goes_on = message.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)

@@ -37,6 +37,15 @@ def cluster(operation: Operation) -> Need:
     return need
 
 
+def cluster_or(operation: Operation, other: Need) -> Need:
+    """The operation on the cluster is enough; a client without it needs the other, and hears of that alone."""
+
+    def need(asking: Asking, asked: Any) -> int:
+        return 0 if asking.access.allows(operation, ResourceType.CLUSTER) else other(asking, asked)
+
+    return need
+
+
 def each_topic(operation: Operation, names: Callable[[Any], Sequence[str]]) -> Need:
     def need(asking: Asking, asked: Any) -> int:
         refused = [each for each in names(asked) if not asking.may(operation, ResourceType.TOPIC, each)]

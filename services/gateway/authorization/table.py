@@ -12,7 +12,7 @@ from typing import Any, Final
 from mesh.acls import Operation, ResourceType
 from services.gateway.authorization import administration, answers, groups, records, topics
 from services.gateway.authorization.asking import Asking, Guard
-from services.gateway.authorization.shapes import cluster, each_topic, needs, rows, top, whole
+from services.gateway.authorization.shapes import cluster, cluster_or, each_topic, needs, rows, top, whole
 from services.gateway.requests.plan import Plan
 from services.gateway.wire import messages as m
 from services.gateway.wire.apis import ApiKey
@@ -101,7 +101,7 @@ GUARDS: Final[Mapping[int, Guard]] = {
         m.OffsetForLeaderEpochRequest,
         m.OffsetForLeaderEpochResponse,
         ("topics", "topics"),
-        needs(DESCRIBE, TOPIC, "topic"),
+        cluster_or(Operation.CLUSTER_ACTION, needs(DESCRIBE, TOPIC, "topic")),
         lambda topic, code: _le.OffsetForLeaderTopicResult(
             topic.topic, [_le.EpochEndOffset(code, each.partition) for each in topic.partitions]
         ),
@@ -126,7 +126,7 @@ GUARDS: Final[Mapping[int, Guard]] = {
     ),
     # topics
     ApiKey.CREATE_TOPICS: topics.guard_create_topics,  # CREATE cluster, or CREATE topic
-    ApiKey.DELETE_TOPICS: topics.guard_delete_topics,  # DELETE topic
+    ApiKey.DELETE_TOPICS: topics.guard_delete_topics,  # DELETE cluster, or DELETE topic; by name DESCRIBE topic, too
     ApiKey.CREATE_PARTITIONS: rows(
         m.CreatePartitionsRequest,
         m.CreatePartitionsResponse,
@@ -283,7 +283,9 @@ GUARDS: Final[Mapping[int, Guard]] = {
     ),
     ApiKey.END_TXN: whole(m.EndTxnRequest, _WRITE_TRANSACTION, refused=top(m.EndTxnResponse)),
     ApiKey.WRITE_TXN_MARKERS: whole(
-        m.WriteTxnMarkersRequest, cluster(Operation.CLUSTER_ACTION), refused=answers.markers
+        m.WriteTxnMarkersRequest,
+        cluster_or(ALTER, cluster(Operation.CLUSTER_ACTION)),
+        refused=answers.markers,
     ),
     ApiKey.DESCRIBE_TRANSACTIONS: groups.guard_describe_transactions,  # DESCRIBE transactional id, DESCRIBE topic
     ApiKey.LIST_TRANSACTIONS: groups.guard_list_transactions,  # DESCRIBE transactional id

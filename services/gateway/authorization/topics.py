@@ -56,11 +56,11 @@ def guard_metadata(asking: Asking) -> Plan:
     for topic in message.topics:
         name = names.get(topic.topic_id) if topic.name is None else topic.name
         if name is None and asking.enforces and topic.topic_id != NO_UUID:
-            hidden.append(_hidden(topic))
+            hidden.append(_hidden(topic, ErrorCode.UNKNOWN_TOPIC_ID))
         elif name is None or asking.may(Operation.DESCRIBE, TOPIC, name):
             kept.append(topic)
         else:
-            hidden.append(_hidden(topic))
+            hidden.append(_hidden(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     if message.allow_auto_topic_creation and not all(may_create(asking, each.name or "") for each in kept):
         answer = yield from _without_creation(asking, message, kept)
     elif not hidden:
@@ -73,11 +73,9 @@ def guard_metadata(asking: Asking) -> Plan:
     return _with_operations(asking, message, answer)
 
 
-def _hidden(topic: metadata.MetadataRequestTopic) -> metadata.MetadataResponseTopic:
-    """A client that asks by id does not hear that there is such a topic."""
-    if topic.name is None:
-        return metadata.MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id)
-    return metadata.MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic.name)
+def _hidden(topic: metadata.MetadataRequestTopic, code: int) -> metadata.MetadataResponseTopic:
+    """A client that asks by id does not hear the topic's name; its id is no secret."""
+    return metadata.MetadataResponseTopic(code, topic.name, topic.topic_id if topic.name is None else NO_UUID)
 
 
 def _go_on(asking: Asking, message: metadata.MetadataRequest) -> Generator[Command, Any, Answered]:
@@ -115,7 +113,7 @@ def _with_operations(asking: Asking, message: metadata.MetadataRequest, answer: 
         return answer
     if message.include_topic_authorized_operations:
         for topic in answer.topics:
-            if topic.error_code == 0 and topic.name is not None:
+            if topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED and topic.name is not None:
                 topic.topic_authorized_operations = authorized(asking, TOPIC, topic.name)
     if message.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = cluster_operations(asking)
@@ -165,7 +163,7 @@ def guard_describe_topic_partitions(asking: Asking) -> Plan:
         message.cursor = cursor  # its name is not for this client, who goes on behind it
     if asking.enforces:
         for topic_told in answer.topics:
-            if topic_told.error_code == 0:
+            if topic_told.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 topic_told.topic_authorized_operations = authorized(asking, TOPIC, topic_told.name or "")
     return answer
 
@@ -195,13 +193,18 @@ def guard_create_topics(asking: Asking) -> Plan:
 
 
 def guard_delete_topics(asking: Asking) -> Plan:
-    """By id, a topic that the client may not describe does not exist for it."""
+    """By name, a client must be allowed to describe the topic, too. By id, it hears the names of such topics alone."""
+    if asking.access.allows(Operation.DELETE, ResourceType.CLUSTER):
+        return (yield from asking.pass_on())
     message = asking.request.decode(delete_topics.DeleteTopicsRequest)
     names = yield from asking.names([each.topic_id for each in message.topics if each.name is None])
     told: list[delete_topics.DeletableTopicResult] = []
 
     def refuse(name: str | None, topic_id: bytes, code: int) -> None:
         told.append(delete_topics.DeletableTopicResult(name, topic_id, code, words_of(code)))
+
+    def may_delete(name: str) -> bool:
+        return all(asking.may(each, TOPIC, name) for each in (Operation.DESCRIBE, Operation.DELETE))
 
     states = []
     for topic in message.topics:
@@ -211,15 +214,14 @@ def guard_delete_topics(asking: Asking) -> Plan:
                 refuse(None, topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
             else:
                 states.append(topic)
-        elif asking.may(Operation.DELETE, TOPIC, name):
+        elif may_delete(name) if topic.name else asking.may(Operation.DELETE, TOPIC, name):
             states.append(topic)
-        elif topic.name is None and not asking.shows(Operation.DESCRIBE, TOPIC, name):
-            refuse(None, topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         else:
-            refuse(name, topic.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            shown = name if topic.name or asking.shows(Operation.DESCRIBE, TOPIC, name) else None
+            refuse(shown, topic.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     named = []
     for name in message.topic_names:
-        if asking.may(Operation.DELETE, TOPIC, name):
+        if may_delete(name):
             named.append(name)
         else:
             refuse(name, NO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -5,7 +5,9 @@ from services.gateway.downstream.fetch_forwarding cimport FetchForwarder
 from services.gateway.downstream.fetch_in_flight cimport FetchInFlight
 from services.gateway.downstream.forwarding cimport Forwarder
 from services.gateway.downstream.in_flight cimport InFlight
+from services.gateway.downstream.toll cimport Toll
 from services.gateway.frame_stream cimport FrameStream
+from services.gateway.quotas.accounts cimport Quotas
 from services.gateway.wire.scanner.walks cimport headers
 
 cdef Count _bytes_in, bytes_out
@@ -19,18 +21,22 @@ cdef class ClientConnection(FrameStream):
     cdef public Forwarder _forwarder
     cdef public object _advertised, _asked_node, _connections, _entrance, _follower, _gate, _introduction, _lanes, _mesh
     cdef public object _now, _pipelined, _pipelined_asking, _queue, _reading, _serial, _serial_running, _sharing, _slots
+    cdef public Quotas _quotas
+    cdef public Toll _toll
     cdef public object _untaken, session
 
-    @cython.locals(header=headers.RequestHeader)
+    @cython.locals(header=headers.RequestHeader, toll=Toll, now=double)
     cpdef frame_received(self, object frame, bint owned)
 
+    cpdef _begin(self, headers.RequestHeader header, object frame, bint owned, double now)
+
     @cython.locals(produce=InFlight)
-    cpdef bint _is_forwarded(self, headers.RequestHeader header, object frame) except -1
+    cpdef bint _is_forwarded(self, headers.RequestHeader header, object frame, double now) except -1
 
     @cython.locals(fetch=FetchInFlight)
-    cpdef bint _is_fetch_forwarded(self, headers.RequestHeader header, object frame) except -1
+    cpdef bint _is_fetch_forwarded(self, headers.RequestHeader header, object frame, double now) except -1
 
     cpdef bint _is_free(self) except -1
 
-    @cython.locals(answers=Count)
+    @cython.locals(answers=Count, size=Py_ssize_t, toll=Toll)
     cpdef answered(self, object slot, tuple pieces)

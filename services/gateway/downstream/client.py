@@ -11,9 +11,11 @@ Theory of operation
 5. A Produce that one broker gets as a whole is forwarded without a plan (`Forwarder`), a large one while it still
    arrives. So is a Fetch (`FetchForwarder`). A large answer leaves for the client while it still arrives
    (`PassingAnswer`).
+6. A client that has a quota is charged where its requests come and where its answers leave (`Toll`).
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,7 +40,9 @@ from services.gateway.downstream.reading import Reading
 from services.gateway.downstream.siblings import Introduction, SiblingWay
 from services.gateway.downstream.slots import Slot, Slots, bytes_out, count_request
 from services.gateway.downstream.tables import Follower
+from services.gateway.downstream.toll import Toll
 from services.gateway.frame_stream import FrameStream, Passage
+from services.gateway.quotas.accounts import Quotas
 from services.gateway.requests.failures import is_failure
 from services.gateway.requests.groups.share_opening import end_sessions
 from services.gateway.requests.handler import Order
@@ -85,11 +89,13 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         "_pipelined_asking",
         "_pumping",
         "_queue",
+        "_quotas",
         "_reading",
         "_serial",
         "_serial_running",
         "_sharing",
         "_slots",
+        "_toll",
         "_untaken",
         "session",
     )
@@ -123,6 +129,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self._slots = Slots(self)
         self._queue = self._slots.queue
         self._reading = Reading(self, self._slots, mesh)
+        self._quotas = mesh.quotas if introduction is None else Quotas()  # the client is charged where it is connected
+        self._toll = Toll(self._quotas, self.session, self._reading)
         self._fetches = FetchForwarder(self, mesh, self.session, self._follower, self._lanes)
         self._serial: deque[Slot] = deque()
         """ONE_BY_ONE requests that have not started."""
@@ -153,6 +161,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             self._introduction.apply(self.session)
         self._connections.add(self)
         metrics.client_connections.inc()
+        self._toll.connected(self.session.address)
 
     def _come_in(self, transport: asyncio.BaseTransport) -> None:
         """Find who the client is, by its certificate, or let it log in first."""
@@ -189,10 +198,25 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         header = headers.parse_request_header(frame, SIZE_BYTES, len(frame))
         if header.client_id is not None:
             self.session.client_id = header.client_id
+        now = self._now()
+        if not self._quotas.counts:
+            self._begin(header, frame, owned, now)
+            return
+        toll = self._toll
+        toll.came(header, frame, now)
+        if toll.worked is None:
+            self._begin(header, frame, owned, now)
+            return
+        began = time.perf_counter()
+        self._begin(header, frame, owned, now)
+        toll.work(time.perf_counter() - began)
+
+    def _begin(self, header: RequestHeader, frame: memoryview, owned: bool, now: float) -> None:
+        """The request starts, or waits for its turn."""
         if header.api_key == _PRODUCE:
-            if self._is_forwarded(header, frame):
+            if self._is_forwarded(header, frame, now):
                 return
-        elif header.api_key == _FETCH and self._is_fetch_forwarded(header, frame):
+        elif header.api_key == _FETCH and self._is_fetch_forwarded(header, frame, now):
             return
         handler = HANDLERS.get(header.api_key)
         served = self._mesh.clusters.served.get(header.api_key)
@@ -214,11 +238,11 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self._pump()
         self._reading.update()
 
-    def _is_forwarded(self, header: RequestHeader, frame: memoryview) -> bool:
+    def _is_forwarded(self, header: RequestHeader, frame: memoryview, now: float) -> bool:
         """Whether this Produce needs no plan, and is on its way."""
         if not self._is_free():
             return False
-        produce = self._forwarder.begun(header, frame, self._now())
+        produce = self._forwarder.begun(header, frame, now)
         if produce is None:
             return False
         self._queue.append(produce)
@@ -226,11 +250,11 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             self._reading.update()
         return True
 
-    def _is_fetch_forwarded(self, header: RequestHeader, frame: memoryview) -> bool:
+    def _is_fetch_forwarded(self, header: RequestHeader, frame: memoryview, now: float) -> bool:
         """The same for a Fetch."""
         if self._serial_running is not None or self._serial or self.congested:
             return False
-        fetch = self._fetches.begun(header, frame, self._now())
+        fetch = self._fetches.begun(header, frame, now)
         if fetch is None:
             return False
         self._serial_running = fetch
@@ -253,6 +277,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         _bytes_in.total += len(beginning)
         self._queue.append(arriving)
         self._reading.arrival_began(arriving, missing)
+        if self._quotas.counts:
+            self._toll.comes(arriving.client_id, len(beginning) + missing)
         return arriving
 
     def arrived(self, size: int, missing: int) -> None:
@@ -346,6 +372,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         if slot.produces:
             self._mesh.producing[slot] = Started(slot.request, self._follower.client)
             exchange.on_asked = self._asked
+        if self._toll.worked is not None:
+            exchange.on_work = self._toll.work
         exchange.start()
 
     def _asked(self) -> None:
@@ -389,9 +417,15 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         answers.total += 1
         headers.patch_correlation_id(frame, SIZE_BYTES, slot.clients_id)
         slots.popleft()
+        size = 0
         for piece in pieces:
-            bytes_out.total += len(piece)
-        self.send(*pieces)
+            size += len(piece)
+        bytes_out.total += size
+        toll = self._toll
+        if toll.is_due and self._quotas.counts:
+            self.send(*toll.leaves(_FETCH if isinstance(slot, FetchInFlight) else _PRODUCE, slot.version, pieces, size))
+        else:
+            self.send(*pieces)
         if (slots and slots[0].done) or self._slots.draining is not None:
             self._slots.flush()
             if self._fd == -1:
@@ -428,6 +462,10 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
                 self._pump()
             if self._reading.paused_for is not None:
                 self._reading.update()
+
+    def charged(self, api_key: int, version: int, pieces: Sequence[Buffer], size: int) -> Sequence[Buffer]:
+        """See `Slots`."""
+        return self._toll.leaves(api_key, version, pieces, size) if self._quotas.counts else pieces
 
     def answer_begun(self, slot: object, pieces: Sequence[Buffer], source: Source) -> Passage | None:
         """See `Slots`."""
@@ -491,6 +529,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
 
     def lost(self, reason: str) -> None:
         self._untaken = None
+        self._toll.close()
         self._reading.end()
         self._connections.discard(self)
         metrics.client_connections.dec()

@@ -21,7 +21,8 @@ Theory of operation
 4. The gateway may get a table that moves topics without a complete hold before it (the gateway was cut off, or came
    late). It then holds these topics by itself before it puts the table in force, for `DRAIN_S` at most or until the
    next order.
-5. The gateway reports its clients every few seconds while they change.
+5. The gateway reports its clients every few seconds while they change, and the parts of quotas that they use every
+   second. Control divides the quotas by these reports.
 6. At an orderly stop the gateway sends a goodbye when it serves no client any more and clusters have answered all
    records. Without the goodbye, control could not tell this gateway from a gateway that is cut off and serves on.
    Changes that move topics would then wait for it. After a goodbye topics move without the gateway. So before the
@@ -54,6 +55,7 @@ from services.gateway.downstream.client_report import client_report
 from services.gateway.downstream.hold import Hold
 from services.gateway.downstream.last_table import TableKeeper
 from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.quota_reports import QuotaReports
 from services.gateway.downstream.routers import NoRouterError, Routers
 from services.gateway.downstream.tables import RunningCanary
 from services.gateway.upstream import security
@@ -110,6 +112,7 @@ class Discovery:
         self._expiry: asyncio.TimerHandle | None = None
         self._complaint = ""
         """The last log line about routers that can't be reached: the same line is not repeated."""
+        self._quota_reports = QuotaReports(mesh.quotas)
         self._watching = False
         self._leaving = False
         self._left = asyncio.Event()
@@ -162,7 +165,7 @@ class Discovery:
         self._stop_telling()  # a router takes no answers to what another one has ordered
         self._answers = Answers()
         told, address = False, ""
-        reporting = asyncio.create_task(self._report_clients(), name="report clients")
+        reporting = asyncio.gather(self._report_clients(), self._quota_reports.run(self._answers))
         try:
             async with self._routers.connected() as router:
                 address = router.address
@@ -231,6 +234,8 @@ class Discovery:
                 self._switch(order.switch.revision)
             case "release":
                 self._release(f"revision {order.release.revision} was given up")
+            case "quota_parts":
+                self._quota_reports.divide(order.quota_parts)
             case unknown:
                 log.warning("an order that this gateway does not know", kind=unknown)
 

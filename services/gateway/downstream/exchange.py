@@ -5,6 +5,7 @@ very read that brought the answer. Bytes that the plan may read later are copied
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -65,6 +66,7 @@ class Exchange:
         "client_id",
         "ended",
         "on_asked",
+        "on_work",
     )
 
     def __init__(
@@ -86,6 +88,8 @@ class Exchange:
         self._on_end = on_end
         self.client_id = client_id
         self.on_asked: Callable[[], None] | None = None
+        self.on_work: Callable[[float], None] | None = None
+        """Gets the seconds that each step after the first one takes."""
         self.ended = False
         self._round = 0
         """Counts commands: a callback of an earlier one finds that it is late."""
@@ -98,7 +102,7 @@ class Exchange:
         self._stepping = False
 
     def start(self) -> None:
-        self._step(None)
+        self._go_on(None)
 
     def abandon(self) -> None:
         """The client is gone."""
@@ -109,6 +113,15 @@ class Exchange:
             self._plan.close()
 
     def _step(self, result: Any) -> None:
+        on_work = self.on_work
+        if on_work is None:
+            self._go_on(result)
+            return
+        began = time.perf_counter()
+        self._go_on(result)
+        on_work(time.perf_counter() - began)
+
+    def _go_on(self, result: Any) -> None:
         """Resume the plan, and go on as long as its commands are done at once."""
         while not self.ended:
             try:

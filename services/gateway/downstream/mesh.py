@@ -17,6 +17,7 @@ from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.hold import Hold, Underway
 from services.gateway.downstream.refused import Refused
 from services.gateway.downstream.tables import Tables, View
+from services.gateway.quotas.accounts import Quotas
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import MeshView
@@ -52,6 +53,7 @@ class Mesh:
     tables: Tables = field(default_factory=Tables)
     memory: Memory = field(default_factory=Memory)
     refused: Refused = field(default_factory=Refused)
+    quotas: Quotas = field(default_factory=Quotas)
     siblings: "Siblings | None" = None
     """The other workers of this gateway; None: it has none."""
     hold: Hold | None = None
@@ -72,6 +74,7 @@ class Mesh:
             metrics.remembered_most.labels(what).set(store.capacity)
         passages = self.memory.passages
         metrics.passages.set_function(lambda: len(passages))
+        metrics.quota_accounts.set_function(partial(len, self.quotas))
 
     @property
     def table(self) -> RoutingTable:
@@ -100,6 +103,7 @@ class Mesh:
         """Put a table in force: one assignment, for all requests that start from now on."""
         self.clusters.follow(table)
         self.tables.run(table)
+        self.quotas.follow(table.quota_policy)
         metrics.table_revision.set(table.revision)
         log.info("table in force", revision=table.revision, clusters=list(table.clusters), rules=len(table.living))
 

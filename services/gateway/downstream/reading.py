@@ -3,7 +3,8 @@
 Reading stops while too many requests or bytes are unanswered, while the client does not take its answers, or while a
 broker does not read the client's requests. Reading goes on when none of these reasons holds any more. A request that
 leaves while it comes (`forwarding`) holds no memory, so only the broker and the client's own answers stop it. A client
-that reads nothing of its answers for `UNREAD_S` is cut off.
+that exceeds a quota is not read until its pause is over (`toll`). A client that reads nothing of its answers for
+`UNREAD_S` is cut off.
 """
 
 import asyncio
@@ -53,6 +54,10 @@ class Client(Protocol):
 
     def resume_reading(self) -> None: ...
 
+    def peer_is_gone(self) -> bool: ...
+
+    def close(self, reason: str) -> None: ...
+
     def abort(self, reason: str) -> None: ...
 
 
@@ -67,9 +72,11 @@ class Reading:
         "_slots",
         "_stalled_at",
         "_timer",
+        "_turned_away",
         "_unread",
         "_unread_timer",
         "arriving",
+        "muted",
         "paused_for",
         "upstream_congested",
     )
@@ -87,12 +94,15 @@ class Reading:
         """... and the bytes of it that were missing at the last check."""
         self.arriving: InFlight | None = None
         """The request that leaves while it comes."""
+        self.muted = False
+        """Whether the client has to pause, for it exceeds a quota."""
         self.paused_for: str | None = None
         """The reason why nothing is read."""
         self.upstream_congested = False
         self._unread = 0
         """The bytes that the client had not read at the last check."""
         self._unread_timer: asyncio.TimerHandle | None = None
+        self._turned_away: asyncio.TimerHandle | None = None
 
     def update(self) -> None:
         """Stop or start reading, after a change that may affect it."""
@@ -121,6 +131,8 @@ class Reading:
             return "upstream"
         if self.arriving is not None:
             return None
+        if self.muted:
+            return "quota"
         # At least one connection must be able to go on: a connection that holds nothing may always read one frame.
         if self._mesh.budget.exceeded and (self._slots.queue or not self._client.is_gathering):
             return "bytes"
@@ -143,8 +155,19 @@ class Reading:
     def arrival_ended(self) -> None:
         self.arriving = None
         self._stop_watch()
-        if len(self._slots.queue) >= self._mesh.limits.max_requests:
+        if self.muted or len(self._slots.queue) >= self._mesh.limits.max_requests:
             self.update()
+
+    def turn_away(self, after_s: float) -> None:
+        """Read nothing, and end the connection: its address opens connections too fast."""
+        self.muted = True
+        self.update()
+        self._turned_away = self._loop.call_later(after_s, self._client.close, "its address opens connections too fast")
+
+    def look_at_the_client(self) -> None:
+        """End the connection if its client is gone: the loop does not see this while nothing is read."""
+        if self.paused_for is not None and self._client.peer_is_gone():
+            self._client.abort("the client left while nothing was read from it")
 
     def end(self) -> None:
         """The connection is gone."""
@@ -156,6 +179,9 @@ class Reading:
         if self._unread_timer is not None:
             self._unread_timer.cancel()
             self._unread_timer = None
+        if self._turned_away is not None:
+            self._turned_away.cancel()
+            self._turned_away = None
         self._mesh.budget.leave(self)
 
     def _watch_the_reader(self) -> None:

@@ -19,6 +19,7 @@ from services.gateway.wire.apis import api_name
 from services.gateway.wire.frames import SIZE_BYTES, RequestHeader, encode_response, response_prefix
 from services.gateway.wire.primitives import Buffer
 from services.gateway.wire.scanner import patch_correlation_id
+from services.gateway.wire.scanner.walks import headers
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +53,9 @@ class Client(Outlet, Protocol):
 
     def who(self) -> dict[str, str | None]:
         """For log lines."""
+
+    def charged(self, api_key: int, version: int, pieces: Sequence[Buffer], size: int) -> Sequence[Buffer]:
+        """An answer of this size as it is to leave: its throttle time tells for how long the client is not read."""
 
     def close(self, reason: str) -> None: ...
 
@@ -108,8 +112,9 @@ class Slots:
                 client.close(slot.close)
                 return
             if slot.answer is not None:
-                bytes_out.total += sum(map(len, slot.answer))
-                client.send(*slot.answer)
+                size, header = sum(map(len, slot.answer)), slot.header
+                bytes_out.total += size
+                client.send(*client.charged(header.api_key, header.api_version, slot.answer, size))
         if self.draining is not None and not queue:
             client.close(self.draining)
 
@@ -124,7 +129,8 @@ class Slots:
         if not self.is_next(slot):
             return None
         bytes_out.total += sum(map(len, pieces))
-        self._client.send(*pieces)
+        client, header, size = self._client, cast(AnySlot, slot).header, headers.int32_at(pieces[0], 0) + SIZE_BYTES
+        client.send(*client.charged(header.api_key, header.api_version, pieces, size))
         passing = self.passing = PassingAnswer(self._client, cast(Passing, slot), source)
         passing.hold_back(self._client.congested)
         return passing

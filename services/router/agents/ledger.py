@@ -12,7 +12,7 @@ from mesh.event_log import Assembler, Chain, upcast
 from mesh.event_log.pieces import Headers
 from mesh.record_rules import RecordRules, fold_record_rules
 from mesh.routing import Folding, RoutingState
-from mesh.routing.acl_policy import ACL_EVENTS
+from mesh.routing.policies import POLICY_EVENTS
 from mesh.rpc import events
 from services.router.agents.snapshots import Snapshot, hash_of
 
@@ -24,7 +24,7 @@ ROUTING_PAYLOADS = frozenset(
         "rule_set_changed",
         "rollout_switched",
         "rollout_aborted",
-        *ACL_EVENTS,
+        *POLICY_EVENTS,
     }
 )
 """The events that change a table; all other events only move the position."""

@@ -31,6 +31,7 @@ from enum import Enum
 
 from mesh.routing import RoutingState, RoutingTable, came_into_force
 from mesh.routing.codec import TABLE_FORMAT, format_needed
+from mesh.rpc import quotas
 
 SHORTEST_HOLD_MS = 1000
 """A pending table is always held, however late its member comes: until control ends the rollout, nobody may write."""
@@ -38,8 +39,8 @@ MAX_UNANSWERED = 256
 """Orders without an answer; the router ends the stream of a member that leaves more unanswered."""
 
 TOO_OLD = (
-    "its release is older than the router's, and would pass over ACLs, over what rules ask of clients, or over where "
-    "topics have lived: upgrade it; until then it goes on with the table that it has"
+    "its release is older than the router's, and would pass over ACLs or quotas, over what rules ask of clients, or "
+    "over where topics have lived: upgrade it; until then it goes on with the table that it has"
 )
 
 
@@ -134,7 +135,14 @@ class Release:
     revision: int
 
 
-Order = Apply | Hold | Try | Switch | Release
+@dataclass(frozen=True, slots=True)
+class Divide:
+    """The member's parts of quotas. They are no part of a rollout, and have no answer."""
+
+    parts: quotas.QuotaParts
+
+
+Order = Apply | Hold | Try | Switch | Release | Divide
 
 
 @dataclass(frozen=True, slots=True)

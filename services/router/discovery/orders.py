@@ -6,7 +6,18 @@ from collections import deque
 
 from mesh.routing import RoutingTable
 from mesh.rpc import admin, discovery
-from services.router.discovery.member import Answer, Answered, Apply, Hold, Order, ProtocolError, Release, Switch, Try
+from services.router.discovery.member import (
+    Answer,
+    Answered,
+    Apply,
+    Divide,
+    Hold,
+    Order,
+    ProtocolError,
+    Release,
+    Switch,
+    Try,
+)
 from services.router.discovery.table_bytes import TableBytes, field
 
 REMEMBERED_TABLES = 4
@@ -44,6 +55,8 @@ class OrderEncoder:
                 return discovery.WatchResponse(switch=discovery.SwitchOrder(revision=revision)).SerializeToString()
             case Release(revision):
                 return discovery.WatchResponse(release=discovery.ReleaseOrder(revision=revision)).SerializeToString()
+            case Divide(parts):
+                return discovery.WatchResponse(quota_parts=parts).SerializeToString()
 
     def _encoded(self, table: RoutingTable) -> bytes:
         for known, encoded in self._tables:

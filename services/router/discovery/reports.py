@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import grpc
 import structlog
 
-from mesh.rpc import discovery, discovery_grpc
+from mesh.rpc import discovery, discovery_grpc, quotas
 from mesh.rpc.cancellation import heed_cancellation
 from mesh.rpc.replicas import Replicas
 from mesh.rpc.tls import RpcTls
@@ -38,6 +38,7 @@ class Reporter:
         addresses: tuple[str, ...],
         report: Callable[[], discovery.RouterReport],
         clients: Callable[[], Mapping[str, discovery.ClientReport]],
+        divide: Callable[[Mapping[str, quotas.QuotaParts]], None],
         change: Change,
         hold: HoldBound,
         tls: RpcTls | None = None,
@@ -45,6 +46,7 @@ class Reporter:
         self._addresses = addresses
         self._report = report
         self._clients = clients
+        self._divide = divide
         self._change = change
         self._hold = hold
         self._tls = tls
@@ -95,6 +97,8 @@ class Reporter:
         async for order in call:
             if order.hold_ms > 0:
                 self._hold.milliseconds = order.hold_ms
+            if order.quota_parts:
+                self._divide(order.quota_parts)
             if not self._connected:
                 log.info("reporting to control", address=address, hold_ms=self._hold.milliseconds)
                 metrics.control_connected.set(1)

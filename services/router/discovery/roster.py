@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import grpc
 
-from mesh.rpc import admin, discovery
+from mesh.routing.codec import TABLE_FORMAT_OF_QUOTAS
+from mesh.rpc import admin, discovery, quotas
 from services.router import metrics
 from services.router.agents.bulletin import Bulletin, Notice
 from services.router.change import Change
@@ -45,6 +46,8 @@ class Roster:
         self._hold = hold
         self._sessions: dict[str, Session] = {}
         self._departures: dict[str, _Departure] = {}
+        self._quota_parts: dict[str, quotas.QuotaParts] = {}
+        """The parts of quotas of each gateway, as control last divided them."""
         bulletin.on_notice(self._spread)
 
     def enter(self, identity: admin.Member) -> Session:
@@ -57,6 +60,7 @@ class Roster:
             replaced.end(Ending(grpc.StatusCode.ABORTED, "replaced", reason))
         self._sessions[identity.name] = session
         self._departures.pop(identity.name, None)
+        self._divide_to(session)
         self._changed()
         return session
 
@@ -85,6 +89,26 @@ class Roster:
         """The member reported its clients."""
         session.clients = report
         self._changed()
+
+    def heard_quota_parts(self, session: Session, parts: quotas.QuotaParts) -> None:
+        """The member reported the parts of quotas that its clients use."""
+        session.quota_parts = parts
+        self.change.note()
+
+    def quota_parts(self) -> dict[str, quotas.QuotaParts]:
+        """The parts of quotas that clients use, by member, for control."""
+        return {name: each.quota_parts for name, each in self._sessions.items() if each.quota_parts is not None}
+
+    def divide(self, parts: Mapping[str, quotas.QuotaParts]) -> None:
+        """Control has divided quotas; members of older releases hear nothing of it."""
+        self._quota_parts = dict(parts)
+        for session in self._sessions.values():
+            self._divide_to(session)
+
+    def _divide_to(self, session: Session) -> None:
+        parts = self._quota_parts.get(session.identity.name)
+        if parts is not None and session.identity.table_format >= TABLE_FORMAT_OF_QUOTAS:
+            session.divide(parts)
 
     def end_all(self, ending: Ending) -> None:
         """The router stops."""

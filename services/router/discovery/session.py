@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import grpc
 
-from mesh.rpc import admin, discovery
+from mesh.rpc import admin, discovery, quotas
 from services.router import metrics
-from services.router.discovery.member import Answered, Apply, Member, Message, News, Order, ProtocolError
+from services.router.discovery.member import Answered, Apply, Divide, Member, Message, News, Order, ProtocolError
 
 MAX_OUTBOX = 64
 """Orders that may wait for a member that reads slowly. If several Apply follow each other, only the last matters."""
@@ -35,6 +35,8 @@ class Session:
         self.identity = identity
         self.clients = discovery.ClientReport()
         """The member's clients by its last report; never changed in place."""
+        self.quota_parts: quotas.QuotaParts | None = None
+        """The parts of quotas that its clients use, by its last report; never changed in place."""
         self.ending: Ending | None = None
         self._member = Member(identity.name.removeprefix("members/"), news)
         self._outbox: deque[Order] = deque()
@@ -57,6 +59,15 @@ class Session:
         if isinstance(message, Answered) and self._member.standing is not before:
             _observe(self._member)
         self._put(orders)
+
+    def divide(self, parts: quotas.QuotaParts) -> None:
+        """Tells the member its parts of quotas; the last ones count."""
+        waiting = next((at for at, order in enumerate(self._outbox) if isinstance(order, Divide)), None)
+        if waiting is not None:
+            self._outbox[waiting] = Divide(parts)
+        elif self.ending is None:
+            self._put((Divide(parts),))
+            self._wake.set()
 
     def end(self, ending: Ending) -> None:
         """Ends the stream; orders in the outbox are not sent any more. The first reason counts."""

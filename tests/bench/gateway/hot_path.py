@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
-from mesh.rpc import acls
+from mesh.rpc import acls, quotas
 from mesh.traffic.counting import Counts
 from mesh.traffic.sketches import LatencySketch
 from services.gateway.downstream.mesh import ClientLimits, Mesh
@@ -78,7 +78,13 @@ class OneCluster(Clusters):
 
 
 def measure(
-    record_bytes: int, partitions: int = 1, *, forwarded: bool, counted: bool, policy: acls.AclPolicy | None = None
+    record_bytes: int,
+    partitions: int = 1,
+    *,
+    forwarded: bool,
+    counted: bool,
+    policy: acls.AclPolicy | None = None,
+    limits: quotas.QuotaPolicy | None = None,
 ) -> float:
     """Microseconds for each Produce, the best of some rounds; `counted`: as part of the traffic."""
     numbers, records = range(partitions), batch(bytes(record_bytes))
@@ -89,11 +95,11 @@ def measure(
     done = ProduceResponse([TopicProduceResponse("apples", partition_responses=stored)])
     answer = memoryview(bytearray(encode_response(done, VERSION, 1)))
     client, upstream = _stage(Lane.PRODUCE, counted=counted)
-    if policy is not None:
+    if policy is not None or limits is not None:
         table = client._mesh.table
-        client._mesh.run_table(RoutingTable(2, table.clusters.values(), table.versions, table.pasts, policy))
+        client._mesh.run_table(RoutingTable(2, table.clusters.values(), table.versions, table.pasts, policy, limits))
     if not forwarded:
-        client._is_forwarded = lambda header, frame: False
+        client._is_forwarded = lambda header, frame, now: False
 
     def ask() -> None:
         client.frame_received(frame, False)
@@ -108,7 +114,7 @@ def measure_polls(version: int, record_bytes: int, partitions: int, *, forwarded
     in_session = version >= 13
     client, upstream = _stage(Lane.FETCH, counted=counted)
     if not forwarded:
-        client._is_fetch_forwarded = lambda header, frame: False
+        client._is_fetch_forwarded = lambda header, frame, now: False
     wanted = [FetchPartition(n, -1, 1 << 20, partition_max_bytes=1 << 20) for n in range(partitions)]
     topic = FetchTopic("", mesh_topic_id("bench", "apples")) if in_session else FetchTopic("apples")
     topic.partitions = wanted
@@ -175,7 +181,7 @@ def measure_polls_of_several(brokers: int, record_bytes: int, partitions: int, *
     version = 17
     client, upstreams = _stage_of(Lane.FETCH, brokers, counted=False)
     if not forwarded:
-        client._is_fetch_forwarded = lambda header, frame: False
+        client._is_fetch_forwarded = lambda header, frame, now: False
     every = FetchTopic("", mesh_topic_id("bench", "apples"))
     every.partitions = [FetchPartition(n, -1, 1 << 20, partition_max_bytes=1 << 20) for n in range(partitions)]
     told: list[bytes] = []
@@ -297,21 +303,37 @@ def enforced_acls(count: int) -> acls.AclPolicy:
     return acls.AclPolicy(mode=acls.ACL_MODE_ENFORCE, acls=[*others, allow("app", "User:ANONYMOUS")], revision=1)
 
 
-def compare_with_acls(count: int) -> None:
-    """Alternated rounds: without a policy, and with one that is enforced."""
+def ample_quotas(count: int) -> quotas.QuotaPolicy:
+    """A policy of so many quotas of bytes, that of the client so high that it never pauses."""
+
+    def quota(user: str) -> quotas.Quota:
+        entity = quotas.QuotaEntity(user=quotas.QuotaName(name=user))
+        return quotas.Quota(entity=entity, key=quotas.QUOTA_KEY_PRODUCER_BYTE_RATE, value=1e12)
+
+    return quotas.QuotaPolicy(quotas=[*map(quota, map("u{}".format, range(count - 1))), quota("ANONYMOUS")], revision=1)
+
+
+def compare_policies(count: int) -> None:
+    """Alternated rounds: without a policy, with ACLs that are enforced, with quotas, and with both."""
+    policies = {
+        "without": (None, None),
+        f"{count} ACLs": (enforced_acls(count), None),
+        f"{count} quotas": (None, ample_quotas(count)),
+        "both": (enforced_acls(count), ample_quotas(count)),
+    }
     for forwarded in (True, False):
-        best: dict[bool, float] = {}
-        for _ in range(ROUNDS):
-            for is_enforced in (False, True):
-                policy = enforced_acls(count) if is_enforced else None
-                took = measure(200, forwarded=forwarded, counted=False, policy=policy)
-                best[is_enforced] = min(best.get(is_enforced, took), took)
+        best: dict[str, float] = {}
+        for _ in range(3 * ROUNDS):
+            for name, (policy, limits) in policies.items():
+                took = measure(200, forwarded=forwarded, counted=False, policy=policy, limits=limits)
+                best[name] = min(best.get(name, took), took)
         way = "forwarded" if forwarded else "by its plan"
-        print(f"   200 B records {way}: {best[False]:.2f} us, under {count} ACLs {best[True]:.2f} us")
+        told = ", ".join(f"{name} {took:.2f} ({took / best['without'] - 1:+.1%})" for name, took in best.items())
+        print(f"   200 B records {way}, us: {told}")
 
 
 async def main() -> None:
-    compare_with_acls(10_000)
+    compare_policies(10_000)
     for size, partitions in ((200, 1), (16_000, 1), (200, 20)):
         for forwarded in (False, True):
             alone, counted = (measure(size, partitions, forwarded=forwarded, counted=each) for each in (False, True))

@@ -24,6 +24,7 @@ from tests.clients.contract import (
     Received,
     Sending,
 )
+from tests.clients.entrances import of_python
 
 
 class AiokafkaClient:
@@ -36,7 +37,7 @@ class AiokafkaClient:
 
     async def produce(self, messages: Sequence[Message], sending: Sending) -> list[Delivery]:
         producer = AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap,
+            **of_python(self._bootstrap),
             acks="all" if sending.acks is Acks.ALL else int(sending.acks),
             compression_type=None if sending.compression is Compression.NONE else str(sending.compression),
             enable_idempotence=sending.idempotent,
@@ -66,7 +67,7 @@ class AiokafkaClient:
 
     async def consume(self, reading: Reading) -> list[Received]:
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap,
+            **of_python(self._bootstrap),
             group_id=reading.group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
@@ -101,14 +102,14 @@ class AiokafkaClient:
     async def copy(self, copying: Copying) -> None:
         consumer = AIOKafkaConsumer(
             copying.source,
-            bootstrap_servers=self._bootstrap,
+            **of_python(self._bootstrap),
             group_id=copying.group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             isolation_level="read_committed",
         )
         producer = AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap, transactional_id=copying.transactional_id, enable_idempotence=True
+            **of_python(self._bootstrap), transactional_id=copying.transactional_id, enable_idempotence=True
         )
         try:
             async with asyncio.timeout(OPERATION_TIMEOUT_SECONDS), consumer, producer:
@@ -174,7 +175,7 @@ class AiokafkaAdmin:
     async def _admin(self) -> AIOKafkaAdminClient:
         if self._started is None:
             timeout_ms = int(OPERATION_TIMEOUT_SECONDS * 1000)
-            self._started = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap, request_timeout_ms=timeout_ms)
+            self._started = AIOKafkaAdminClient(**of_python(self._bootstrap), request_timeout_ms=timeout_ms)
             await self._started.start()
         return self._started
 

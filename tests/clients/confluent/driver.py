@@ -23,6 +23,7 @@ from tests.clients.contract import (
     Received,
     Sending,
 )
+from tests.clients.entrances import of_librdkafka
 
 POLL_SECONDS = 0.2
 
@@ -44,7 +45,7 @@ class ConfluentClient:
     def _produce(self, messages: Sequence[Message], sending: Sending) -> list[Delivery]:
         producer = Producer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **of_librdkafka(self._bootstrap),
                 "acks": str(sending.acks),
                 "compression.type": str(sending.compression),
                 "enable.idempotence": sending.idempotent,
@@ -80,7 +81,7 @@ class ConfluentClient:
     def _consume(self, reading: Reading) -> list[Received]:
         consumer = Consumer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **of_librdkafka(self._bootstrap),
                 "group.id": reading.group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
@@ -110,14 +111,14 @@ class ConfluentClient:
     def _copy(self, copying: Copying) -> None:
         consumer = Consumer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **of_librdkafka(self._bootstrap),
                 "group.id": copying.group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
             }
         )
-        producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": copying.transactional_id})
+        producer = Producer({**of_librdkafka(self._bootstrap), "transactional.id": copying.transactional_id})
         ends: dict[tuple[str, int], int] = {}
         deadline = time.monotonic() + OPERATION_TIMEOUT_SECONDS
         left = copying.count
@@ -156,7 +157,7 @@ class ConfluentAdmin:
     can = EVERYTHING
 
     def __init__(self, bootstrap: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = AdminClient(of_librdkafka(bootstrap))
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         futures = self._admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=-1)])

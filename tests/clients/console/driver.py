@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from tests.clients import maven
 from tests.clients.console.hosts import Hosts, host_classes
 from tests.clients.contract import EVERYTHING, ClientError
+from tests.clients.entrances import Entrance, of_java
 from tests.clients.java.driver import JVM_OPTIONS
 from tests.clients.processes import run
 from tests.fixtures.toolchains import need
@@ -89,19 +91,25 @@ class ConsoleAdmin:
     can = EVERYTHING
 
     def __init__(self, bootstrap: str) -> None:
-        self._tools = ConsoleTools(bootstrap)
+        self._tools = ConsoleTools(Entrance.of(bootstrap).address)
+        self._login = NamedTemporaryFile("w", suffix=".properties", encoding="utf-8")  # noqa: SIM115 # as long as this is
+        self._login.write(of_java(bootstrap))
+        self._login.flush()
+
+    async def _run(self, tool: Tool, *options: str) -> str:
+        return await self._tools.run(tool, *options, "--command-config", self._login.name)
 
     async def create_topic(self, topic: str, partitions: int) -> None:
-        await self._tools.run(Tool.TOPICS, "--create", "--topic", topic, "--partitions", str(partitions))
+        await self._run(Tool.TOPICS, "--create", "--topic", topic, "--partitions", str(partitions))
 
     async def delete_topic(self, topic: str) -> None:
-        await self._tools.run(Tool.TOPICS, "--delete", "--topic", topic)
+        await self._run(Tool.TOPICS, "--delete", "--topic", topic)
 
     async def topics(self) -> set[str]:
-        return set((await self._tools.run(Tool.TOPICS, "--list")).split())
+        return set((await self._run(Tool.TOPICS, "--list")).split())
 
     async def partitions(self, topic: str) -> int:
-        printed = await self._tools.run(Tool.TOPICS, "--describe", "--topic", topic)
+        printed = await self._run(Tool.TOPICS, "--describe", "--topic", topic)
         counts = re.findall(r"PartitionCount: (\d+)", printed)
         if len(counts) != 1:
             raise ClientError(f"{self.name}: no partition count for {topic!r} in {printed!r}")
@@ -109,20 +117,21 @@ class ConsoleAdmin:
 
     async def topic_config(self, topic: str) -> Mapping[str, str]:
         options = ("--entity-type", "topics", "--entity-name", topic, "--describe", "--all")
-        printed = await self._tools.run(Tool.CONFIGS, *options)
+        printed = await self._run(Tool.CONFIGS, *options)
         return dict(re.findall(r"^  (\S+?)=(\S*) sensitive=", printed, re.MULTILINE))
 
     async def brokers(self) -> set[str]:
-        printed = await self._tools.run(Tool.BROKER_API_VERSIONS)
+        printed = await self._run(Tool.BROKER_API_VERSIONS)
         return set(re.findall(r"^(\S+:\d+) \(id: ", printed, re.MULTILINE))
 
     async def groups(self) -> set[str]:
-        return set((await self._tools.run(Tool.CONSUMER_GROUPS, "--list")).split())
+        return set((await self._run(Tool.CONSUMER_GROUPS, "--list")).split())
 
     async def committed(self, group: str, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-        printed = await self._tools.run(Tool.CONSUMER_GROUPS, "--describe", "--offsets", "--group", group)
+        printed = await self._run(Tool.CONSUMER_GROUPS, "--describe", "--offsets", "--group", group)
         rows = re.findall(rf"^{re.escape(group)}\s+(\S+)\s+(\d+)\s+(\d+)\s", printed, re.MULTILINE)
         return {(topic, int(partition)): int(offset) for topic, partition, offset in rows if topic in topics}
 
     async def close(self) -> None:
         """Each tool ends by itself."""
+        self._login.close()

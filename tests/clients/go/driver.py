@@ -10,7 +10,7 @@ from tests.clients.steered import SteeredAdmin, SteeredClient
 from tests.fixtures.toolchains import need
 
 PROJECT = Path(__file__).parent
-SOURCES = ("go.mod", "go.sum", "main.go", "steer", "franz", "sarama", "segment", "login")
+SOURCES = ("go.mod", "go.sum", "main.go", "steer", "conversation", "franz", "sarama", "segment", "login")
 
 
 def command(library: str, bootstrap: str, *version: str) -> list[str]:
@@ -50,7 +50,7 @@ class SaramaClient(SteeredClient):
         can = EVERYTHING - {Can.SUBSCRIBE_TO_PATTERN}
         compressions = set(ALL_COMPRESSIONS)
         if version.startswith("0.8"):
-            can -= {Can.SET_TIMESTAMPS, Can.SEND_HEADERS, Can.READ_COMMITTED, Can.TRANSACT}
+            can -= {Can.SET_TIMESTAMPS, Can.SEND_HEADERS, Can.READ_COMMITTED, Can.LOG_IN, Can.TRANSACT}
             compressions -= {Compression.LZ4, Compression.ZSTD}
         super().__init__(f"sarama-{version}", command("sarama", bootstrap, version), can, frozenset(compressions))
 

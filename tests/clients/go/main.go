@@ -1,4 +1,6 @@
 // Command clients is a Kafka client for tests to steer: "clients LIBRARY BOOTSTRAP [KAFKA-VERSION]".
+//
+// The bootstrap may begin with USER:PASSWORD@: then the client logs in by SCRAM-SHA-256.
 package main
 
 import (
@@ -23,11 +25,11 @@ func main() {
 func open(arguments []string) (steer.Client, error) {
 	switch {
 	case len(arguments) == 2 && arguments[0] == "franz-go":
-		return franz.New(arguments[1]), nil
+		return franz.New(steer.EntranceOf(arguments[1])), nil
 	case len(arguments) == 2 && arguments[0] == "kafka-go":
-		return segment.New(arguments[1]), nil
+		return segment.New(steer.EntranceOf(arguments[1]))
 	case len(arguments) == 3 && arguments[0] == "sarama":
-		return sarama.New(arguments[1], arguments[2])
+		return sarama.New(steer.EntranceOf(arguments[1]), arguments[2])
 	}
 	return nil, fmt.Errorf("expected LIBRARY BOOTSTRAP, and for sarama a Kafka version; got %q", arguments)
 }

@@ -29,16 +29,17 @@ class Generation:
 WITHOUT_ZSTD = frozenset({Compression.ZSTD})
 GENERATIONS = {
     "1.1": Generation("v1_1", frozenset({Can.LIST_GROUPS}), no_compression=WITHOUT_ZSTD),
+    # Its SCRAM needs a class that Java had until version 8.
     "0.10": Generation(
         "v0_10",
-        frozenset({Can.SEND_HEADERS, Can.READ_COMMITTED, Can.TRANSACT}),
+        frozenset({Can.SEND_HEADERS, Can.READ_COMMITTED, Can.LOG_IN, Can.TRANSACT}),
         copying="v0_10",
         no_compression=WITHOUT_ZSTD,
     ),
     # Its KafkaConsumer is a draft that answers null, and the consumer of the core needs ZooKeeper.
     "0.8": Generation(
         "v0_8",
-        frozenset({Can.SEND_HEADERS, Can.SET_TIMESTAMPS, Can.CONSUME, Can.TRANSACT}),
+        frozenset({Can.SEND_HEADERS, Can.SET_TIMESTAMPS, Can.CONSUME, Can.LOG_IN, Can.TRANSACT}),
         reading="v0_8",
         copying="v0_8",
         no_compression=WITHOUT_ZSTD,

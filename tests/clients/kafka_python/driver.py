@@ -25,6 +25,7 @@ from tests.clients.contract import (
     Received,
     Sending,
 )
+from tests.clients.entrances import of_python
 
 Answer = TypeVar("Answer")
 
@@ -51,7 +52,7 @@ class KafkaPythonClient:
     def _copy(self, copying: Copying) -> None:
         consumer = KafkaConsumer(
             copying.source,
-            bootstrap_servers=self._bootstrap,
+            **of_python(self._bootstrap),
             group_id=copying.group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
@@ -59,7 +60,7 @@ class KafkaPythonClient:
             consumer_timeout_ms=TIMEOUT_MS,
         )
         producer = KafkaProducer(
-            bootstrap_servers=self._bootstrap,
+            **of_python(self._bootstrap),
             transactional_id=copying.transactional_id,
             delivery_timeout_ms=TIMEOUT_MS,
             request_timeout_ms=TIMEOUT_MS // 2,
@@ -89,7 +90,7 @@ class KafkaPythonClient:
 
     def _produce(self, messages: Sequence[Message], sending: Sending) -> list[Delivery]:
         producer = KafkaProducer(
-            bootstrap_servers=self._bootstrap,
+            **of_python(self._bootstrap),
             acks="all" if sending.acks is Acks.ALL else int(sending.acks),
             compression_type=None if sending.compression is Compression.NONE else str(sending.compression),
             enable_idempotence=sending.idempotent,
@@ -117,7 +118,7 @@ class KafkaPythonClient:
 
     def _consume(self, reading: Reading) -> list[Received]:
         consumer = KafkaConsumer(
-            bootstrap_servers=self._bootstrap,
+            **of_python(self._bootstrap),
             group_id=reading.group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
@@ -199,7 +200,7 @@ class KafkaPythonAdmin:
 
     def _admin(self) -> KafkaAdminClient:
         if self._started is None:
-            self._started = KafkaAdminClient(bootstrap_servers=self._bootstrap)
+            self._started = KafkaAdminClient(**of_python(self._bootstrap))
         return self._started
 
 

@@ -12,7 +12,7 @@ from tests.clients.steered import SteeredClient
 PROJECT = Path(__file__).parent
 PROGRAM, REQUIREMENTS = PROJECT / "program.py", PROJECT / "requirements.txt"
 # It has headers and read_committed only where it is told Kafka 0.11.
-CAN = EVERYTHING - {Can.SEND_HEADERS, Can.READ_COMMITTED, Can.TRANSACT}
+CAN = EVERYTHING - {Can.SEND_HEADERS, Can.READ_COMMITTED, Can.LOG_IN, Can.TRANSACT}
 
 
 def command(bootstrap: str, api_version: str) -> list[str]:

@@ -14,8 +14,11 @@ const COMMIT_EVERY_MS = 500
 const FETCH_WAIT_MS = 500 // with the library's own 5 s a reader notices a move of its topic as late
 const SEND_EVERY_MS = 20 // made-up records that are due by then go as one batch
 
+const [address, login] = process.argv[2].split('@').reverse() // of USER:PASSWORD@HOST:PORT, or HOST:PORT
+const [username, password] = (login ?? '').split(':')
 const kafka = new Kafka({
-  brokers: [process.argv[2]],
+  brokers: [address],
+  ...(login && { sasl: { mechanism: 'scram-sha-256', username, password } }),
   logLevel: logLevel.WARN,
   logCreator: () => ({ namespace, log }) => console.error(namespace, log.message, log.error ?? ''), // stdout is ours
 })

@@ -18,6 +18,7 @@ from tests.clients.contract import (
     Received,
     Sending,
 )
+from tests.clients.entrances import of_librdkafka
 from tests.clients.processes import run
 from tests.fixtures.toolchains import need
 
@@ -30,7 +31,8 @@ class KcatClient:
     compressions = ALL_COMPRESSIONS
 
     def __init__(self, bootstrap: str) -> None:
-        self._kcat = [str(need("kcat")[0]), "-b", bootstrap]
+        options = [f"{name}={value}" for name, value in of_librdkafka(bootstrap).items()]
+        self._kcat = [str(need("kcat")[0]), *(part for each in options for part in ("-X", each))]
 
     async def produce(self, messages: Sequence[Message], sending: Sending) -> list[Delivery]:
         def of_one_process(message: Message) -> tuple[str, tuple[tuple[str, str], ...]]:

@@ -44,10 +44,10 @@ class Acls:
     def __init__(self, world: World) -> None:
         self.stub = acls_grpc.AclServiceStub(world.channel)
 
-    async def create(self, *wanted: acls.Acl, **more: str) -> acls.CreateAclsResponse:
+    async def create(self, *wanted: acls.Acl, **more: Any) -> acls.CreateAclsResponse:
         return await self.stub.CreateAcls(acls.CreateAclsRequest(acls=wanted, **more), timeout=CALL)
 
-    async def delete(self, *filters: acls.AclFilter, **more: str) -> acls.DeleteAclsResponse:
+    async def delete(self, *filters: acls.AclFilter, **more: Any) -> acls.DeleteAclsResponse:
         return await self.stub.DeleteAcls(acls.DeleteAclsRequest(filters=filters, **more), timeout=CALL)
 
     async def mode(self, mode: acls.AclMode.ValueType, *super_users: str, **more: Any) -> int:
@@ -123,6 +123,16 @@ async def test_the_mode_is_set_with_super_users_and_nobody_is_locked_out_by_acci
     assert await control.mode(acls.ACL_MODE_ENFORCE, force=True) == 2
 
 
+async def test_the_last_acl_that_allows_is_not_deleted_by_accident(world: World) -> None:
+    control = Acls(world)
+    await control.create(acl("orders"), DENIAL)
+    assert await control.mode(acls.ACL_MODE_ENFORCE) == 2
+    await refused(control.delete(acls.AclFilter(principal="User:alice")), FAILED, "would refuse every client")
+    assert await control.names() == ["orders", "secrets"]
+    assert (await control.delete(acls.AclFilter(principal="User:alice"), force=True)).revision == 3
+    assert await control.names() == ["secrets"]
+
+
 async def test_a_router_that_passes_over_acls_prevents_their_mode(world: World) -> None:
     control = Acls(world)
     old = admin.Member(name="members/old", kind=admin.MEMBER_KIND_ROUTER, version="0.1.0", table_format=1)
@@ -194,14 +204,14 @@ async def test_acls_survive_a_restart_and_the_log_is_whole(world: World) -> None
 
 
 @asynccontextmanager
-async def router_of(world: World, folder: Path) -> AsyncIterator[ServiceProcess]:
+async def router_of(world: World, folder: Path, name: str = "r1") -> AsyncIterator[ServiceProcess]:
     """A real router of this mesh, in a process of its own."""
     router = ServiceProcess(
         "router",
         free_block(2),
-        folder / "r1.log",
+        folder / f"{name}.log",
         {
-            "NAME": "r1",
+            "NAME": name,
             "HOME_BOOTSTRAP_SERVERS": world.home,
             "EVENTS_TOPIC": world.settings.events_topic,
             "SNAPSHOTS_TOPIC": f"{world.settings.events_topic}.snapshots",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from tempfile import gettempdir
@@ -193,8 +194,10 @@ class Router:
         self._departed[f"members/{name}"] = 0
         await self.leaves(name)
 
-    async def obeys(self, *names: str) -> None:
-        """Lets gateways do what the log says, for ever: hold, then run."""
+    async def obeys(self, *names: str, every_s: float | None = None) -> None:
+        """Lets gateways do what the log says, for ever: hold, then run. `every_s`: reports also while nothing happens,
+        as routers do; control forgets one that is silent for 15 s.
+        """
         journal = self._world.control.journal
         while True:
             view = journal.view
@@ -204,7 +207,8 @@ class Router:
                     await self.answers(name, held.position, admin.MEMBER_PHASE_HELD)
                 else:
                     await self.answers(name, effective, admin.MEMBER_PHASE_APPLIED)
-            await journal.grown_beyond(view.position)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(journal.grown_beyond(view.position), every_s)
 
     def close(self) -> None:
         self._call.cancel()

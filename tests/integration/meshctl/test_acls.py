@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from tests.fixtures.traffic_tables import TrafficTables
 
 Meshctl = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -60,3 +64,89 @@ def test_the_life_of_a_policy(meshctl: Meshctl) -> None:
     meshctl("acl", "mode", "off", "--no-super-users")
     meshctl("acl", "remove", "--deny-principal", "User:*", "--yes")
     assert meshctl("acl", "mode").stdout.startswith("mode off; super users: none")
+
+
+def test_a_dry_run_says_who_would_have_been_refused(meshctl: Meshctl, control_database: str) -> None:
+    tables = TrafficTables(control_database)
+    this_hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    for hours in (5, 3):
+        at = this_hour - timedelta(hours=hours)
+        tables.add("hour", at, client="app", principal="User:alice", topic="orders", api="Fetch", calls=10)
+        tables.add("hour", at, client="app", principal="User:alice", topic="orders", api="Produce", calls=4)
+    tables.add("hour", this_hour - timedelta(hours=2), client="old", topic="orders", api="Fetch", calls=2)
+    tables.add("hour", this_hour - timedelta(hours=2), client="old", api="Metadata", calls=6)
+    tables.tell(complete_until=datetime.now(UTC))
+    reads = ["--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders"]
+    before = meshctl("acl", "mode").stdout
+
+    enforced = meshctl("acl", "mode", "enforce", "--dry-run").stdout.splitlines()
+    rows = sorted(line.split()[:5] for line in enforced[1:4])
+    assert rows == [
+        ["User:ANONYMOUS", "old", "read", "orders", "2"],
+        ["User:alice", "app", "read", "orders", "20"],
+        ["User:alice", "app", "write", "orders", "8"],
+    ]
+    assert any("30 calls since" in line for line in enforced)
+    assert "note: Calls that were not judged, by API: Metadata 6." in enforced
+    assert "no ACL allows it" in enforced[1]
+
+    meshctl("acl", "add", *reads)
+    told = json.loads(meshctl("acl", "mode", "enforce", "--dry-run", "-o", "json").stdout)["dry_run"]
+    assert {(each["principal"], each["operation"]) for each in told["refused"]} == {
+        ("User:alice", "write"),
+        ("User:ANONYMOUS", "read"),
+    }
+    (written,) = (each for each in told["refused"] if each["operation"] == "write")
+    hour = this_hour - timedelta(hours=3)
+    assert written["last_time"].startswith(f"{hour:%Y-%m-%d %H:%M}") or f"{hour:%H:%M}" in written["last_time"]
+
+    lost = meshctl("acl", "remove", "--allow-principal", "User:alice", "--dry-run").stdout
+    assert lost.splitlines()[1].split()[:5] == ["User:alice", "app", "read", "orders", "20"]
+    assert "the policy as it is would refuse 2 more" in lost
+    denied = meshctl("acl", "add", "--deny-principal", "User:*", "--topic", "orders", "--dry-run").stdout
+    assert "an ACL denies User:* from host * to all literal topic 'orders'" in denied
+    fine = meshctl("acl", "add", "--allow-principal", "User:bob", "--topic", "orders", "--dry-run").stdout
+    assert "No client would have lost a right" in fine
+    assert "1 ACL removed" in meshctl("acl", "remove", "--allow-principal", "User:alice", "--yes").stdout
+    assert meshctl("acl", "mode").stdout.partition(" (")[0] == before.partition(" (")[0]
+
+
+def test_a_file_carries_the_policy(meshctl: Meshctl, tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    file.write_text(
+        "acls:\n- {principal: User:shop, operations: [Read, Write], topic_prefix: shop-}\n"
+        "acl_policy: {mode: enforce, super_users: [User:root]}\n",
+        encoding="utf-8",
+    )
+    checked = meshctl("apply", "-f", str(file), "--dry-run").stdout
+    assert "Plan: 2 to add, 1 to change, 0 to remove." in checked
+    assert "checked only, nothing was changed" in checked
+    assert meshctl("acl", "mode").stdout.startswith("mode off")
+    assert "the mesh is as the file says" in meshctl("apply", "-f", str(file)).stdout
+    assert "nothing to change" in meshctl("apply", "-f", str(file), "--prune").stdout
+    assert meshctl("acl", "mode").stdout.startswith("mode enforce; super users: User:root")
+    meshctl("acl", "add", "--allow-principal", "User:bob", "--operation", "Read", "--topic", "shop-1")
+    assert "- acl User:bob" in meshctl("diff", "-f", str(file), "--prune").stdout
+    since = json.loads(meshctl("acl", "mode", "-o", "json").stdout)["revision"]
+    meshctl("acl", "mode", "observe", "--no-super-users")
+    meshctl("acl", "remove", "--allow-principal", "User:bob", "--yes")
+    differs = meshctl("diff", str(since)).stdout
+    assert "~ acl policy    mode observe; super users none (was mode enforce; super users User:root)" in differs
+    assert "- acl User:bob  allows User:bob from host * to read literal topic 'shop-1'" in differs
+    told = json.loads(meshctl("diff", str(since), "-o", "json").stdout)
+    assert ([each["principal"] for each in told["acls"]["removed"]], told["acls"]["added"]) == (["User:bob"], [])
+    meshctl("acl", "mode", "enforce", "--super-user", "User:root")
+    exported = tmp_path / "exported.yaml"
+    exported.write_text(meshctl("export").stdout, encoding="utf-8")
+    assert "nothing to change" in meshctl("apply", "-f", str(exported), "--prune").stdout
+    wrong = "acls: [{principal: shop, operations: [Read], topic: a}]\nacl_policy: {mode: 'off'}\n"
+    file.write_text(wrong, encoding="utf-8")
+    refused = meshctl("apply", "-f", str(file), check=False)
+    assert "is no principal" in refused.stderr
+    assert meshctl("acl", "mode").stdout.startswith("mode enforce"), "nothing was changed"
+    file.write_text("acls: []\nacl_policy: {super_users: []}\n", encoding="utf-8")
+    locked = meshctl("apply", "-f", str(file), "--prune", check=False)
+    assert "mode enforce would refuse every client" in locked.stderr
+    file.write_text("acls: []\nacl_policy: {mode: 'off', super_users: []}\n", encoding="utf-8")
+    meshctl("apply", "-f", str(file), "--prune")
+    assert "There is no such ACL" in meshctl("acl", "list").stdout

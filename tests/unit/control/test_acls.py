@@ -60,6 +60,10 @@ def policy(*of: acls.Acl, **fields: Any) -> acls.AclPolicy:
     return acls.AclPolicy(acls=of, **fields)
 
 
+def deletion(*filters: acls.AclFilter, **fields: Any) -> acls.DeleteAclsRequest:
+    return acls.DeleteAclsRequest(filters=filters, **fields)
+
+
 def test_only_acls_that_are_new_are_in_the_event() -> None:
     made = create_acls(policy(acl("a")), [acl("a"), acl("b"), acl("b")])
     assert made == events.AclsCreated(acls=[acl("b")])
@@ -157,7 +161,7 @@ def test_calls_and_the_policy_have_bounds() -> None:
         create_acls(full, [acl("one-more")])
     assert create_acls(full, [acl("u7")]) is None
     with pytest.raises(InvalidField, match="match 10000 ACLs, and one call deletes 1000"):
-        delete_acls([acls.AclFilter()], Matching(full).of)
+        delete_acls(full, deletion(acls.AclFilter()), Matching(full).of)
 
 
 FILTERED = policy(
@@ -195,10 +199,11 @@ def test_a_filter_finds_what_kafkas_filters_find(wanted: acls.AclFilter, places:
 
 def test_a_deletion_names_each_acl_once() -> None:
     wanted = [acls.AclFilter(resource_name="orders"), acls.AclFilter(principal="User:bob")]
-    made = delete_acls(wanted, Matching(FILTERED).of)
+    made = delete_acls(FILTERED, deletion(*wanted), Matching(FILTERED).of)
     assert made is not None
     assert list(made.acls) == [FILTERED.acls[place] for place in (0, 1, 4)]
-    assert delete_acls([acls.AclFilter(resource_name="none")], Matching(FILTERED).of) is None
+    none = deletion(acls.AclFilter(resource_name="none"))
+    assert delete_acls(FILTERED, none, Matching(FILTERED).of) is None
 
 
 @pytest.mark.parametrize(
@@ -212,7 +217,7 @@ def test_a_deletion_names_each_acl_once() -> None:
 )
 def test_a_filter_that_can_find_nothing_is_refused(wrong: acls.AclFilter, field: str, said: str) -> None:
     with pytest.raises(InvalidField, match=said) as refusal:
-        delete_acls([acls.AclFilter(), wrong], lambda _: [])
+        delete_acls(policy(), deletion(acls.AclFilter(), wrong), lambda _: [])
     assert refusal.value.field == f"filters[1].{field}"
 
 
@@ -249,6 +254,43 @@ def test_a_policy_that_refuses_everybody_is_not_enforced_unless_it_is_forced() -
     enforced = policy(mode=acls.ACL_MODE_ENFORCE, super_users=["User:root"])
     with pytest.raises(NotAllowed, match="would refuse every client"):
         set_mode(enforced, acls.SetAclModeRequest(super_users=acls.AclSuperUsers()))
+
+
+ENFORCED = {"mode": acls.ACL_MODE_ENFORCE}
+ALL_ALLOWS = acls.AclFilter(permission=ALLOW)
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted"),
+    [
+        (policy(acl(), **ENFORCED), deletion(ALL_ALLOWS)),
+        (policy(acl(), acl("b"), acl(permission=DENY), **ENFORCED), deletion(ALL_ALLOWS)),
+        (policy(acl(), acl("b"), **ENFORCED), deletion(acls.AclFilter(resource_name="b"), acls.AclFilter())),
+    ],
+)
+def test_the_last_acl_that_allows_is_not_deleted_unless_it_is_forced(
+    known: acls.AclPolicy, wanted: acls.DeleteAclsRequest
+) -> None:
+    with pytest.raises(NotAllowed, match="would refuse every client") as refusal:
+        delete_acls(known, wanted, Matching(known).of)
+    assert refusal.value.kind == "ACLS_REFUSE_EVERYBODY"
+    wanted.force = True
+    assert delete_acls(known, wanted, Matching(known).of) is not None
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted"),
+    [
+        (policy(acl(), acl("b"), **ENFORCED), deletion(acls.AclFilter(resource_name="b"))),
+        (policy(acl(), super_users=["User:root"], **ENFORCED), deletion(ALL_ALLOWS)),
+        (policy(acl(), mode=acls.ACL_MODE_OBSERVE), deletion(ALL_ALLOWS)),
+        (policy(acl(permission=DENY), **ENFORCED), deletion(acls.AclFilter())),
+    ],
+)
+def test_a_deletion_that_takes_nobodys_last_right_is_free(
+    known: acls.AclPolicy, wanted: acls.DeleteAclsRequest
+) -> None:
+    assert delete_acls(known, wanted, Matching(known).of) is not None
 
 
 @pytest.mark.parametrize(

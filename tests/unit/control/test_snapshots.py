@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from mesh.rpc import access, acls, events, grants, profiles, replays, routing, subscriptions, topic_moves
+from mesh.rpc import access, acls, events, grants, profiles, quotas, replays, routing, subscriptions, topic_moves
 from services.control.domain.past.snapshots import SnapshotError, view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView, apply
 from services.control.store.drafts import PAYLOADS
@@ -52,6 +52,11 @@ ACL = acls.Acl(
 )
 
 
+QUOTA = quotas.QuotaChange(
+    entity=quotas.QuotaEntity(user=quotas.QuotaName(name="shop")), key=quotas.QUOTA_KEY_PRODUCER_BYTE_RATE, value=1e6
+)
+
+
 def full_view() -> MeshView:
     """A view in which every field says something."""
     spec = routing.ClusterSpec(cluster_name="c1", bootstrap_servers=["c1:9092"])
@@ -81,6 +86,7 @@ def full_view() -> MeshView:
         events.RoleGranted(grant=grants.Grant(principal="ada", role=access.ROLE_VIEWER)),
         events.UserSet(name="shop"),
         events.AclsCreated(acls=[ACL]),
+        events.QuotasChanged(changes=[QUOTA]),
         events.SubscriptionDeclared(subscription=subscriptions.DeclaredSubscription(name="orders")),
         events.MeshFrozen(),
         events.RuleSetChanged(changes=[events.RuleChange(removed="apples")], needs_hold=True),
@@ -100,6 +106,7 @@ def test_every_field_of_a_view_comes_back() -> None:
     assert empty == [], "let full_view fill this field too"
     assert view_from_bytes(view_to_bytes(view)) == view
     assert view.state.effective.acl_policy is not None
+    assert view.state.effective.quota_policy is not None
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", view_to_bytes(MeshView())[:-4]])

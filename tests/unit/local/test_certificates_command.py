@@ -29,7 +29,7 @@ def test_the_row_of_the_table_makes_the_folder_of_each_service(tmp_path: Path) -
         for key, value in layout.settings(service).items()
         if key.endswith("_RPC_TLS_FOLDER")
     ]
-    members = ("control", "router", "router-2", "gateway", "gateway-2", "sidecar", "pipeline")
+    members = ("control", "router", "router-2", "gateway", "gateway-2", "sidecar", "console", "pipeline")
     assert folders == [tmp_path / "certificates" / member for member in members]
     for folder in (*folders, tmp_path / "certificates" / "admin"):
         RpcTls(folder).check()
@@ -45,6 +45,7 @@ def test_names_of_owners_are_the_names_of_members(tmp_path: Path) -> None:
         "gateway": ("gateway", "gateway-1"),
         "gateway-2": ("gateway", "gateway-2"),
         "sidecar": ("sidecar", "sidecar-1"),
+        "console": ("viewer", "console"),  # no member: it reads as a person does who may read
         "pipeline": ("pipeline", "pipeline-1"),  # for jobs by hand, though this mesh runs none
     }
 

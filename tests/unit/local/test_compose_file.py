@@ -13,7 +13,7 @@ from local.owners import SERVERS, Owner, parse_owner
 from local.services import SERVICES, TLS_SETTING, Service
 
 ROOT = Path(__file__).parents[3]
-NOT_IN_CONTAINERS = {"jars"}  # the image of Kafka brings them
+NOT_IN_CONTAINERS = {"jars", "console"}  # the image of Kafka brings the jars; the console is not in an image yet
 # a container listens on all of its own interfaces
 ONLY_IN_CONTAINERS = {"KAFKA_MESH_GATEWAY_ALLOW_INSECURE", "KAFKA_MESH_SIDECAR_ALLOW_INSECURE"}
 FOLDER = "/etc/kafka-mesh/certificates"

@@ -8,7 +8,7 @@ import pytest
 
 from mesh.routing import Folding, InvalidRuleError, RoutingState, fold
 from mesh.routing.acl_policy import AclDraft
-from mesh.routing.codec import TABLE_FORMAT, format_needed, table_from_proto, table_to_proto
+from mesh.routing.codec import TABLE_FORMAT_OF_ACLS, format_needed, table_from_proto, table_to_proto
 from mesh.routing.state_codec import state_from_proto, state_to_proto
 from mesh.rpc import acls, events, routing
 from services.router.discovery.table_bytes import TableBytes
@@ -46,11 +46,11 @@ def policy_of(state: RoutingState) -> acls.AclPolicy:
 def log_with(*made: events.Event) -> DecisionLog:
     log = two_clusters()
     for event in made:
-        log.about_acls(event)
+        log.about_policies(event)
     return log
 
 
-def test_a_table_without_decisions_about_acls_has_no_policy() -> None:
+def test_a_table_without_decisions_about_policies_has_no_policy() -> None:
     assert two_clusters().state.effective.acl_policy is None
 
 
@@ -64,7 +64,7 @@ def test_acls_come_and_go_and_the_table_has_the_revision_of_the_last_event() -> 
 
 def test_the_mode_changes_and_the_acls_stay() -> None:
     log = log_with(created(acl("a")), enforced())
-    log.about_acls(events.Event(acl_mode_set=events.AclModeSet(mode=acls.ACL_MODE_OBSERVE, super_users=["User:x"])))
+    log.about_policies(events.Event(acl_mode_set=events.AclModeSet(mode=acls.ACL_MODE_OBSERVE, super_users=["User:x"])))
     assert [each.resource_name for each in policy_of(log.state).acls] == ["a"]
     assert policy_of(log.state).mode == acls.ACL_MODE_OBSERVE
 
@@ -75,7 +75,7 @@ def test_acls_change_at_once_during_a_rollout(ending: str, before: bool) -> None
     log = log_with(created(acl("a")))
     log.move("apples", to="c2")
     start = RoutingState() if not before else log.state
-    log.about_acls(deleted(acl("a")))
+    log.about_policies(deleted(acl("a")))
     folding = Folding(start)
     for event in log.events:
         folding.fold(event)
@@ -111,12 +111,12 @@ def test_a_folding_makes_the_state_of_each_event() -> None:
 def test_a_state_with_acls_comes_back_from_its_message() -> None:
     log = log_with(created(acl("a"), acl("b")), enforced("User:root"))
     log.move("apples", to="c2")
-    log.about_acls(deleted(acl("b")))
+    log.about_policies(deleted(acl("b")))
     back = state_from_proto(state_to_proto(log.state))
     assert back == log.state
     assert policy_of(back) == policy_of(log.state)
     folding = Folding(back)
-    log.about_acls(created(acl("d")))
+    log.about_policies(created(acl("d")))
     folding.fold(log.last)
     assert folding.state == log.state
 
@@ -152,7 +152,7 @@ def test_an_acl_that_is_not_fully_known_is_refused_with_its_table(of_a_newer_rel
 
 def test_only_a_table_with_acls_needs_a_reader_of_acls() -> None:
     assert format_needed(two_clusters().state.effective) == 0
-    assert format_needed(log_with(enforced()).state.effective) == TABLE_FORMAT
+    assert format_needed(log_with(enforced()).state.effective) == TABLE_FORMAT_OF_ACLS
 
 
 def test_a_draft_makes_no_policy_between_two_events() -> None:

@@ -19,9 +19,10 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 
-from mesh.rpc import admin, audit, instances, pipelines, profiles, record_rules, replays, traffic, transactions
+from mesh.rpc import acls, admin, audit, instances, pipelines, profiles, record_rules, replays, traffic, transactions
 
 SERVICES = {
+    **acls.DESCRIPTOR.services_by_name,
     **admin.DESCRIPTOR.services_by_name,
     **instances.DESCRIPTOR.services_by_name,
     **record_rules.DESCRIPTOR.services_by_name,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mesh.rpc import admin, routing
+from meshctl.meshfile.action import Action
 from meshctl.meshfile.model import FileError
-from meshctl.meshfile.plan import Action, Plan, make
+from meshctl.meshfile.plan import Plan, make
 from meshctl.meshfile.reading import parse
 
 FILE = """\

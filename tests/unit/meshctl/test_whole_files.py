@@ -11,8 +11,10 @@ from click.testing import Result
 
 from mesh.rpc import admin, record_rules, routing
 from meshctl.meshfile import writing
+from meshctl.meshfile.acl_plan import NO_POLICY
+from meshctl.meshfile.action import Action
 from meshctl.meshfile.model import FileError
-from meshctl.meshfile.plan import Action, Plan, make
+from meshctl.meshfile.plan import Plan, make
 from meshctl.meshfile.reading import parse
 from tests.unit.meshctl.scripted_control import ScriptedControl
 
@@ -77,7 +79,7 @@ def steps(of: Plan) -> list[str]:
     return [f"{action} {kind} {name}" for action, kind, name, _ in of.steps if action is not Action.UNCHANGED]
 
 
-EXPORTED = writing.text(writing.document(CLUSTERS, RULES, RECORD_RULES))
+EXPORTED = writing.text(writing.document(CLUSTERS, RULES, RECORD_RULES, NO_POLICY))
 
 
 def test_what_was_exported_changes_nothing_where_it_came_from() -> None:
@@ -164,7 +166,7 @@ def test_export_writes_what_apply_reads(mesh: ScriptedControl, meshctl: Meshctl)
     assert json.loads(meshctl("export", "-o", "json").output)["rules"][0]["client"]["principal"] == "User:ada"
     applied = meshctl("apply", "-f", "-", "--prune", stdin=EXPORTED)
     *notes, counted, outcome = applied.output.splitlines()
-    assert counted == "Plan: 0 to add, 0 to change, 0 to remove; 10 as the file says already."
+    assert counted == "Plan: 0 to add, 0 to change, 0 to remove; 11 as the file says already."
     assert outcome == "nothing to change"
     assert all(note.startswith("note: ") for note in notes)
     assert changes(mesh) == []

@@ -63,8 +63,8 @@ class DecisionLog:
         """A decision about a record rule: `log.about_records(record_rule_paused=...)`."""
         return self._add(events.Event(actor="ann", **payload))
 
-    def about_acls(self, event: events.Event) -> RoutingState:
-        """A decision about ACLs."""
+    def about_policies(self, event: events.Event) -> RoutingState:
+        """A decision about ACLs or quotas."""
         return self._add(event)
 
     @property

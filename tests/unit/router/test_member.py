@@ -455,7 +455,7 @@ def test_a_member_that_would_pass_over_acls_keeps_its_table() -> None:
     play = Playbook(log.state)
     play >> Hello(3, table_format=1) << Apply(log.state.effective)
     play >> applied(3)
-    play >> news(log.about_acls(events.Event(acl_mode_set=events.AclModeSet(mode=acls.ACL_MODE_ENFORCE))))
+    play >> news(log.about_policies(events.Event(acl_mode_set=events.AclModeSet(mode=acls.ACL_MODE_ENFORCE))))
     play.done()
     assert play.member.standing == Standing(4, Answer.REFUSED, TOO_OLD)
 
@@ -468,7 +468,7 @@ def test_acls_that_change_during_a_hold_come_when_the_hold_has_ended() -> None:
     play >> news(log.move("apples", to="c2"))
     pending = pending_of(log)
     play << Hold(pending, HOLD_MS)
-    play >> news(log.about_acls(events.Event(acl_mode_set=events.AclModeSet(mode=acls.ACL_MODE_ENFORCE))))
+    play >> news(log.about_policies(events.Event(acl_mode_set=events.AclModeSet(mode=acls.ACL_MODE_ENFORCE))))
     play >> news(log.switch()) << Switch(pending.revision)
     play << Apply(log.state.effective)
     play.done()

@@ -34,7 +34,7 @@ async def test_a_router_that_stops_while_a_stream_to_control_breaks_is_not_held_
 
     monkeypatch.setattr(Reporter, "_write", write)
     nobody = f"127.0.0.1:{free_block(1)}"
-    reporter = Reporter((nobody,), discovery.RouterReport, dict, Change(), HoldBound(1))
+    reporter = Reporter((nobody,), discovery.RouterReport, dict, lambda _: None, Change(), HoldBound(1))
     running = asyncio.create_task(reporter.run())
     await asyncio.wait_for(breaking.wait(), WITHIN_S)
     running.cancel()
@@ -49,7 +49,9 @@ async def test_a_router_that_stops_while_nobody_answers_at_control_is_not_held_u
     """grpc.aio ends a call that fails with its error even where whoever awaits it was cancelled."""
     monkeypatch.setattr(reports, "LONGEST_PAUSE", 0.0)
     monkeypatch.setattr(reports, "FIRST_PAUSE", 0.0)
-    reporter = Reporter((f"127.0.0.1:{free_block(1)}",), discovery.RouterReport, dict, Change(), HoldBound(1))
+    reporter = Reporter(
+        (f"127.0.0.1:{free_block(1)}",), discovery.RouterReport, dict, lambda _: None, Change(), HoldBound(1)
+    )
     for turns in range(MOMENTS):
         running = asyncio.create_task(reporter.run())
         for _ in range(turns):

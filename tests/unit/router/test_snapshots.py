@@ -48,7 +48,7 @@ def positions(values: Iterable[bytes]) -> list[int]:
 
 def test_a_snapshot_is_read_as_it_was_written() -> None:
     log = two_clusters()
-    log.about_acls(events.Event(acl_mode_set=events.AclModeSet(mode=acls.ACL_MODE_ENFORCE)))
+    log.about_policies(events.Event(acl_mode_set=events.AclModeSet(mode=acls.ACL_MODE_ENFORCE)))
     log.move("apples", to="c2")
     snapshot = snapshot_of(log)
     [found] = found_in(compacted(snapshot))

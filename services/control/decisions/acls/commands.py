@@ -32,13 +32,15 @@ class AclDecisions:
         self._one = asyncio.Lock()
 
     async def create(self, request: acls.CreateAclsRequest, caller: Caller, answer: Answer) -> Result:
-        return await self._decide(lambda policy: create_acls(policy, request.acls), caller, answer)
+        return await self._decide(
+            lambda policy: create_acls(policy, request.acls), caller, answer, request.validate_only
+        )
 
     async def delete(self, request: acls.DeleteAclsRequest, caller: Caller, answer: Answer) -> Result:
-        return await self._decide(lambda policy: delete_acls(request.filters, Matching(policy).of), caller, answer)
+        return await self._decide(lambda policy: delete_acls(policy, request, Matching(policy).of), caller, answer)
 
     async def set_mode(self, request: acls.SetAclModeRequest, caller: Caller, answer: Answer) -> Result:
-        return await self._decide(lambda policy: set_mode(policy, request), caller, answer)
+        return await self._decide(lambda policy: set_mode(policy, request), caller, answer, request.validate_only)
 
     async def at(self, revision: int) -> acls.AclPolicy:
         """The policy at a revision; 0 for now."""
@@ -50,7 +52,11 @@ class AclDecisions:
         return policy_of(view if is_present else await self._journal.view_at(revision))
 
     async def _decide(
-        self, decide: Callable[[acls.AclPolicy], AclEvent | None], caller: Caller, answer: Answer
+        self,
+        decide: Callable[[acls.AclPolicy], AclEvent | None],
+        caller: Caller,
+        answer: Answer,
+        validate_only: bool = False,
     ) -> Result:
         async with self._one:
             await self._journal.first_time(caller)
@@ -58,8 +64,8 @@ class AclDecisions:
             event = await asyncio.to_thread(decide, policy)  # thousands of ACLs by hundreds of filters take a while
             if isinstance(event, events.AclModeSet) and event.mode != acls.ACL_MODE_OFF:
                 self._check_understood()
-            if event is None and not caller.request_id:
-                return policy.revision, None
+            if validate_only or (event is None and not caller.request_id):
+                return policy.revision, event
             new = await self._journal.append(
                 [] if event is None else [Draft(ACLS, event)],
                 caller,

@@ -28,8 +28,11 @@ from datetime import UTC, datetime, timedelta
 
 from prometheus_client import Gauge
 
+from mesh.quotas.codec import shares_to_proto, uses_from_proto
+from mesh.quotas.policy import Sharers
+from mesh.quotas.shares import Use, shares
 from mesh.routing import ANONYMOUS, ClientIdentity
-from mesh.rpc import admin, discovery
+from mesh.rpc import admin, discovery, quotas
 from services.control.domain.members.canaries import Counts, Trying
 from services.control.domain.members.rollouts import Answer, Phase
 from services.control.domain.members.usage import ClientUse, Unlisted
@@ -53,6 +56,8 @@ PHASES = {
 }
 
 members_gauge = Gauge("kafka_mesh_control_members", "Members that control hears of.", ["kind"])
+RESERVED_S = 60.0
+"""For so long the part of a quota stays reserved for a gateway that no router hears."""
 away_gauge = Gauge("kafka_mesh_control_gateways_away", "Gateways that no router hears, and that did not stop in order.")
 
 
@@ -96,6 +101,8 @@ class Members:
     """The last goodbye of each gateway. A goodbye that names no process counts until a router hears of the gateway."""
     _processes: dict[str, int] = field(default_factory=dict)
     """The processes of gateways, numbered in the order in which control first heard of them."""
+    _quota_uses: dict[str, dict[Sharers, Use]] = field(default_factory=dict)
+    """The parts of quotas that clients of gateways use, by the last report of each gateway."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def report(
@@ -125,6 +132,27 @@ class Members:
         self.ever_reported = True
         self._say_goodbye(departed or {}, processes or {})
         self._tell()
+
+    def report_quota_uses(self, reports: Mapping[str, quotas.QuotaParts]) -> None:
+        """Takes the parts of quotas that the clients of gateways use."""
+        self._quota_uses |= {name: uses_from_proto(each) for name, each in reports.items()}
+
+    def quota_shares(self, stream: object) -> dict[str, quotas.QuotaParts]:
+        """The parts of quotas of each gateway of a router.
+
+        A gateway that is away goes on with its last part, so this part stays reserved for a while.
+        """
+        now, connected = self.clock(), self._connected()
+        away = (each.name for each in self._away() if (now - _time(each)).total_seconds() < RESERVED_S)
+        gateways = {name for name, each in connected.items() if each.kind == admin.MEMBER_KIND_GATEWAY}.union(away)
+        self._quota_uses = {name: each for name, each in self._quota_uses.items() if name in gateways}
+        divided = shares(self._quota_uses, frozenset(gateways))
+        router = self._routers.get(stream)
+        return {
+            name: shares_to_proto(len(gateways), divided[name])
+            for name in (() if router is None else router.data_planes)
+            if name in divided
+        }
 
     def left(self, stream: object) -> None:
         """A router's stream has ended: control does not hear of its data planes any more."""

@@ -5,7 +5,7 @@ The policy itself is in the routing table (`mesh.routing.acl_policy`), so gatewa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from google.protobuf.message import Message
@@ -45,16 +45,20 @@ def create_acls(policy: acls.AclPolicy, wanted: Sequence[acls.Acl]) -> events.Ac
     return events.AclsCreated(acls=new) if new else None
 
 
-def delete_acls(filters: Sequence[acls.AclFilter], matching: Matches) -> events.AclsDeleted | None:
+def delete_acls(policy: acls.AclPolicy, wanted: acls.DeleteAclsRequest, matching: Matches) -> events.AclsDeleted | None:
     """The event that deletes the ACLs that match a filter; None if there are none."""
-    _check_number("filters", filters)
+    _check_number("filters", wanted.filters)
     found: dict[bytes, acls.Acl] = {}
-    for index, each in enumerate(filters):
+    for index, each in enumerate(wanted.filters):
         found.update((key_of(acl), acl) for acl in matching(checked_filter(each, f"filters[{index}]")))
     if len(found) > MOST_AT_ONCE:
         raise InvalidField(
             "filters", f"match {len(found)} ACLs, and one call deletes {MOST_AT_ONCE} at most: use narrower filters"
         )
+    if policy.mode == acls.ACL_MODE_ENFORCE and not wanted.force and not policy.super_users:
+        left = [each for each in policy.acls if key_of(each) not in found]
+        if _allow_anything(policy.acls) and not _allow_anything(left):
+            raise _refuses_everybody("these are its last ACLs that allow; add another one or a super user first")
     return events.AclsDeleted(acls=found.values()) if found else None
 
 
@@ -69,13 +73,8 @@ def set_mode(policy: acls.AclPolicy, wanted: acls.SetAclModeRequest) -> events.A
         _check_super_users(super_users)
     if (mode, super_users) == (policy.mode, list(policy.super_users)):
         return None
-    if mode == acls.ACL_MODE_ENFORCE and not wanted.force and not super_users and not _allows_anything(policy):
-        raise NotAllowed(
-            "ACLS_REFUSE_EVERYBODY",
-            ACLS,
-            f"mode {mode_word(mode)} would refuse every client: the policy has no super user, and no ACL that allows; "
-            "add one of them first, or set force",
-        )
+    if mode == acls.ACL_MODE_ENFORCE and not wanted.force and not super_users and not _allow_anything(policy.acls):
+        raise _refuses_everybody("it has no ACL that allows; add one of them first")
     return events.AclModeSet(mode=mode, super_users=super_users)
 
 
@@ -97,8 +96,14 @@ def order_of(acl: acls.Acl) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _allows_anything(policy: acls.AclPolicy) -> bool:
-    return any(each.permission == acls.ACL_PERMISSION_ALLOW for each in policy.acls)
+def _refuses_everybody(cause: str) -> NotAllowed:
+    enforce = mode_word(acls.ACL_MODE_ENFORCE)
+    text = f"mode {enforce} would refuse every client: the policy has no super user, and {cause}, or set force"
+    return NotAllowed("ACLS_REFUSE_EVERYBODY", ACLS, text)
+
+
+def _allow_anything(of: Iterable[acls.Acl]) -> bool:
+    return any(each.permission == acls.ACL_PERMISSION_ALLOW for each in of)
 
 
 def _check_super_users(principals: Sequence[str]) -> None:

@@ -43,14 +43,14 @@ ROWS = (
         ApiKey.DESCRIBE_CLIENT_QUOTAS,
         VersionRange(0, 1),
         client_quotas.handle_describe,
-        split="every cluster",
+        split="every cluster; if the mesh has quotas, none",
         merge="entity; where values differ the home cluster's, and a log line",
     ),
     Handler(
         ApiKey.ALTER_CLIENT_QUOTAS,
         VersionRange(0, 1),
         client_quotas.handle_alter,
-        split="every cluster",
+        split="every cluster; refused if the mesh has quotas: `meshctl quota` changes these",
         merge="entity; an error names the clusters that failed",
     ),
     Handler(

@@ -12,8 +12,7 @@ import (
 
 // Copy uses the library's session for transactions of a group.
 func (c *Client) Copy(ctx context.Context, order steer.Order) error {
-	session, err := kgo.NewGroupTransactSession(
-		kgo.SeedBrokers(c.bootstrap),
+	session, err := kgo.NewGroupTransactSession(append(c.door(),
 		kgo.MetadataMinAge(metadataMinAge),
 		kgo.FetchMaxWait(fetchMaxWait),
 		kgo.TransactionalID(order.Text("id")),
@@ -22,7 +21,7 @@ func (c *Client) Copy(ctx context.Context, order steer.Order) error {
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.RequireStableFetchOffsets(),
-	)
+	)...)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"mesh.test/clients/steer"
 )
@@ -25,13 +26,23 @@ const fetchMaxWait = 500 * time.Millisecond
 
 // Client opens a new connection for each order to produce or consume, and keeps one for questions.
 type Client struct {
-	bootstrap string
-	admin     *kadm.Client
+	entrance steer.Entrance
+	admin    *kadm.Client
 }
 
 // New connects when it is first used.
-func New(bootstrap string) *Client {
-	return &Client{bootstrap: bootstrap}
+func New(entrance steer.Entrance) *Client {
+	return &Client{entrance: entrance}
+}
+
+// door has the options with which each client of the library enters.
+func (c *Client) door() []kgo.Opt {
+	options := []kgo.Opt{kgo.SeedBrokers(c.entrance.Address)}
+	if c.entrance.User != "" {
+		login := scram.Auth{User: c.entrance.User, Pass: c.entrance.Password}
+		options = append(options, kgo.SASL(login.AsSha256Mechanism()))
+	}
+	return options
 }
 
 var (
@@ -48,12 +59,11 @@ var (
 
 // Produce sends with one producer, idempotent where the order says so.
 func (c *Client) Produce(ctx context.Context, order steer.Order) error {
-	options := []kgo.Opt{
-		kgo.SeedBrokers(c.bootstrap),
+	options := append(c.door(),
 		kgo.MetadataMinAge(metadataMinAge),
 		kgo.RequiredAcks(acks[order.Text("acks")]),
 		kgo.ProducerBatchCompression(codecs[order.Text("compression")]),
-	}
+	)
 	if !order.Flag("idempotent") {
 		options = append(options, kgo.DisableIdempotentWrite())
 	}
@@ -127,15 +137,14 @@ func (c *Client) Consume(ctx context.Context, order steer.Order) error {
 }
 
 func (c *Client) reading(order steer.Order) []kgo.Opt {
-	options := []kgo.Opt{
-		kgo.SeedBrokers(c.bootstrap),
+	options := append(c.door(),
 		kgo.MetadataMinAge(metadataMinAge),
 		kgo.FetchMaxWait(fetchMaxWait),
 		kgo.ConsumerGroup(order.Text("group")),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
-	}
+	)
 	if order.Has("pattern") {
 		options = append(options, kgo.ConsumeRegex(), kgo.ConsumeTopics(order.Text("pattern")))
 	} else {
@@ -166,7 +175,7 @@ func received(record *kgo.Record) steer.Received {
 // Ask answers by kadm, the library's admin client.
 func (c *Client) Ask(ctx context.Context, order steer.Order) (any, error) {
 	if c.admin == nil {
-		client, err := kgo.NewClient(kgo.SeedBrokers(c.bootstrap))
+		client, err := kgo.NewClient(c.door()...)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/xdg-go/scram"
+
+	"mesh.test/clients/conversation"
 )
 
 func bySarama(_ context.Context, door door, topic string, values []string) error {
@@ -23,7 +25,7 @@ func bySarama(_ context.Context, door door, topic string, values []string) error
 	if door.mechanism == sarama.SASLTypeSCRAMSHA512 {
 		hash = scram.SHA512
 	}
-	config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &conversation{hash: hash} }
+	config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &conversation.Conversation{Hash: hash} }
 	producer, err := sarama.NewSyncProducer([]string{door.bootstrap}, config)
 	if err != nil {
 		return err
@@ -39,19 +41,4 @@ type token string
 
 func (t token) Token() (*sarama.AccessToken, error) {
 	return &sarama.AccessToken{Token: string(t)}, nil
-}
-
-// conversation is xdg-go/scram as sarama wants it; the library has no SCRAM of its own.
-type conversation struct {
-	*scram.ClientConversation
-	hash scram.HashGeneratorFcn
-}
-
-func (c *conversation) Begin(name, password, authorization string) error {
-	client, err := c.hash.NewClient(name, password, authorization)
-	if err != nil {
-		return err
-	}
-	c.ClientConversation = client.NewConversation()
-	return nil
 }

@@ -43,7 +43,7 @@ func (c *Client) Ask(_ context.Context, order steer.Order) (any, error) {
 
 func (c *Client) connect() (err error) {
 	if c.admin == nil {
-		if c.client, err = sarama.NewClient([]string{c.bootstrap}, c.config()); err == nil {
+		if c.client, err = sarama.NewClient([]string{c.entrance.Address}, c.config()); err == nil {
 			c.admin, err = sarama.NewClusterAdminFromClient(c.client)
 		}
 	}

@@ -58,7 +58,7 @@ func (c *Client) Copy(ctx context.Context, order steer.Order) (failure error) {
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Return.Successes = true
 	config.Net.MaxOpenRequests = 1
-	producer, err := sarama.NewSyncProducer([]string{c.bootstrap}, config)
+	producer, err := sarama.NewSyncProducer([]string{c.entrance.Address}, config)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (c *Client) collect(ctx context.Context, order steer.Order) (taken []*saram
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.IsolationLevel = sarama.ReadCommitted
-	group, err := sarama.NewConsumerGroup([]string{c.bootstrap}, order.Text("group"), config)
+	group, err := sarama.NewConsumerGroup([]string{c.entrance.Address}, order.Text("group"), config)
 	if err != nil {
 		return nil, err
 	}

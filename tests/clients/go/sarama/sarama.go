@@ -6,28 +6,38 @@ import (
 	"sync"
 
 	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
 
+	"mesh.test/clients/conversation"
 	"mesh.test/clients/steer"
 )
 
 // Client opens new connections for each order to produce or consume, and keeps one for questions.
 type Client struct {
-	bootstrap string
-	version   sarama.KafkaVersion
-	admin     sarama.ClusterAdmin
-	client    sarama.Client
+	entrance steer.Entrance
+	version  sarama.KafkaVersion
+	admin    sarama.ClusterAdmin
+	client   sarama.Client
 }
 
 // New connects when it is first used. The version decides which protocol versions the library uses.
-func New(bootstrap, version string) (*Client, error) {
+func New(entrance steer.Entrance, version string) (*Client, error) {
 	parsed, err := sarama.ParseKafkaVersion(version)
-	return &Client{bootstrap: bootstrap, version: parsed}, err
+	return &Client{entrance: entrance, version: parsed}, err
 }
 
 func (c *Client) config() *sarama.Config {
 	config := sarama.NewConfig()
 	config.Version = c.version
 	config.Metadata.AllowAutoTopicCreation = false
+	if c.entrance.User != "" {
+		config.Net.SASL.Enable = true
+		config.Net.SASL.Mechanism = sarama.SASLTypeSCRAMSHA256
+		config.Net.SASL.User, config.Net.SASL.Password = c.entrance.User, c.entrance.Password
+		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient {
+			return &conversation.Conversation{Hash: scram.SHA256}
+		}
+	}
 	return config
 }
 
@@ -55,7 +65,7 @@ func (c *Client) Produce(ctx context.Context, order steer.Order) error {
 		config.Producer.Idempotent = true
 		config.Net.MaxOpenRequests = 1 // the library insists
 	}
-	producer, err := sarama.NewAsyncProducer([]string{c.bootstrap}, config)
+	producer, err := sarama.NewAsyncProducer([]string{c.entrance.Address}, config)
 	if err != nil {
 		return err
 	}
@@ -121,7 +131,7 @@ func (c *Client) Consume(ctx context.Context, order steer.Order) error {
 		config.Consumer.IsolationLevel = sarama.ReadCommitted
 	}
 	if c.version.IsAtLeast(sarama.V0_10_2_0) {
-		return consumeInGroup(ctx, c.bootstrap, config, order)
+		return consumeInGroup(ctx, c.entrance.Address, config, order)
 	}
-	return consumeAlone(ctx, c.bootstrap, config, order)
+	return consumeAlone(ctx, c.entrance.Address, config, order)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"mesh.test/clients/steer"
 )
@@ -20,16 +22,26 @@ const batchTimeout = 10 * time.Millisecond
 // A fetch waits so long for records; the library's own 10 s would hold up the leaving of a group.
 const fetchWait = 500 * time.Millisecond
 
+// The library's own time-out, which a dialer of one's own has to name.
+const dialTimeout = 10 * time.Second
+
 const commitEvery = 500 * time.Millisecond
 
 // Client opens new connections for each order.
 type Client struct {
-	bootstrap string
+	address string
+	login   sasl.Mechanism
 }
 
 // New connects when it is used.
-func New(bootstrap string) *Client {
-	return &Client{bootstrap: bootstrap}
+func New(entrance steer.Entrance) (*Client, error) {
+	client := &Client{address: entrance.Address}
+	if entrance.User == "" {
+		return client, nil
+	}
+	login, err := scram.Mechanism(scram.SHA256, entrance.User, entrance.Password)
+	client.login = login
+	return client, err
 }
 
 var (
@@ -42,10 +54,10 @@ var (
 
 // Produce sends asynchronously; the library has no idempotent producer.
 func (c *Client) Produce(ctx context.Context, order steer.Order) error {
-	transport := &kafka.Transport{}
+	transport := &kafka.Transport{SASL: c.login}
 	defer transport.CloseIdleConnections()
 	writer := &kafka.Writer{
-		Addr:         kafka.TCP(c.bootstrap),
+		Addr:         kafka.TCP(c.address),
 		Transport:    transport,
 		Balancer:     kafka.Murmur2Balancer{},
 		RequiredAcks: acks[order.Text("acks")],
@@ -86,7 +98,8 @@ func raw(record steer.Record) kafka.Message {
 // Consume reads as a member of a group; without a count it commits twice a second.
 func (c *Client) Consume(ctx context.Context, order steer.Order) (failure error) {
 	config := kafka.ReaderConfig{
-		Brokers:     []string{c.bootstrap},
+		Dialer:      &kafka.Dialer{Timeout: dialTimeout, DualStack: true, SASLMechanism: c.login},
+		Brokers:     []string{c.address},
 		GroupID:     order.Text("group"),
 		GroupTopics: order.List("topics"),
 		StartOffset: kafka.FirstOffset,
@@ -151,9 +164,9 @@ func (c *Client) Copy(context.Context, steer.Order) error {
 
 // Ask answers with new connections: the library's pools remember the topics of a cluster for seconds.
 func (c *Client) Ask(ctx context.Context, order steer.Order) (any, error) {
-	transport := &kafka.Transport{}
+	transport := &kafka.Transport{SASL: c.login}
 	defer transport.CloseIdleConnections()
-	return questions{&kafka.Client{Addr: kafka.TCP(c.bootstrap), Transport: transport}, order}.answer(ctx)
+	return questions{&kafka.Client{Addr: kafka.TCP(c.address), Transport: transport}, order}.answer(ctx)
 }
 
 func (q questions) answer(ctx context.Context) (any, error) {

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mesh.connection_security import Mechanism
-from mesh.scram import NotAVerifierError, Verifier
+from mesh.scram import NotAVerifierError, Verifier, salted_password
 from mesh.user_files import Users
 from services.gateway.authentication.bearer_server import BearerServer, TokenRefusedError
 from services.gateway.authentication.mechanisms import (
@@ -65,6 +67,19 @@ async def test_scram_as_in_rfc_7677() -> None:
     assert challenge == Challenge(f"r={CLIENT_NONCE}{SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode())
     proved = await server.respond(FINAL)
     assert proved == Proved(Principal("user", "SCRAM-SHA-256"), b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+async def test_librdkafka_before_2_6_1_logs_in_though_it_says_its_nonce_twice() -> None:
+    """Brokers take any final nonce that ends with that of the login."""
+    server = scram()
+    challenge = await server.respond(f"n,,n=user,r={CLIENT_NONCE}".encode())
+    assert isinstance(challenge, Challenge)
+    unproved = f"c=biws,r={CLIENT_NONCE}{CLIENT_NONCE}{SERVER_NONCE}".encode()
+    exchanged = b",".join((f"n=user,r={CLIENT_NONCE}".encode(), challenge.token, unproved))
+    key = hmac.digest(salted_password(SHA_256, "pencil", SALT, 4096), b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(key).digest(), exchanged, "sha256")
+    proof = base64.b64encode(bytes(one ^ other for one, other in zip(key, signature, strict=True)))
+    assert isinstance(await server.respond(unproved + b",p=" + proof), Proved)
 
 
 async def test_both_sides_of_scram_agree_on_names_with_escapes_and_passwords_beyond_ascii() -> None:

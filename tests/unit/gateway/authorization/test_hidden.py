@@ -19,7 +19,9 @@ from services.gateway.wire.messages import (
     list_groups,
     metadata,
     offset_fetch,
+    offset_for_leader_epoch,
     produce,
+    write_txn_markers,
 )
 from services.gateway.wire.schema import NO_UUID
 from tests.unit.gateway.authorization.asked import NAMES, access_of, acl, allow, ask, topic_id
@@ -60,10 +62,11 @@ def test_all_topics_are_those_that_a_client_may_describe() -> None:
     assert not asked.refusals
 
 
-def test_a_topic_that_is_asked_for_by_id_does_not_exist_for_a_client_that_may_not_describe_it() -> None:
+def test_a_topic_that_is_asked_for_by_id_has_no_name_for_a_client_that_may_not_describe_it() -> None:
+    """As on brokers, which hold an id to be no secret."""
     wanted = [metadata.MetadataRequestTopic(topic_id(name), None) for name in ("apples", "bananas")]
     asked = ask(metadata.MetadataRequest(wanted), 12, access_of([allow(Op.READ, TOPIC, "apples")]), as_asked)
-    assert shown(asked.answer) == {"apples": 0, topic_id("bananas"): ErrorCode.UNKNOWN_TOPIC_ID}
+    assert shown(asked.answer) == {"apples": 0, topic_id("bananas"): REFUSED}
     assert all(each.name is None for each in asked.answer.topics if each.error_code)
 
 
@@ -217,12 +220,68 @@ def test_a_session_ends_when_its_client_may_not_read_one_of_its_topics_any_more(
     assert asked.refused == {("READ", "TOPIC", "bananas")}
 
 
-def test_a_topic_that_a_client_may_not_describe_can_not_be_told_from_none_by_its_deletion() -> None:
+def deleted(message: delete_topics.DeleteTopicsRequest) -> delete_topics.DeleteTopicsResponse:
+    names = [*message.topic_names, *(each.name for each in message.topics)]
+    results = [delete_topics.DeletableTopicResult(name, NO_UUID, 0, None) for name in names]
+    return delete_topics.DeleteTopicsResponse(responses=results)
+
+
+def test_a_deletion_by_id_tells_the_name_to_those_who_may_describe_it() -> None:
     states = [delete_topics.DeleteTopicState(None, topic_id(name)) for name in ("apples", "bananas")]
     asked = ask(delete_topics.DeleteTopicsRequest(states), 6, access_of([allow(Op.DESCRIBE, TOPIC, "apples")]))
     assert {each.topic_id: (each.name, each.error_code) for each in asked.answer.responses} == {
         topic_id("apples"): ("apples", REFUSED),
-        topic_id("bananas"): (None, ErrorCode.UNKNOWN_TOPIC_ID),
+        topic_id("bananas"): (None, REFUSED),
+    }
+
+
+def test_a_topic_is_deleted_by_name_by_those_who_may_describe_it() -> None:
+    acls = [allow(Op.DELETE, TOPIC, "*"), acl("deny", Op.DESCRIBE, TOPIC, "bananas")]
+    states = [delete_topics.DeleteTopicState(name) for name in ("apples", "bananas")]
+    asked = ask(delete_topics.DeleteTopicsRequest(states), 6, access_of(acls), deleted)
+    assert {each.name: each.error_code for each in asked.answer.responses} == {"apples": 0, "bananas": REFUSED}
+
+
+def test_a_client_that_may_do_all_with_the_cluster_deletes_each_topic() -> None:
+    access = access_of([allow(Op.ALL, CLUSTER, "kafka-cluster"), acl("deny", Op.DESCRIBE, TOPIC, "*")])
+    asked = ask(delete_topics.DeleteTopicsRequest(topic_names=["apples"]), 5, access, deleted)
+    assert [each.error_code for each in asked.answer.responses] == [0]
+    assert not asked.refused
+
+
+def test_a_follower_that_may_not_follow_is_refused_each_topic() -> None:
+    message = fetch_of("apples")
+    message.replica_id = 1
+    [topic] = ask(message, 12, access_of([allow(Op.READ, TOPIC, "*")])).answer.responses
+    assert [each.error_code for each in topic.partitions] == [REFUSED]
+
+
+def test_what_brokers_may_do_on_the_cluster_is_enough_for_their_requests() -> None:
+    epochs = offset_for_leader_epoch.OffsetForLeaderEpochRequest(
+        topics=[offset_for_leader_epoch.OffsetForLeaderTopic("apples")]
+    )
+    markers = write_txn_markers.WriteTxnMarkersRequest()
+    asked = offset_for_leader_epoch.OffsetForLeaderEpochResponse()
+    done = write_txn_markers.WriteTxnMarkersResponse()
+    follows, alters = (allow(each, CLUSTER, "kafka-cluster") for each in (Op.CLUSTER_ACTION, Op.ALTER))
+    assert ask(epochs, 4, access_of([follows]), lambda _: asked).answer is asked
+    assert ask(epochs, 4, access_of([allow(Op.DESCRIBE, TOPIC, "apples")]), lambda _: asked).answer is asked
+    assert ask(epochs, 4, access_of([])).refused == {("DESCRIBE", "TOPIC", "apples")}
+    assert ask(markers, 1, access_of([follows]), lambda _: done).answer is done
+    assert ask(markers, 1, access_of([alters]), lambda _: done).answer is done
+    assert ask(markers, 1, access_of([])).refused == {("CLUSTER_ACTION", "CLUSTER", "kafka-cluster")}
+
+
+def test_a_missing_topic_has_authorized_operations_too() -> None:
+    wanted = [metadata.MetadataRequestTopic(NO_UUID, name) for name in ("missing-1", "secret")]
+    message = metadata.MetadataRequest(
+        wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=True
+    )
+    asked = ask(message, 12, access_of([allow(Op.READ, TOPIC, "missing-1")]), as_asked)
+    told = {each.name: each.topic_authorized_operations for each in asked.answer.topics}
+    assert told == {
+        "missing-1": Op.READ.bit | Op.DESCRIBE.bit,
+        "secret": metadata.MetadataResponseTopic().topic_authorized_operations,
     }
 
 

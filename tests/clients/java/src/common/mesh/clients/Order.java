@@ -59,10 +59,21 @@ final class Order {
         return has(setting) ? Long.parseLong(settings.get(setting)) : otherwise;
     }
 
-    /** Client properties: the order's own over these. */
+    private static void logIn(Properties config, String[] userAndPassword) {
+        config.setProperty("security.protocol", "SASL_PLAINTEXT");
+        config.setProperty("sasl.mechanism", "SCRAM-SHA-256");
+        config.setProperty("sasl.jaas.config", "org.apache.kafka.common.security.scram.ScramLoginModule required username=\""
+                + userAndPassword[0] + "\" password=\"" + userAndPassword[1] + "\";");
+    }
+
+    /** Client properties: the order's own over these. The bootstrap may begin with USER:PASSWORD@. */
     Properties clientConfig(Map<String, String> defaults) {
         Properties config = new Properties();
-        config.setProperty("bootstrap.servers", bootstrap);
+        int login = bootstrap.lastIndexOf('@');
+        config.setProperty("bootstrap.servers", bootstrap.substring(login + 1));
+        if (login >= 0) {
+            logIn(config, bootstrap.substring(0, login).split(":", 2));
+        }
         config.putAll(defaults);
         settings.forEach((setting, value) -> {
             if (setting.startsWith(PROPERTY)) {

@@ -1,0 +1,1 @@
+"""The console: pages about a mesh, over control's API."""

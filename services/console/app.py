@@ -1,0 +1,279 @@
+"""The HTTP side of the console: who looks, what they get, and what they may send."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import structlog
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from mesh.rpc import admin
+from services.console import metrics
+from services.console.asking import Ask, View
+from services.console.control import NOBODY_CAN_LOG_IN, Caller, Control
+from services.console.headers import STREAM, Door, is_from_here
+from services.console.live import follow, look_at
+from services.console.outcomes import STATUS, TITLES, CallError, Ending
+from services.console.parts import Cell, Form, Moved, Notice, Page, Part, Tone, hidden
+from services.console.routes import CHANGES, PAGES
+from services.console.sessions import NAME_BYTES, FormKeys, Sessions, is_token
+from services.console.settings import ConsoleSettings
+
+HERE = Path(__file__).parent
+LONGEST_FORM = 64 * 1024
+"""Bytes."""
+KEY = "key"
+"""The field of a form with its key."""
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks: the name in the cookie, and how control knows the viewer; None: control is not asked."""
+
+    name: str
+    caller: Caller | None
+
+    @property
+    def logged_in(self) -> bool:
+        return self.caller is not None and self.caller.logged_in
+
+
+class Console:
+    """The pages, for an event loop. `stopping` ends open streams."""
+
+    def __init__(
+        self, settings: ConsoleSettings, control: Control, sessions: Sessions, stopping: asyncio.Event
+    ) -> None:
+        self._settings, self._control, self._sessions = settings, control, sessions
+        self._stopping = stopping
+        self._keys = FormKeys()
+        self._cookie = "__Host-mesh-console" if settings.browsers_use_tls else "mesh-console"
+        self._streams = 0
+        self._templates = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+
+    def app(self) -> ASGIApp:
+        routes: list[Route | Mount] = [
+            Route("/login", self._login_page, methods=["GET"]),
+            Route("/login", self._login, methods=["POST"]),
+            Route("/logout", self._logout, methods=["POST"]),
+            Route("/live/{what:path}", self._live, methods=["GET"]),
+            Mount("/static", StaticFiles(directory=HERE / "static")),
+        ]
+        routes += [Route(row.path, self._changing(row.view), methods=["POST"]) for row in CHANGES]
+        routes += [Route(row.path, self._showing(row.view), methods=["GET"]) for row in PAGES]
+        handlers: Any = {HTTPException: self._lost}
+        return Door(Starlette(routes=routes, exception_handlers=handlers), self._settings.known_hosts)
+
+    def _viewer(self, request: Request) -> Viewer:
+        """A page that updates itself does not keep a session from ending: its requests do not count as use."""
+        name = request.cookies.get(self._cookie, "")
+        by_itself = "hx-request" in request.headers or request.url.path.startswith(STREAM)
+        session = self._sessions.peek(name) if by_itself else self._sessions.find(name)
+        if session is not None:
+            return Viewer(name, self._control.by_token(session.token))
+        return Viewer(name, self._control.by_certificate() if self._settings.reads_without_login else None)
+
+    def _showing(self, view: View) -> Any:
+        async def show(request: Request) -> Response:
+            viewer = self._viewer(request)
+            if viewer.caller is None:
+                return self._login_form(request, viewer, HTTPStatus.UNAUTHORIZED, "Log in to see this mesh.")
+            try:
+                made = await view(_ask(request, viewer.caller, {}))
+            except CallError as failure:
+                return self._failed(request, viewer, failure, {})
+            assert isinstance(made, Page)  # only changes lead elsewhere
+            return self._page(request, viewer, made)
+
+        return show
+
+    def _changing(self, view: View) -> Any:
+        async def carry_out(request: Request) -> Response:
+            viewer = self._viewer(request)
+            form = await self._form(request, viewer)
+            if viewer.caller is None or not viewer.logged_in:
+                return self._login_form(request, viewer, HTTPStatus.UNAUTHORIZED, "Changes need a log-in.")
+            try:
+                made = await view(_ask(request, viewer.caller, form))
+            except CallError as failure:
+                return self._failed(request, viewer, failure, form)
+            assert isinstance(made, Moved)
+            return RedirectResponse(made.to, HTTPStatus.SEE_OTHER)
+
+        return carry_out
+
+    async def _form(self, request: Request, viewer: Viewer) -> dict[str, str]:
+        """The fields of a form that a page of this console sent. HTTPException."""
+        if not is_from_here(request.headers):
+            raise HTTPException(HTTPStatus.FORBIDDEN, "Another site sent this form.")
+        body = bytearray()
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > LONGEST_FORM:
+                    raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The form is too long.")
+            fields = dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=100))
+        except (ValueError, ClientDisconnect):
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "The form can't be read.") from None
+        if not self._keys.fits(viewer.name, fields.pop(KEY, "")):
+            raise HTTPException(HTTPStatus.FORBIDDEN, "The form is out of date: load its page again.")
+        return fields
+
+    async def _login_page(self, request: Request) -> Response:
+        viewer = self._viewer(request)
+        return self._login_form(request, viewer, HTTPStatus.OK, "")
+
+    async def _login(self, request: Request) -> Response:
+        viewer = self._viewer(request)
+        fields = await self._form(request, viewer)
+        token = fields.get("token", "").strip()
+        if not is_token(token):
+            return self._login_form(request, viewer, HTTPStatus.BAD_REQUEST, "This is no token.")
+        try:
+            caller = self._control.by_token(token)
+            await caller.call(caller.stubs.decisions.GetStatus, admin.GetStatusRequest())
+        except CallError as failure:
+            if failure.ending is not Ending.NOT_ALLOWED:  # control knows a caller whose rights are narrow
+                text = f"{TITLES[failure.ending]}. {failure}"
+                return self._login_form(request, viewer, STATUS[failure.ending], text)
+        if viewer.name:
+            self._sessions.close(viewer.name)
+        answer = RedirectResponse(_inner(fields.get("next", "")), HTTPStatus.SEE_OTHER)
+        self._set_cookie(answer, self._sessions.open(token))
+        metrics.sessions.set(len(self._sessions))
+        return answer
+
+    async def _logout(self, request: Request) -> Response:
+        viewer = self._viewer(request)
+        await self._form(request, viewer)
+        self._sessions.close(viewer.name)
+        metrics.sessions.set(len(self._sessions))
+        answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+        answer.delete_cookie(self._cookie, secure=self._settings.browsers_use_tls, httponly=True, samesite="strict")
+        return answer
+
+    async def _live(self, request: Request) -> Response:
+        viewer = self._viewer(request)
+        look = look_at(request.path_params["what"])
+        if viewer.caller is None or look is None:
+            return Response(status_code=HTTPStatus.NO_CONTENT)  # by which a browser does not come again
+        if self._streams >= self._settings.max_streams:
+            metrics.streams_refused.inc()
+            return Response(status_code=HTTPStatus.NO_CONTENT)
+        caller, name, logged_in = viewer.caller, viewer.name, viewer.logged_in
+
+        async def events() -> Any:
+            self._streams += 1
+            metrics.streams.set(self._streams)
+            try:
+                goes_on = lambda: not logged_in or self._sessions.peek(name) is not None  # noqa: E731
+                async for each in follow(look, caller, goes_on=goes_on, stopping=self._stopping):
+                    yield each
+            finally:
+                self._streams -= 1
+                metrics.streams.set(self._streams)
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    async def _lost(self, request: Request, error: HTTPException) -> Response:
+        """No such page, or a form that does not count."""
+        viewer = self._viewer(request)
+        lost = error.status_code == HTTPStatus.NOT_FOUND
+        text = "The console has no such page." if lost else error.detail
+        page = Page("No such page" if lost else "Not done", [Notice(text, Tone.BAD)], status=error.status_code)
+        return self._page(request, viewer, page)
+
+    def _failed(self, request: Request, viewer: Viewer, failure: CallError, form: Mapping[str, str]) -> Response:
+        """How a call to control ended that had no good answer."""
+        ending = failure.ending
+        if ending is Ending.LOGIN_NEEDED and viewer.logged_in:
+            self._sessions.close(viewer.name)
+            return self._login_form(request, Viewer(viewer.name, None), STATUS[ending], str(failure))
+        log.info("control gave no good answer", path=request.url.path, ending=ending.value, code=failure.code)
+        tone = Tone.WARNING if ending is Ending.UNKNOWN else Tone.BAD
+        parts: list[Part] = [Notice(str(failure), tone, list(failure.details))]
+        links: list[Cell] = []
+        if ending is Ending.UNKNOWN:
+            fields = tuple(hidden(name, value) for name, value in form.items())
+            again = "Ask again. Control makes the change once, however often you ask"
+            parts.append(Form(again, request.url.path, "Ask control again", fields, changes=True))
+            links.append(Cell("Look into the history", "/history"))
+        if ending is Ending.NOT_ALLOWED and not viewer.logged_in:
+            links.append(Cell("Log in", "/login"))
+        page = Page(TITLES[ending], parts, links=links, status=STATUS[ending])
+        return self._page(request, viewer, page)
+
+    def _login_form(self, request: Request, viewer: Viewer, status: int, text: str) -> Response:
+        if not self._control.takes_tokens:
+            text = f"{text} {NOBODY_CAN_LOG_IN}".strip()
+        shown = request.method == "GET" and request.url.path != "/login"
+        target = request.query_params.get("next", "") or (_address(request) if shown else "/")
+        return self._render(
+            request, viewer, "login.html", status, title="Log in", text=text, target=_inner(target),
+            takes_tokens=self._control.takes_tokens,
+        )  # fmt: skip
+
+    def _page(self, request: Request, viewer: Viewer, page: Page) -> Response:
+        first = [part for part in page.parts if isinstance(part, Form) and part.first]
+        last = [part for part in page.parts if isinstance(part, Form) and not part.first]
+        found = [part for part in page.parts if not isinstance(part, Form)]
+        return self._render(
+            request, viewer, "page.html", page.status, title=page.title, page=page, first=first, found=found, last=last,
+            address=_address(request),
+        )  # fmt: skip
+
+    def _render(self, request: Request, viewer: Viewer, template: str, status: int, **values: Any) -> Response:
+        name = viewer.name or secrets.token_urlsafe(NAME_BYTES)
+        text = self._templates.get_template(template).render(
+            key=self._keys.key(name),
+            menu=[row for row in PAGES if row.label and row.in_menu],
+            palette=[row for row in PAGES if row.label],
+            path=request.url.path,
+            logged_in=viewer.logged_in,
+            can_log_in=self._control.takes_tokens,
+            **values,
+        )
+        answer = HTMLResponse(text, status)
+        if not viewer.name:
+            self._set_cookie(answer, name)
+        return answer
+
+    def _set_cookie(self, answer: Response, name: str) -> None:
+        answer.set_cookie(
+            self._cookie, name, path="/", secure=self._settings.browsers_use_tls, httponly=True, samesite="strict"
+        )
+
+
+def _ask(request: Request, caller: Caller, form: Mapping[str, str]) -> Ask:
+    return Ask(caller, request.url.path, request.path_params, dict(request.query_params), form)
+
+
+def _address(request: Request) -> str:
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+def _inner(address: str) -> str:
+    """An address of this console; the first page in place of any other."""
+    inside = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
+    return address if inside else "/"

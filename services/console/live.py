@@ -1,0 +1,87 @@
+"""Open pages that update themselves: server-sent events, by the viewer's own identity.
+
+A stream looks at control every few seconds and says `changed` when the answer differs, or when ages on the page have
+become old. The page then loads itself again. `trouble` says why nothing comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import html
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+from google.protobuf.message import Message
+
+from mesh.rpc import admin, replays
+from services.console.control import Caller
+from services.console.outcomes import CallError
+
+LOOK_S = 2.0
+REFRESH_S = 15.0
+"""So old may "3 s ago" become."""
+Look = Callable[[Caller], Awaitable[Message]]
+
+
+async def _status(caller: Caller) -> Message:
+    """Without times that change with every report."""
+    status: admin.MeshStatus = await caller.call(caller.stubs.decisions.GetStatus, admin.GetStatusRequest())
+    for member in status.members:
+        member.ClearField("last_seen_time")
+    for rule in status.record_rules:
+        rule.progress.ClearField("report_time")
+    return status
+
+
+async def _replays(caller: Caller) -> Message:
+    request = replays.ListReplaysRequest(page_size=100)
+    found: Message = await caller.call(caller.stubs.replays.ListReplays, request)
+    return found
+
+
+def look_at(what: str) -> Look | None:
+    """What a page may follow: "status", "replays", "replay/NAME"."""
+    kind, _, name = what.partition("/")
+    if kind == "replay" and name:
+
+        async def _replay(caller: Caller) -> Message:
+            request = replays.GetReplayRequest(name=f"replays/{name}")
+            found: Message = await caller.call(caller.stubs.replays.GetReplay, request)
+            return found
+
+        return _replay
+    return {"status": _status, "replays": _replays}.get(what)
+
+
+async def follow(
+    look: Look, caller: Caller, *, goes_on: Callable[[], bool], stopping: asyncio.Event, look_s: float = LOOK_S
+) -> AsyncIterator[str]:
+    """Server-sent events, until the console stops or the viewer's session ends."""
+    seen, told, trouble = b"", time.monotonic(), ""
+    yield event("begun", "")
+    while goes_on() and not stopping.is_set():
+        try:
+            found, problem = _digest(await look(caller)), ""
+        except CallError as failure:
+            found, problem = seen, str(failure)
+        if problem != trouble:
+            trouble = problem
+            yield event("trouble", problem)
+        now = time.monotonic()
+        if not problem and seen and (found != seen or now - told >= REFRESH_S):
+            told = now
+            yield event("changed", "")
+        seen = found
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), look_s)
+
+
+def event(name: str, text: str) -> str:
+    """One server-sent event; the text is HTML for the page."""
+    return f"event: {name}\ndata: {html.escape(' '.join(text.split()))}\n\n"
+
+
+def _digest(message: Message) -> bytes:
+    return hashlib.sha256(message.SerializeToString(deterministic=True)).digest()

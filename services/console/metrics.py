@@ -1,0 +1,17 @@
+"""The console's metrics. `docs/reference/console-metrics.md` lists the metrics with their meaning."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_PREFIX = "kafka_mesh_console_"
+_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Seconds; 0.3 is what a first page may take."""
+
+request_seconds = Histogram(
+    f"{_PREFIX}request_seconds", "Time from a request to its answer, streams left out.", ["status"], buckets=_BUCKETS
+)
+sessions = Gauge(f"{_PREFIX}sessions", "Log-ins that have not ended.")
+streams = Gauge(f"{_PREFIX}streams", "Open pages that update themselves.")
+streams_refused = Counter(f"{_PREFIX}streams_refused", "Pages without updates, because too many were open.")
+calls = Counter(f"{_PREFIX}calls", "Calls to control, by gRPC code.", ["code"])

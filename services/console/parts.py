@@ -1,0 +1,140 @@
+"""The parts of a page, as values. Views make them, and the templates show them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Tone(StrEnum):
+    """How a text looks, beside what it says."""
+
+    PLAIN = ""
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+    QUIET = "quiet"
+
+
+class Control(StrEnum):
+    """The kind of a field in a form."""
+
+    TEXT = "text"
+    CHOICE = "choice"
+    TICK = "tick"
+    HIDDEN = "hidden"
+    TIME = "datetime-local"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text, which may be a link, and may have a share of something done beside it."""
+
+    text: str
+    href: str = ""
+    tone: Tone = Tone.PLAIN
+    done: float | None = None
+    """From 0 to 1."""
+
+
+Cells = Sequence[Cell | str | int]
+"""A row."""
+Item = tuple[str, Cell | str | int]
+"""A name and its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under columns. The first cell of a row is its head."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Cells]
+    empty: str
+    """The sentence in place of a table without rows."""
+    note: str = ""
+    more: str = ""
+    """The address of the rows that follow."""
+    kind: str = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names and values."""
+
+    title: str
+    items: Sequence[Item]
+    kind: str = "facts"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A sentence that stands out, with more sentences below."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+    items: Sequence[str | Cell] = ()
+    kind: str = "notice"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a form."""
+
+    name: str
+    label: str = ""
+    control: Control = Control.TEXT
+    value: str = ""
+    choices: Sequence[tuple[str, str]] = ()
+    """Value and text."""
+    help: str = ""
+    required: bool = False
+    ticked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form. One that changes something is sent by POST, with the key of the browser that got it."""
+
+    title: str
+    action: str
+    submit: str
+    fields: Sequence[Field] = ()
+    changes: bool = False
+    first: bool = False
+    """It stands above what the page found."""
+    tone: Tone = Tone.PLAIN
+    kind: str = "form"
+
+
+Part = Table | Facts | Notice | Form
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """All that a page says."""
+
+    title: str
+    parts: Sequence[Part]
+    lead: str = ""
+    links: Sequence[Cell] = ()
+    """Ways from here."""
+    live: str = ""
+    """What the page follows, if it updates itself: see `live.py`."""
+    status: int = 200
+
+
+def hidden(name: str, value: str | int) -> Field:
+    return Field(name, control=Control.HIDDEN, value=str(value))
+
+
+def reason() -> Field:
+    return Field("reason", "Why", help="For the history.")
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The answer to a change: the browser loads this page next."""
+
+    to: str

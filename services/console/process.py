@@ -1,0 +1,105 @@
+"""Assembles the console, serves, and ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+
+import structlog
+import uvicorn
+
+from mesh.lifecycle import Lifecycle
+from mesh.server_certificate import ServerCertificate
+from mesh.settings import host_port
+from mesh.telemetry import serve_management
+from services.console.app import Console
+from services.console.control import Control
+from services.console.sessions import Sessions
+from services.console.settings import ConsoleSettings
+
+STOP_S = 5
+"""Seconds for requests that are under way."""
+MINUTE_S = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handlers: `mesh.lifecycle` has them."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class ConsoleProcess:
+    """One console; `port`: the port on which it listens."""
+
+    def __init__(self, settings: ConsoleSettings, stopping: asyncio.Event) -> None:
+        """OSError if an address is taken; RpcTlsError or TlsFilesError if a file can't be used."""
+        self._control = Control(settings)
+        sessions = Sessions(
+            most=settings.max_sessions,
+            life_s=settings.session_minutes * MINUTE_S,
+            idle_s=settings.idle_minutes * MINUTE_S,
+            clock=time.time,
+        )
+        self._certificate = None if settings.tls is None else ServerCertificate(settings.tls)
+        self._socket = _bound(settings.listen)
+        self.port: int = self._socket.getsockname()[1]
+        app = Console(settings, self._control, sessions, stopping).app()
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", server_header=False, proxy_headers=False,
+            timeout_graceful_shutdown=STOP_S, h11_max_incomplete_event_size=64 * 1024,
+        )  # fmt: skip
+        config.load()
+        if self._certificate is not None:
+            config.ssl = self._certificate.context
+        self._server = _Server(config)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        self._socket.listen()
+        self._tasks.append(asyncio.create_task(self._server.serve(sockets=[self._socket]), name="http"))
+        if self._certificate is not None:
+            self._tasks.append(asyncio.create_task(self._certificate.follow_files(), name="certificate"))
+
+    async def stop(self) -> None:
+        self._server.should_exit = True
+        serving, *others = self._tasks
+        await asyncio.wait([serving], timeout=STOP_S + 1)
+        for task in (serving, *others):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._control.close()
+
+
+def _bound(listen: str) -> socket.socket:
+    """OSError, naming the address, when it is taken."""
+    host, port = host_port(listen)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise OSError(error.errno, f"can't listen on {listen}: {error.strerror}") from None
+    return bound
+
+
+async def serve(settings: ConsoleSettings, lifecycle: Lifecycle) -> None:
+    """Runs the console until `lifecycle` is stopping."""
+    console = ConsoleProcess(settings, lifecycle.stopping)
+    management = serve_management(settings.metrics_listen, lifecycle)
+    await console.start()
+    try:
+        log.info("the console serves", listen=settings.listen, management=settings.metrics_listen)
+        lifecycle.ready()
+        await lifecycle.stopping.wait()
+    finally:
+        await console.stop()
+        management.stop()

@@ -1,0 +1,81 @@
+"""Every page of the console: its address, and its view. The menu and the palette show the pages with a label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.console.asking import View
+from services.console.views import (
+    overview,
+    past,
+    people,
+    record_rules,
+    replaying,
+    rules,
+    schedules,
+    sidecars,
+    traffic,
+    transactions,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One page."""
+
+    path: str
+    view: View
+    label: str = ""
+    in_menu: bool = True
+    """A page with a label that is not in the menu is in the palette alone."""
+
+
+PAGES = (
+    Row("/", overview.overview, "Overview"),
+    Row("/rules", rules.listing, "Rules"),
+    Row("/rules/new", rules.new, "New rule", in_menu=False),
+    Row("/rules/check", rules.check),
+    Row("/rules/{rule}", rules.one),
+    Row("/explain", rules.explain, "Explain", in_menu=False),
+    Row("/changes/{revision}", rules.landing),
+    Row("/changes/{revision}/undo", rules.undo),
+    Row("/history", past.history, "History"),
+    Row("/history/as-of", past.as_of, "The mesh at a moment", in_menu=False),
+    Row("/history/diff", past.diff, "Compare two revisions", in_menu=False),
+    Row("/audit", past.calls, "Audit"),
+    Row("/audit/records", past.records, "Audit of records", in_menu=False),
+    Row("/acls", people.acl_list, "ACLs"),
+    Row("/acls/explain", people.acl_explain, "May a client do this?", in_menu=False),
+    Row("/users", people.user_list, "Users"),
+    Row("/users/{name:path}", people.user),
+    Row("/grants", people.grant_list, "Grants"),
+    Row("/grants/explain", people.grant_explain, "May a person do this?", in_menu=False),
+    Row("/record-rules", record_rules.listing, "Record rules"),
+    Row("/record-rules/{name}", record_rules.one),
+    Row("/replays", replaying.listing, "Replays"),
+    Row("/replays/{name}", replaying.one),
+    Row("/transactions", transactions.listing, "Transactions"),
+    Row("/transactions/{name:path}", transactions.one),
+    Row("/sidecars", sidecars.listing, "Sidecars"),
+    Row("/sidecars/{name}", sidecars.one),
+    Row("/instances/{name}", sidecars.instance),
+    Row("/orders", sidecars.orders, "Orders", in_menu=False),
+    Row("/clients", overview.clients, "Clients"),
+    Row("/traffic", traffic.page, "Traffic"),
+    Row("/schedules", schedules.listing, "Schedules"),
+    Row("/schedules/{name}", schedules.one),
+)
+CHANGES = (
+    Row("/rules/change", rules.make),
+    Row("/changes/{revision}/undo", rules.undone),
+    Row("/record-rules/{name}/pause", record_rules.pause),
+    Row("/record-rules/{name}/resume", record_rules.resume),
+    Row("/replays/{name}/cancel", replaying.cancel),
+    Row("/transactions/{name:path}/finish", transactions.finish),
+    Row("/transactions/{name:path}/abort", transactions.abort),
+    Row("/instances/{name}/{verb}", sidecars.order),
+    Row("/schedules/{name}/cancel", schedules.cancel),
+    Row("/freeze", schedules.freeze),
+    Row("/thaw", schedules.thaw),
+)
+"""By POST."""

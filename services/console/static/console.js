@@ -1,0 +1,62 @@
+// The palette (Ctrl-K), and what an open page says when the console itself does not answer.
+"use strict";
+
+const palette = document.getElementById("palette");
+const text = document.getElementById("palette-text");
+const topic = document.getElementById("palette-topic");
+const items = [...palette.querySelectorAll("li")].filter((item) => !item.contains(topic));
+
+function open() {
+  if (palette.open) return;
+  text.value = "";
+  filter();
+  palette.showModal();
+  text.focus();
+}
+
+function filter() {
+  const wanted = text.value.trim();
+  for (const item of items) item.hidden = !item.textContent.toLowerCase().includes(wanted.toLowerCase());
+  topic.parentElement.hidden = !wanted;
+  topic.querySelector("b").textContent = wanted;
+  topic.href = "/explain?" + new URLSearchParams({ about: "topic", name: wanted });
+}
+
+function shown() {
+  return [...palette.querySelectorAll("li:not([hidden]) a")];
+}
+
+document.getElementById("open-palette").addEventListener("click", open);
+text.addEventListener("input", filter);
+document.addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    open();
+  }
+});
+palette.addEventListener("keydown", (event) => {
+  const links = shown();
+  const at = links.indexOf(document.activeElement);
+  if (event.key === "Enter" && document.activeElement === text) {
+    event.preventDefault();
+    links[0]?.click();
+  } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+    event.preventDefault();
+    const next = event.key === "ArrowDown" ? at + 1 : at - 1;
+    (links[next] ?? (next < 0 ? text : links.at(-1))).focus();
+  }
+});
+palette.addEventListener("click", (event) => {
+  if (event.target === palette) palette.close();
+});
+
+const trouble = document.getElementById("trouble");
+document.body.addEventListener("htmx:sseError", () => {
+  trouble.textContent = "The console does not answer: this page shows the past.";
+});
+document.body.addEventListener("htmx:sseOpen", () => {
+  trouble.textContent = "";
+});
+document.body.addEventListener("htmx:responseError", (event) => {
+  trouble.textContent = `The page could not be loaded again (${event.detail.xhr.status}): it shows the past.`;
+});

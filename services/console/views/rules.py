@@ -1,0 +1,382 @@
+"""Rules in their order; try a topic; edit, dry run, confirm.
+
+The edit stands in the address of its dry run, so that a dry run can be shared. Only the confirmed change is a POST.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mesh.rpc import admin, routing
+from services.console import words
+from services.console.asking import Ask, change, choice, here, search, tick, wrong
+from services.console.parts import (
+    Cell,
+    Cells,
+    Control,
+    Facts,
+    Field,
+    Form,
+    Item,
+    Moved,
+    Notice,
+    Page,
+    Part,
+    Table,
+    Tone,
+    hidden,
+)
+from services.console.views.overview import state
+from services.console.views.past import difference_tables
+from services.console.views.traffic import hits_by_rule
+
+ROWS = 100
+KINDS = tuple(each.name for each in routing.RuleMatch.DESCRIPTOR.oneofs_by_name["kind"].fields)
+CONSENTS = {
+    "create_missing_topics": "Create topics that are absent on the target",
+    "accept_skip": "Go on although groups skip records",
+    "allow_shadowed": "Accept a rule that never matches",
+    "allow_unreachable": "Go on although a cluster does not answer",
+}
+EDIT_FIELDS = ("action", "rule", "kind", "name", "target_cluster", "upstream_topic", "before", *CONSENTS)
+SUBJECTS = ("topic", "group", "transactional_id", "client_software")
+CHANGE_TIMEOUT_S = 60.0
+"""A change may wait for another one, and for the gateways' holds."""
+
+
+async def listing(ask: Ask) -> Page:
+    request = admin.ListRulesRequest(page_size=ROWS, page_token=ask.page_token)
+    answer = await ask.caller.call(ask.caller.stubs.rules.ListRules, request)
+    hits = await hits_by_rule(ask)
+    counted = () if hits is None else ("Calls in the last hour",)
+    rows: list[Cells] = [
+        [
+            Cell(words.short(each.name), f"/rules/{words.short(each.name)}"),
+            each.place,
+            words.match_text(each.spec.match),
+            words.decision(each.spec),
+            Cell(f"{each.revision:,}", f"/changes/{each.revision}"),
+            f"{each.actor}, {words.age(each.update_time)}",
+            *([f"{hits.get(each.name, 0):,}"] if hits is not None else []),
+        ]
+        for each in answer.rules
+    ]
+    table = Table(
+        "In their order",
+        ("Rule", "Place", "Matches", "Decides", "Revision", "Changed by", *counted),
+        rows,
+        "There is no rule.",
+        more=ask.more(answer.next_page_token),
+    )
+    parts: list[Part] = [try_form(), table]
+    links = [Cell("Add a rule", "/rules/new")] if ask.may_change else []
+    return Page("Rules", parts, lead="The first rule that matches decides.", links=links)
+
+
+def try_form(about: str = "topic", name: str = "", client_id: str = "", principal: str = "") -> Form:
+    return search(
+        "/explain",
+        "Explain",
+        Field("about", "About", Control.CHOICE, about, tuple((each, each.replace("_", " ")) for each in SUBJECTS)),
+        Field("name", "Name", value=name, required=True),
+        Field("client_id", "Client id", value=client_id, help="Optional."),
+        Field("principal", "Principal", value=principal, help="Optional: User:alice."),
+        title="Try the rules",
+    )
+
+
+async def explain(ask: Ask) -> Page:
+    about, name = ask.said("about") or "topic", ask.said("name")
+    client_id, principal = ask.said("client_id"), ask.said("principal")
+    form = try_form(about, name, client_id, principal)
+    if not name:
+        return Page("Explain", [form], lead="Why a topic, a group or a client is treated as it is.")
+    if about not in SUBJECTS:
+        raise wrong("about", f"{about!r} is none of {', '.join(SUBJECTS)}")
+    client = admin.ClientIdentity(client_id=client_id, principal=principal)
+    request = admin.ExplainRequest(client=client)
+    setattr(request, about, name)
+    answer = await ask.caller.call(ask.caller.stubs.decisions.Explain, request)
+    decided = next((each for each in answer.tried if each.matched), None)
+    facts: list[Item] = [
+        ("Cluster", Cell(answer.cluster or "none", tone=Tone.GOOD if answer.cluster else Tone.WARNING)),
+        ("Rule", Cell("none") if decided is None else Cell(words.rule(decided.rule.spec), rule_page(decided.rule))),
+        ("Revision", f"{answer.revision:,}"),
+    ]
+    if about == "topic":
+        facts.insert(1, ("Name there", Cell(answer.upstream_topic or words.NONE)))
+        facts += [("Visits of that cluster", f"{answer.visit:,}"), ("Partitions there", f"{answer.partitions:,}")]
+    tried: list[Cells] = [
+        [Cell(words.short(each.rule.name), rule_page(each.rule)), "yes" if each.matched else "no", each.reason]
+        for each in answer.tried
+    ]
+    partitions = [[each.partition, each.leader, f"{each.start:,}", f"{each.end:,}"] for each in answer.live_partitions]
+    parts: list[Part] = [form, Facts("Answer", facts), *(Notice(each) for each in answer.notes)]
+    parts.append(Table("Rules tried", ("Rule", "Matched", "Why"), tried, "No rule was tried."))
+    if partitions:
+        parts.append(Table("Partitions", ("Partition", "Leader", "First offset", "End"), partitions, ""))
+    links = [Cell("Its history", here("/history", topic=name))] if about == "topic" else []
+    return Page(f"{about.replace('_', ' ').capitalize()} {name}", parts, links=links)
+
+
+def rule_page(rule: admin.Rule) -> str:
+    return f"/rules/{words.short(rule.name)}"
+
+
+async def one(ask: Ask) -> Page:
+    rule_id = ask.parameters["rule"]
+    stubs = ask.caller.stubs
+    name = f"rules/{rule_id}"
+    found = await ask.caller.call(stubs.rules.GetRule, admin.GetRuleRequest(name=name))
+    facts = Facts(
+        "Rule",
+        [
+            ("Place", found.place),
+            ("Matches", words.match_text(found.spec.match)),
+            ("Decides", words.decision(found.spec)),
+            ("Revision", Cell(f"{found.revision:,}", f"/changes/{found.revision}")),
+            ("Changed by", f"{found.actor}, {words.moment(found.update_time)}"),
+        ],
+    )
+    parts: list[Part] = [facts]
+    if ask.may_change:
+        parts.append(
+            Form(
+                "Change it",
+                "/rules/check",
+                "Dry run",
+                (
+                    hidden("action", "update"),
+                    hidden("rule", rule_id),
+                    await cluster_field(ask, found.spec.target_cluster),
+                    Field(
+                        "upstream_topic",
+                        "Name on the cluster",
+                        value=found.spec.upstream_topic,
+                        help="A template, as {topic}.",
+                    ),
+                    *consents(ask),
+                ),
+            )
+        )
+        parts.append(
+            Form(
+                "Remove it",
+                "/rules/check",
+                "Dry run of the removal",
+                (hidden("action", "remove"), hidden("rule", rule_id)),
+            )
+        )
+    return Page(f"Rule {rule_id}", parts, links=[Cell("Its history", here("/history", name=name))])
+
+
+async def new(ask: Ask) -> Page:
+    kinds = tuple((each, each.replace("_", " ")) for each in KINDS)
+    form = Form(
+        "The rule",
+        "/rules/check",
+        "Dry run",
+        (
+            hidden("action", "create"),
+            Field("kind", "Matches", Control.CHOICE, "topic", kinds),
+            Field("name", "Name", help="Not for unmatched topics."),
+            await cluster_field(ask, ""),
+            Field("upstream_topic", "Name on the cluster", help="A template, as {topic}. Only for topics."),
+            Field("before", "Before rule", help="Its id; empty: last."),
+            *consents(ask),
+        ),
+    )
+    return Page("New rule", [form], lead="The dry run changes nothing.")
+
+
+async def cluster_field(ask: Ask, value: str) -> Field:
+    answer = await ask.caller.call(ask.caller.stubs.clusters.ListClusters, admin.ListClustersRequest(page_size=1000))
+    return choice("target_cluster", "Cluster", value, *(each.spec.cluster_name for each in answer.clusters))
+
+
+def consents(ask: Ask) -> tuple[Field, ...]:
+    return tuple(tick(name, label, ask.said(name)) for name, label in CONSENTS.items())
+
+
+def edit_of(ask: Ask) -> admin.RuleEdit:
+    """The edit that the fields say. CallError."""
+    action, rule_id = ask.said("action"), ask.said("rule")
+    spec = routing.RuleSpec(target_cluster=ask.said("target_cluster"), upstream_topic=ask.said("upstream_topic"))
+    match action:
+        case "update":
+            request = admin.UpdateRuleRequest(name=f"rules/{rule_id}", rule=spec)
+            request.update_mask.paths.extend(("target_cluster", "upstream_topic"))
+            return admin.RuleEdit(update=request)
+        case "remove":
+            return admin.RuleEdit(remove=admin.RemoveRuleRequest(name=f"rules/{rule_id}"))
+        case "create":
+            kind = ask.said("kind")
+            if kind not in KINDS:
+                raise wrong("kind", f"{kind!r} is none of {', '.join(KINDS)}")
+            setattr(spec.match, kind, True if kind == "unmatched_topics" else ask.said("name"))
+            created = admin.CreateRuleRequest(rule=spec)
+            if before := ask.said("before"):
+                created.place.before = f"rules/{before}"
+            return admin.RuleEdit(create=created)
+        case _:
+            raise wrong("action", f"{action!r} is none of create, update, remove")
+
+
+def options_of(ask: Ask) -> admin.ChangeOptions:
+    return admin.ChangeOptions(
+        expected_revision=ask.number("expected_revision"),
+        request_id=ask.said("request_id"),
+        reason=ask.said("reason"),
+        **{name: bool(ask.said(name)) for name in CONSENTS},  # type: ignore[arg-type]  # fields of one type
+    )
+
+
+async def check(ask: Ask) -> Page:
+    """The dry run of an edit, and the form that confirms it."""
+    edit = edit_of(ask)
+    stubs = ask.caller.stubs
+    rules = await ask.caller.call(stubs.rules.ListRules, admin.ListRulesRequest(page_size=1))
+    options = options_of(ask)
+    options.expected_revision = rules.revision
+    answer = await ask.caller.call(stubs.rules.DryRun, admin.DryRunRequest(edits=[edit], options=options))
+    worst = max((each.severity for each in answer.findings), default=admin.SEVERITY_UNSPECIFIED)
+    parts: list[Part] = list(dry_run(answer))
+    if ask.may_change:
+        fields = [hidden(name, ask.said(name)) for name in EDIT_FIELDS if ask.said(name)]
+        tone = Tone.BAD if worst == admin.SEVERITY_BREAKS else Tone.PLAIN
+        submit = "Make the change all the same" if tone is Tone.BAD else "Make the change"
+        confirm = change(
+            "Confirm", "/rules/change", submit, *fields, hidden("expected_revision", rules.revision), tone=tone
+        )
+        parts.append(confirm)
+    request: Any = getattr(edit, edit.WhichOneof("kind") or "")
+    return Page(f"Dry run: {words.edit(request)}", parts, lead="Nothing has changed yet.")
+
+
+def dry_run(answer: admin.DryRunResponse) -> list[Part]:
+    """All that a dry run found."""
+    findings: list[Cells] = [
+        [words.toned(words.word(admin.Severity, each.severity)), each.subject, each.text] for each in answer.findings
+    ]
+    clients: list[Cells] = [
+        [each.client_id, each.principal, each.software, each.host, words.short(each.gateway), f"{each.connections:,}"]
+        for each in answer.clients
+    ]
+    homes = [[each.group or each.transactional_id, each.from_cluster, each.to_cluster] for each in answer.home_moves]
+    parts = [
+        Table("Findings", ("Severity", "About", "Finding"), findings, "The dry run found nothing to say."),
+        *change_tables(answer.change),
+        Table(
+            "Clients that move", ("Client id", "Principal", "Software", "Host", "Gateway", "Connections"), clients,
+            "No connected client moves.",
+        ),
+    ]  # fmt: skip
+    if homes:
+        parts.append(Table("Groups and transactional ids that move", ("Name", "From", "To"), homes, ""))
+    return parts
+
+
+def change_tables(of: admin.RuleChangeResponse) -> list[Part]:
+    moves: list[Cells] = [words.move(each) for each in of.moves]
+    effects: list[Cells] = [words.effect(each) for each in of.effects]
+    return [
+        Table("Topics that move", ("Topic", "From", "To", "Partitions"), moves, "No topic moves."),
+        Table("What readers see", ("Topic", "Group", "Effect"), effects, "No record and no group is affected."),
+        *(Notice(each, Tone.WARNING) for each in of.warnings),
+    ]
+
+
+async def make(ask: Ask) -> Moved:
+    """The confirmed change."""
+    edit, rules = edit_of(ask), ask.caller.stubs.rules
+    kind = edit.WhichOneof("kind")
+    method = {"create": rules.CreateRule, "update": rules.UpdateRule, "remove": rules.RemoveRule}[kind or ""]
+    request: Any = getattr(edit, kind or "")
+    request.options.CopyFrom(options_of(ask))
+    answer = await ask.caller.call(method, request, timeout_s=CHANGE_TIMEOUT_S)
+    return Moved(here(f"/changes/{answer.revision}", before=ask.said("expected_revision")))
+
+
+async def landing(ask: Ask) -> Page:
+    """A change of the rules, as it lands on each member."""
+    revision = _revision(ask)
+    stubs = ask.caller.stubs
+    status = await ask.caller.call(stubs.decisions.GetStatus, admin.GetStatusRequest())
+    entry = await _entry(ask, revision)
+    outcome = entry.outcome if entry is not None else ""
+    rows = [_landed(each, revision) for each in status.members if each.kind != admin.MEMBER_KIND_SIDECAR]
+    facts: list[Item] = [
+        ("In force", f"{status.revision:,}"),
+        ("Outcome", words.toned(outcome) if outcome else "no rollout was needed, or none is known"),
+    ]
+    parts: list[Part] = []
+    if entry is not None:
+        facts += [("By", f"{words.actor(entry)}, {words.moment(entry.time)}"), ("Why", entry.reason or words.NONE)]
+        parts.append(Table("What changed", ("Change",), [[each] for each in entry.changes], "Nothing."))
+    parts.insert(0, Facts(f"Revision {revision:,}", facts))
+    parts.append(
+        Table("Members", ("Member", "This revision", "State", "Runs revision"), rows, "No gateway or router is known.")
+    )
+    before = ask.number("before") or revision - 1
+    links = []
+    if ask.may_change and await _changed_rules(ask, revision):
+        links.append(Cell("Undo this change", here(f"/changes/{revision}/undo", before=before)))
+    return Page(f"Change {revision:,}", parts, links=links, live="status")
+
+
+def _landed(member: admin.Member, revision: int) -> list[Cell | str]:
+    landed = member.revision >= revision and member.phase in (
+        admin.MEMBER_PHASE_APPLIED,
+        admin.MEMBER_PHASE_UNSPECIFIED,
+    )
+    text = Cell("landed", tone=Tone.GOOD) if landed else Cell("not yet", tone=Tone.WARNING)
+    return [words.short(member.name), text, state(member), f"{member.revision:,}"]
+
+
+async def _changed_rules(ask: Ask, revision: int) -> bool:
+    """Whether the decision is one of the last about the rules: other decisions have other ways back."""
+    request = admin.ListEventsRequest(page_size=1000, stream="rules")
+    answer = await ask.caller.call(ask.caller.stubs.decisions.ListEvents, request)
+    return any(each.position == revision and each.HasField("rule_set_changed") for each in answer.events)
+
+
+async def _entry(ask: Ask, revision: int) -> admin.HistoryEntry | None:
+    """The decision in the history, if it is among the last thousand."""
+    request = admin.ListHistoryRequest(page_size=1000)
+    answer = await ask.caller.call(ask.caller.stubs.decisions.ListHistory, request)
+    return next((each for each in answer.entries if each.revision == revision), None)
+
+
+def _revision(ask: Ask) -> int:
+    text = ask.parameters["revision"]
+    if not text.isdecimal() or len(text) > 18:
+        raise wrong("revision", f"{text!r} is no whole number")
+    return int(text)
+
+
+async def undo(ask: Ask) -> Page:
+    """What it would mean to bring the earlier rules back."""
+    revision, before = _revision(ask), ask.number("before")
+    request = admin.DiffRequest(from_revision=revision, to_revision=before)
+    answer = await ask.caller.call(ask.caller.stubs.decisions.Diff, request)
+    rules = await ask.caller.call(ask.caller.stubs.rules.ListRules, admin.ListRulesRequest(page_size=1))
+    parts: list[Part] = []
+    if rules.revision != revision:
+        text = f"The rules have changed since: revision {rules.revision:,} is the last one. Those changes go, too."
+        parts.append(Notice(text, Tone.WARNING))
+    parts += difference_tables(answer)
+    parts.append(
+        change(
+            "Confirm", f"/changes/{revision}/undo", "Bring these rules back", hidden("before", before),
+            hidden("expected_revision", rules.revision), *consents(ask),
+        )
+    )  # fmt: skip
+    return Page(
+        f"Undo change {revision:,}", parts, lead=f"The rules of revision {before:,} come back, as a new change."
+    )
+
+
+async def undone(ask: Ask) -> Moved:
+    request = admin.RevertRequest(revision=ask.number("before"), options=options_of(ask))
+    answer = await ask.caller.call(ask.caller.stubs.rules.Revert, request, timeout_s=CHANGE_TIMEOUT_S)
+    return Moved(here(f"/changes/{answer.revision}", before=ask.said("expected_revision")))
