@@ -73,6 +73,8 @@ _WHOLE_NUMBERS = {
     FieldDescriptor.CPPTYPE_INT64: {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
 }
 _LARGEST = {2**31 - 1: 32, 2**63 - 1: 64}
+_OF_MOVES = f"{contract.RecordRuleSpec.DESCRIPTOR.full_name}.copy"
+"""A move makes such a rule; no file does."""
 _SECTIONS = {
     "clusters": ("cluster", "Kafka clusters, each once."),
     "rules": ("rule", "Forwarding rules, in order: the first rule that matches decides."),
@@ -185,16 +187,21 @@ def _rule() -> Schema:
 
 def _messages(descriptor: Descriptor) -> Iterator[tuple[str, Schema]]:
     """The message and all that it holds, as the JSON form of the contract has them."""
+    fields = [field for field in descriptor.fields if field.full_name != _OF_MOVES]
     shape: Schema = {
         "type": "object",
         "description": comments()[descriptor.full_name],
         "properties": {
             field.name: _shape(field, {"type": "string"}) | {"description": comments()[field.full_name]}
-            for field in descriptor.fields
+            for field in fields
         },
         "additionalProperties": False,
     }
-    choices = [[field.name for field in each.fields] for each in descriptor.oneofs if not each.name.startswith("_")]
+    choices = [
+        [field.name for field in each.fields if field in fields]
+        for each in descriptor.oneofs
+        if not each.name.startswith("_")
+    ]
     if choices:
         shape["allOf"] = [_at_most_one_of(each) for each in choices]
     if descriptor is contract.RecordRuleSpec.DESCRIPTOR:
@@ -203,7 +210,7 @@ def _messages(descriptor: Descriptor) -> Iterator[tuple[str, Schema]]:
         shape["properties"]["record_rule_id"]["minLength"] = 1
         shape["properties"]["start"]["default"] = _start_that_apply_fills_in()
     yield descriptor.name, shape
-    for field in descriptor.fields:
+    for field in fields:
         held = field.message_type
         if held is not None and held is not Timestamp.DESCRIPTOR and not held.GetOptions().map_entry:
             yield from _messages(held)

@@ -17,6 +17,8 @@ MOST_SYNCS = 100
 """Orders of one rule to translate groups' offsets that are kept; each is carried out within seconds."""
 
 STREAM_PREFIX = "recordrules/"
+COPY_PREFIX = "move-"
+"""A move of a topic has its copy as a record rule; the rule is there as long as the move is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,11 @@ class RecordRule:
     def rule_id(self) -> str:
         return self.spec.record_rule_id
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether a move made the rule; operators see the move instead."""
+        return self.spec.HasField("copy")
+
 
 RecordRules = Mapping[str, RecordRule]
 
@@ -82,6 +89,13 @@ def fold_record_rules(rules: RecordRules, event: events.Event) -> RecordRules:
             return _with(rules, replace(rule, rewinds=_with_rewind(rule.rewinds, rewind)), event)
         case "record_rule_removed":
             return {key: rule for key, rule in rules.items() if key != event.record_rule_removed.record_rule_id}
+        case "topic_move_started":
+            move = event.topic_move_started.move
+            spec = record_rules.RecordRuleSpec(record_rule_id=copy_of(move.name), copy=move.copy)
+            rule = RecordRule(spec, event.position, event.position, event.actor, event.time.ToDatetime(UTC))
+            return {**rules, rule.rule_id: rule}
+        case "topic_move_ended":
+            return {key: rule for key, rule in rules.items() if key != copy_of(event.topic_move_ended.name)}
         case "group_offsets_sync_ordered":
             order = event.group_offsets_sync_ordered
             rule = rules[order.record_rule_id]
@@ -89,6 +103,11 @@ def fold_record_rules(rules: RecordRules, event: events.Event) -> RecordRules:
             return _with(rules, replace(rule, group_syncs=_with_sync(rule.group_syncs, sync)), event)
         case _:
             return rules
+
+
+def copy_of(move: str) -> str:
+    """The id of the record rule that copies for a move (topicmoves/{id})."""
+    return f"{COPY_PREFIX}{move.rpartition('/')[2]}"
 
 
 def _with(rules: RecordRules, rule: RecordRule, event: events.Event) -> RecordRules:

@@ -26,6 +26,7 @@ from mesh.rpc import (
     record_rules_grpc,
     replays_grpc,
     subscriptions_grpc,
+    topic_moves_grpc,
     traffic_grpc,
     transactions_grpc,
     users_grpc,
@@ -82,6 +83,7 @@ class Connection:
         self.pipelines = pipelines_grpc.PipelineServiceStub(self._channel)
         self.subscriptions = subscriptions_grpc.SubscriptionServiceStub(self._channel)
         self.profiles = profiles_grpc.ProfileServiceStub(self._channel)
+        self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
         self.traffic = traffic_grpc.TrafficServiceStub(self._channel)
         self.acls = acls_grpc.AclServiceStub(self._channel)

@@ -2,7 +2,7 @@
 
 Messages are in `access`, `acls`, `grants`, `quotas`, `routing`, `record_rules`, `events`, `admin`, `discovery`,
 `instances`, `replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `subscriptions`,
-`transactions`; stubs and servicers in the `_grpc` ones.
+`topic_moves`, `transactions`; stubs and servicers in the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import access_pb2 as access
@@ -34,6 +34,8 @@ from mesh.rpc.v1 import routing_pb2 as routing
 from mesh.rpc.v1 import snapshots_pb2 as snapshots
 from mesh.rpc.v1 import subscriptions_pb2 as subscriptions
 from mesh.rpc.v1 import subscriptions_pb2_grpc as subscriptions_grpc
+from mesh.rpc.v1 import topic_moves_pb2 as topic_moves
+from mesh.rpc.v1 import topic_moves_pb2_grpc as topic_moves_grpc
 from mesh.rpc.v1 import traffic_pb2 as traffic
 from mesh.rpc.v1 import traffic_pb2_grpc as traffic_grpc
 from mesh.rpc.v1 import transactions_pb2 as transactions
@@ -71,6 +73,8 @@ __all__ = [
     "snapshots",
     "subscriptions",
     "subscriptions_grpc",
+    "topic_moves",
+    "topic_moves_grpc",
     "traffic",
     "traffic_grpc",
     "transactions",

@@ -1,4 +1,4 @@
-"""`meshctl topic profile`: what the records of a topic are like."""
+"""`meshctl topic`: what the records of a topic are like, and moves of topics with their records."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from mesh.rpc import replays as replays_pb
 from meshctl import profiles, replays
 from meshctl.commands.replay_starting import start
 from meshctl.commands.replay_watching import follow
+from meshctl.commands.topic_move import move
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import print_json, print_table
@@ -21,13 +22,17 @@ USUAL_SAMPLE = 10_000
 
 @click.group(cls=Group)
 def topic() -> None:
-    """Topics: what is in them.
+    """Topics: what is in them, and where they go.
 
     \b
     Examples:
       meshctl topic profile orders
       meshctl topic profile orders --last
+      meshctl topic move apples --to c2
     """
+
+
+topic.add_command(move)
 
 
 @topic.command()

@@ -25,6 +25,7 @@ from mesh.rpc import (
     record_rules_grpc,
     replays_grpc,
     subscriptions_grpc,
+    topic_moves_grpc,
     traffic_grpc,
     transactions_grpc,
     users_grpc,
@@ -52,6 +53,7 @@ from services.control.api.replay_service import ReplayService
 from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
 from services.control.api.subscription_service import SubscriptionService
+from services.control.api.topic_move_service import TopicMoveService
 from services.control.api.traffic_service import TrafficService
 from services.control.api.transaction_service import TransactionService
 from services.control.api.user_service import UserService
@@ -72,6 +74,7 @@ from services.control.decisions.replays.commands import ReplayDecisions
 from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
+from services.control.decisions.topic_moves.commands import TopicMoveDecisions
 from services.control.decisions.turns import Turns
 from services.control.decisions.users.commands import UserDecisions
 from services.control.domain.clusters.properties import SecretPlaces
@@ -145,6 +148,7 @@ class Control:
         self.replay_followers = self.replays.followers
         traffic = TrafficTables(database)
         record_progress = RecordProgress(lambda: journal.view.record_rules)
+        self._topic_moves = TopicMoveDecisions(journal, self._rules, connections, record_progress)
         past = Past(journal, database)
         access = AccessGate(
             journal, reports, settings.first_admins, counts_certificates=settings.certificate_roles_count
@@ -185,6 +189,7 @@ class Control:
                 record_rules_grpc,
                 RecordRuleService(journal, RecordRuleDecisions(journal, turns, connections), record_progress),
             ),
+            (topic_moves_grpc, TopicMoveService(journal, self._topic_moves)),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
             (traffic_grpc, TrafficService(traffic)),
             (transactions_grpc, TransactionService(journal)),
@@ -224,6 +229,7 @@ class Control:
             "replays": self.replays.run,
             "followers of replays": self.replays.followers.run,
             "settling": self._rules.run,
+            "moves of topics": self._topic_moves.run,
         }.items():
             self._parts.keep(name, run)
 

@@ -93,6 +93,9 @@ class NamedThings:
             case "replays":
                 replay = view.replays.open.get(name) or view.replays.ended.get(name)
                 return None if replay is None else replay.spec
+            case "topicmoves":
+                move = view.topic_moves.open.get(name) or view.topic_moves.ended.get(name)
+                return None if move is None else move.spec
             case "instances":
                 return self._instances.get(name)
             case "subscriptions":

@@ -87,7 +87,9 @@ class PastAnswers:
             revision=revision,
             clusters=[shapes.cluster(view, name) for name in view.state.effective.clusters],
             rules=shapes.rules(view),
-            record_rules=[shapes.record_rule(view.record_rules[name], None) for name in sorted(view.record_rules)],
+            record_rules=[
+                shapes.record_rule(view.record_rules[name], None) for name in sorted(view.record_rule_set.rules)
+            ],
             frozen=view.frozen is not None,
         )
         time = await self._past.time_of(revision)

@@ -184,7 +184,7 @@ class QueryService(admin_grpc.QueryServiceServicer):
             scheduled_changes=len(view.schedules),
             record_rules=[
                 shapes.record_rule(view.record_rules[rule_id], self._record_progress)
-                for rule_id in sorted(view.record_rules)
+                for rule_id in sorted(view.record_rule_set.rules)
             ],
         )
 

@@ -37,7 +37,7 @@ class RecordRuleService(record_rules_grpc.RecordRuleServiceServicer):
         self, request: record_rules.ListRecordRulesRequest, context: Any
     ) -> record_rules.ListRecordRulesResponse:
         self._journal.require_loaded()
-        rules = self._journal.view.record_rules
+        rules = self._journal.view.record_rule_set.rules
         ids = sorted(rules)
         page, token = pages.cut(shapes.RECORD_RULES, ids, ids, request.page_size, request.page_token)
         shown = [shapes.record_rule(rules[rule_id], self._progress) for rule_id in page]

@@ -22,6 +22,7 @@ from services.control.domain.rules.rule_set import RuleSet
 from services.control.domain.sidecars.commands import SIDECARS
 from services.control.domain.sidecars.orders import Orders, fold_orders
 from services.control.domain.sidecars.subscriptions import SUBSCRIPTIONS, Declared, fold_subscriptions
+from services.control.domain.topic_moves.moves import TOPIC_MOVES, TopicMoves, fold_topic_moves
 from services.control.domain.transactions.transactions import TRANSACTIONS
 from services.control.domain.users.users import USERS, Users, fold_users
 
@@ -58,6 +59,9 @@ class MeshView:
     profiles: Profiles = field(default_factory=dict)
     """The last profile of each topic's records."""
     record_rules: RecordRules = field(default_factory=dict)
+    """Also the copies of open moves."""
+    topic_moves: TopicMoves = field(default_factory=TopicMoves)
+    """The open moves of topics with their records, and the last ended ones."""
     rollout: events.Event | None = None
     """The RuleSetChanged that is being rolled out."""
     frozen: events.Event | None = None
@@ -79,7 +83,12 @@ class MeshView:
 
     @property
     def record_rule_set(self) -> RecordRuleSet:
-        return RecordRuleSet(self.record_rules, self.state.effective.clusters)
+        rules = {each.rule_id: each for each in self.record_rules.values() if not each.is_copy}
+        return RecordRuleSet(rules, self.state.effective.clusters)
+
+    def users_of(self, cluster: str) -> list[str]:
+        """Ids of the record rules that use a cluster, and of the copies of open moves."""
+        return RecordRuleSet(self.record_rules, ()).users_of(cluster)
 
 
 def apply(view: MeshView, event: events.Event) -> MeshView:
@@ -131,6 +140,7 @@ def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
         record_rules=fold_record_rules(view.record_rules, event),
         orders=fold_orders(view.orders, event),
         replays=fold_replays(view.replays, event, view.orders),
+        topic_moves=fold_topic_moves(view.topic_moves, event),
         profiles=fold_profiles(view.profiles, event),
         grants=fold_grants(view.grants, event),
         users=fold_users(view.users, event),
@@ -189,6 +199,6 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
-        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS,
+        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, f"{TOPIC_MOVES}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

@@ -13,7 +13,7 @@ from mesh.routing import ForwardingRule, NodeView, Place, Subject
 from mesh.routing.codec import rule_from_proto
 from mesh.rpc import events, record_rules, routing
 from services.control.domain.past.history import Home
-from services.control.presentation import acls, quotas, replays, roles, sidecars, users
+from services.control.presentation import acls, quotas, replays, roles, sidecars, topic_moves, users
 from services.control.presentation.sidecars import moment_text
 
 MOST_SENTENCES = 200
@@ -256,6 +256,7 @@ _SENTENCES: dict[str, Callable[[events.Event], str]] = {
     "transaction_end_ordered": _transaction_ended,
     **replays.SENTENCES,
     **roles.SENTENCES,
+    **topic_moves.SENTENCES,
     **users.SENTENCES,
 }
 """Payload -> its only sentence."""

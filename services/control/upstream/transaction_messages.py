@@ -1,33 +1,17 @@
-"""Requests about transactions that aiokafka does not have, in its own notation, and a request in one exact version.
+"""Requests about transactions that aiokafka does not have, in its own notation.
 
 Fields and versions are those of Kafka's message specifications (KIP-98, KIP-360, KIP-664, KIP-890).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
 
 NAME: Final = CompactString("utf-8")
 TAGS: Final = ("tags", TaggedFields)
-
-
-class Exactly:
-    """A request in this version, or none: another version would mean something else."""
-
-    def __init__(self, struct: Any) -> None:
-        self._struct = struct
-
-    def prepare(self, versions: dict[int, tuple[int, int]]) -> Any:
-        """As aiokafka's connections ask for it. Raises IncompatibleBrokerVersion."""
-        key, version = self._struct.API_KEY, self._struct.API_VERSION
-        lowest, highest = versions.get(key, (0, -1))
-        if not lowest <= version <= highest:
-            raise IncompatibleBrokerVersion(f"the broker has no version {version} of {type(self._struct).__name__}")
-        return self._struct
 
 
 class DescribeTransactionsResponse_v0(Response):  # type: ignore[misc]  # noqa: N801  # aiokafka: no types, its names

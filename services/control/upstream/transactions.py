@@ -12,6 +12,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.record.memory_records import MemoryRecords
 
+from mesh.exact_requests import Exactly
 from mesh.routing import UpstreamCluster
 from mesh.transactions import LOG_PARTITION, STATE_TOPIC, TRANSACTIONS_TOPIC, Identity, TransactionLog
 from services.control.domain.transactions.transactions import CoordinatorState
@@ -26,7 +27,6 @@ from services.control.upstream.transaction_messages import (
     DescribeTransactionsRequest_v0,
     EndTxnRequest_v3,
     EndTxnRequest_v5,
-    Exactly,
     InitProducerIdRequest_v4,
     ListTransactionsRequest_v0,
 )

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import BinaryIO
 
+from services.router.copying.worker import CopyWorker
 from services.router.forwarding.orders import (
     LARGEST_LINE,
     Clusters,
@@ -37,7 +38,7 @@ class Foreman:
         self._judging = judging
         self._tell = tell
         self._world = World()
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[str, Worker | CopyWorker] = {}
         self._ended = threading.Event()
 
     def obey(self, order: Order) -> None:
@@ -52,7 +53,7 @@ class Foreman:
                 if rule_id in self._workers:
                     self._workers[rule_id].want(order, self._world)
                 else:
-                    worker = self._workers[rule_id] = Worker(order, self._world, self._judging)
+                    worker = self._workers[rule_id] = self._worker_for(order)
                     worker.start()
             case StopRule():
                 self._end(order.rule_id, forget=False)
@@ -77,6 +78,11 @@ class Foreman:
         for worker in self._workers.values():
             worker.join(STOP_TIMEOUT)
 
+    def _worker_for(self, order: RunRule) -> Worker | CopyWorker:
+        if order.spec.WhichOneof("kind") == "copy":
+            return CopyWorker(order, self._world)
+        return Worker(order, self._world, self._judging)
+
     def _end(self, rule_id: str, *, forget: bool) -> None:
         worker = self._workers.pop(rule_id, None)
         if worker is None:
@@ -85,7 +91,7 @@ class Foreman:
         worker.stop(forget=forget)
         threading.Thread(target=self._tell_end, args=(worker,), daemon=True).start()
 
-    def _tell_end(self, worker: Worker) -> None:
+    def _tell_end(self, worker: Worker | CopyWorker) -> None:
         worker.join()
         self._tell(RuleEnded(worker.rule_id))
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from mesh.rpc import access, acls, events, grants, profiles, quotas, replays, routing, subscriptions
+from mesh.rpc import access, acls, events, grants, profiles, quotas, replays, routing, subscriptions, topic_moves
 from services.control.domain.past.snapshots import SnapshotError, view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView, apply
 from services.control.store.drafts import PAYLOADS
@@ -81,6 +81,7 @@ def full_view() -> MeshView:
             name="replays/2", state=replays.REPLAY_STATE_DONE, profiles=[profiles.TopicProfile(topic="apples")]
         ),
         record_rule,
+        events.TopicMoveStarted(move=topic_moves.MoveWithRecords(name="topicmoves/1")),
         schedule,
         events.RoleGranted(grant=grants.Grant(principal="ada", role=access.ROLE_VIEWER)),
         events.UserSet(name="shop"),

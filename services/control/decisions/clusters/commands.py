@@ -149,7 +149,7 @@ class ClusterDecisions:
         async def decide() -> int:
             if not validate_only:
                 await self._journal.first_time(caller)
-            event = self.clusters.remove(name, self._journal.view.record_rule_set.users_of(name))
+            event = self.clusters.remove(name, self._journal.view.users_of(name))
             expect_revision(name, expected_revision, self._journal.view.cluster_revisions[name])
             if validate_only:
                 return 0

@@ -7,8 +7,10 @@ on without a gateway, by its name.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
 
 import structlog
 from prometheus_client import Counter, Histogram
@@ -70,6 +72,20 @@ class RolloutAbandoned(Exception):  # noqa: N818  (an outcome)
         self.revision = revision
         self.late = late
         self.cause = cause
+
+
+class CutMissedError(RuntimeError):
+    """The cut of a move can't be made within its budget; the message says why."""
+
+
+class Cut(Protocol):
+    """The step between the hold of all gateways and their switch."""
+
+    budget_s: float
+    """Seconds from the beginning of the hold. A rollout whose cut takes longer is aborted."""
+
+    async def reach(self) -> None:
+        """Returns when the gateways may switch. Raises CutMissedError."""
 
 
 class Rollouts:
@@ -177,7 +193,9 @@ class Rollouts:
             if not await self._members.changed_within(deadline - time.monotonic()):
                 raise Unfollowed(revision, missing)
 
-    async def run(self, change: events.Event, caller: Caller, without: Collection[str] = ()) -> float:
+    async def run(
+        self, change: events.Event, caller: Caller, without: Collection[str] = (), cut: Cut | None = None
+    ) -> float:
         """Completes the rollout of an appended RuleSetChanged.
 
         Returns the milliseconds until all gateways had switched; raises RolloutAbandoned if control aborts the rollout.
@@ -185,11 +203,17 @@ class Rollouts:
         started = time.monotonic()
         revision = change.position
         expected = frozenset({*self._members.gateways(), *self._awaited(without)})
-        decision = await self._held(revision, expected, without, started + self.hold_ms / 1000)
+        longest = self.hold_ms / 1000 if cut is None else min(self.hold_ms / 1000, cut.budget_s)
+        decision = await self._held(revision, expected, without, started + longest)
+        late: dict[str, str] = {}
+        cause = "not all members held in time"
         if decision is not Verdict.SWITCH:
             expected &= self._members.known()
             late = laggards(revision, expected, self._members.gateways(), without)
-            cause = "; ".join(f"{name} {what}" for name, what in late.items()) or "not all members held in time"
+            cause = "; ".join(f"{name} {what}" for name, what in late.items()) or cause
+        elif cut is not None:
+            decision, cause = await _reached(cut, started + longest - time.monotonic())
+        if decision is not Verdict.SWITCH:
             payload = events.RolloutAborted(revision=revision, members=sorted(late), cause=cause)
             await self.close(payload, caller)
             rollouts_total.labels("aborted").inc()
@@ -256,6 +280,18 @@ class Rollouts:
                 return self._journal.view.position
             [new] = await self._journal.append([draft], caller, rests_on=rests_on, answer=for_caller)
         return new.position
+
+
+async def _reached(cut: Cut, seconds: float) -> tuple[Verdict, str]:
+    """Whether the cut was made in time; if not, why."""
+    try:
+        async with asyncio.timeout(seconds):
+            await cut.reach()
+    except CutMissedError as error:
+        return Verdict.ABORT, str(error)
+    except TimeoutError:
+        return Verdict.ABORT, f"the cut took longer than its budget of {cut.budget_s:g} s"
+    return Verdict.SWITCH, ""
 
 
 def as_conflict(abandoned: RolloutAbandoned) -> Conflict:

@@ -14,7 +14,7 @@ from services.control.decisions.answers import stored_failure
 from services.control.decisions.clusters.commands import routing_position
 from services.control.decisions.members.canaries import Canaries, refuse_while_tried
 from services.control.decisions.members.members import Members
-from services.control.decisions.members.rollouts import RolloutAbandoned, Rollouts, as_conflict
+from services.control.decisions.members.rollouts import Cut, RolloutAbandoned, Rollouts, as_conflict
 from services.control.decisions.rules.moves import ChangeWishes, MoveInspector, Moving
 from services.control.decisions.turns import Turns
 from services.control.domain.errors import Refusal
@@ -63,6 +63,7 @@ class _Asked:
     caller: Caller
     remember: Remember
     record: Record | None
+    cut: Cut | None
 
 
 class RuleDecisions:
@@ -93,10 +94,12 @@ class RuleDecisions:
         *,
         of_the_past: bool = False,
         record: Record | None = None,
+        cut: Cut | None = None,
     ) -> RuleChange:
         """Carries a command out; with `validate_only`, says what it would do.
 
         `of_the_past`: the command reads earlier revisions from PostgreSQL, so PostgreSQL has to have the last change.
+        `cut`: the step between the hold of all gateways and their switch.
         `record`: the audit event of the call, stored with the decision if nothing follows the decision.
         """
         if wishes.validate_only:
@@ -105,7 +108,7 @@ class RuleDecisions:
                 return checked
             return replace(checked, warnings=[*checked.warnings, *self._rollouts.obstacles(wishes.without_members)])
         await self._journal.check_new(caller)
-        asked = _Asked(command, wishes, caller, remember, record)
+        asked = _Asked(command, wishes, caller, remember, record, cut)
         return await self._turns.begin(self._begun(asked, of_the_past=of_the_past))
 
     async def followed(self, revision: int, wishes: ChangeWishes, seconds: float) -> None:
@@ -213,7 +216,7 @@ class RuleDecisions:
         if decision.event.HasField("canary"):
             return replace(change, warnings=[*planned.warnings, *await self.canaries.begun(new[0])])
         try:
-            switch_ms = await self._rollouts.run(new[0], caller, wishes.without_members)
+            switch_ms = await self._rollouts.run(new[0], caller, wishes.without_members, asked.cut)
         except RolloutAbandoned as abandoned:
             conflict = as_conflict(abandoned)
             await self._correct(remember(conflict))

@@ -94,14 +94,15 @@ def target_names(mirror: record_rules.MirrorSpec) -> Names:
 
 def clusters_of(spec: record_rules.RecordRuleSpec) -> set[str]:
     """Names of all clusters that the rule reads from or writes to."""
-    source = spec.mirror.source_cluster if spec.WhichOneof("kind") == "mirror" else spec.content.source_cluster
-    return {source, *written_clusters(spec)}
+    return {getattr(spec, spec.WhichOneof("kind") or "").source_cluster, *written_clusters(spec)}
 
 
 def written_clusters(spec: record_rules.RecordRuleSpec) -> set[str]:
     """Names of the clusters that the rule writes to."""
     if spec.WhichOneof("kind") == "mirror":
         return {spec.mirror.target_cluster}
+    if spec.WhichOneof("kind") == "copy":
+        return {spec.copy.target_cluster}
     return {target.cluster or spec.content.source_cluster for _, target in targets_of(spec.content)}
 
 

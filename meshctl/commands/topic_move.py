@@ -1,0 +1,219 @@
+"""`meshctl topic move`: a topic moves to another cluster with its records, offsets and groups."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import click
+
+from mesh.rpc import topic_moves as moves_pb
+from meshctl.connection import Connection
+from meshctl.failures import ExitCode, MeshctlError
+from meshctl.output import as_dict, moment, print_json, print_table
+from meshctl.session import Group, Session, pass_session
+
+ENDS = (moves_pb.TOPIC_MOVE_STATE_DONE, moves_pb.TOPIC_MOVE_STATE_CANCELLED, moves_pb.TOPIC_MOVE_STATE_FAILED)
+LOOK_SECONDS = 0.5
+COLUMNS = ("MOVE", "TOPIC", "FROM", "TO", "STATE", "BEHIND", "PAUSE", "STARTED", "BY", "NOTE")
+
+
+class TopicFirst(Group):
+    """`move TOPIC` begins a move; `move start TOPIC` does the same, for a topic that is called like a command."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name) or super().get_command(ctx, "start")
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands:
+            args = ["start", *args]
+        return super().resolve_command(ctx, args)
+
+
+@click.group("move", cls=TopicFirst)
+def move() -> None:
+    """Move a topic to another cluster with its records: offsets, groups and clients go on as they are.
+
+    A router copies the topic. When the copy has caught up, gateways hold the topic for a moment, and switch.
+
+    \b
+    Examples:
+      meshctl topic move apples --to c2
+      meshctl topic move list
+      meshctl topic move show 3f9a01bc
+      meshctl topic move cancel 3f9a01bc
+      meshctl topic move undo 3f9a01bc
+    """
+
+
+@move.command()
+@click.argument("topic", metavar="TOPIC")
+@click.option("--to", "target", required=True, metavar="CLUSTER", help="The cluster to move to.")
+@click.option(
+    "--rate", type=click.IntRange(min=1), metavar="BYTES", help="Bytes that the copy moves in a second, at most."
+)
+@click.option("--budget", type=click.IntRange(min=1), metavar="MS", help="Milliseconds that producers may wait; 1000.")
+@click.option("--wait", is_flag=True, help="Until the move has ended.")
+@click.option("--reason", default="", help="Why, for the history.")
+@pass_session
+def start(
+    session: Session, topic: str, target: str, rate: int | None, budget: int | None, wait: bool, reason: str
+) -> None:
+    """Move TOPIC to a cluster.
+
+    \b
+    Examples:
+      meshctl topic move apples --to c2 --wait
+      meshctl topic move apples --to c2 --rate 10000000 --budget 500
+    """
+    spec = moves_pb.TopicMoveSpec(
+        topic=topic, target_cluster=target, bytes_per_second=rate or 0, hold_budget_ms=budget or 0
+    )
+    _start(session, spec, reason, wait=wait)
+
+
+@move.command("list")
+@pass_session
+def list_moves(session: Session) -> None:
+    """Show the open moves and the last ended ones, the newest first.
+
+    \b
+    Example:
+      meshctl topic move list
+    """
+    connection = session.connect()
+    pages = connection.pages(connection.topic_moves.ListTopicMoves, moves_pb.ListTopicMovesRequest())
+    found = [each for page in pages for each in page.topic_moves]
+    if session.as_json:
+        print_json({"topic_moves": [as_dict(each) for each in found]})
+        return
+    print_table(COLUMNS, map(_row, found), empty="No topic moves, or has moved, with its records.")
+
+
+@move.command()
+@click.argument("move_id", metavar="ID")
+@pass_session
+def show(session: Session, move_id: str) -> None:
+    """Show one move: how far it is, and where it cut.
+
+    \b
+    Example:
+      meshctl topic move show 3f9a01bc
+    """
+    found = _get(session.connect(), move_id)
+    if session.as_json:
+        print_json(found)
+        return
+    print_table(COLUMNS, [_row(found)], empty="")
+    if found.cuts:
+        click.echo()
+        rows = ((each.partition, each.start, each.end) for each in found.cuts)
+        print_table(("PARTITION", "FIRST OFFSET", "CUT AT"), rows, empty="")
+
+
+@move.command()
+@click.argument("move_id", metavar="ID")
+@click.option("--reason", default="", help="Why, for the history.")
+@pass_session
+def cancel(session: Session, move_id: str, reason: str) -> None:
+    """End a move before its cut: the topic stays where it is, with the copy on the other cluster.
+
+    \b
+    Example:
+      meshctl topic move cancel 3f9a01bc
+    """
+    connection = session.connect()
+    request = moves_pb.CancelTopicMoveRequest(name=_name(move_id), reason=reason, request_id=str(uuid.uuid4()))
+    _tell(session, connection.call(connection.topic_moves.CancelTopicMove, request))
+
+
+@move.command()
+@click.argument("move_id", metavar="ID")
+@click.option("--wait", is_flag=True, help="Until the topic is back.")
+@click.option("--reason", default="", help="Why, for the history.")
+@pass_session
+def undo(session: Session, move_id: str, wait: bool, reason: str) -> None:
+    """Move the topic of a move back, with the records that it got since.
+
+    The old log ends at the cut, so the move back copies only the records that are newer.
+
+    \b
+    Example:
+      meshctl topic move undo 3f9a01bc --wait
+    """
+    before = _get(session.connect(), move_id)
+    if before.state != moves_pb.TOPIC_MOVE_STATE_DONE:
+        text = f"move {_short(before)} is {_state(before)}: only a move that is done can be undone"
+        raise MeshctlError(text, ExitCode.REFUSED, status="NOT_DONE")
+    spec = moves_pb.TopicMoveSpec()
+    spec.CopyFrom(before.spec)
+    spec.target_cluster = before.copy.source_cluster
+    _start(session, spec, reason or f"undoes {before.name}", wait=wait)
+
+
+def _start(session: Session, spec: moves_pb.TopicMoveSpec, reason: str, *, wait: bool) -> None:
+    connection = session.connect()
+    request = moves_pb.StartTopicMoveRequest(spec=spec, reason=reason, request_id=str(uuid.uuid4()))
+    found = connection.call(connection.topic_moves.StartTopicMove, request)
+    if wait:
+        for change in _followed(connection, found):
+            found = change
+            if not session.as_json:
+                click.echo(f"{_short(found)} {_state(found)}, {_behind(found)} behind", err=True)
+    _tell(session, found)
+    if wait and found.state != moves_pb.TOPIC_MOVE_STATE_DONE:
+        raise MeshctlError(
+            f"move {_short(found)} {_state(found)}: {found.problem}", ExitCode.REFUSED, status="NOT_DONE"
+        )
+
+
+def _followed(connection: Connection, found: moves_pb.MoveWithRecords) -> Iterator[moves_pb.MoveWithRecords]:
+    """The move after each change, to its end."""
+    while True:
+        yield found
+        before = found
+        while found == before:
+            if found.state in ENDS:
+                return
+            time.sleep(LOOK_SECONDS)
+            found = _get(connection, found.name)
+
+
+def _get(connection: Connection, move_id: str) -> moves_pb.MoveWithRecords:
+    return connection.call(connection.topic_moves.GetTopicMove, moves_pb.GetTopicMoveRequest(name=_name(move_id)))
+
+
+def _tell(session: Session, found: moves_pb.MoveWithRecords) -> None:
+    if session.as_json:
+        print_json(found)
+        return
+    way = f"{found.copy.source_cluster} to {found.copy.target_cluster}"
+    pause = f", producers waited {found.pause_ms} ms" if found.pause_ms else ""
+    click.echo(f"move {_short(found)} of {found.spec.topic} from {way} is {_state(found)}{pause}")
+
+
+def _row(of: moves_pb.MoveWithRecords) -> tuple[object, ...]:
+    pause = f"{of.pause_ms} ms" if of.pause_ms else "-"
+    return (
+        _short(of), of.spec.topic, of.copy.source_cluster, of.copy.target_cluster, _state(of), _behind(of), pause,
+        moment(of.create_time), of.actor, of.problem or of.progress.problem,
+    )  # fmt: skip
+
+
+def _behind(of: moves_pb.MoveWithRecords) -> str:
+    return str(of.progress.lag) if of.HasField("progress") and of.state not in ENDS else "-"
+
+
+def _state(of: moves_pb.MoveWithRecords) -> str:
+    return moves_pb.TopicMoveState.Name(of.state).removeprefix("TOPIC_MOVE_STATE_").lower()
+
+
+def _short(of: moves_pb.MoveWithRecords) -> str:
+    return of.name.removeprefix("topicmoves/")
+
+
+def _name(given: str) -> str:
+    return given if given.startswith("topicmoves/") else f"topicmoves/{given}"

@@ -1,0 +1,1 @@
+"""Moves of topics with their records: from the copy to the switch."""

@@ -1,0 +1,235 @@
+"""Commands about moves of topics with their records, and the loop that leads each open move to its end.
+
+Theory of operation
+1. A move is open from its first event on, and routers copy as long as it is open (`mesh/record_rules.py`).
+2. When the copy has caught up, control records that it cuts. Then it changes the rule as an operator would, with a cut:
+   gateways hold, the copy reaches the source's end, gateways switch.
+3. If the cut takes too long, the rollout is aborted as any other, and the copy goes on. Control tries again later.
+4. If control stops amid the cut, the next one reads the rules. A rollout without an end is aborted, so the topic is
+   on one of the two clusters, and the move is done or copies on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import structlog
+from prometheus_client import Counter, Gauge
+
+from mesh.record_rules import copy_of
+from mesh.routing import ExactName, Place, UpstreamCluster
+from mesh.rpc import events, topic_moves
+from services.control.decisions.records.progress import RecordProgress
+from services.control.decisions.rules.commands import Command, RuleChange, RuleDecisions
+from services.control.decisions.rules.moves import ChangeWishes
+from services.control.decisions.short_ids import new_id
+from services.control.decisions.topic_moves.cut import Groups, TopicCut
+from services.control.domain.errors import Conflict, Refusal, Unavailable
+from services.control.domain.rules import edits
+from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
+from services.control.domain.topic_moves.moves import (
+    CUTTING,
+    DONE,
+    FAILED,
+    TOPIC_MOVES,
+    WORDS,
+    Side,
+    cancelled,
+    check_sides,
+    is_elsewhere,
+    is_switched,
+    lag_of,
+    led_elsewhere,
+    source_of,
+    started,
+)
+from services.control.store.database import StoreUnavailableError
+from services.control.store.drafts import CONTROL, Caller, Draft
+from services.control.store.journal import Journal
+from services.control.store.log import StoredAnswer
+from services.control.upstream.connections import Connections, UnreachableError
+
+LOOK_EVERY = 0.5
+"""Seconds between two checks of the open moves."""
+NEAR = 5_000
+"""Offsets that the copy may be behind when a cut begins: a copier does as many in a fraction of the budget."""
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+"""Seconds after a cut that was given up; the pause doubles."""
+SETTINGS = ("cleanup.policy", "message.timestamp.type")
+
+MoveEvent = events.TopicMoveStarted | events.TopicMoveCutBegun | events.TopicMoveCutGivenUp | events.TopicMoveEnded
+Answer = Callable[[topic_moves.MoveWithRecords], StoredAnswer | None]
+"""The answer to store for a request_id, given the move."""
+
+log = structlog.get_logger(__name__)
+ended_total = Counter("kafka_mesh_control_topic_moves_total", "Moves of topics with their records.", ["outcome"])
+open_gauge = Gauge("kafka_mesh_control_topic_moves_open", "Moves of topics that have not ended.")
+
+
+class TopicMoveDecisions:
+    """The decisions about moves of topics with their records."""
+
+    def __init__(
+        self, journal: Journal, rules: RuleDecisions, connections: Connections, progress: RecordProgress
+    ) -> None:
+        self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self._journal = journal
+        self._rules = rules
+        self._connections = connections
+        self._progress = progress
+        self._not_before: dict[str, float] = {}
+
+    async def start(
+        self, spec: topic_moves.TopicMoveSpec, caller: Caller, answer: Answer
+    ) -> topic_moves.MoveWithRecords:
+        """Begins a move; control creates the topic on its target."""
+        await self._journal.first_time(caller)
+        view = self._journal.view
+        table, known = view.state.effective, view.topic_moves
+        way = source_of(spec, table)
+        name = f"{TOPIC_MOVES}/{new_id(TOPIC_MOVES, known.open, known.ended)}"
+        event = started(known, name, spec, way, caller.actor, caller.reason, self.clock())
+        try:
+            await self._prepare(spec.topic, *((table.clusters[place.cluster], place) for place in way))
+        except UnreachableError as error:
+            raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; the move does not begin") from None
+        await self._append(name, event, caller, answer)
+        return self.shown(event.move)
+
+    async def cancel(self, name: str, caller: Caller, answer: Answer) -> topic_moves.MoveWithRecords:
+        """Ends a move before its cut."""
+        await self._journal.first_time(caller)
+        await self._append(name, cancelled(self._journal.view.topic_moves, name), caller, answer)
+        return self._journal.view.topic_moves.get(name)
+
+    def shown(self, move: topic_moves.MoveWithRecords) -> topic_moves.MoveWithRecords:
+        """The move with the progress of its copy."""
+        progress = self._progress.of(copy_of(move.name))
+        if progress is None:
+            return move
+        after = topic_moves.MoveWithRecords()
+        after.CopyFrom(move)
+        after.progress.CopyFrom(progress)
+        return after
+
+    async def run(self) -> None:
+        """Runs for ever; does nothing while another control leads."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            if self._journal.why_not_leading:
+                continue
+            known = self._journal.view.topic_moves.open
+            open_gauge.set(len(known))
+            self._not_before = {name: at for name, at in self._not_before.items() if name in known}
+            for move in known.values():
+                try:
+                    await self._see_to(move)
+                except (Refusal, StoreUnavailableError, TimeoutError, UnreachableError) as error:
+                    log.info("control checks a move again later", move=move.name, reason=str(error))
+
+    async def _prepare(
+        self, topic: str, source: tuple[UpstreamCluster, Place], target: tuple[UpstreamCluster, Place]
+    ) -> None:
+        """Creates the topic on its target, if the topic can be copied there."""
+        here, there = await asyncio.gather(self._side(*source), self._side(*target))
+        check_sides(topic, here, there)
+        if not there.partitions:
+            settings = await self._connections.topic_settings(source[0], [here.place.upstream_topic])
+            wanted = {there.place.upstream_topic: (here.partitions, settings[here.place.upstream_topic])}
+            await self._connections.create_topics(target[0], wanted)
+            check_sides(topic, here, await self._side(*target))
+
+    async def _side(self, cluster: UpstreamCluster, place: Place) -> Side:
+        topic = place.upstream_topic
+        partitions = await self._connections.partitions_of(cluster, topic) or 0
+        settings = await self._connections.effective_settings(cluster, [topic], SETTINGS) if partitions else {}
+        return Side(place, partitions, settings.get(topic, {}))
+
+    async def _see_to(self, move: topic_moves.MoveWithRecords) -> None:
+        if move.state == CUTTING:  # an earlier control has begun the cut, or its end was not stored
+            await self._rules.settle()
+            await self._close(move)
+            return
+        if is_elsewhere(move, self._journal.view.state.effective):
+            end = events.TopicMoveEnded(name=move.name, state=FAILED, problem=led_elsewhere(move).message)
+            await self._append(move.name, end, Caller(CONTROL))
+            return
+        lag = lag_of(self._progress.of(copy_of(move.name)))
+        if lag is None or lag > NEAR or _now() < self._not_before.get(move.name, 0):
+            return
+        await self._cut(move)
+
+    async def _cut(self, move: topic_moves.MoveWithRecords) -> None:
+        clusters = self._journal.view.state.effective.clusters
+        caller = Caller(move.actor, f"{move.name} cuts: {move.reason}" if move.reason else f"{move.name} cuts")
+        partitions = await self._connections.partitions_of(clusters[move.copy.source_cluster], move.copy.topic) or 0
+        groups = Groups(self._connections, move, clusters)
+        await groups.follow()
+        await self._append(move.name, events.TopicMoveCutBegun(name=move.name), Caller(CONTROL))
+        cut = TopicCut(self._connections, move, clusters, partitions, groups)
+        try:
+            change = await self._rules.change(
+                _switch(move), ChangeWishes(accept_skip=True), caller, lambda _: None, cut=cut
+            )
+        except Refusal as error:
+            await self._give_up(move, str(error))
+            return
+        await self._close(move, change, cut)
+        with suppress(UnreachableError):
+            await groups.catch_up()
+
+    async def _close(
+        self, move: topic_moves.MoveWithRecords, change: RuleChange | None = None, cut: TopicCut | None = None
+    ) -> None:
+        """Records what the rules say about a move that was cutting."""
+        view = self._journal.view
+        if not is_switched(move, view.state.effective):
+            await self._give_up(move, "control stopped or lost its database amid the cut")
+            return
+        end = events.TopicMoveEnded(
+            name=move.name,
+            state=DONE,
+            revision=view.rules_revision if change is None else change.revision,
+            cuts=() if cut is None else cut.cuts,
+            pause_ms=0 if change is None else round(change.switch_ms),
+        )
+        await self._append(move.name, end, Caller(CONTROL))
+
+    async def _give_up(self, move: topic_moves.MoveWithRecords, problem: str) -> None:
+        pause = min(FIRST_PAUSE * 2**move.cuts_given_up, LONGEST_PAUSE)
+        self._not_before[move.name] = _now() + pause
+        await self._append(move.name, events.TopicMoveCutGivenUp(name=move.name, problem=problem), Caller(CONTROL))
+        log.warning("the cut of a move was given up", move=move.name, reason=problem, next_try_s=pause)
+
+    async def _append(self, name: str, event: MoveEvent, caller: Caller, answer: Answer = lambda _: None) -> None:
+        if (name in self._journal.view.topic_moves.open) is isinstance(event, events.TopicMoveStarted):
+            raise Conflict("MOVE_HAS_ENDED", f"{name} has ended meanwhile")
+        await self._journal.append(
+            [Draft(name, event)],
+            caller,
+            rests_on=lambda view: view.topic_moves.open.get(name),
+            answer=lambda _, view: answer(view.topic_moves.get(name)),
+        )
+        if isinstance(event, events.TopicMoveEnded):
+            ended_total.labels(WORDS[event.state]).inc()
+            log.info("a move of a topic has ended", move=name, outcome=WORDS[event.state])
+
+
+def _switch(move: topic_moves.MoveWithRecords) -> Command:
+    """The command that leads the topic to the move's target."""
+    named = "" if move.copy.target_topic == move.spec.topic else move.copy.target_topic
+    fields = edits.RuleFields(target_cluster=move.copy.target_cluster, upstream_topic=named)
+
+    async def command(rules: RuleSet) -> RuleSetDecision:
+        if is_elsewhere(move, rules.table):
+            raise led_elsewhere(move)
+        return rules.change(edits.Set(ExactName(move.spec.topic), fields, edits.Place.FIRST))
+
+    return command
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

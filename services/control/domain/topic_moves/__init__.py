@@ -1,0 +1,1 @@
+"""Moves of topics with their records: what control decides about them. No I/O."""

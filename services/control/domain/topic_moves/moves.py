@@ -1,0 +1,229 @@
+"""A move of a topic with its records: copying, cutting, then done, cancelled or failed.
+
+The state follows from events alone. If control stops between the switch of the rule and the end of the move, the rule
+says how the move ends: `is_switched`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from mesh.routing import Place, RoutingTable, Subject
+from mesh.rpc import events, record_rules, topic_moves
+from services.control.domain.errors import InvalidField, NotAllowed, Unknown
+from services.control.domain.sidecars.orders import newest_first
+
+TOPIC_MOVES = "topicmoves"
+"""The collection, in resource names and streams."""
+MAX_OPEN = 20
+KEPT = 100
+"""Ended moves that control keeps in memory; the log has all."""
+USUAL_BUDGET_MS = 1_000
+LARGEST_BUDGET_MS = 10_000
+MOST_PARTITIONS = 1_000
+"""The cut of a move is one event, with all partitions in it."""
+COPYING = topic_moves.TOPIC_MOVE_STATE_COPYING
+CUTTING = topic_moves.TOPIC_MOVE_STATE_CUTTING
+DONE = topic_moves.TOPIC_MOVE_STATE_DONE
+CANCELLED = topic_moves.TOPIC_MOVE_STATE_CANCELLED
+FAILED = topic_moves.TOPIC_MOVE_STATE_FAILED
+WORDS = {
+    COPYING: "copying",
+    CUTTING: "cutting",
+    DONE: "done",
+    CANCELLED: "cancelled",
+    FAILED: "failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMoves:
+    """All known moves by name, oldest first. Nobody changes the messages in it."""
+
+    open: Mapping[str, topic_moves.MoveWithRecords] = field(default_factory=dict)
+    ended: Mapping[str, topic_moves.MoveWithRecords] = field(default_factory=dict)
+
+    def get(self, name: str) -> topic_moves.MoveWithRecords:
+        known = self.open.get(name) or self.ended.get(name)
+        if known is None:
+            raise Unknown(name, f"no move {name!r} is known: {', '.join(self.open) or 'none'} are open")
+        return known
+
+    @property
+    def newest(self) -> list[topic_moves.MoveWithRecords]:
+        return sorted([*self.open.values(), *self.ended.values()], key=newest_first)
+
+
+def fold_topic_moves(known: TopicMoves, event: events.Event) -> TopicMoves:
+    """The moves after `event`; the very same value when the event is about something else."""
+    match event.WhichOneof("payload"):
+        case "topic_move_started":
+            move = event.topic_move_started.move
+            return replace(known, open={**known.open, move.name: move})
+        case "topic_move_cut_begun":
+            return _with(known, event.topic_move_cut_begun.name, state=CUTTING)
+        case "topic_move_cut_given_up":
+            name, problem = event.topic_move_cut_given_up.name, event.topic_move_cut_given_up.problem
+            times = known.get(name).cuts_given_up + 1
+            return _with(known, name, state=COPYING, problem=problem, cuts_given_up=times)
+        case "topic_move_ended":
+            end = event.topic_move_ended
+            if end.name not in known.open:
+                return known
+            move = _changed(
+                known.open[end.name], state=end.state, problem=end.problem, revision=end.revision, pause_ms=end.pause_ms
+            )
+            move.cuts.extend(end.cuts)
+            move.end_time.CopyFrom(event.time)
+            kept = {**known.ended, end.name: move}
+            while len(kept) > KEPT:
+                del kept[next(iter(kept))]
+            return TopicMoves({name: each for name, each in known.open.items() if name != end.name}, kept)
+        case _:
+            return known
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A topic on one cluster, as control saw it."""
+
+    place: Place
+    partitions: int
+    """0: there is no such topic."""
+    settings: Mapping[str, str]
+
+
+def source_of(spec: topic_moves.TopicMoveSpec, table: RoutingTable) -> tuple[Place, Place]:
+    """The topic's place, and its place after the move. Refuses a move that leads nowhere."""
+    if not spec.topic:
+        raise InvalidField("spec.topic", "is required: name the topic as clients know it")
+    if spec.target_cluster not in table.clusters:
+        known = ", ".join(sorted(table.clusters)) or "none"
+        raise InvalidField("spec.target_cluster", f"cluster {spec.target_cluster!r} is not registered (known: {known})")
+    if not 0 <= spec.hold_budget_ms <= LARGEST_BUDGET_MS:
+        text = f"{spec.hold_budget_ms} is not from 0 to {LARGEST_BUDGET_MS}; 0 means {USUAL_BUDGET_MS}"
+        raise InvalidField("spec.hold_budget_ms", text)
+    if spec.bytes_per_second < 0:
+        raise InvalidField("spec.bytes_per_second", f"{spec.bytes_per_second} is less than 0; 0 means without a bound")
+    route = table.route(spec.topic)
+    if route is None:
+        raise InvalidField("spec.topic", f"no rule leads topic {spec.topic!r} to a cluster")
+    for version in table.living_rules.about_some:
+        if version.rule.match.subject is Subject.TOPIC and version.rule.match.matches(spec.topic):
+            text = (
+                f"rule {version.rule.rule_id!r} leads topic {spec.topic!r} elsewhere for some clients, and a move is "
+                "for all; remove the rule first"
+            )
+            raise NotAllowed("TOPIC_DIFFERS_BY_CLIENT", f"rules/{version.rule.rule_id}", text)
+    if route.cluster == spec.target_cluster:
+        raise NotAllowed("TOPIC_IS_THERE", f"topics/{spec.topic}", f"topic {spec.topic!r} is on {route.cluster!r}")
+    return Place(route.cluster, route.upstream_topic), Place(spec.target_cluster, route.upstream_topic)
+
+
+def check_sides(topic: str, source: Side, target: Side) -> None:
+    """Refuses a topic that can't be copied with its offsets."""
+    name = f"topics/{topic}"
+    if not source.partitions:
+        raise NotAllowed("NO_SUCH_TOPIC", name, f"topic {topic!r} does not exist on {source.place.cluster!r}")
+    if source.partitions > MOST_PARTITIONS:
+        text = f"topic {topic!r} has {source.partitions} partitions, and a move can have {MOST_PARTITIONS}"
+        raise NotAllowed("TOO_MANY_PARTITIONS", name, text)
+    for side in (source, target):
+        if "compact" in side.settings.get("cleanup.policy", ""):
+            text = (
+                f"topic {topic!r} is compacted on {side.place.cluster!r}: its log has holes in its batches, and "
+                "brokers take no such batch from a producer; mirror the topic, then set its rule"
+            )
+            raise NotAllowed("TOPIC_IS_COMPACTED", name, text)
+        if side.settings.get("message.timestamp.type") == "LogAppendTime":
+            text = (
+                f"topic {topic!r} has message.timestamp.type=LogAppendTime on {side.place.cluster!r}: the copy would "
+                "have other times; set CreateTime there"
+            )
+            raise NotAllowed("TOPIC_HAS_BROKER_TIME", name, text)
+    if target.partitions and target.partitions != source.partitions:
+        text = (
+            f"topic {topic!r} has {source.partitions} partitions on {source.place.cluster!r}, and {target.partitions} "
+            f"on {target.place.cluster!r}: a copy with offsets needs as many"
+        )
+        raise NotAllowed("OTHER_PARTITIONS", name, text)
+
+
+def started(
+    known: TopicMoves,
+    name: str,
+    spec: topic_moves.TopicMoveSpec,
+    way: tuple[Place, Place],
+    actor: str,
+    reason: str,
+    now: datetime,
+) -> events.TopicMoveStarted:
+    """The event of a move that can begin."""
+    if len(known.open) >= MAX_OPEN:
+        text = f"{len(known.open)} moves are open, and no more are possible; wait until some end, or cancel them"
+        raise NotAllowed("TOO_MANY_MOVES", TOPIC_MOVES, text)
+    other = next((each for each in known.open.values() if each.spec.topic == spec.topic), None)
+    if other is not None:
+        text = f"{other.name} moves topic {spec.topic!r} just now; wait for its end, or cancel it"
+        raise NotAllowed("TOPIC_IS_MOVING", f"topics/{spec.topic}", text)
+    source, target = way
+    copy = record_rules.CopySpec(
+        source_cluster=source.cluster, topic=source.upstream_topic, target_cluster=target.cluster,
+        target_topic=target.upstream_topic, bytes_per_second=spec.bytes_per_second,
+    )  # fmt: skip
+    move = topic_moves.MoveWithRecords(name=name, spec=spec, copy=copy, state=COPYING, actor=actor, reason=reason)
+    move.spec.hold_budget_ms = spec.hold_budget_ms or USUAL_BUDGET_MS
+    move.create_time.FromDatetime(now)
+    return events.TopicMoveStarted(move=move)
+
+
+def cancelled(known: TopicMoves, name: str) -> events.TopicMoveEnded:
+    """The event of a cancellation; refused from the cut on."""
+    move = known.get(name)
+    if move.state != COPYING:
+        text = f"move {name!r} is {WORDS[move.state]}: it can be cancelled only while it copies"
+        raise NotAllowed("TOO_LATE_TO_CANCEL", name, text)
+    return events.TopicMoveEnded(name=name, state=CANCELLED)
+
+
+def is_switched(move: topic_moves.MoveWithRecords, table: RoutingTable) -> bool:
+    """Whether the rules lead the topic to the target of the move."""
+    return _place(move, table) == Place(move.copy.target_cluster, move.copy.target_topic)
+
+
+def is_elsewhere(move: topic_moves.MoveWithRecords, table: RoutingTable) -> bool:
+    """Whether somebody has changed the rules, so that the topic is not at the source of the copy."""
+    return _place(move, table) != Place(move.copy.source_cluster, move.copy.topic)
+
+
+def led_elsewhere(move: topic_moves.MoveWithRecords) -> NotAllowed:
+    """The refusal to cut then."""
+    text = f"the rules do not lead topic {move.spec.topic!r} to {move.copy.source_cluster!r} any more"
+    return NotAllowed("TOPIC_IS_ELSEWHERE", f"topics/{move.spec.topic}", text)
+
+
+def _place(move: topic_moves.MoveWithRecords, table: RoutingTable) -> Place | None:
+    route = table.route(move.spec.topic)
+    return None if route is None else Place(route.cluster, route.upstream_topic)
+
+
+def lag_of(progress: record_rules.RecordRuleProgress | None) -> int | None:
+    """Offsets that are not copied; None: no router says how far the copy is."""
+    if progress is None or progress.problem or not progress.partition_count:
+        return None
+    return progress.lag
+
+
+def _with(known: TopicMoves, name: str, **fields: object) -> TopicMoves:
+    before = known.open.get(name)
+    return known if before is None else replace(known, open={**known.open, name: _changed(before, **fields)})
+
+
+def _changed(before: topic_moves.MoveWithRecords, **fields: object) -> topic_moves.MoveWithRecords:
+    after = topic_moves.MoveWithRecords()
+    after.CopyFrom(before)
+    for name, value in fields.items():
+        setattr(after, name, value)
+    return after

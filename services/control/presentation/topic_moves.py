@@ -1,0 +1,38 @@
+"""Moves of topics with their records as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mesh.rpc import events
+from services.control.domain.topic_moves.moves import WORDS
+
+
+def _started(event: events.Event) -> str:
+    move = event.topic_move_started.move
+    way = f"from {move.copy.source_cluster} to {move.copy.target_cluster}"
+    return f"{move.name}: topic {move.spec.topic} moves with its records {way}"
+
+
+def _given_up(event: events.Event) -> str:
+    given_up = event.topic_move_cut_given_up
+    return f"{given_up.name}: the cut was given up, and the copy goes on: {given_up.problem}"
+
+
+def _ended(event: events.Event) -> str:
+    end = event.topic_move_ended
+    pause = f"; producers waited {end.pause_ms} ms" if end.pause_ms else ""
+    problem = f": {end.problem}" if end.problem else ""
+    return f"{end.name} is {WORDS.get(end.state, 'over')}{problem}{pause}"
+
+
+SENTENCES: Final[dict[str, Callable[[events.Event], str]]] = {
+    "topic_move_started": _started,
+    "topic_move_cut_begun": lambda event: (
+        f"{event.topic_move_cut_begun.name}: the copy has caught up, and control cuts"
+    ),
+    "topic_move_cut_given_up": _given_up,
+    "topic_move_ended": _ended,
+}
+"""Payload -> its sentence."""

@@ -1,0 +1,115 @@
+"""A move of a topic with its records, as its events tell it, and the topics that can't move so."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.message import Message
+
+from mesh.record_rules import RecordRules, fold_record_rules
+from mesh.routing import Place
+from mesh.rpc import events, record_rules, topic_moves
+from services.control.domain.errors import NotAllowed, Unknown
+from services.control.domain.topic_moves.moves import (
+    CANCELLED,
+    COPYING,
+    CUTTING,
+    DONE,
+    Side,
+    TopicMoves,
+    cancelled,
+    check_sides,
+    fold_topic_moves,
+    is_elsewhere,
+    is_switched,
+    lag_of,
+)
+from services.control.store.drafts import PAYLOADS
+from tests.unit.control.worlds import table
+
+NAME = "topicmoves/1"
+COPY = record_rules.CopySpec(source_cluster="c1", topic="apples", target_cluster="c2", target_topic="apples")
+STARTED = events.TopicMoveStarted(
+    move=topic_moves.MoveWithRecords(
+        name=NAME, spec=topic_moves.TopicMoveSpec(topic="apples", target_cluster="c2"), copy=COPY, state=COPYING
+    )
+)
+BEGUN = events.TopicMoveCutBegun(name=NAME)
+GIVEN_UP = events.TopicMoveCutGivenUp(name=NAME, problem="gateway-1 did not hold in time")
+ENDED = events.TopicMoveEnded(name=NAME, state=DONE, revision=7, cuts=[topic_moves.TopicMoveCut(partition=0, end=9)])
+
+
+def after(*payloads: Message) -> tuple[TopicMoves, RecordRules]:
+    moves = TopicMoves()
+    rules: RecordRules = {}
+    for position, payload in enumerate(payloads, 1):
+        event = events.Event(position=position)
+        getattr(event, PAYLOADS[type(payload)]).CopyFrom(payload)
+        moves, rules = fold_topic_moves(moves, event), fold_record_rules(rules, event)
+    return moves, rules
+
+
+def test_a_cut_that_was_given_up_leaves_the_move_copying_and_says_why() -> None:
+    moves, rules = after(STARTED, BEGUN, GIVEN_UP)
+    move = moves.get(NAME)
+    assert (move.state, move.problem, move.cuts_given_up) == (COPYING, GIVEN_UP.problem, 1)
+    assert rules["move-1"].spec.copy == COPY
+
+
+def test_a_copy_is_there_as_long_as_its_move_is_open() -> None:
+    assert "move-1" in after(STARTED, BEGUN)[1]
+    moves, rules = after(STARTED, BEGUN, ENDED)
+    assert not rules
+    assert not moves.open
+    assert moves.get(NAME).cuts == ENDED.cuts
+
+
+def test_an_event_about_a_move_that_has_ended_changes_nothing() -> None:
+    ended, _ = after(STARTED, BEGUN, ENDED)
+    assert after(STARTED, BEGUN, ENDED, GIVEN_UP, BEGUN, ENDED)[0] == ended
+
+
+def test_a_move_can_be_cancelled_only_before_its_cut() -> None:
+    assert cancelled(after(STARTED)[0], NAME).state == CANCELLED
+    for payloads in ((STARTED, BEGUN), (STARTED, BEGUN, ENDED)):
+        with pytest.raises(NotAllowed, match="only while it copies"):
+            cancelled(after(*payloads)[0], NAME)
+    with pytest.raises(Unknown, match="topicmoves/2"):
+        cancelled(after(STARTED)[0], "topicmoves/2")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "switched", "elsewhere"), [("c1", False, False), ("c2", True, True), ("c3", False, True)]
+)
+def test_the_rules_tell_where_a_move_stands(cluster: str, switched: bool, elsewhere: bool) -> None:
+    move = after(STARTED, BEGUN)[0].get(NAME)
+    assert move.state == CUTTING
+    rules = table(f"apples->{cluster}")
+    assert (is_switched(move, rules), is_elsewhere(move, rules)) == (switched, elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "problem"),
+    [
+        ((0, {}), (0, {}), "does not exist on 'c1'"),
+        ((3, {"cleanup.policy": "compact,delete"}), (0, {}), "is compacted on 'c1'"),
+        ((3, {}), (3, {"cleanup.policy": "compact"}), "is compacted on 'c2'"),
+        ((3, {"message.timestamp.type": "LogAppendTime"}), (0, {}), "set CreateTime there"),
+        ((3, {}), (4, {}), "3 partitions on 'c1', and 4 on 'c2'"),
+        ((1001, {}), (0, {}), "a move can have 1000"),
+    ],
+)
+def test_topics_that_cant_be_copied_with_their_offsets_are_refused(
+    source: tuple[int, dict[str, str]], target: tuple[int, dict[str, str]], problem: str
+) -> None:
+    here, there = Side(Place("c1", "apples"), *source), Side(Place("c2", "apples"), *target)
+    with pytest.raises(NotAllowed, match=problem):
+        check_sides("apples", here, there)
+
+
+def test_a_copy_without_a_router_has_no_lag_that_counts() -> None:
+    said = record_rules.RecordRuleProgress(lag=3, partition_count=1)
+    assert lag_of(said) == 3
+    said.problem = "no router says that it runs it"
+    assert lag_of(said) is None
+    assert lag_of(None) is None
+    assert lag_of(record_rules.RecordRuleProgress()) is None
