@@ -88,3 +88,14 @@ def test_a_use_that_did_not_come_about_is_taken_back() -> None:
     assert rate.used(20.0, 0.0) == pytest.approx(10.0)
     rate.unused(20.0, 0.1)
     assert rate.used(9.0, 0.2) == 0.0
+
+
+@pytest.mark.parametrize("batch", [50_000, 100_000, 400_000])
+def test_an_eager_client_gets_its_quota_over_minutes_although_bursts_come_back(batch: int) -> None:
+    """In a span of 22 s it may be two thirds of the quota or a third more: a measurement has to be longer than that."""
+    quota, seconds, latency = 200_000.0, 1_000.0, 0.01
+    rate, now, used = Rate(quota), 0.0, 0.0
+    while now < seconds:
+        now += latency + rate.used(batch, now)
+        used += batch
+    assert used / quota / seconds == pytest.approx(1.0, abs=0.05)
