@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -69,14 +70,20 @@ def test_the_life_of_a_policy(meshctl: Meshctl) -> None:
 def test_a_dry_run_says_who_would_have_been_refused(meshctl: Meshctl, control_database: str) -> None:
     tables = TrafficTables(control_database)
     this_hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    for hours in (5, 3):
+    days: Counter[tuple[datetime, str, str, str, str]] = Counter()
+    for hours, client, principal, topic, api, calls in (
+        (5, "app", "User:alice", "orders", "Fetch", 10),
+        (5, "app", "User:alice", "orders", "Produce", 4),
+        (3, "app", "User:alice", "orders", "Fetch", 10),
+        (3, "app", "User:alice", "orders", "Produce", 4),
+        (2, "old", "", "orders", "Fetch", 2),
+        (2, "old", "", "", "Metadata", 6),
+    ):
         at = this_hour - timedelta(hours=hours)
-        tables.add("hour", at, client="app", principal="User:alice", topic="orders", api="Fetch", calls=10)
-        tables.add("hour", at, client="app", principal="User:alice", topic="orders", api="Produce", calls=4)
-    tables.add("hour", this_hour - timedelta(hours=2), client="old", topic="orders", api="Fetch", calls=2)
-    tables.add("hour", this_hour - timedelta(hours=2), client="old", api="Metadata", calls=6)
-    # with minutes, too, as the pipeline writes them: without, the last hour of a day would make the whole day count
-    tables.add("minute", this_hour, client="old", topic="orders", api="Fetch", calls=0)
+        tables.add("hour", at, client=client, principal=principal, topic=topic, api=api, calls=calls)
+        days[at.replace(hour=0), client, principal, topic, api] += calls
+    for (day, client, principal, topic, api), calls in days.items():  # as the pipeline adds them up
+        tables.add("day", day, client=client, principal=principal, topic=topic, api=api, calls=calls)
     tables.tell(complete_until=datetime.now(UTC))
     reads = ["--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders"]
     before = meshctl("acl", "mode").stdout
