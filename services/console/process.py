@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
 import time
-from collections.abc import Iterator
 
 import structlog
 import uvicorn
 
+from mesh.http_server import Server, bound_socket
 from mesh.lifecycle import Lifecycle
 from mesh.server_certificate import ServerCertificate
-from mesh.settings import host_port
 from mesh.telemetry import serve_management
 from services.console.app import Console
 from services.console.control import Control
@@ -25,14 +22,6 @@ STOP_S = 5
 MINUTE_S = 60.0
 
 log = structlog.get_logger(__name__)
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its own signal handlers: `mesh.lifecycle` has them."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 class ConsoleProcess:
@@ -48,7 +37,7 @@ class ConsoleProcess:
             clock=time.time,
         )
         self._certificate = None if settings.tls is None else ServerCertificate(settings.tls)
-        self._socket = _bound(settings.listen)
+        self._socket = bound_socket(settings.listen)
         self.port: int = self._socket.getsockname()[1]
         app = Console(settings, self._control, sessions, stopping).app()
         config = uvicorn.Config(
@@ -58,7 +47,7 @@ class ConsoleProcess:
         config.load()
         if self._certificate is not None:
             config.ssl = self._certificate.context
-        self._server = _Server(config)
+        self._server = Server(config)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -75,20 +64,6 @@ class ConsoleProcess:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._control.close()
-
-
-def _bound(listen: str) -> socket.socket:
-    """OSError, naming the address, when it is taken."""
-    host, port = host_port(listen)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-    except OSError as error:
-        bound.close()
-        raise OSError(error.errno, f"can't listen on {listen}: {error.strerror}") from None
-    return bound
 
 
 async def serve(settings: ConsoleSettings, lifecycle: Lifecycle) -> None:

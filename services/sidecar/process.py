@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 from starlette.routing import Route
 
+from mesh.http_server import Server, bound_socket
 from mesh.lifecycle import Lifecycle
 from mesh.telemetry import serve_management
 from mesh.traffic.emission import Emission
@@ -24,7 +25,6 @@ from services.sidecar.api.active_audit import ActiveAuditEndpoints
 from services.sidecar.api.consumers import ConsumerEndpoints
 from services.sidecar.api.document import DocumentEndpoints
 from services.sidecar.api.health import HealthEndpoints
-from services.sidecar.api.http_server import Server, bound_socket
 from services.sidecar.api.records import RecordEndpoints
 from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.auditing.settings import AuditTarget

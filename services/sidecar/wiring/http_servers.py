@@ -11,13 +11,13 @@ import uvicorn
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
+from mesh.http_server import Server
 from mesh.settings import host_port, is_loopback
 from services.sidecar.api.app import OURS, ErrorHandlers, build_app
 from services.sidecar.api.authentication import guard
 from services.sidecar.api.components import switch_off
 from services.sidecar.api.connections import ConnectionBounds, bounded_protocol
 from services.sidecar.api.foreign_pages import keep_foreign_pages_out
-from services.sidecar.api.http_server import Server
 from services.sidecar.api.limits import Kind, Limits, RequestBounds
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.wiring.security import server_certificate, token_verifier

@@ -9,8 +9,8 @@ from typing import Any
 import structlog
 from confluent_kafka import KafkaException
 
+from mesh.http_server import Server
 from services.sidecar.admin.health import BackendProbe
-from services.sidecar.api.http_server import Server
 from services.sidecar.consuming.client_properties import instance_properties
 from services.sidecar.consuming.instance_values import InstanceId, InstanceOptions
 from services.sidecar.dead_letters.dead_letters import DeadLetters

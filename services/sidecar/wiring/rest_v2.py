@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 
+from mesh.http_server import Server, bound_socket
 from services.sidecar.admin.topics import Topics
 from services.sidecar.api.consumers import ConsumerEndpoints
-from services.sidecar.api.http_server import Server, bound_socket
 from services.sidecar.api.produce_requests import HeaderPolicy
 from services.sidecar.api.records import RecordEndpoints
 from services.sidecar.api.rest_v2 import RestV2Endpoints

@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from google.protobuf.message import Message
 
 from mesh.rpc import grants
+from services.control.decisions.positions import appended, check_revision
 from services.control.domain.access.grants import Grants, bring_back, grant, revoke, stream_of
-from services.control.domain.errors import InvalidField
-from services.control.domain.view import MeshView
 from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
@@ -47,13 +46,11 @@ class AccessDecisions:
         present = self._known
         payloads = bring_back(present, await self.at(request.to_revision, "to_revision"))
         drafts = [Draft(stream_of(_principal(payload)), payload) for payload in payloads]
-        return await self._enter(drafts, 0, caller, lambda view: view.grants, answer)
+        return await appended(self._journal, drafts, 0, caller, lambda view: view.grants, answer)
 
     async def at(self, revision: int, field: str) -> Grants:
         """The grants at a revision."""
-        position = self._journal.view.position
-        if not 1 <= revision <= position:
-            raise InvalidField(field, f"{revision} is no revision so far: the log has the positions 1 to {position}")
+        check_revision(self._journal.view, revision, field)
         return (await self._journal.view_at(revision)).grants
 
     @property
@@ -64,25 +61,7 @@ class AccessDecisions:
         self, principal: str, payloads: Sequence[Message], otherwise: int, caller: Caller, answer: Answer
     ) -> int:
         drafts = [Draft(stream_of(principal), payload) for payload in payloads]
-        return await self._enter(drafts, otherwise, caller, lambda view: view.grants.get(principal), answer)
-
-    async def _enter(
-        self,
-        drafts: Sequence[Draft],
-        otherwise: int,
-        caller: Caller,
-        rests_on: Callable[[MeshView], object],
-        answer: Answer,
-    ) -> int:
-        if not drafts and not caller.request_id:
-            return otherwise
-        new = await self._journal.append(
-            drafts,
-            caller,
-            rests_on=rests_on,
-            answer=lambda new, _: answer(new[-1].position if new else otherwise),
-        )
-        return new[-1].position if new else otherwise
+        return await appended(self._journal, drafts, otherwise, caller, lambda view: view.grants.get(principal), answer)
 
 
 def _principal(payload: Message) -> str:

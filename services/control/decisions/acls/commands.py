@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 
 from mesh.routing.codec import TABLE_FORMAT_OF_ACLS
 from mesh.rpc import acls, events
+from services.control.decisions.positions import appended, check_revision
 from services.control.domain.acls.acls import ACLS, create_acls, delete_acls, set_mode
 from services.control.domain.acls.matching import Matching
-from services.control.domain.errors import InvalidField, NotAllowed
+from services.control.domain.errors import NotAllowed
 from services.control.domain.view import MeshView
 from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import Journal
@@ -45,9 +46,8 @@ class AclDecisions:
     async def at(self, revision: int) -> acls.AclPolicy:
         """The policy at a revision; 0 for now."""
         view = self._journal.view
-        if revision and not 1 <= revision <= view.position:
-            text = f"{revision} is no revision so far: the log has the positions 1 to {view.position}"
-            raise InvalidField("at_revision", text)
+        if revision:
+            check_revision(view, revision, "at_revision")
         is_present = not revision or revision >= policy_of(view).revision
         return policy_of(view if is_present else await self._journal.view_at(revision))
 
@@ -64,15 +64,18 @@ class AclDecisions:
             event = await asyncio.to_thread(decide, policy)  # thousands of ACLs by hundreds of filters take a while
             if isinstance(event, events.AclModeSet) and event.mode != acls.ACL_MODE_OFF:
                 self._check_understood()
-            if validate_only or (event is None and not caller.request_id):
+            if validate_only:
                 return policy.revision, event
-            new = await self._journal.append(
-                [] if event is None else [Draft(ACLS, event)],
+            drafts = [] if event is None else [Draft(ACLS, event)]
+            position = await appended(
+                self._journal,
+                drafts,
+                policy.revision,
                 caller,
-                rests_on=lambda view: policy_of(view).revision,
-                answer=lambda new, _: answer(new[-1].position if new else policy.revision, event),
+                lambda view: policy_of(view).revision,
+                lambda position: answer(position, event),
             )
-            return new[-1].position if new else policy.revision, event
+            return position, event
 
     def _check_understood(self) -> None:
         """A router of an older release sends tables without ACLs: its gateways would let everybody in."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from google.protobuf.message import Message
 
-from mesh.rpc import events
+from services.control.decisions.positions import appended
 from services.control.domain.change_control.freezing import FREEZE_STREAM, freeze, thaw
 from services.control.domain.view import MeshView
 from services.control.store.drafts import Caller, Draft
@@ -35,16 +35,8 @@ class Freezing:
         return await self._append(thaw(self._journal.view.frozen), 0, caller, answer)
 
     async def _append(self, payload: Message | None, otherwise: int, caller: Caller, answer: Answer) -> int:
-        def position(new: list[events.Event]) -> int:
-            return new[0].position if new else otherwise
-
         drafts = [] if payload is None else [Draft(FREEZE_STREAM, payload)]
-        if not drafts and not caller.request_id:
-            return otherwise
-        new = await self._journal.append(
-            drafts, caller, rests_on=_frozen_at, answer=lambda new, _: answer(position(list(new)))
-        )
-        return position(new)
+        return await appended(self._journal, drafts, otherwise, caller, _frozen_at, answer)
 
 
 def _frozen_at(view: MeshView) -> int:

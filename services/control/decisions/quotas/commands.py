@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 
 from mesh.routing.codec import TABLE_FORMAT_OF_QUOTAS
 from mesh.rpc import events, quotas
-from services.control.domain.errors import InvalidField, NotAllowed
+from services.control.decisions.positions import appended, check_revision
+from services.control.domain.errors import NotAllowed
 from services.control.domain.quotas.quotas import QUOTAS, change_quotas
 from services.control.domain.view import MeshView
 from services.control.store.drafts import Caller, Draft
@@ -37,22 +38,22 @@ class QuotaDecisions:
             event = await asyncio.to_thread(change_quotas, policy, request.changes)  # thousands of quotas take a while
             if event is not None:
                 self._check_understood()
-            if event is None and not caller.request_id:
-                return policy.revision, None
-            new = await self._journal.append(
-                [] if event is None else [Draft(QUOTAS, event)],
+            drafts = [] if event is None else [Draft(QUOTAS, event)]
+            position = await appended(
+                self._journal,
+                drafts,
+                policy.revision,
                 caller,
-                rests_on=lambda view: policy_of(view).revision,
-                answer=lambda new, _: answer(new[-1].position if new else policy.revision, event),
+                lambda view: policy_of(view).revision,
+                lambda position: answer(position, event),
             )
-            return new[-1].position if new else policy.revision, event
+            return position, event
 
     async def at(self, revision: int) -> quotas.QuotaPolicy:
         """The policy at a revision; 0 for now."""
         view = self._journal.view
-        if revision and not 1 <= revision <= view.position:
-            text = f"{revision} is no revision so far: the log has the positions 1 to {view.position}"
-            raise InvalidField("at_revision", text)
+        if revision:
+            check_revision(view, revision, "at_revision")
         is_present = not revision or revision >= policy_of(view).revision
         return policy_of(view if is_present else await self._journal.view_at(revision))
 

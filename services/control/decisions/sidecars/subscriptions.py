@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 from google.protobuf.message import Message
 from prometheus_client import Gauge
 
 from mesh.rpc import subscriptions
-from services.control.domain.errors import InvalidField
+from services.control.decisions.members.members import MAX_SIDECARS
+from services.control.decisions.positions import appended, check_revision
 from services.control.domain.sidecars.subscriptions import (
     SUBSCRIPTIONS,
     Declared,
@@ -19,7 +20,6 @@ from services.control.domain.sidecars.subscriptions import (
     stream_of,
     withdraw,
 )
-from services.control.domain.view import MeshView
 from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
@@ -62,13 +62,10 @@ class SubscriptionDecisions:
     async def revert(self, request: subscriptions.RevertSubscriptionsRequest, caller: Caller, answer: Answer) -> int:
         """The position of the last event; 0 if nothing changes."""
         await self._journal.first_time(caller)
-        position = self._journal.view.position
-        if not 1 <= request.to_revision <= position:
-            text = f"{request.to_revision} is no revision so far: the log has the positions 1 to {position}"
-            raise InvalidField("to_revision", text)
+        check_revision(self._journal.view, request.to_revision, "to_revision")
         earlier = (await self._journal.view_at(request.to_revision)).subscriptions
         drafts = [Draft(stream_of(_name(each)), each) for each in bring_back(self.known, earlier)]
-        return await self._enter(drafts, 0, caller, lambda view: view.subscriptions, answer)
+        return await appended(self._journal, drafts, 0, caller, lambda view: view.subscriptions, answer)
 
     def news_for(self, sidecar: str, digest: str) -> subscriptions.SubscriptionsOfSidecar | None:
         """The subscriptions of a sidecar that holds those with this digest; None if they are the same."""
@@ -78,32 +75,19 @@ class SubscriptionDecisions:
         if mine is None:
             found = of_sidecar(self.known, sidecar)
             names = tuple(each.name for each in found)
-            mine = self._of_sidecars[sidecar] = self._contents.setdefault(names, _whole(found))
+            mine = self._contents.get(names)
+            if mine is None:
+                mine = self._contents[names] = _whole(found)
+            if len(self._of_sidecars) >= MAX_SIDECARS:  # names that come and go, between two decisions
+                self._of_sidecars.clear()
+            self._of_sidecars[sidecar] = mine
         return None if mine.digest == digest else mine
 
     async def _append(
         self, name: str, payloads: Sequence[Message], otherwise: int, caller: Caller, answer: Answer
     ) -> int:
         drafts = [Draft(stream_of(name), payload) for payload in payloads]
-        return await self._enter(drafts, otherwise, caller, lambda view: view.subscriptions, answer)
-
-    async def _enter(
-        self,
-        drafts: Sequence[Draft],
-        otherwise: int,
-        caller: Caller,
-        rests_on: Callable[[MeshView], Mapping[str, object]],
-        answer: Answer,
-    ) -> int:
-        if not drafts and not caller.request_id:
-            return otherwise
-        new = await self._journal.append(
-            drafts,
-            caller,
-            rests_on=rests_on,
-            answer=lambda new, _: answer(new[-1].position if new else otherwise),
-        )
-        return new[-1].position if new else otherwise
+        return await appended(self._journal, drafts, otherwise, caller, lambda view: view.subscriptions, answer)
 
 
 def _whole(mine: Sequence[subscriptions.DeclaredSubscription]) -> subscriptions.SubscriptionsOfSidecar:

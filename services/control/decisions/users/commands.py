@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mesh.rpc import users as pb
-from services.control.domain.errors import InvalidField
+from services.control.decisions.positions import check_revision
 from services.control.domain.users.users import Users, delete_user, has_room, restore_user, set_user, stream_of
 from services.control.store.drafts import Caller, Draft
 from services.control.store.journal import Journal
@@ -45,9 +45,7 @@ class UserDecisions:
         """The users at a revision; 0 for now."""
         if not revision:
             return self._known
-        position = self._journal.view.position
-        if not 1 <= revision <= position:
-            raise InvalidField(field, f"{revision} is no revision so far: the log has the positions 1 to {position}")
+        check_revision(self._journal.view, revision, field)
         return (await self._journal.view_at(revision)).users
 
     @property

@@ -1,4 +1,4 @@
-"""How the HTTP side listens: a socket that is bound before anything else is made, and a server that serves it."""
+"""How a service listens by HTTP: a socket that is bound before anything else is made, and a server that serves it."""
 
 import contextlib
 import socket
