@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks: the name in the cookie, and how control knows the viewer; None: control is not asked."""
+    """The viewer: the name in the cookie, and how control knows the viewer; None: control is not asked."""
 
     name: str
     caller: Caller | None

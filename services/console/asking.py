@@ -20,7 +20,7 @@ PAGE_SIZE = 50
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Who asks, for what."""
+    """The viewer who asks, and the request."""
 
     caller: Caller
     path: str

@@ -42,7 +42,7 @@ async def _replays(caller: Caller) -> Message:
 
 
 def look_at(what: str) -> Look | None:
-    """What a page may follow: "status", "replays", "replay/NAME"."""
+    """The names that a page may follow: "status", "replays", "replay/NAME"."""
     kind, _, name = what.partition("/")
     if kind == "replay" and name:
 

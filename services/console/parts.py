@@ -121,7 +121,7 @@ class Page:
     links: Sequence[Cell] = ()
     """Ways from here."""
     live: str = ""
-    """What the page follows, if it updates itself: see `live.py`."""
+    """The thing that the page follows, if the page updates itself: see `live.py`."""
     status: int = 200
 
 

@@ -1,4 +1,4 @@
-"""Who has logged in: sessions in memory, bounded, with an end. No I/O.
+"""Sessions of viewers who have logged in: in memory, bounded, with an end. No I/O.
 
 1. A browser has a random name of its session in a cookie. The store knows only the digest of the name, and the token.
 2. A session ends at the first of: its longest life, its longest idleness, the end of its token, the log-out.

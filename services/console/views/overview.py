@@ -32,7 +32,7 @@ async def overview(ask: Ask) -> Page:
 
 
 def notices(status: admin.MeshStatus) -> Iterable[Notice]:
-    """What needs somebody's attention, worst first."""
+    """The problems that somebody should look at, worst first."""
     if status.problems:
         yield Notice(words.count(len(status.problems), "problem") + " of control", Tone.BAD, list(status.problems))
     away = [*_away(status)]

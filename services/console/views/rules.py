@@ -355,7 +355,7 @@ def _revision(ask: Ask) -> int:
 
 
 async def undo(ask: Ask) -> Page:
-    """What it would mean to bring the earlier rules back."""
+    """The changes if the earlier rules came back."""
     revision, before = _revision(ask), ask.number("before")
     request = admin.DiffRequest(from_revision=revision, to_revision=before)
     answer = await ask.caller.call(ask.caller.stubs.decisions.Diff, request)

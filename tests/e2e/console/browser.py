@@ -87,8 +87,9 @@ class Browser:
         return bool(self.driver.execute_script(script))
 
     def findings(self, axe: str) -> list[str]:
-        """What axe-core finds on the page: the rule, and the marks of the first element. The driver runs scripts beside
-        the page's policy.
+        """The findings of axe-core on the page: the rule, and the marks of the first element.
+
+        The driver runs scripts beside the page's policy.
         """
         self.driver.execute_script(axe)
         script = (
@@ -101,7 +102,7 @@ class Browser:
         return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found["violations"]]
 
     def faults(self) -> list[str]:
-        """What the console of the browser says: refused scripts, lost files."""
+        """The complaints of the browser: refused scripts, lost files."""
         log: Any = self.driver.get_log("browser")  # type: ignore[no-untyped-call]  # selenium types all but this
         return [str(each["message"]) for each in log]
 

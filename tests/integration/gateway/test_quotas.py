@@ -131,11 +131,12 @@ def test_a_producer_keeps_to_its_quota_hears_of_it_and_others_do_not(house: Hous
         assert is_held_back(len(sent) * RECORD, time.monotonic() - start)
         other = threading.Event()
         modest = threading.Thread(target=house.produce_confluent, args=("modest", other, free))
+        start = time.monotonic()
         modest.start()
-        time.sleep(3)
+        wait_until(lambda: len(free) * RECORD > 5 * RATE * 3, "the other producer writes", 60)
+        assert len(free) * RECORD > 5 * RATE * (time.monotonic() - start)
         other.set()
         modest.join()
-        assert sum(size for _, size in free) > 5 * RATE * 3
         # another quota counts at once: by the one before, this would take 29 s at least
         house.limit(of_client("greedy", value=20 * RATE))
         began, before = time.monotonic(), len(sent)
