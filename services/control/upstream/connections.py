@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own documented way, which it does not export
     AdminClient,
     ConfigEntry,
@@ -35,6 +35,8 @@ from mesh.settings import host_port
 from services.control.domain.rules.effects import LogRange
 from services.control.upstream import groups, offsets
 from services.control.upstream.features import finalized_features
+from services.control.upstream.groups import GroupRefusedError
+from services.control.upstream.member_offsets import MemberOffsets
 from services.control.upstream.partitions import LivePartition, live_partitions
 from services.control.upstream.references import resolved_all
 
@@ -155,8 +157,38 @@ class Connections:
 
     async def set_offsets(self, cluster: UpstreamCluster, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Sets the offsets of an empty group; GroupRefusedError when the cluster refuses."""
+        wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         bound = CALL_TIMEOUT - REQUEST_TIMEOUT
-        await self._call(cluster, lambda client, _: groups.set_offsets(client, group, offsets, bound))
+        await self._call(cluster, lambda client, _: groups.set_offsets(client, group, wanted, bound))
+
+    async def stable_positions(
+        self, cluster: UpstreamCluster, topic: str, of: Collection[str] | None = None
+    ) -> offsets.StablePositions:
+        """The positions in one topic, of all groups or the named ones, with the groups whose transactions are open."""
+        bound = CALL_TIMEOUT - REQUEST_TIMEOUT
+        return await self._call(cluster, lambda client, _: offsets.stable_positions(client, topic, of, bound))
+
+    async def set_positions(
+        self,
+        cluster: UpstreamCluster,
+        group: str,
+        topic: str,
+        positions: Mapping[int, offsets.Position],
+        members: MemberOffsets,
+    ) -> None:
+        """Sets a group's positions in one topic; GroupRefusedError when the cluster refuses."""
+        wanted = [TopicPartition(topic, number, each.offset, each.metadata) for number, each in positions.items()]
+        bound = CALL_TIMEOUT - REQUEST_TIMEOUT
+
+        def set_them(client: AdminClient, _: UpstreamCluster) -> None:
+            try:
+                groups.set_offsets(client, group, wanted, bound)
+            except GroupRefusedError as error:
+                if not error.by_members:
+                    raise
+                members.set(group, wanted)
+
+        await self._call(cluster, set_them)
 
     async def run(self, work: Callable[[], T], bound: float = CALL_TIMEOUT) -> T:
         """Runs blocking work of this room (checks by librdkafka) on its threads."""

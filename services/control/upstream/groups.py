@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -24,12 +24,22 @@ REFUSALS = frozenset(
     }
 )  # fmt: skip
 """Errors of a healthy cluster that refuses to set the offsets."""
+BY_MEMBERS = frozenset(
+    {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP, KafkaError.ILLEGAL_GENERATION,
+     KafkaError.REBALANCE_IN_PROGRESS}
+)  # fmt: skip
+"""Refusals of a group that has members."""
 
 T = TypeVar("T")
 
 
 class GroupRefusedError(RuntimeError):
     """The cluster does not set the offsets; the message says why."""
+
+    def __init__(self, message: str, *, by_members: bool = False) -> None:
+        """`by_members`: the group has members there, and nothing else is in the way."""
+        super().__init__(message)
+        self.by_members = by_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +80,12 @@ def offsets_since(client: AdminClient, topic: str, times: Mapping[int, datetime]
     return {each.partition: offset for each, offset in found.items()}
 
 
-def set_offsets(client: AdminClient, group: str, offsets: Mapping[tuple[str, int], int], bound: float) -> None:
+def set_offsets(client: AdminClient, group: str, wanted: Sequence[TopicPartition], bound: float) -> None:
     """Sets the offsets of an empty group. GroupRefusedError when the cluster refuses; raises KafkaException."""
-    wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
 
     def ask() -> Any:
         [answer] = client.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=REQUEST_TIMEOUT
+            [ConsumerGroupTopicPartitions(group, [*wanted])], request_timeout=REQUEST_TIMEOUT
         ).values()
         return answer.result(REQUEST_TIMEOUT)
 
@@ -84,11 +93,13 @@ def set_offsets(client: AdminClient, group: str, offsets: Mapping[tuple[str, int
         answered = _of_coordinator(ask, bound)
     except KafkaException as error:
         if error.args[0].code() in REFUSALS:
-            raise GroupRefusedError(str(error.args[0].str())) from error
+            raise GroupRefusedError(str(error.args[0].str()), by_members=error.args[0].code() in BY_MEMBERS) from error
         raise
-    for each in answered.topic_partitions:
-        if each.error is not None:
-            raise GroupRefusedError(f"{each.topic}/{each.partition}: {each.error.str()}")
+    refused = [each for each in answered.topic_partitions if each.error is not None]
+    if refused:
+        each = refused[0]
+        by_members = all(each.error.code() in BY_MEMBERS for each in refused)
+        raise GroupRefusedError(f"{each.topic}/{each.partition}: {each.error.str()}", by_members=by_members)
 
 
 def _of_coordinator(ask: Callable[[], T], bound: float) -> T:

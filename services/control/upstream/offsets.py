@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -21,6 +22,27 @@ LEADERS_ON_THE_WAY = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.
 """Answers about a partition that was made just now, or whose leader changes."""
 ON_THE_WAY_POLL = 0.1
 """Seconds between two attempts to ask a coordinator or a leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A group's committed offset of a partition, and the text that the application keeps with the offset."""
+
+    offset: int
+    metadata: str = ""
+
+
+Positions = Mapping[str, Mapping[int, Position]]
+"""Group -> partition -> position."""
+
+
+@dataclass(slots=True)
+class StablePositions:
+    """The positions of a topic's groups."""
+
+    by_group: dict[str, dict[int, Position]] = field(default_factory=dict)
+    unstable: set[str] = field(default_factory=set)
+    """Groups of which an open transaction has an offset of the topic: the group's position may change by its end."""
 
 
 def log_ranges(client: AdminClient, topics: Mapping[str, int], bound: float) -> dict[str, dict[int, LogRange]]:
@@ -70,6 +92,20 @@ def positions(
     return found
 
 
+def stable_positions(client: AdminClient, topic: str, groups: Iterable[str] | None, bound: float) -> StablePositions:
+    """The positions in one topic, of all groups or the named ones. Raises KafkaException."""
+    found = StablePositions()
+    for group, committed in _all_committed(client, groups, bound, stable=True):
+        if committed.topic != topic:
+            continue
+        if committed.error is not None:
+            found.unstable.add(group)
+        else:
+            known = found.by_group.setdefault(group, {})
+            known[committed.partition] = Position(committed.offset, committed.metadata or "")
+    return found
+
+
 def readers(client: AdminClient, bound: float) -> dict[str, set[str]]:
     """Group -> topics that it has committed offsets of. Raises KafkaException."""
     found: dict[str, set[str]] = {}
@@ -79,15 +115,15 @@ def readers(client: AdminClient, bound: float) -> dict[str, set[str]]:
 
 
 def _all_committed(
-    client: AdminClient, groups: Iterable[str] | None, bound: float
+    client: AdminClient, groups: Iterable[str] | None, bound: float, *, stable: bool = False
 ) -> Iterator[tuple[str, TopicPartition]]:
     deadline = time.monotonic() + bound
     remaining = iter(_groups(client, deadline) if groups is None else groups)
     while at_once := list(islice(remaining, AT_ONCE)):
         if time.monotonic() > deadline:
             raise TimeoutError(f"its groups did not all tell their offsets within {bound:g} s")
-        for group, committed in _committed(client, at_once, deadline):
-            if committed.offset >= 0:
+        for group, committed in _committed(client, at_once, deadline, stable=stable):
+            if committed.offset >= 0 or (stable and committed.error is not None):
                 yield group, committed
 
 
@@ -103,10 +139,14 @@ def _groups(client: AdminClient, deadline: float) -> list[str]:
         time.sleep(ON_THE_WAY_POLL)
 
 
-def _committed(client: AdminClient, groups: Sequence[str], deadline: float) -> Iterator[tuple[str, TopicPartition]]:
+def _committed(
+    client: AdminClient, groups: Sequence[str], deadline: float, *, stable: bool
+) -> Iterator[tuple[str, TopicPartition]]:
     remaining = list(groups)
     while remaining:
-        asked = committed_offsets(client, [*map(ConsumerGroupTopicPartitions, remaining)], REQUEST_TIMEOUT)
+        asked = committed_offsets(
+            client, [*map(ConsumerGroupTopicPartitions, remaining)], REQUEST_TIMEOUT, stable=stable
+        )
         remaining = []
         for group, future in asked.items():
             try:

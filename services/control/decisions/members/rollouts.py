@@ -84,6 +84,11 @@ class Cut(Protocol):
     budget_s: float
     """Seconds from the beginning of the hold. A rollout whose cut takes longer is aborted."""
 
+    @property
+    def lacks(self) -> str:
+        """The condition that `reach` still waits for; empty if it is not known."""
+        ...
+
     async def reach(self) -> None:
         """Returns when the gateways may switch. Raises CutMissedError."""
 
@@ -290,7 +295,7 @@ async def _reached(cut: Cut, seconds: float) -> tuple[Verdict, str]:
     except CutMissedError as error:
         return Verdict.ABORT, str(error)
     except TimeoutError:
-        return Verdict.ABORT, f"the cut took longer than its budget of {cut.budget_s:g} s"
+        return Verdict.ABORT, ": ".join(filter(None, [f"the cut took longer than its budget of {cut.budget_s:g} s", cut.lacks]))
     return Verdict.SWITCH, ""
 
 

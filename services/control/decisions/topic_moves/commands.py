@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 
 import structlog
@@ -26,7 +25,7 @@ from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.rules.commands import Command, RuleChange, RuleDecisions
 from services.control.decisions.rules.moves import ChangeWishes
 from services.control.decisions.short_ids import new_id
-from services.control.decisions.topic_moves.cut import Groups, TopicCut
+from services.control.decisions.topic_moves.cut import FOLLOWS, Groups, TopicCut
 from services.control.domain.errors import Conflict, Refusal, Unavailable
 from services.control.domain.rules import edits
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
@@ -163,13 +162,19 @@ class TopicMoveDecisions:
         await self._cut(move)
 
     async def _cut(self, move: topic_moves.MoveWithRecords) -> None:
-        clusters = self._journal.view.state.effective.clusters
+        table = self._journal.view.state.effective
         caller = Caller(move.actor, f"{move.name} cuts: {move.reason}" if move.reason else f"{move.name} cuts")
-        partitions = await self._connections.partitions_of(clusters[move.copy.source_cluster], move.copy.topic) or 0
-        groups = Groups(self._connections, move, clusters)
-        await groups.follow()
+        source = table.clusters[move.copy.source_cluster]
+        partitions = await self._connections.partitions_of(source, move.copy.topic) or 0
+        groups = Groups(self._connections, move, table)
+        for _ in range(FOLLOWS):
+            if await groups.follow():
+                break
+        if groups.refused:  # nobody has to wait for that
+            await self._give_up(move, groups.problem)
+            return
         await self._append(move.name, events.TopicMoveCutBegun(name=move.name), Caller(CONTROL))
-        cut = TopicCut(self._connections, move, clusters, partitions, groups)
+        cut = TopicCut(self._connections, move, table, partitions, groups)
         try:
             change = await self._rules.change(
                 _switch(move), ChangeWishes(accept_skip=True), caller, lambda _: None, cut=cut
@@ -178,8 +183,6 @@ class TopicMoveDecisions:
             await self._give_up(move, str(error))
             return
         await self._close(move, change, cut)
-        with suppress(UnreachableError):
-            await groups.catch_up()
 
     async def _close(
         self, move: topic_moves.MoveWithRecords, change: RuleChange | None = None, cut: TopicCut | None = None

@@ -7,18 +7,21 @@ from collections.abc import Mapping
 
 import structlog
 
-from mesh.routing import UpstreamCluster
+from mesh.routing import RoutingTable
 from mesh.rpc import topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
 from services.control.domain.rules.effects import LogRange
-from services.control.upstream.connections import Connections, UnreachableError
+from services.control.upstream.connections import Connections, UnreachableError, connection_settings
 from services.control.upstream.groups import GroupRefusedError
+from services.control.upstream.member_offsets import MemberOffsets
+from services.control.upstream.offsets import Position, Positions
 
 LOOK_S = 0.02
 """Seconds between two questions for the ends."""
-
-Positions = Mapping[str, Mapping[int, int]]
-"""Group -> partition -> committed offset."""
+FOLLOWS = 3
+"""Times that the groups' positions are given before a hold: most have theirs then, and the hold is short."""
+NAMED = 3
+"""Groups that a message names."""
 
 log = structlog.get_logger(__name__)
 
@@ -26,49 +29,59 @@ log = structlog.get_logger(__name__)
 class Groups:
     """Gives the groups of a topic the same positions on the target: offsets are the same there.
 
-    A group's offsets are with its topic, so they have to follow it. Gateways do not hold commits. So positions are read
-    once before the hold, once within it, and once after the switch for the commits between.
+    A group's offsets are with its topic, so they have to follow it. Gateways hold commits as they hold Produce. So what
+    the source says within the hold is the last word, and the target has to say the same before the switch. Groups whose
+    home keeps the offsets of all topics have them there before and after.
     """
 
-    def __init__(
-        self, connections: Connections, move: topic_moves.MoveWithRecords, clusters: Mapping[str, UpstreamCluster]
-    ) -> None:
+    def __init__(self, connections: Connections, move: topic_moves.MoveWithRecords, table: RoutingTable) -> None:
         self._connections = connections
-        self._source, self._target = clusters[move.copy.source_cluster], clusters[move.copy.target_cluster]
+        self._table = table
+        self._source, self._target = table.clusters[move.copy.source_cluster], table.clusters[move.copy.target_cluster]
         self._from, self._to = move.copy.topic, move.copy.target_topic
-        self._given: dict[str, Mapping[int, int]] = {}
+        transactional_id = f"mesh.move.{move.name.rpartition('/')[2]}"
+        self._members = MemberOffsets(connection_settings(self._target), transactional_id)
         self.refused: dict[str, str] = {}
-        """Groups whose positions the target does not take, with the reason."""
+        """Groups whose positions the target did not take at the last attempt, with the reason."""
+        self.before: Positions = {}
+        """The positions at the source, as of the last look."""
+        self.after: Positions = {}
+        """The positions of the same groups at the target."""
 
-    async def follow(self) -> None:
-        """Sets what has changed since the last call. Raises UnreachableError."""
-        found: Positions = (await self._connections.positions(self._source, [self._from]))[self._from]
-        for group, positions in found.items():
-            if self._given.get(group) != positions:
-                await self._set(group, positions)
-                self._given[group] = positions
+    async def follow(self) -> bool:
+        """Sets what differs. True if nothing did. Raises UnreachableError."""
+        found = await self._connections.stable_positions(self._source, self._from)
+        before = {group: each for group, each in found.by_group.items() if self._moves(group)}
+        there = await self._connections.stable_positions(self._target, self._to, before) if before else None
+        after: dict[str, dict[int, Position]] = {} if there is None else there.by_group
+        self.before, self.after = before, {group: after.get(group, {}) for group in before}
+        open_here = {group for group in found.unstable if self._moves(group)}
+        self.refused = dict.fromkeys(open_here, "its offsets are in a transaction that has not ended")
+        late = {group: wanted for group, each in before.items() if (wanted := _missing(each, self.after[group]))}
+        await asyncio.gather(*(self._set(group, wanted) for group, wanted in late.items()))
+        return not late and not open_here
 
-    async def catch_up(self) -> None:
-        """After the switch: the commits that came between. A group that has gone on at the target keeps its place."""
-        found: Positions = (await self._connections.positions(self._source, [self._from]))[self._from]
-        late = {group: positions for group, positions in found.items() if self._given.get(group) != positions}
-        if not late:
-            return
-        there: Positions = (await self._connections.positions(self._target, [self._to], late))[self._to]
-        for group, positions in late.items():
-            known = there.get(group, {})
-            ahead = {number: offset for number, offset in positions.items() if offset > known.get(number, -1)}
-            if ahead:
-                await self._set(group, ahead)
+    @property
+    def problem(self) -> str:
+        """The groups without their positions, with the reasons; empty if there are none."""
+        named = [f"group {name!r} gets no position: {why}" for name, why in sorted(self.refused.items())[:NAMED]]
+        more = len(self.refused) - len(named)
+        return "; ".join([*named, *([f"{more} more groups"] if more else [])])
 
-    async def _set(self, group: str, positions: Mapping[int, int]) -> None:
-        wanted = {(self._to, number): offset for number, offset in positions.items()}
+    def _moves(self, group: str) -> bool:
+        rule = self._table.group_rule(group)
+        return rule is None or not rule.shadow_topics
+
+    async def _set(self, group: str, positions: Mapping[int, Position]) -> None:
         try:
-            await self._connections.set_offsets(self._target, group, wanted)
-            self.refused.pop(group, None)
+            await self._connections.set_positions(self._target, group, self._to, positions, self._members)
         except GroupRefusedError as error:
-            self.refused[group] = str(error)
+            self.refused[group] = f"{self._target.name!r} refuses it: {error}"
             log.warning("a group gets no position on the target of a move", group=group, reason=str(error))
+
+
+def _missing(wanted: Mapping[int, Position], there: Mapping[int, Position]) -> dict[int, Position]:
+    return {number: each for number, each in wanted.items() if there.get(number) != each}
 
 
 class TopicCut:
@@ -78,7 +91,7 @@ class TopicCut:
         self,
         connections: Connections,
         move: topic_moves.MoveWithRecords,
-        clusters: Mapping[str, UpstreamCluster],
+        table: RoutingTable,
         partitions: int,
         groups: Groups,
     ) -> None:
@@ -86,27 +99,47 @@ class TopicCut:
         self.cuts: list[topic_moves.TopicMoveCut] = []
         self._connections = connections
         self._copy = move.copy
-        self._clusters = clusters
+        self._clusters = table.clusters
         self._partitions = partitions
         self._groups = groups
+        self._behind = ""
 
     async def reach(self) -> None:
         """Returns when both logs end alike and the groups have their positions."""
         try:
-            await self._groups.follow()
-            while True:
-                found = await self._range(self._copy.target_cluster, self._copy.target_topic)
-                # a marker may come behind the hold: a commit is answered before its markers are written
-                wanted = await self._range(self._copy.source_cluster, self._copy.topic)
-                if all(found[number].end == wanted[number].end for number in wanted):
-                    break
-                await asyncio.sleep(LOOK_S)
+            await asyncio.gather(self._reach_end(), self._reach_positions())
         except UnreachableError as error:
             raise CutMissedError(str(error)) from error
+
+    @property
+    def lacks(self) -> str:
+        """The condition that the cut still waits for."""
+        return "; ".join(each for each in (self._behind, self._groups.problem) if each)
+
+    async def _reach_end(self) -> None:
+        while True:
+            found = await self._range(self._copy.target_cluster, self._copy.target_topic)
+            # a marker may come behind the hold: a commit is answered before its markers are written
+            wanted = await self._range(self._copy.source_cluster, self._copy.topic)
+            behind = [number for number in wanted if found[number].end != wanted[number].end]
+            if not behind:
+                break
+            number = behind[0]
+            self._behind = (
+                f"the copy of {len(behind)} partitions is behind: {self._copy.topic}-{number} ends at "
+                f"{wanted[number].end} on {self._copy.source_cluster!r}, and at {found[number].end} on "
+                f"{self._copy.target_cluster!r}"
+            )
+            await asyncio.sleep(LOOK_S)
+        self._behind = ""
         self.cuts = [
             topic_moves.TopicMoveCut(partition=number, start=each.start, end=each.end)
             for number, each in sorted(wanted.items())
         ]
+
+    async def _reach_positions(self) -> None:
+        while not await self._groups.follow():
+            await asyncio.sleep(LOOK_S)
 
     async def _range(self, cluster: str, topic: str) -> dict[int, LogRange]:
         return (await self._connections.log_ranges(self._clusters[cluster], {topic: self._partitions}))[topic]
