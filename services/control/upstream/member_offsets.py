@@ -35,7 +35,9 @@ class MemberOffsets:
                 self._set(group, wanted)
             except KafkaException as error:
                 self._give_up()
-                raise GroupRefusedError(f"it has members there, and a transaction fails: {error.args[0].str()}") from error
+                raise GroupRefusedError(
+                    f"it has members there, and a transaction fails: {error.args[0].str()}"
+                ) from error
 
     def _set(self, group: str, wanted: Sequence[TopicPartition]) -> None:
         if self._producer is None:

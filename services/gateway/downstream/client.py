@@ -73,6 +73,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
     __slots__ = (
         "_advertised",
         "_asked_node",
+        "_commit_held",
         "_connections",
         "_entrance",
         "_fetches",
@@ -138,7 +139,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self._pipelined: deque[Slot] = deque()
         """PIPELINED requests that have not started."""
         self._pipelined_asking: Slot | None = None
-        self._held = False
+        self._held = self._commit_held = False
         self._pumping = False
         self._untaken: Share | None = None
         """The part of its answers that the client has not read, as counted in the room of gathered answers."""
@@ -316,10 +317,16 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             self._pumping = False
 
     def _start_next(self) -> bool:
-        if self._serial and self._serial_running is None and not self.congested:
-            slot = self._serial_running = self._serial.popleft()
-            self._start(slot)
-            return True
+        hold = self._mesh.hold
+        if self._serial and self._serial_running is None and not self.congested and not self._commit_held:
+            slot = self._serial[0]
+            if hold is not None and slot.commits and slot.request is not None and self._is_held(slot.request, hold):
+                self._commit_held = True
+                hold.wait(self._released)
+            else:
+                self._serial_running = self._serial.popleft()
+                self._start(slot)
+                return True
         if (
             self._pipelined
             and self._pipelined_asking is None
@@ -327,7 +334,6 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             and not self._lanes.must_be_heard_first
         ):
             slot = self._pipelined[0]
-            hold = self._mesh.hold
             if hold is not None and slot.request is not None and self._is_held(slot.request, hold):
                 self._held = True
                 hold.wait(self._released)
@@ -341,7 +347,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         return not hold.refuses and hold.concerns(request, self._follower.identity(request.header.client_id))
 
     def _released(self) -> None:
-        self._held = False
+        self._held = self._commit_held = False
         self._pump()
 
     def view(self, header: RequestHeader) -> MeshView:
@@ -353,7 +359,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             return
         followed = self._follower.view(slot.header.client_id)
         view = self._mesh.view(self.session, self._advertised, followed)
-        if slot.produces and self._mesh.hold is not None and self._mesh.hold.refuses:
+        if (slot.produces or slot.commits) and self._mesh.hold is not None and self._mesh.hold.refuses:
             view = replace(view, undecided=self._mesh.hold.moving(self._follower.client))
         access = self._follower.access()
         if access is None:
@@ -372,6 +378,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         if slot.produces:
             self._mesh.producing[slot] = Started(slot.request, self._follower.client)
             exchange.on_asked = self._asked
+        elif slot.commits:
+            self._mesh.committing[slot] = Started(slot.request, self._follower.client)
         if self._toll.worked is not None:
             exchange.on_work = self._toll.work
         exchange.start()
@@ -385,6 +393,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
     def slot_answered(self, slot: Slot, answer: Answer) -> None:
         if slot.produces:
             self._mesh.produce_ended(slot)
+        elif slot.commits:
+            self._mesh.commit_ended(slot)
         self._mesh.budget.add(-slot.held_bytes)
         slot.held_bytes = 0
         slot.request = slot.exchange = None  # they hold one another, and what brokers have said

@@ -272,7 +272,7 @@ class Discovery:
         self._stop_waiting()
         self._pending, self._arriving = None, table
         hold = self._mesh.hold
-        if (hold is None or hold.after is not table) and self._mesh.producing:
+        if (hold is None or hold.after is not table) and (self._mesh.producing or self._mesh.committing):
             hold = self._mesh.begin_hold(table)
         if hold is None or hold.after is not table or hold.complete.is_set():
             self._arrive()

@@ -1,9 +1,12 @@
-"""Holding Produce of topics that are about to move.
+"""Holding Produce of topics that are about to move, and commits of groups' offsets in them.
 
 A move must not lose or reorder records: the old cluster must answer all its requests before any request goes to the
 new cluster. So while a hold lasts, Produce requests that name a moving topic wait unstarted. The hold is *complete*
 when all such requests that started before the hold are answered. Then the table is switched (or the move given up) and
 the hold released: the waiting requests start under the table in force.
+
+A group's offsets are with its topic, so they move, too. Commits of them wait and are refused as Produce is: what the
+old cluster says about groups within the hold is the last word (control's `topic_moves/cut`).
 
 A hold whose gateway has said HELD does not end by itself, for control may have decided to switch. When the hold's time
 is over, requests wait no longer. They are refused with an error that clients retry, until a router reports how the move
@@ -14,24 +17,42 @@ gets `PATIENCE_S` to send the rest; then the request is broken off, and the clie
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from mesh.routing import ClientIdentity, RoutingTable
 from services.gateway import metrics
 from services.gateway.requests.plan import Request
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.messages.offset_commit import OffsetCommitRequest
+from services.gateway.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.scanner import scan_produce
 
 PATIENCE_S: Final = 0.15
 """A hold should take a quarter of a second at most (p99)."""
 
+COMMITS: Final[Mapping[int, type[OffsetCommitRequest | TxnOffsetCommitRequest]]] = {
+    ApiKey.OFFSET_COMMIT: OffsetCommitRequest,
+    ApiKey.TXN_OFFSET_COMMIT: TxnOffsetCommitRequest,
+}
+
 NameOf = Callable[[bytes, RoutingTable], str | None]
 """The name of the topic with this id, if clients that see this table know the topic."""
 
 
+class NamedTopic(Protocol):
+    """A topic in a request: by its name, or by its id."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def topic_id(self) -> bytes: ...
+
+
 class Underway(Protocol):
-    """A Produce that has started, and the client that sent it."""
+    """A Produce or a commit that has started, and the client that sent it."""
 
     @property
     def what(self) -> Request | tuple[str, ...]:
@@ -48,7 +69,7 @@ class Underway(Protocol):
 
 
 class Started(NamedTuple):
-    """A Produce that goes by its plan."""
+    """A Produce or a commit that goes by its plan."""
 
     what: Request
     client: ClientIdentity
@@ -72,13 +93,13 @@ class Hold:
         """Requests that name a moving topic are refused, and do not wait."""
 
     def concerns(self, request: Request, client: ClientIdentity) -> bool:
-        """Whether a Produce names a topic that moves for this client. A request that can't be read is not held."""
+        """Whether a request names a topic that moves for this client. A request that can't be read is not held."""
         try:
-            scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
+            topics = _topics(request)
         except WireError:
             return False
         before, after = self.before.for_client(client), self.after.for_client(client)
-        names = (topic.name or self._name_of(topic.topic_id, before) for topic in scan.topics)
+        names = (topic.name or self._name_of(topic.topic_id, before) for topic in topics)
         return any(name is None or _moves(name, before, after) for name in names)
 
     def _moves_some(self, what: Request | tuple[str, ...], client: ClientIdentity) -> bool:
@@ -88,7 +109,7 @@ class Hold:
         return any(_moves(topic, before, after) for topic in what)
 
     def drain(self, started: Mapping[object, Underway]) -> None:
-        """Begin: these Produce requests are on their way."""
+        """Begin: these requests are on their way."""
         concerned = {who: each for who, each in started.items() if self._moves_some(each.what, each.client)}
         self._draining = set(concerned)
         slow = [each.break_off for each in concerned.values() if each.break_off is not None]
@@ -142,6 +163,13 @@ class Hold:
         metrics.held_requests.dec(len(waiting))
         for wake in waiting:
             wake()
+
+
+def _topics(request: Request) -> Iterable[NamedTopic]:
+    commit = COMMITS.get(request.header.api_key)
+    if commit is not None:
+        return request.decode(commit).topics
+    return scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame)).topics
 
 
 def _moves(topic: str, before: RoutingTable, after: RoutingTable) -> bool:

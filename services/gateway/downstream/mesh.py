@@ -58,6 +58,7 @@ class Mesh:
     """The other workers of this gateway; None: it has none."""
     hold: Hold | None = None
     producing: dict[object, Underway] = field(default_factory=dict)
+    committing: dict[object, Underway] = field(default_factory=dict)
     """Produce requests that have started and are not answered."""
     budget: ByteBudget = field(init=False)
 
@@ -111,7 +112,7 @@ class Mesh:
         """Hold the topics that `after` moves. Requests of an earlier hold go on, unless this hold has them too."""
         earlier, self.hold = self.hold, Hold(self.table, after, self._topic_name)
         self.clusters.follow(after)
-        self.hold.drain(self.producing)
+        self.hold.drain({**self.producing, **self.committing})
         if earlier is not None:
             earlier.release()
         return self.hold
@@ -139,5 +140,12 @@ class Mesh:
 
     def produce_ended(self, who: object) -> None:
         self.producing.pop(who, None)
+        self._ended(who)
+
+    def commit_ended(self, who: object) -> None:
+        self.committing.pop(who, None)
+        self._ended(who)
+
+    def _ended(self, who: object) -> None:
         if self.hold is not None:
             self.hold.answered(who)

@@ -10,6 +10,7 @@ import structlog
 from services.gateway import metrics
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_in_flight import FetchInFlight
+from services.gateway.downstream.hold import COMMITS
 from services.gateway.downstream.in_flight import InFlight
 from services.gateway.downstream.passing import Outlet, Passed, Passing, PassingAnswer, Source
 from services.gateway.frame_stream import Passage
@@ -40,6 +41,10 @@ class Slot:
     @property
     def produces(self) -> bool:
         return self.handler is not None and self.handler.order is Order.PIPELINED
+
+    @property
+    def commits(self) -> bool:
+        return self.header.api_key in COMMITS
 
 
 AnySlot = Slot | InFlight | FetchInFlight
@@ -136,22 +141,28 @@ class Slots:
         return passing
 
     def abandon(self) -> int:
-        """The client is gone: only its Produce requests go on. Returns the bytes that the others have held."""
+        """The client is gone: only its Produce requests and what it has begun to commit go on. Returns the bytes that
+        the others have held."""
         self.passing = None
         freed = 0
         for slot in self.queue:
             if isinstance(slot, FetchInFlight):
                 slot.abandon()
-            elif isinstance(slot, Slot) and not slot.produces:
+            elif isinstance(slot, Slot) and not _outlives_client(slot):
                 exchange, slot.exchange = slot.exchange, None
                 if exchange is not None and not exchange.ended:
                     exchange.abandon()
                 freed += slot.held_bytes
                 slot.held_bytes = 0
-        left = [slot for slot in self.queue if slot.produces and not slot.done]
+        left = [slot for slot in self.queue if _outlives_client(slot) and not slot.done]
         self.queue.clear()
         self.queue.extend(left)
         return freed
+
+
+def _outlives_client(slot: AnySlot) -> bool:
+    """A hold waits for the end of Produce, and of commits that have begun."""
+    return slot.produces or (isinstance(slot, Slot) and slot.commits and slot.exchange is not None)
 
 
 def count_request(api_key: int, version: int, answer: Answer | Passed, *, is_open: bool) -> None:

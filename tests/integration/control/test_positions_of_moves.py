@@ -80,9 +80,7 @@ async def groups(sides: Sides) -> AsyncIterator[Groups]:
         UpstreamCluster(name, (side.bootstrap,), number)
         for number, (name, side) in enumerate((("c1", sides.source), ("c2", sides.target)), 1)
     ]
-    copy = record_rules.CopySpec(
-        source_cluster="c1", topic=sides.topic, target_cluster="c2", target_topic=sides.topic
-    )
+    copy = record_rules.CopySpec(source_cluster="c1", topic=sides.topic, target_cluster="c2", target_topic=sides.topic)
     move = topic_moves.MoveWithRecords(name="topicmoves/1", copy=copy)
     connections = Connections()
     yield Groups(connections, move, RoutingTable(1, clusters))

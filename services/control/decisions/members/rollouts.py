@@ -295,7 +295,9 @@ async def _reached(cut: Cut, seconds: float) -> tuple[Verdict, str]:
     except CutMissedError as error:
         return Verdict.ABORT, str(error)
     except TimeoutError:
-        return Verdict.ABORT, ": ".join(filter(None, [f"the cut took longer than its budget of {cut.budget_s:g} s", cut.lacks]))
+        return Verdict.ABORT, ": ".join(
+            filter(None, [f"the cut took longer than its budget of {cut.budget_s:g} s", cut.lacks])
+        )
     return Verdict.SWITCH, ""
 
 

@@ -12,7 +12,8 @@ Theory of operation
 3. Foreign parts follow as simple commits (generation -1, no member), which a broker accepts while its copy of the group
    has no members. Versions 2 to 4 carry a retention of their own. The group never has members on a foreign cluster, so
    its offsets would otherwise expire there although the group is alive at home.
-4. A commit without a member (manual assignment, tools) goes to the owners as it is.
+4. A topic whose move is undecided (`MeshView.undecided`) is answered with an error that every client retries.
+5. A commit without a member (manual assignment, tools) goes to the owners as it is.
 """
 
 from collections.abc import Generator, Sequence
@@ -138,7 +139,9 @@ def _committed(
     commit = _Commit(message, version)
     for topic in message.topics:
         place = offsets_place(message.group_id, topic.name, mesh)
-        if place is None:
+        if mesh.undecided is not None and mesh.undecided(topic.name):
+            commit.errors.settle([topic], ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        elif place is None:
             commit.errors.settle([topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             commit.parts.setdefault(place, []).append(topic)

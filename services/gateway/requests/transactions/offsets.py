@@ -112,7 +112,9 @@ def _committed(
     parts: dict[str, list[TxnOffsetCommitRequestTopic]] = {}
     for topic in message.topics:
         place = offsets_place(message.group_id, topic.name, mesh)
-        if place is None:
+        if mesh.undecided is not None and mesh.undecided(topic.name):
+            errors.settle([topic], ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        elif place is None:
             errors.settle([topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             parts.setdefault(place, []).append(topic)
