@@ -1,5 +1,6 @@
 """The ground that all services share: routing domain, settings, telemetry, lifecycle, contracts. Imports no service."""
 
+import os
 from importlib.metadata import PackageNotFoundError, version
 
 try:
@@ -7,3 +8,7 @@ try:
 except PackageNotFoundError:
     VERSION = "0+unknown"
 """Version of this software, as members report it."""
+
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+"""Services start programs, and never fork to go on. gRPC's handlers of a fork wait up to 60 s for its own threads, and
+the whole process stands still meanwhile. gRPC reads this when it begins."""
