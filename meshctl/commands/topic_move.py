@@ -16,6 +16,9 @@ from meshctl.session import Group, Session, pass_session
 
 ENDS = (moves_pb.TOPIC_MOVE_STATE_DONE, moves_pb.TOPIC_MOVE_STATE_CANCELLED, moves_pb.TOPIC_MOVE_STATE_FAILED)
 LOOK_SECONDS = 0.5
+VERIFY_SECONDS = 600.0
+"""The least time-out of a verification: control reads both logs, some ten megabytes in a second."""
+EVIDENCE = ("PARTITION", "FROM", "CUT AT", "RECORDS BEFORE", "CRC", "RECORDS AFTER", "CRC")
 COLUMNS = ("MOVE", "TOPIC", "FROM", "TO", "STATE", "BEHIND", "PAUSE", "STARTED", "BY", "NOTE")
 
 
@@ -45,6 +48,7 @@ def move() -> None:
       meshctl topic move list
       meshctl topic move show 3f9a01bc
       meshctl topic move cancel 3f9a01bc
+      meshctl topic move verify 3f9a01bc
       meshctl topic move undo 3f9a01bc
     """
 
@@ -108,10 +112,37 @@ def show(session: Session, move_id: str) -> None:
         print_json(found)
         return
     print_table(COLUMNS, [_row(found)], empty="")
-    if found.cuts:
+    if found.HasField("certificate"):
+        click.echo()
+        _tell_certificate(found.certificate)
+    elif found.cuts:
         click.echo()
         rows = ((each.partition, each.start, each.end) for each in found.cuts)
         print_table(("PARTITION", "FIRST OFFSET", "CUT AT"), rows, empty="")
+
+
+@move.command()
+@click.argument("move_id", metavar="ID")
+@pass_session
+def verify(session: Session, move_id: str) -> None:
+    """Read the logs of a move from both clusters again, up to the cut, and compare them.
+
+    The exit code is 0 if both clusters have the same records, and the same as when the move ended.
+
+    \b
+    Example:
+      meshctl topic move verify 3f9a01bc
+    """
+    connection = session.connect()
+    request = moves_pb.VerifyTopicMoveRequest(name=_name(move_id))
+    found = connection.call(connection.topic_moves.VerifyTopicMove, request, at_least=VERIFY_SECONDS)
+    if session.as_json:
+        print_json(found)
+    else:
+        _tell_certificate(found)
+    if not found.confirmed:
+        text = f"move {_short_name(move_id)} is not confirmed: {'; '.join(found.differences)}"
+        raise MeshctlError(text, ExitCode.REFUSED, status="NOT_CONFIRMED")
 
 
 @move.command()
@@ -195,6 +226,23 @@ def _tell(session: Session, found: moves_pb.MoveWithRecords) -> None:
     click.echo(f"move {_short(found)} of {found.spec.topic} from {way} is {_state(found)}{pause}")
 
 
+def _tell_certificate(of: moves_pb.TopicMoveCertificate) -> None:
+    rows = (
+        (each.partition, each.start, each.end, each.source.records, f"{each.source.crc:08x}", each.target.records,
+         f"{each.target.crc:08x}")
+        for each in of.partitions
+    )  # fmt: skip
+    print_table(EVIDENCE, rows, empty="No partition was read.")
+    if of.positions:
+        click.echo()
+        positions = ((each.group, each.partition, each.before, each.after) for each in of.positions)
+        print_table(("GROUP", "PARTITION", "BEFORE", "AFTER"), positions, empty="")
+    pause = f"; producers waited {of.pause_ms} ms" if of.pause_ms else ""
+    click.echo(f"\n{'confirmed' if of.confirmed else 'not confirmed'} at {moment(of.read_time)}{pause}")
+    for each in of.differences:
+        click.echo(f"  {each}")
+
+
 def _row(of: moves_pb.MoveWithRecords) -> tuple[object, ...]:
     pause = f"{of.pause_ms} ms" if of.pause_ms else "-"
     return (
@@ -212,7 +260,11 @@ def _state(of: moves_pb.MoveWithRecords) -> str:
 
 
 def _short(of: moves_pb.MoveWithRecords) -> str:
-    return of.name.removeprefix("topicmoves/")
+    return _short_name(of.name)
+
+
+def _short_name(name: str) -> str:
+    return name.removeprefix("topicmoves/")
 
 
 def _name(given: str) -> str:

@@ -74,6 +74,7 @@ from services.control.decisions.replays.commands import ReplayDecisions
 from services.control.decisions.rules.commands import RuleDecisions
 from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
+from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
 from services.control.decisions.turns import Turns
 from services.control.decisions.users.commands import UserDecisions
@@ -149,6 +150,7 @@ class Control:
         traffic = TrafficTables(database)
         record_progress = RecordProgress(lambda: journal.view.record_rules)
         self._topic_moves = TopicMoveDecisions(journal, self._rules, connections, record_progress)
+        self._certificates = Certificates(journal, connections)
         past = Past(journal, database)
         access = AccessGate(
             journal, reports, settings.first_admins, counts_certificates=settings.certificate_roles_count
@@ -189,7 +191,7 @@ class Control:
                 record_rules_grpc,
                 RecordRuleService(journal, RecordRuleDecisions(journal, turns, connections), record_progress),
             ),
-            (topic_moves_grpc, TopicMoveService(journal, self._topic_moves)),
+            (topic_moves_grpc, TopicMoveService(journal, self._topic_moves, self._certificates)),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
             (traffic_grpc, TrafficService(traffic)),
             (transactions_grpc, TransactionService(journal)),
@@ -230,6 +232,7 @@ class Control:
             "followers of replays": self.replays.followers.run,
             "settling": self._rules.run,
             "moves of topics": self._topic_moves.run,
+            "certificates of moves": self._certificates.run,
         }.items():
             self._parts.keep(name, run)
 

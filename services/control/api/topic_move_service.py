@@ -8,6 +8,7 @@ from mesh.rpc import topic_moves, topic_moves_grpc
 from services.control.api import pages, shapes
 from services.control.api.calls import caller, once
 from services.control.decisions.answers import stored_response
+from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
 from services.control.domain.sidecars.orders import newest_first
 from services.control.domain.topic_moves.moves import TOPIC_MOVES
@@ -17,8 +18,9 @@ from services.control.store.journal import Journal
 class TopicMoveService(topic_moves_grpc.TopicMoveServiceServicer):
     """See TopicMoveService in topic_moves.proto."""
 
-    def __init__(self, journal: Journal, decisions: TopicMoveDecisions) -> None:
+    def __init__(self, journal: Journal, decisions: TopicMoveDecisions, certificates: Certificates) -> None:
         self._journal = journal
+        self._certificates = certificates
         self._decisions = decisions
 
     async def StartTopicMove(
@@ -45,6 +47,13 @@ class TopicMoveService(topic_moves_grpc.TopicMoveServiceServicer):
         return topic_moves.ListTopicMovesResponse(
             topic_moves=[self._decisions.shown(each) for each in page], next_page_token=token
         )
+
+    async def VerifyTopicMove(
+        self, request: topic_moves.VerifyTopicMoveRequest, context: Any
+    ) -> topic_moves.TopicMoveCertificate:
+        self._journal.require_loaded()
+        shapes.id_of(TOPIC_MOVES, request.name)
+        return await self._certificates.verified(request.name)
 
     async def CancelTopicMove(
         self, request: topic_moves.CancelTopicMoveRequest, context: Any

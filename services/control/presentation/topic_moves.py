@@ -20,6 +20,27 @@ def _given_up(event: events.Event) -> str:
     return f"{given_up.name}: the cut was given up, and the copy goes on: {given_up.problem}"
 
 
+def _hindered(event: events.Event) -> str:
+    hindered = event.topic_move_hindered
+    if not hindered.problem:
+        return f"{hindered.name}: the copy goes on"
+    return f"{hindered.name}: the copy stands, and its router tries again: {hindered.problem}"
+
+
+def _reached(event: events.Event) -> str:
+    reached = event.topic_move_cut_reached
+    what = f"{len(reached.cuts)} partitions end alike, and {len(reached.positions)} positions of groups are there"
+    return f"{reached.name}: the copy has all records: {what}"
+
+
+def _certified(event: events.Event) -> str:
+    certified = event.topic_move_certified
+    if certified.certificate.confirmed:
+        records = sum(each.source.records for each in certified.certificate.partitions)
+        return f"{certified.name}: both clusters have the same {records} records up to the cut"
+    return f"{certified.name}: not confirmed: {'; '.join(certified.certificate.differences[:MOST_NAMED])}"
+
+
 def _ended(event: events.Event) -> str:
     end = event.topic_move_ended
     pause = f"; producers waited {end.pause_ms} ms" if end.pause_ms else ""
@@ -27,12 +48,17 @@ def _ended(event: events.Event) -> str:
     return f"{end.name} is {WORDS.get(end.state, 'over')}{problem}{pause}"
 
 
+MOST_NAMED: Final = 3
+"""Differences in a sentence."""
 SENTENCES: Final[dict[str, Callable[[events.Event], str]]] = {
     "topic_move_started": _started,
     "topic_move_cut_begun": lambda event: (
         f"{event.topic_move_cut_begun.name}: the copy has caught up, and control cuts"
     ),
     "topic_move_cut_given_up": _given_up,
+    "topic_move_hindered": _hindered,
+    "topic_move_cut_reached": _reached,
+    "topic_move_certified": _certified,
     "topic_move_ended": _ended,
 }
 """Payload -> its sentence."""

@@ -23,7 +23,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from services.router.copying.batches import (
+from mesh.topic_logs.batches import (
     FILL_AT_ONCE,
     Batch,
     ForeignBatchError,
@@ -33,8 +33,8 @@ from services.router.copying.batches import (
     producer_of,
     written_by,
 )
-from services.router.copying.brokers import Brokers, CopySetbackError, Fetched
-from services.router.copying.course import Gap, steps
+from mesh.topic_logs.brokers import Brokers, CopySetbackError, Fetched
+from mesh.topic_logs.course import Gap, steps
 from services.router.copying.pace import Pace
 
 FETCH_BYTES: Final = 1 << 20
@@ -77,6 +77,8 @@ class PartitionCopy:
     """Offsets without a record that the session has filled."""
     is_open: bool = False
     """Whether the session has found where to go on."""
+    has_gone_on: bool = False
+    """Whether the target has taken something in this session, or lacks nothing."""
     level_at: float = 0.0
     """When the copy was last at the source's end, by the monotonic clock."""
 
@@ -122,6 +124,11 @@ class Copier:
         """Whether all partitions have begun."""
         return bool(self.progress) and all(each.is_open for each in self.progress.values())
 
+    @property
+    def has_gone_on(self) -> bool:
+        """Whether no partition stands where an earlier session has failed."""
+        return bool(self.progress) and all(each.has_gone_on for each in self.progress.values())
+
 
 class _Lane:
     """One partition in one session."""
@@ -134,7 +141,7 @@ class _Lane:
         self._producer_id = producer_of(copier.order.move_id)
         self._writer = Writer(self._producer_id, 0, 0)
         self._has_marked = self._has_written = False
-        self._sent: deque[tuple[asyncio.Task[int], int]] = deque()
+        self._sent: deque[tuple[asyncio.Task[int], Batch]] = deque()
         self._progress = copier.progress[number]
 
     async def open(self) -> None:
@@ -168,6 +175,7 @@ class _Lane:
                 if not moved:
                     await self._settle(0)
                     progress.level_at = time.monotonic()
+                    progress.has_gone_on = True
                     await asyncio.sleep(IDLE_S)
         finally:
             for task, _ in self._sent:
@@ -195,19 +203,19 @@ class _Lane:
         copy = written_by(self._writer, batch)
         self._writer = self._writer.after(batch.records)
         task = asyncio.create_task(self._target.produce(self._to, self._number, copy))
-        self._sent.append((task, batch.base_offset))
+        self._sent.append((task, batch))
         self._has_written = True
-        progress = self._progress
-        progress.position = batch.next_offset
-        progress.records += batch.records
-        progress.bytes += len(copy)
+        self._progress.position = batch.next_offset
 
     async def _settle(self, most: int) -> None:
         """Returns when at most so many batches have no answer."""
         while len(self._sent) > most:
-            task, wanted = self._sent[0]
-            self._check(wanted, await task)
+            task, batch = self._sent[0]
+            self._check(batch.base_offset, await task)
             self._sent.popleft()
+            self._progress.records += batch.records
+            self._progress.bytes += len(batch.raw)
+            self._progress.has_gone_on = True
 
     async def _mark(self, gap: Gap) -> None:
         if not self._has_marked:
@@ -217,6 +225,7 @@ class _Lane:
             await self._target.mark(self._to, self._number, self._writer, stop - at)
             self._check(stop, (await self._target.range(self._to, self._number))[1])
         self._progress.position = gap.stop
+        self._progress.has_gone_on = True
         self._progress.gaps += gap.stop - gap.start
 
     def _check(self, wanted: int, found: int) -> None:

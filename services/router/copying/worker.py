@@ -1,6 +1,6 @@
 """The worker of one copy: a thread that runs one session after another, as the worker of a mirror does.
 
-A copy that is broken for good stays so, and says why: its move gives up, or an operator cancels the move.
+A copy that is broken for good says so, and why: control ends its move.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import structlog
 
 from mesh.rpc import record_rules
-from services.router.copying.brokers import Brokers, CopySetbackError
+from mesh.topic_logs.brokers import Brokers, CopySetbackError
 from services.router.copying.copier import BrokenCopyError, Copier, CopyOrder, PartitionCopy
 from services.router.copying.pace import Pace
 from services.router.forwarding.orders import Progress, RunRule
@@ -41,6 +41,7 @@ class CopyWorker:
         self._changed = threading.Event()
         self._stopping = False
         self._problem = ""
+        self._broken = False
         self._states: dict[int, PartitionCopy] = {}
         self._records = self._bytes = self._setbacks = 0
 
@@ -76,6 +77,7 @@ class CopyWorker:
             ],
             records_written=self._records + sum(each.records for each in states.values()),
             problem=self._problem,
+            broken=self._broken,
         )
         return Progress(
             said,
@@ -101,7 +103,9 @@ class CopyWorker:
                 self._problem = str(error)
                 log.warning("a copy waits", rule=self.rule_id, problem=self._problem)
                 if isinstance(error, BrokenCopyError):
+                    self._broken = True
                     self._changed.wait()
+                    self._broken = False
                     continue
             except Exception as error:  # a fault of ours in one copy ends neither it nor the others
                 self._problem = f"a fault of the worker: {error!r}"
@@ -132,7 +136,7 @@ class CopyWorker:
                     if done:
                         running.result()
                         return
-                    if copier.is_open:
+                    if copier.has_gone_on:
                         self._problem = ""
             finally:
                 running.cancel()

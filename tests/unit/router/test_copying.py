@@ -8,7 +8,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
-from services.router.copying.batches import (
+from mesh.topic_logs.batches import (
     FILL_AT_ONCE,
     MINTED,
     Batch,
@@ -19,7 +19,7 @@ from services.router.copying.batches import (
     producer_of,
     written_by,
 )
-from services.router.copying.course import Gap, steps
+from mesh.topic_logs.course import Gap, steps
 
 STOP = 1 << 40
 CONTROL = 0x20

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 import structlog
 from prometheus_client import Counter, Gauge
@@ -42,6 +43,7 @@ from services.control.domain.topic_moves.moves import (
     is_switched,
     lag_of,
     led_elsewhere,
+    lost,
     source_of,
     started,
 )
@@ -59,7 +61,16 @@ FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds after a cut that was given up; the pause doubles."""
 SETTINGS = ("cleanup.policy", "message.timestamp.type")
 
-MoveEvent = events.TopicMoveStarted | events.TopicMoveCutBegun | events.TopicMoveCutGivenUp | events.TopicMoveEnded
+TROUBLE_S = 10.0
+"""Seconds that a copy stands before the log of events says so: a broker that restarts takes less."""
+TROUBLE_AGAIN_S = 60.0
+"""Seconds until another reason of the same trouble may be told."""
+NO_ROUTER = "no router has begun the copy; start a router, or see to the routers' connections with control"
+
+MoveEvent = (
+    events.TopicMoveStarted | events.TopicMoveHindered | events.TopicMoveCutBegun | events.TopicMoveCutReached
+    | events.TopicMoveCutGivenUp | events.TopicMoveEnded
+)  # fmt: skip
 Answer = Callable[[topic_moves.MoveWithRecords], StoredAnswer | None]
 """The answer to store for a request_id, given the move."""
 
@@ -80,6 +91,8 @@ class TopicMoveDecisions:
         self._connections = connections
         self._progress = progress
         self._not_before: dict[str, float] = {}
+        self._troubled: dict[str, float] = {}
+        """Moves whose copies stand: when control looks at them again."""
 
     async def start(
         self, spec: topic_moves.TopicMoveSpec, caller: Caller, answer: Answer
@@ -123,6 +136,7 @@ class TopicMoveDecisions:
             known = self._journal.view.topic_moves.open
             open_gauge.set(len(known))
             self._not_before = {name: at for name, at in self._not_before.items() if name in known}
+            self._troubled = {name: at for name, at in self._troubled.items() if name in known}
             for move in known.values():
                 try:
                     await self._see_to(move)
@@ -153,13 +167,52 @@ class TopicMoveDecisions:
             await self._close(move)
             return
         if is_elsewhere(move, self._journal.view.state.effective):
-            end = events.TopicMoveEnded(name=move.name, state=FAILED, problem=led_elsewhere(move).message)
-            await self._append(move.name, end, Caller(CONTROL))
+            await self._fail(move, led_elsewhere(move).message)
             return
-        lag = lag_of(self._progress.of(copy_of(move.name)))
+        progress = self._progress.of(copy_of(move.name))
+        if progress is not None and progress.broken:
+            await self._fail(move, progress.problem)
+            return
+        if await self._is_lost(move, NO_ROUTER if progress is None else progress.problem):
+            return
+        lag = lag_of(progress)
         if lag is None or lag > NEAR or _now() < self._not_before.get(move.name, 0):
             return
         await self._cut(move)
+
+    async def _is_lost(self, move: topic_moves.MoveWithRecords, problem: str) -> bool:
+        """Tells a problem that lasts, and its end. True if the move has failed."""
+        if not problem:
+            self._troubled.pop(move.name, None)
+            if move.hindered:
+                await self._append(move.name, events.TopicMoveHindered(name=move.name), Caller(CONTROL))
+            return False
+        if _now() < self._troubled.setdefault(move.name, _now() + TROUBLE_S):
+            return False
+        self._troubled[move.name] = _now() + TROUBLE_AGAIN_S
+        reason = await self._loss(move)
+        if reason:
+            await self._fail(move, reason)
+        elif not (move.hindered and move.problem == problem):
+            event = events.TopicMoveHindered(name=move.name, problem=problem)
+            await self._append(move.name, event, Caller(CONTROL))
+            log.warning("the copy of a move stands", move=move.name, reason=problem)
+        return bool(reason)
+
+    async def _loss(self, move: topic_moves.MoveWithRecords) -> str:
+        clusters, copy = self._journal.view.state.effective.clusters, move.copy
+        try:
+            here, there = await asyncio.gather(
+                self._connections.partitions_of(clusters[copy.source_cluster], copy.topic),
+                self._connections.partitions_of(clusters[copy.target_cluster], copy.target_topic),
+            )
+        except UnreachableError:
+            return ""
+        return lost(move, here, there)
+
+    async def _fail(self, move: topic_moves.MoveWithRecords, problem: str) -> None:
+        end = events.TopicMoveEnded(name=move.name, state=FAILED, problem=problem)
+        await self._append(move.name, end, Caller(CONTROL))
 
     async def _cut(self, move: topic_moves.MoveWithRecords) -> None:
         table = self._journal.view.state.effective
@@ -174,7 +227,8 @@ class TopicMoveDecisions:
             await self._give_up(move, groups.problem)
             return
         await self._append(move.name, events.TopicMoveCutBegun(name=move.name), Caller(CONTROL))
-        cut = TopicCut(self._connections, move, table, partitions, groups)
+        reached = partial(self._append, move.name, caller=Caller(CONTROL))
+        cut = TopicCut(self._connections, move, table, partitions, groups, reached)
         try:
             change = await self._rules.change(
                 _switch(move), ChangeWishes(accept_skip=True), caller, lambda _: None, cut=cut
@@ -182,11 +236,9 @@ class TopicMoveDecisions:
         except Refusal as error:
             await self._give_up(move, str(error))
             return
-        await self._close(move, change, cut)
+        await self._close(move, change)
 
-    async def _close(
-        self, move: topic_moves.MoveWithRecords, change: RuleChange | None = None, cut: TopicCut | None = None
-    ) -> None:
+    async def _close(self, move: topic_moves.MoveWithRecords, change: RuleChange | None = None) -> None:
         """Records what the rules say about a move that was cutting."""
         view = self._journal.view
         if not is_switched(move, view.state.effective):
@@ -196,7 +248,6 @@ class TopicMoveDecisions:
             name=move.name,
             state=DONE,
             revision=view.rules_revision if change is None else change.revision,
-            cuts=() if cut is None else cut.cuts,
             pause_ms=0 if change is None else round(change.switch_ms),
         )
         await self._append(move.name, end, Caller(CONTROL))

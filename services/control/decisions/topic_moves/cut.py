@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import islice
 
 import structlog
 
 from mesh.routing import RoutingTable
-from mesh.rpc import topic_moves
+from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
 from services.control.domain.rules.effects import LogRange
 from services.control.upstream.connections import Connections, UnreachableError, connection_settings
@@ -20,6 +21,9 @@ LOOK_S = 0.02
 """Seconds between two questions for the ends."""
 FOLLOWS = 3
 """Times that the groups' positions are given before a hold: most have theirs then, and the hold is short."""
+MOST_TOLD = 1000
+"""Positions in one event."""
+NONE = Position(-1)
 NAMED = 3
 """Groups that a message names."""
 
@@ -68,6 +72,17 @@ class Groups:
         more = len(self.refused) - len(named)
         return "; ".join([*named, *([f"{more} more groups"] if more else [])])
 
+    def told(self) -> list[topic_moves.TopicMovePosition]:
+        """The positions on both sides, for the log of events."""
+        every = (
+            topic_moves.TopicMovePosition(
+                group=group, partition=number, before=each.offset, after=self.after[group].get(number, NONE).offset
+            )
+            for group, positions in sorted(self.before.items())
+            for number, each in sorted(positions.items())
+        )
+        return list(islice(every, MOST_TOLD))
+
     def _moves(self, group: str) -> bool:
         rule = self._table.group_rule(group)
         return rule is None or not rule.shadow_topics
@@ -94,9 +109,13 @@ class TopicCut:
         table: RoutingTable,
         partitions: int,
         groups: Groups,
+        record: Callable[[events.TopicMoveCutReached], Awaitable[None]],
     ) -> None:
+        """`record`: writes the cut into the log of events, before the switch."""
         self.budget_s = move.spec.hold_budget_ms / 1000
-        self.cuts: list[topic_moves.TopicMoveCut] = []
+        self._name = move.name
+        self._record = record
+        self._cuts: list[topic_moves.TopicMoveCut] = []
         self._connections = connections
         self._copy = move.copy
         self._clusters = table.clusters
@@ -110,6 +129,8 @@ class TopicCut:
             await asyncio.gather(self._reach_end(), self._reach_positions())
         except UnreachableError as error:
             raise CutMissedError(str(error)) from error
+        reached = events.TopicMoveCutReached(name=self._name, cuts=self._cuts, positions=self._groups.told())
+        await self._record(reached)
 
     @property
     def lacks(self) -> str:
@@ -132,7 +153,7 @@ class TopicCut:
             )
             await asyncio.sleep(LOOK_S)
         self._behind = ""
-        self.cuts = [
+        self._cuts = [
             topic_moves.TopicMoveCut(partition=number, start=each.start, end=each.end)
             for number, each in sorted(wanted.items())
         ]

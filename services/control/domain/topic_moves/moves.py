@@ -66,16 +66,42 @@ def fold_topic_moves(known: TopicMoves, event: events.Event) -> TopicMoves:
             return _with(known, event.topic_move_cut_begun.name, state=CUTTING)
         case "topic_move_cut_given_up":
             name, problem = event.topic_move_cut_given_up.name, event.topic_move_cut_given_up.problem
-            times = known.get(name).cuts_given_up + 1
-            return _with(known, name, state=COPYING, problem=problem, cuts_given_up=times)
+            if name not in known.open:
+                return known
+            move = _changed(
+                known.open[name], state=COPYING, problem=problem, cuts_given_up=known.open[name].cuts_given_up + 1
+            )
+            del move.cuts[:], move.positions[:]
+            return replace(known, open={**known.open, name: move})
+        case "topic_move_hindered":
+            hindered = event.topic_move_hindered
+            return _with(known, hindered.name, problem=hindered.problem, hindered=bool(hindered.problem))
+        case "topic_move_cut_reached":
+            reached = event.topic_move_cut_reached
+            if reached.name not in known.open:
+                return known
+            move = _changed(known.open[reached.name])
+            move.cuts.extend(reached.cuts)
+            move.positions.extend(reached.positions)
+            return replace(known, open={**known.open, reached.name: move})
+        case "topic_move_certified":
+            name, certificate = event.topic_move_certified.name, event.topic_move_certified.certificate
+            if name not in known.ended:
+                return known
+            move = _changed(known.ended[name])
+            move.certificate.CopyFrom(certificate)
+            return replace(known, ended={**known.ended, name: move})
         case "topic_move_ended":
             end = event.topic_move_ended
             if end.name not in known.open:
                 return known
             move = _changed(
-                known.open[end.name], state=end.state, problem=end.problem, revision=end.revision, pause_ms=end.pause_ms
-            )
-            move.cuts.extend(end.cuts)
+                known.open[end.name], state=end.state, problem=end.problem, revision=end.revision,
+                pause_ms=end.pause_ms, hindered=False,
+            )  # fmt: skip
+            if end.cuts:  # moves of the first release tell their cuts only here
+                del move.cuts[:]
+                move.cuts.extend(end.cuts)
             move.end_time.CopyFrom(event.time)
             kept = {**known.ended, end.name: move}
             while len(kept) > KEPT:
@@ -202,6 +228,41 @@ def led_elsewhere(move: topic_moves.MoveWithRecords) -> NotAllowed:
     """The refusal to cut then."""
     text = f"the rules do not lead topic {move.spec.topic!r} to {move.copy.source_cluster!r} any more"
     return NotAllowed("TOPIC_IS_ELSEWHERE", f"topics/{move.spec.topic}", text)
+
+
+def to_certify(known: TopicMoves) -> list[topic_moves.MoveWithRecords]:
+    """The moves that lack their certificates."""
+    return [
+        each for each in known.ended.values() if each.state == DONE and each.cuts and not each.HasField("certificate")
+    ]
+
+
+def has_gone_on(known: TopicMoves, move: topic_moves.MoveWithRecords, table: RoutingTable) -> bool:
+    """Whether the old cluster may have newer records than those of the cut: the topic has moved since."""
+    return not is_switched(move, table) or any(
+        each.spec.topic == move.spec.topic
+        and each.copy.target_cluster == move.copy.source_cluster
+        and newest_first(each) < newest_first(move)
+        for each in (*known.open.values(), *known.ended.values())
+    )
+
+
+def lost(move: topic_moves.MoveWithRecords, here: int | None, there: int | None) -> str:
+    """The reason why no attempt can go on with a copy, given the partitions on both sides; empty if there is none."""
+    topic, source, target = move.copy.topic, move.copy.source_cluster, move.copy.target_cluster
+    if here is None:
+        return f"topic {topic!r} was deleted on {source!r} while it was copied; delete its copy on {target!r}"
+    if there is None:
+        return (
+            f"topic {move.copy.target_topic!r} was deleted on {target!r} while it was copied; nothing has changed on "
+            f"{source!r}, and clients go on there; begin the move again"
+        )
+    if here != there:
+        return (
+            f"topic {topic!r} has {here} partitions on {source!r} now, and its copy on {target!r} has {there}; clients "
+            f"go on at {source!r}; delete the copy, and begin the move again"
+        )
+    return ""
 
 
 def _place(move: topic_moves.MoveWithRecords, table: RoutingTable) -> Place | None:

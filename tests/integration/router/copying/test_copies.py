@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from services.router.copying.brokers import Brokers
+from mesh.topic_logs.brokers import Brokers
 from services.router.copying.copier import BrokenCopyError, Copier, CopyOrder
 from tests.fixtures.record_rules import FIRST_TIME, WITHIN_S, Side, ends
 from tests.fixtures.waiting import wait_until

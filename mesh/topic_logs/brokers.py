@@ -25,8 +25,8 @@ from mesh.connection_security import ConnectionSecurity, UnservedSecurityError, 
 from mesh.exact_requests import Exactly
 from mesh.rpc import routing
 from mesh.settings import host_port
-from services.router.copying.batches import UNKNOWN, Writer
-from services.router.copying.messages import DescribeProducersRequest_v0, WriteTxnMarkersRequest_v1
+from mesh.topic_logs.batches import UNKNOWN, Writer
+from mesh.topic_logs.messages import DescribeProducersRequest_v0, WriteTxnMarkersRequest_v1
 
 REQUEST_TIMEOUT: Final = 15.0
 """Seconds for one request. A broker may wait for its replicas in this time."""
@@ -37,6 +37,17 @@ READ_COMMITTED: Final = 1
 ALL_REPLICAS: Final = -1
 WAIT_MS: Final = 200
 """The time that a broker waits for new records."""
+REMEDIES: Final = {
+    10: "raise max.message.bytes of the topic there to that of the source",
+    19: "bring the replicas of the partition back, or lower min.insync.replicas there",
+    20: "bring the replicas of the partition back, or lower min.insync.replicas there",
+    29: "give the user of the cluster the rights that the page about moves names",
+    31: "give the user of the cluster the right ClusterAction",
+    44: "the broker's policy refuses the write: change the policy, or cancel the move",
+    56: "see to the broker's disk: it is full or fails",
+    87: "the broker refuses a record: compare the topic's settings on both clusters",
+}
+"""Kafka's error code -> the remedy for an operator."""
 _FAILURES: Final = (
     ClusterAccessError, IncompatibleBrokerVersion, KafkaError, NotImplementedError, OSError, TimeoutError,
     UnservedSecurityError,
@@ -183,7 +194,9 @@ class Brokers:
 
     def _check(self, what: str, topic: str, partition: int, code: int) -> None:
         if code:
-            raise self._setback(f"{topic}-{partition} can't be {what}", for_code(code)())
+            setback = self._setback(f"{topic}-{partition} can't be {what}", for_code(code)())
+            remedy = REMEDIES.get(code)
+            raise CopySetbackError(f"{setback}; {remedy}") if remedy else setback
 
     def _setback(self, what: str, error: BaseException) -> CopySetbackError:
         return CopySetbackError(f"cluster {self.name!r}, {what}: {reason_of(error)}")

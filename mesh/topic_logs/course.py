@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from services.router.copying.batches import Batch, ForeignBatchError, batches
+from mesh.topic_logs.batches import Batch, ForeignBatchError, batches
 
 
 @dataclass(frozen=True, slots=True)

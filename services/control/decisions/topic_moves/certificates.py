@@ -1,0 +1,225 @@
+"""Certificates of moves: control reads both logs up to the cut, and says whether readers find the same there.
+
+The log of the old cluster ends at the cut, unless the topic has moved back. The new cluster's log goes on behind it.
+Retention may have deleted the beginning of either log since, so both are read from where both still begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+
+import structlog
+
+from mesh.routing import UpstreamCluster
+from mesh.routing.codec import cluster_to_proto
+from mesh.rpc import events, topic_moves
+from mesh.topic_logs.brokers import Brokers, CopySetbackError
+from mesh.topic_logs.evidence import Evidence, evidence
+from services.control.domain.errors import NotAllowed, Refusal, Unavailable
+from services.control.domain.topic_moves.moves import DONE, WORDS, has_gone_on, to_certify
+from services.control.store.database import StoreUnavailableError
+from services.control.store.drafts import CONTROL, Caller, Draft
+from services.control.store.journal import Journal
+from services.control.upstream.connections import Connections, UnreachableError
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks for moves without a certificate."""
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+"""Seconds after an attempt that failed; the pause doubles."""
+ATTEMPTS = 12
+"""Then the certificate says that a log can't be read."""
+AT_ONCE = 4
+"""Partitions that are read at the same time: a MiB of each log is in memory."""
+MOST_TOLD = 100
+"""Differences in a certificate."""
+CLIENT_ID = "mesh.certificate"
+
+log = structlog.get_logger(__name__)
+
+
+class Certificates:
+    """Certifies the moves that are done, one after the other."""
+
+    def __init__(self, journal: Journal, connections: Connections) -> None:
+        self._journal = journal
+        self._connections = connections
+        self._attempts: dict[str, int] = {}
+        self._not_before: dict[str, float] = {}
+        self._turn = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Runs for ever; does nothing while another control leads."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            if self._journal.why_not_leading:
+                continue
+            open_ones = to_certify(self._journal.view.topic_moves)
+            names = {move.name for move in open_ones}
+            self._attempts = {name: times for name, times in self._attempts.items() if name in names}
+            self._not_before = {name: at for name, at in self._not_before.items() if name in names}
+            for move in open_ones:
+                if _now() < self._not_before.get(move.name, 0):
+                    continue
+                try:
+                    await self._certify(move)
+                except (Refusal, StoreUnavailableError, TimeoutError) as error:
+                    log.info("control certifies a move later", move=move.name, reason=str(error))
+
+    async def verified(self, name: str) -> topic_moves.TopicMoveCertificate:
+        """The certificate as both clusters are now. Differences from the one of then are told, too."""
+        move = self._journal.view.topic_moves.get(name)
+        if move.state != DONE or not move.cuts:
+            text = f"move {name!r} is {WORDS[move.state]}: only a move that is done, with its cuts, can be verified"
+            raise NotAllowed("MOVE_IS_NOT_DONE", name, text)
+        try:
+            found = await self._read(move)
+        except (CopySetbackError, UnreachableError) as error:
+            raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; nothing can be said about the move now") from None
+        if move.HasField("certificate"):
+            _tell(found, _changes(move.certificate, found))
+        return found
+
+    async def _certify(self, move: topic_moves.MoveWithRecords) -> None:
+        try:
+            certificate = await self._read(move)
+        except (CopySetbackError, UnreachableError) as error:
+            attempt = self._attempts[move.name] = self._attempts.get(move.name, 0) + 1
+            self._not_before[move.name] = _now() + min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE)
+            if attempt < ATTEMPTS:
+                log.info("control certifies a move later", move=move.name, reason=str(error))
+                return
+            certificate = _certificate(move)
+            _tell(certificate, [f"a log can't be read: {error}"])
+        await self._journal.append(
+            [Draft(move.name, events.TopicMoveCertified(name=move.name, certificate=certificate))],
+            Caller(CONTROL),
+            rests_on=lambda view: view.topic_moves.ended.get(move.name),
+        )
+        if not certificate.confirmed:
+            log.error("a move is not confirmed", move=move.name, differences=list(certificate.differences))
+
+    async def _read(self, move: topic_moves.MoveWithRecords) -> topic_moves.TopicMoveCertificate:
+        """Raises CopySetbackError and UnreachableError."""
+        table = self._journal.view.state.effective
+        source, target = table.clusters.get(move.copy.source_cluster), table.clusters.get(move.copy.target_cluster)
+        if source is None or target is None:
+            raise CopySetbackError(f"{move.copy.source_cluster!r} or {move.copy.target_cluster!r} is not registered")
+        async with self._turn:
+            certificate = _certificate(move)
+            _tell(certificate, _misplaced(move))
+            missing = await self._missing(move, source, target)
+            _tell(certificate, missing)
+            if not missing:
+                goes_on = has_gone_on(self._journal.view.topic_moves, move, table)
+                for proof, differences in await asyncio.to_thread(asyncio.run, _both(move, source, target, goes_on)):
+                    certificate.partitions.append(proof)
+                    _tell(certificate, differences)
+        return certificate
+
+    async def _missing(
+        self, move: topic_moves.MoveWithRecords, source: UpstreamCluster, target: UpstreamCluster
+    ) -> list[str]:
+        """The topics that are gone, or are others."""
+        here, there = await asyncio.gather(
+            self._connections.partitions_of(source, move.copy.topic),
+            self._connections.partitions_of(target, move.copy.target_topic),
+        )
+        sides = ((here, source.name, move.copy.topic), (there, target.name, move.copy.target_topic))
+        return [
+            f"topic {topic!r} has {count or 0} partitions on {name!r}, and had {len(move.cuts)} at the cut"
+            for count, name, topic in sides
+            if (count or 0) < len(move.cuts)
+        ]
+
+
+async def _both(
+    move: topic_moves.MoveWithRecords, source: UpstreamCluster, target: UpstreamCluster, goes_on: bool
+) -> list[tuple[topic_moves.TopicMoveEvidence, list[str]]]:
+    room = asyncio.Semaphore(AT_ONCE)
+    async with (
+        Brokers(cluster_to_proto(source).spec, CLIENT_ID) as here,
+        Brokers(cluster_to_proto(target).spec, CLIENT_ID) as there,
+    ):
+        await here.partitions(move.copy.topic)
+        await there.partitions(move.copy.target_topic)
+
+        async def compared(cut: topic_moves.TopicMoveCut) -> tuple[topic_moves.TopicMoveEvidence, list[str]]:
+            async with room:
+                return await _compared(move, here, there, cut, goes_on)
+
+        return await asyncio.gather(*map(compared, move.cuts))
+
+
+async def _compared(
+    move: topic_moves.MoveWithRecords, here: Brokers, there: Brokers, cut: topic_moves.TopicMoveCut, goes_on: bool
+) -> tuple[topic_moves.TopicMoveEvidence, list[str]]:
+    number, topic, target_topic = cut.partition, move.copy.topic, move.copy.target_topic
+    (start, end), (start_there, end_there) = await asyncio.gather(
+        here.range(topic, number), there.range(target_topic, number)
+    )
+    proof = topic_moves.TopicMoveEvidence(partition=number, start=max(cut.start, start, start_there), end=cut.end)
+    differences: list[str] = []
+    if end < cut.end or (end > cut.end and not goes_on):
+        differences.append(f"{topic}-{number} on {here.name!r} ends at {end}, and the cut is at {cut.end}")
+    if end_there < cut.end:
+        differences.append(
+            f"{target_topic}-{number} on {there.name!r} ends at {end_there}, before the cut at {cut.end}"
+        )
+    if end >= cut.end and end_there >= cut.end:
+        on_source, on_target = await asyncio.gather(
+            evidence(here, topic, number, proof.start, cut.end),
+            evidence(there, target_topic, number, proof.start, cut.end),
+        )
+        proof.source.CopyFrom(_log(on_source))
+        proof.target.CopyFrom(_log(on_target))
+        if on_source != on_target:
+            differences.append(
+                f"partition {number} differs from offset {proof.start} to {cut.end}: {here.name!r} has "
+                f"{on_source.records} records with CRC {on_source.crc:08x}, and {there.name!r} has "
+                f"{on_target.records} with {on_target.crc:08x}"
+            )
+    return proof, differences
+
+
+def _log(found: Evidence) -> topic_moves.TopicMoveLog:
+    return topic_moves.TopicMoveLog(records=found.records, crc=found.crc)
+
+
+def _certificate(move: topic_moves.MoveWithRecords) -> topic_moves.TopicMoveCertificate:
+    certificate = topic_moves.TopicMoveCertificate(confirmed=True, positions=move.positions, pause_ms=move.pause_ms)
+    certificate.read_time.GetCurrentTime()
+    return certificate
+
+
+def _tell(certificate: topic_moves.TopicMoveCertificate, differences: Iterable[str]) -> None:
+    for each in differences:
+        certificate.confirmed = False
+        if len(certificate.differences) < MOST_TOLD:
+            certificate.differences.append(each)
+
+
+def _misplaced(move: topic_moves.MoveWithRecords) -> Iterator[str]:
+    for each in move.positions:
+        if each.before != each.after:
+            yield f"group {each.group!r} was at {each.before} of partition {each.partition}, and got {each.after}"
+
+
+def _changes(then: topic_moves.TopicMoveCertificate, now: topic_moves.TopicMoveCertificate) -> Iterator[str]:
+    """What the certificate of then says otherwise, where both are about the same offsets."""
+    known: Mapping[int, topic_moves.TopicMoveEvidence] = {each.partition: each for each in then.partitions}
+    for each in now.partitions:
+        before = known.get(each.partition)
+        if before is None or before.start != each.start:
+            continue
+        for side in ("source", "target"):
+            was, is_now = getattr(before, side), getattr(each, side)
+            if each.HasField(side) and was != is_now:
+                yield (
+                    f"partition {each.partition} of the {side} has changed since the certificate: {was.records} "
+                    f"records with CRC {was.crc:08x} then, and {is_now.records} with {is_now.crc:08x} now"
+                )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
