@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from confluent_kafka import Consumer
 
@@ -18,34 +15,16 @@ from tests.clients.world import World
 from tests.fixtures.freezing import frozen
 from tests.fixtures.meshes import Mesh
 from tests.fixtures.own_meshes import own_mesh, own_world  # noqa: F401
+from tests.fixtures.topic_moves import BUDGET, BUDGET_MS, WITHIN_S, Move, certified, ended, of_moves
 from tests.fixtures.waiting import wait_until
 
-WITHIN_S = 90
 PARTITIONS = 3
 SLOW_BYTES = 20_000
 """Bytes a second of a copy that parts are killed under."""
-BUDGET_MS = 5000
-"""The machine of the tests is busy: a second may be too short for a cut."""
 
 
-def of_moves(mesh: Mesh, *arguments: str) -> dict[str, Any]:
-    run = mesh.meshctl("topic", "move", *arguments, "-o", "json")
-    found: dict[str, Any] = json.loads(run.stdout)
-    return found
-
-
-async def done(mesh: Mesh, move: dict[str, Any]) -> dict[str, Any]:
-    """The move, when it has ended well."""
-
-    def ended() -> dict[str, Any] | None:
-        with contextlib.suppress(AssertionError):  # control may be away
-            found = of_moves(mesh, "show", move["name"])
-            return found if "end_time" in found else None
-        return None
-
-    found = await asyncio.to_thread(wait_until, ended, f"{move['name']} ends", WITHIN_S)
-    assert found["state"] == "TOPIC_MOVE_STATE_DONE", found
-    return found
+async def done(mesh: Mesh, move: Move) -> Move:
+    return await asyncio.to_thread(ended, mesh, move)
 
 
 class Reader:
@@ -94,14 +73,18 @@ async def test_a_topic_moves_with_its_records_and_back(own_mesh: Mesh, own_world
     load = await TopicUnderLoad.start(world.bootstrap, topic, world.name("group"))
     try:
         with first.running():
-            there = await done(own_mesh, of_moves(own_mesh, topic, "--to", "c2", "--budget", f"{BUDGET_MS}"))
+            there = await asyncio.to_thread(
+                ended, own_mesh, of_moves(own_mesh, topic, "--to", "c2", "--budget", f"{BUDGET_MS}")
+            )
             await load.progress()
         with second.running():  # the group goes on at the new cluster, from where it was
             before = await stored(world.c1, topic)
             back = await done(own_mesh, of_moves(own_mesh, "undo", there["name"]))
             await load.progress()
             assert len(await stored(world.c1, topic)) > len(before)
-            again = await done(own_mesh, of_moves(own_mesh, topic, "--to", "c2", "--budget", f"{BUDGET_MS}"))
+            again = await asyncio.to_thread(
+                ended, own_mesh, of_moves(own_mesh, topic, "--to", "c2", "--budget", f"{BUDGET_MS}")
+            )
             await load.progress()
             await load.stop()
             everything = await stored(world.c2, topic)
@@ -115,6 +98,10 @@ async def test_a_topic_moves_with_its_records_and_back(own_mesh: Mesh, own_world
     ends = [[int(each["end"]) for each in move["cuts"]] for move in (there, back, again)]
     assert all(one < two < three for one, two, three in zip(*ends, strict=True))
     assert all(0 < move["pause_ms"] <= BUDGET_MS for move in (there, back, again))
+    for move in (there, back, again):
+        certificate = certified(own_mesh, move)
+        assert group in {each["group"] for each in certificate["positions"]}
+        own_mesh.meshctl("topic", "move", "verify", move["name"])
 
 
 async def test_a_move_outlives_each_part_that_is_killed(own_mesh: Mesh, own_world: World) -> None:  # noqa: F811
@@ -123,7 +110,7 @@ async def test_a_move_outlives_each_part_that_is_killed(own_mesh: Mesh, own_worl
     load = await TopicUnderLoad.start(world.bootstrap, topic, world.name("group"))
     load.expect_lost_connections()
     try:
-        options = ("--to", "c2", "--rate", f"{SLOW_BYTES}", "--budget", f"{BUDGET_MS}")
+        options = ("--to", "c2", "--rate", f"{SLOW_BYTES}", *BUDGET)
         move = of_moves(own_mesh, topic, *options)
         for part in ("control", "router"):  # while it copies
             own_mesh.kill(part)
