@@ -14,8 +14,11 @@ import pytest
 from tests.clients.upstream import Upstream
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
-from tests.fixtures.moves_under_faults import Hit, check, moving, sweep
+from tests.fixtures.moves_under_faults import PROGRESS, Hit, check, moving, sweep
 
+SHORT_BUDGET_MS = 300
+SLOW_BYTES = 2_000
+"""Bytes a second of a copy that does not reach the end within the budget: the writers write more."""
 HITS = (
     Hit("copying", "gateway 0 is killed"),
     Hit("cutting", "gateway 1 stands still"),
@@ -39,3 +42,22 @@ async def test_a_move_outlives_a_fault_at_each_step(
         await run.end()
     cluster = {"c1": kafka_c1, "c2": kafka_c2}[owner]
     check(await Upstream(owner, cluster.bootstrap).read(run.topic), run.writers)
+
+
+async def test_a_cut_that_exceeds_its_budget_is_given_up_and_producers_go_on(
+    postgres: PostgresServer,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    async with moving(postgres(), kafka_c1, kafka_c2, unique_name("moving"), tmp_path, random.Random(1)) as run:
+        move = await run.moves.started("c2", budget_ms=SHORT_BUDGET_MS, bytes_per_second=SLOW_BYTES)
+        found = await run.moves.shown(move, lambda found: found.cuts_given_up > 0)
+        assert "took longer than its budget of 0.3 s: the copy of" in found.problem
+        assert "partitions is behind" in found.problem
+        for writer in run.writers:
+            await writer.goes_on(PROGRESS)
+        await run.moves.cancelled(move)
+        await run.end()
+    check(await Upstream("c1", kafka_c1.bootstrap).read(run.topic), run.writers)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import grpc
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, but not by name
@@ -13,122 +18,237 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
     ResourceType,
 )
 
-from tests.fixtures.meshes import Mesh
-from tests.fixtures.own_meshes import own_mesh  # noqa: F401
-from tests.fixtures.record_rules import Side
-from tests.fixtures.topic_moves import BUDGET, FAILED, certified, ended, of_moves, shown_when
+from mesh.rpc import admin, admin_grpc, routing, topic_moves, topic_moves_grpc
+from services.control.store.migrate import migrate
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.databases import PostgresServer
+from tests.fixtures.meshes import BIN
+from tests.fixtures.ports import free_block
+from tests.fixtures.record_rules import Side, two_sides
+from tests.fixtures.waiting import wait_until
+from tests.integration.router.parts import ServiceProcess
 
-SLOW = ("--rate", "2000")
-"""Bytes a second of a copy that does not end within the test."""
+CALL_S = 30.0
+WITHIN_S = 120.0
+SLOW_BYTES = 2000
+"""A second: a copy that does not end within the test."""
+BUDGET_MS = 5000
+"""The machine of the tests is busy: a second may be too short for a cut."""
 RECORDS = [(0, b"x" * 500)] * 200
+SINGLE = {"linger.ms": 0, "batch.size": 600}
+"""Each record is a batch."""
 LARGE = b"x" * 5000
 SMALL_BYTES = "2000"
+DONE, FAILED = topic_moves.TOPIC_MOVE_STATE_DONE, topic_moves.TOPIC_MOVE_STATE_FAILED
+
+Move = topic_moves.MoveWithRecords
+
+
+class Movers:
+    """A control and a router, which decide and carry out moves; no gateway has to hold."""
+
+    def __init__(self, database: str, home: KafkaCluster, events_topic: str, folder: Path) -> None:
+        migrate(database)
+        settings = {"HOME_BOOTSTRAP_SERVERS": home.bootstrap, "EVENTS_TOPIC": events_topic}
+        self.control = ServiceProcess(
+            "control", free_block(2), folder / "control.log", {**settings, "DATABASE_URL": database}
+        )
+        self.router = ServiceProcess(
+            "router", free_block(2), folder / "router.log",
+            {**settings, "NAME": "r1", "CONTROL_ADDRESSES": self.control.address},
+        )  # fmt: skip
+
+    def start(self) -> None:
+        for process in (self.control, self.router):
+            process.start()
+        wait_until(lambda: self.control.ready() == "ready", "control leads", WITHIN_S)
+
+    def stop(self) -> None:
+        for process in (self.router, self.control):
+            process.stop(signal.SIGKILL)
+
+    def register(self, side: Side) -> None:
+        request = admin.RegisterClusterRequest(spec=side.spec, request_id=str(uuid.uuid4()))
+        with grpc.insecure_channel(self.control.address) as channel:
+            admin_grpc.ClusterServiceStub(channel).RegisterCluster(request, timeout=CALL_S)
+
+    def route(self, topic: str, cluster: str) -> None:
+        request = admin.SetRuleRequest(
+            match=routing.RuleMatch(topic=topic), target_cluster=cluster,
+            options=admin.ChangeOptions(request_id=str(uuid.uuid4())),
+        )  # fmt: skip
+        with grpc.insecure_channel(self.control.address) as channel:
+            admin_grpc.RuleServiceStub(channel).SetRule(request, timeout=CALL_S)
+
+    def move(self, topic: str, bytes_per_second: int = 0) -> Move:
+        spec = topic_moves.TopicMoveSpec(
+            topic=topic, target_cluster="c2", hold_budget_ms=BUDGET_MS, bytes_per_second=bytes_per_second
+        )
+        request = topic_moves.StartTopicMoveRequest(spec=spec, request_id=str(uuid.uuid4()))
+        with grpc.insecure_channel(self.control.address) as channel:
+            found: Move = topic_moves_grpc.TopicMoveServiceStub(channel).StartTopicMove(request, timeout=CALL_S)
+        return found
+
+    def shown_when(self, move: Move, is_so: Callable[[Move], bool], what: str) -> Move:
+        """The move, when it is so."""
+        with grpc.insecure_channel(self.control.address) as channel:
+            stub = topic_moves_grpc.TopicMoveServiceStub(channel)
+            request = topic_moves.GetTopicMoveRequest(name=move.name)
+
+            def look() -> Move | None:
+                found: Move = stub.GetTopicMove(request, timeout=CALL_S)
+                return found if is_so(found) else None
+
+            found = wait_until(look, f"{move.name} {what}", WITHIN_S)
+        assert found is not None
+        return found
+
+    def begun(self, move: Move) -> Move:
+        return self.shown_when(move, lambda found: any(each.position for each in found.progress.partitions), "copies")
+
+    def ended(self, move: Move, state: int = DONE) -> Move:
+        found = self.shown_when(move, lambda found: found.HasField("end_time"), "ends")
+        assert found.state == state, found
+        return found
+
+    def certified(self, move: Move) -> topic_moves.TopicMoveCertificate:
+        found = self.shown_when(move, lambda found: found.HasField("certificate"), "has its certificate").certificate
+        assert found.confirmed, found
+        return found
+
+    def hindered(self, move: Move) -> Move:
+        return self.shown_when(move, lambda found: found.hindered, "says its problem")
+
+    def verified(self, move: Move) -> tuple[bool, str]:
+        """As `meshctl topic move verify` says: whether it is confirmed, and the differences."""
+        command = [str(BIN / "meshctl"), "--address", self.control.address, "topic", "move", "verify", move.name]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+        return run.returncode == 0, run.stderr
 
 
 @pytest.fixture(scope="module")
-def sides(own_mesh: Mesh) -> Iterator[tuple[Side, Side]]:  # noqa: F811
-    own_mesh.meshctl("rule", "set", "moved-*", "--to", "c1")
-    both = Side("c1", own_mesh.cluster("c1")), Side("c2", own_mesh.cluster("c2"))
-    yield both
-    for side in both:
-        side.clean()
+def sides(kafka_c1: KafkaCluster, kafka_c2: KafkaCluster) -> Iterator[tuple[Side, Side]]:
+    with two_sides(kafka_c1, kafka_c2) as both:
+        yield both
+
+
+@pytest.fixture(scope="module")
+def movers(
+    postgres: PostgresServer,
+    kafka_c1: KafkaCluster,
+    sides: tuple[Side, Side],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Movers]:
+    events_topic = f"trouble-{uuid.uuid4().hex}.events"
+    found = Movers(postgres(), kafka_c1, events_topic, tmp_path_factory.mktemp("movers"))
+    try:
+        found.start()
+        for side in sides:
+            found.register(side)
+        yield found
+    finally:
+        found.stop()
 
 
 @pytest.fixture
-def topic(unique_name: Callable[[str], str], sides: tuple[Side, Side]) -> str:
-    name = sides[0].create(f"moved-{unique_name('t')}"[:100], 1)
-    sides[1].will_have(name)
+def topic(unique_name: Callable[[str], str], sides: tuple[Side, Side], movers: Movers) -> str:
+    c1, c2 = sides
+    name = c2.will_have(c1.create(unique_name("moved"), 1))
+    movers.route(name, "c1")
     return name
 
 
 def test_a_certificate_is_confirmed_until_somebody_writes_where_nobody_should(
-    own_mesh: Mesh,  # noqa: F811
+    movers: Movers,
     sides: tuple[Side, Side],
     topic: str,
 ) -> None:
     c1, c2 = sides
     c1.write(topic, RECORDS)
-    move = ended(own_mesh, of_moves(own_mesh, topic, "--to", "c2", *BUDGET))
-    [partition] = certified(own_mesh, move)["partitions"]
-    assert partition["source"] == partition["target"]
-    assert int(partition["source"]["records"]) == len(RECORDS)
+    move = movers.ended(movers.move(topic))
+    [partition] = movers.certified(move).partitions
+    assert partition.source == partition.target
+    assert partition.source.records == len(RECORDS)
     c2.write(topic, [(0, b"new")])  # the topic's own records go on there
-    assert own_mesh.meshctl("topic", "move", "verify", move["name"]).returncode == 0
+    assert movers.verified(move) == (True, "")
     c1.write(topic, [(0, b"by somebody who did not hear of the move")])
-    told = own_mesh.meshctl("topic", "move", "verify", move["name"], check=False)
-    assert told.returncode != 0
-    assert f"ends at {len(RECORDS) + 1}, and the cut is at {len(RECORDS)}" in told.stderr
+    confirmed, told = movers.verified(move)
+    assert not confirmed
+    assert f"ends at {len(RECORDS) + 1}, and the cut is at {len(RECORDS)}" in told
     c2.delete(topic)
     c2.create(topic, 1)
     c2.write(topic, [*RECORDS[1:], (0, b"y" * 500)])
-    told = own_mesh.meshctl("topic", "move", "verify", move["name"], check=False)
-    assert told.returncode != 0
-    assert "partition 0 differs" in told.stderr
-    assert "partition 0 of the target has changed since the certificate" in told.stderr
+    confirmed, told = movers.verified(move)
+    assert not confirmed
+    assert "partition 0 differs" in told
+    assert "partition 0 of the target has changed since the certificate" in told
 
 
 def test_a_topic_that_is_deleted_amid_its_copy_ends_the_move(
-    own_mesh: Mesh,  # noqa: F811
+    movers: Movers,
     sides: tuple[Side, Side],
     topic: str,
 ) -> None:
     c1, c2 = sides
-    c1.write(topic, RECORDS, **{"linger.ms": 0, "batch.size": 600})
-    move = of_moves(own_mesh, topic, "--to", "c2", *SLOW)
-    shown_when(own_mesh, move, lambda found: "progress" in found, "has begun")
+    c1.write(topic, RECORDS, **SINGLE)
+    move = movers.move(topic, SLOW_BYTES)
+    movers.begun(move)
     c2.delete(topic)
-    found = ended(own_mesh, move, FAILED)
-    assert "was deleted on 'c2'" in found["problem"]
-    assert "begin the move again" in found["problem"]
+    found = movers.ended(move, FAILED)
+    assert "was deleted on 'c2'" in found.problem
+    assert "begin the move again" in found.problem
 
 
 def test_records_that_retention_takes_before_they_are_copied_end_the_move(
-    own_mesh: Mesh,  # noqa: F811
+    movers: Movers,
     sides: tuple[Side, Side],
     topic: str,
 ) -> None:
     c1, _ = sides
-    c1.write(topic, RECORDS, **{"linger.ms": 0, "batch.size": 600})
-    move = of_moves(own_mesh, topic, "--to", "c2", *SLOW)
-    shown_when(own_mesh, move, lambda found: int(found.get("progress", {}).get("lag", 0)) > 0, "has begun")
-    own_mesh.kill("router")
+    c1.write(topic, RECORDS, **SINGLE)
+    move = movers.move(topic, SLOW_BYTES)
+    movers.begun(move)
+    movers.router.stop(signal.SIGKILL)
     c1.admin.delete_records([TopicPartition(topic, 0, len(RECORDS) - 1)])[TopicPartition(topic, 0)].result(30)
-    own_mesh.start("router")
-    found = ended(own_mesh, move, FAILED)
-    assert "before they were copied; begin with an empty topic" in found["problem"]
+    movers.router.start()
+    found = movers.ended(move, FAILED)
+    assert "before they were copied; begin with an empty topic" in found.problem
 
 
 def test_a_target_that_refuses_a_record_is_told_with_the_remedy_and_the_copy_goes_on_after_it(
-    own_mesh: Mesh,  # noqa: F811
+    movers: Movers,
     sides: tuple[Side, Side],
     topic: str,
 ) -> None:
     c1, c2 = sides
     c2.create(topic, 1, max_message_bytes=SMALL_BYTES)
     c1.write(topic, [(0, LARGE)])
-    move = of_moves(own_mesh, topic, "--to", "c2", *BUDGET)
-    found = shown_when(own_mesh, move, lambda found: bool(found.get("hindered")), "says its problem")
-    assert "raise max.message.bytes" in found["problem"]
+    move = movers.move(topic)
+    found = movers.hindered(move)
+    assert "raise max.message.bytes" in found.problem
     entry = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     [altered] = c2.admin.incremental_alter_configs([resource]).values()
     altered.result(30)
-    ended(own_mesh, move)
-    certified(own_mesh, move)
+    movers.ended(move)
+    movers.certified(move)
 
 
 def test_a_target_cluster_that_is_gone_is_told_and_the_copy_goes_on_when_it_is_back(
-    own_mesh: Mesh,  # noqa: F811
+    movers: Movers,
     sides: tuple[Side, Side],
     topic: str,
+    kafka_c2: KafkaCluster,
 ) -> None:
     c1, _ = sides
-    c1.write(topic, RECORDS, **{"linger.ms": 0, "batch.size": 600})
-    move = of_moves(own_mesh, topic, "--to", "c2", "--rate", "20000", *BUDGET)
-    shown_when(own_mesh, move, lambda found: "progress" in found, "has begun")
-    own_mesh.kill("kafka-c2")
-    found = shown_when(own_mesh, move, lambda found: bool(found.get("hindered")), "says its problem")
-    assert "'c2'" in found["problem"]
-    own_mesh.start("kafka-c2")
-    assert not ended(own_mesh, move).get("problem")
-    certified(own_mesh, move)
+    c1.write(topic, RECORDS, **SINGLE)
+    move = movers.move(topic, 10 * SLOW_BYTES)
+    movers.begun(move)
+    kafka_c2.kill()
+    try:
+        found = movers.hindered(move)
+        assert "'c2'" in found.problem
+    finally:
+        kafka_c2.start()
+    assert not movers.ended(move).problem
+    movers.certified(move)

@@ -22,6 +22,8 @@ from services.control.domain.topic_moves.moves import (
     is_elsewhere,
     is_switched,
     lag_of,
+    lost,
+    to_certify,
 )
 from services.control.store.drafts import PAYLOADS
 from tests.unit.control.worlds import table
@@ -35,6 +37,15 @@ STARTED = events.TopicMoveStarted(
 )
 BEGUN = events.TopicMoveCutBegun(name=NAME)
 GIVEN_UP = events.TopicMoveCutGivenUp(name=NAME, problem="gateway-1 did not hold in time")
+HINDERED = events.TopicMoveHindered(name=NAME, problem="the disk of c2 is full")
+GOES_ON = events.TopicMoveHindered(name=NAME)
+REACHED = events.TopicMoveCutReached(
+    name=NAME,
+    cuts=[topic_moves.TopicMoveCut(partition=0, end=9)],
+    positions=[topic_moves.TopicMovePosition(group="g", partition=0, before=7, after=7)],
+)
+CERTIFIED = events.TopicMoveCertified(name=NAME, certificate=topic_moves.TopicMoveCertificate(confirmed=True))
+DONE_AFTER_CUT = events.TopicMoveEnded(name=NAME, state=DONE, revision=7)
 ENDED = events.TopicMoveEnded(name=NAME, state=DONE, revision=7, cuts=[topic_moves.TopicMoveCut(partition=0, end=9)])
 
 
@@ -66,6 +77,38 @@ def test_a_copy_is_there_as_long_as_its_move_is_open() -> None:
 def test_an_event_about_a_move_that_has_ended_changes_nothing() -> None:
     ended, _ = after(STARTED, BEGUN, ENDED)
     assert after(STARTED, BEGUN, ENDED, GIVEN_UP, BEGUN, ENDED)[0] == ended
+
+
+def test_a_copy_that_stands_says_why_until_it_goes_on() -> None:
+    move = after(STARTED, HINDERED)[0].get(NAME)
+    assert (move.state, move.hindered, move.problem) == (COPYING, True, HINDERED.problem)
+    move = after(STARTED, HINDERED, GOES_ON)[0].get(NAME)
+    assert (move.hindered, move.problem) == (False, "")
+
+
+def test_a_move_keeps_the_cut_that_was_reached_and_forgets_the_one_that_was_given_up() -> None:
+    moves, _ = after(STARTED, BEGUN, REACHED, DONE_AFTER_CUT)
+    assert (moves.get(NAME).cuts, moves.get(NAME).positions) == (REACHED.cuts, REACHED.positions)
+    assert to_certify(moves) == [moves.get(NAME)]
+    moves, _ = after(STARTED, BEGUN, REACHED, GIVEN_UP)
+    assert not moves.get(NAME).cuts
+    assert not moves.get(NAME).positions
+
+
+def test_a_move_is_certified_once_after_its_end() -> None:
+    moves, _ = after(STARTED, BEGUN, REACHED, DONE_AFTER_CUT, CERTIFIED)
+    assert moves.get(NAME).certificate == CERTIFIED.certificate
+    assert not to_certify(moves)
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "says"),
+    [(1, 1, ""), (None, 1, "deleted on 'c1'"), (1, None, "deleted on 'c2'"), (2, 1, "2 partitions on 'c1' now")],
+)
+def test_a_copy_whose_topic_is_gone_or_has_grown_is_lost(here: int | None, there: int | None, says: str) -> None:
+    found = lost(after(STARTED)[0].get(NAME), here, there)
+    assert says in found
+    assert bool(found) is bool(says)
 
 
 def test_a_move_can_be_cancelled_only_before_its_cut() -> None:

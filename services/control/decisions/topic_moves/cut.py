@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 
@@ -125,12 +126,16 @@ class TopicCut:
 
     async def reach(self) -> None:
         """Returns when both logs end alike and the groups have their positions."""
+        began = time.monotonic()
         try:
             await asyncio.gather(self._reach_end(), self._reach_positions())
         except UnreachableError as error:
             raise CutMissedError(str(error)) from error
         reached = events.TopicMoveCutReached(name=self._name, cuts=self._cuts, positions=self._groups.told())
+        level = time.monotonic()
         await self._record(reached)
+        ms = {"level_ms": round(1000 * (level - began)), "stored_ms": round(1000 * (time.monotonic() - level))}
+        log.info("a cut is reached", move=self._name, **ms)
 
     @property
     def lacks(self) -> str:
