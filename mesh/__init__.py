@@ -10,5 +10,5 @@ except PackageNotFoundError:
 """Version of this software, as members report it."""
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-"""Services start programs, and never fork to go on. gRPC's handlers of a fork wait up to 60 s for its own threads, and
-the whole process stands still meanwhile. gRPC reads this when it begins."""
+"""Services start programs, and never fork to go on. Before a fork, gRPC's handlers wait up to 60 s for its own threads.
+The whole process stands still meanwhile. gRPC reads this variable when it begins."""

@@ -1,6 +1,5 @@
 """How long producers wait when a topic moves with its records, to and fro: two gateways, routers and controls.
 
-
 The pause that control tells lasts from the first hold to the switch on all gateways. The pause of a producer is its
 longest time from a record to the record's acknowledgement during the move. `MESH_BENCH_MOVES` bounds the moves.
 """

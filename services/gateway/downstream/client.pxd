@@ -15,7 +15,7 @@ cdef Py_ssize_t _FETCH, _PRODUCE
 
 
 cdef class ClientConnection(FrameStream):
-    cdef public bint _held, _pumping
+    cdef public bint _commit_held, _held, _pumping
     cdef public Py_ssize_t _most_requests
     cdef public FetchForwarder _fetches
     cdef public Forwarder _forwarder

@@ -67,7 +67,7 @@ class Certificates:
                     log.info("control certifies a move later", move=move.name, reason=str(error))
 
     async def verified(self, name: str) -> topic_moves.TopicMoveCertificate:
-        """The certificate as both clusters are now. Differences from the one of then are told, too."""
+        """The certificate as both clusters are now. Differences from the certificate of then count, too."""
         move = self._journal.view.topic_moves.get(name)
         if move.state != DONE or not move.cuts:
             text = f"move {name!r} is {WORDS[move.state]}: only a move that is done, with its cuts, can be verified"
@@ -206,7 +206,7 @@ def _misplaced(move: topic_moves.MoveWithRecords) -> Iterator[str]:
 
 
 def _changes(then: topic_moves.TopicMoveCertificate, now: topic_moves.TopicMoveCertificate) -> Iterator[str]:
-    """What the certificate of then says otherwise, where both are about the same offsets."""
+    """The differences from the certificate of then, where both are about the same offsets."""
     known: Mapping[int, topic_moves.TopicMoveEvidence] = {each.partition: each for each in then.partitions}
     for each in now.partitions:
         before = known.get(each.partition)

@@ -64,7 +64,7 @@ SETTINGS = ("cleanup.policy", "message.timestamp.type")
 TROUBLE_S = 10.0
 """Seconds that a copy stands before the log of events says so: a broker that restarts takes less."""
 TROUBLE_AGAIN_S = 60.0
-"""Seconds until another reason of the same trouble may be told."""
+"""Seconds until the log of events may show another reason of the same trouble."""
 NO_ROUTER = "no router has begun the copy; start a router, or see to the routers' connections with control"
 
 MoveEvent = (
@@ -92,7 +92,7 @@ class TopicMoveDecisions:
         self._progress = progress
         self._not_before: dict[str, float] = {}
         self._troubled: dict[str, float] = {}
-        """Moves whose copies stand: when control looks at them again."""
+        """Moves whose copies stand: when control checks them again."""
 
     async def start(
         self, spec: topic_moves.TopicMoveSpec, caller: Caller, answer: Answer
