@@ -42,8 +42,8 @@ class Turns:
     """See above."""
 
     __slots__ = (
-        "_client", "_commit_held", "_follower", "_held", "_lanes", "_mesh", "_pumping", "_sharing", "_toll", "asking", "pipelined",
-        "running", "serial",
+        "_client", "_commit_held", "_follower", "_held", "_lanes", "_mesh", "_pumping", "_sharing", "_toll", "asking",
+        "pipelined", "running", "serial",
     )  # fmt: skip
 
     def __init__(self, client: Client, mesh: Mesh, follower: Follower, lanes: Lanes, toll: Toll) -> None:
