@@ -136,7 +136,7 @@ def check(cuts: Sequence[int]) -> None:
     mesh = between.client._mesh
     assert not mesh.producing
     assert not mesh.budget.held_bytes
-    between.broker._timer.cancel()
+    between.broker._deadlines._timer.cancel()
 
 
 def edges() -> Iterator[int]:
