@@ -116,6 +116,7 @@ async def test_a_topic_moves_with_its_records_and_back(own_mesh: Mesh, own_world
     assert all(0 < move["pause_ms"] <= BUDGET_MS for move in (there, back, again))
 
 
+@pytest.mark.soak
 async def test_a_move_outlives_each_part_that_is_killed(own_mesh: Mesh, own_world: World) -> None:
     world = own_world
     topic = await on_c1(world)

@@ -150,13 +150,9 @@ async def test_an_open_page_shows_a_change_without_a_key(mesh: Consoled, chromiu
     await asyncio.to_thread(chromium.shows, "inventory")
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [
-        (375, "dark"),
-        *(pytest.param(*each, marks=pytest.mark.soak) for each in ((375, "light"), (1440, "light"), (1440, "dark"))),
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("width", [375, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_nothing(mesh: Consoled, chromium: Browser, axe: str, width: int, scheme: str) -> None:
     rule_id = (await the_rule(mesh)).spec.rule_id
 
