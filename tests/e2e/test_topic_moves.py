@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer
 
 from tests.clients.topic_under_load import TopicUnderLoad
