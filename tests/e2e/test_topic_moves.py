@@ -121,7 +121,7 @@ async def test_a_topic_moves_with_its_records_and_back(own_mesh: Mesh, own_world
 async def test_a_move_outlives_each_part_that_is_killed(own_mesh: Mesh, own_world: World) -> None:
     world = own_world
     topic = await on_c1(world)
-    load = await TopicUnderLoad.start(world.bootstrap, topic, world.name("group"))
+    load = await TopicUnderLoad.start(world.bootstrap, topic, world.name("group"), rate=100)
     load.expect_lost_connections()
     try:
         options = ("--to", "c2", "--rate", f"{SLOW_BYTES}", "--budget", f"{BUDGET_MS}")
