@@ -32,7 +32,7 @@ FETCHED = 101_500
 """Ten batches of one record: brokers cut the last batch, and what was cut is charged, too."""
 BURST_S = 11.0
 """A client that was quiet may use so many seconds' worth at once, and again when the sample of the burst ends."""
-MOVED_S = 14.0
+MOVED_S = 18.0
 """So many seconds' worth: the burst, and further requests, which have to wait."""
 
 
