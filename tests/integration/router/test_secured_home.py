@@ -73,6 +73,7 @@ def test_the_log_is_created_where_the_home_is_secured(
     wait_until(lambda: router.metric("position") == 3, "the events are folded", WITHIN_S)
 
 
+@pytest.mark.soak
 def test_a_reading_outlives_logins_that_the_broker_ends(
     secured: SecuredKafka, log: PublishedLog, start_router: StartRouter
 ) -> None:
