@@ -32,6 +32,7 @@ from meshctl.commands.topic import topic
 from meshctl.commands.traffic import traffic
 from meshctl.commands.transactions import transactions
 from meshctl.commands.users import users
+from meshctl.commands.validation import validation
 from meshctl.failures import EXIT_CODES_HELP
 from meshctl.session import Group
 
@@ -50,8 +51,8 @@ def cli() -> None:
 
 for _command in (
     cluster, rule, mirror, content, canary, schedule, freeze, thaw, explain, apply, export, diff, revert,
-    history, access, users, acl, quota, audit, status, watch, instances, sidecars, jobs, replay, traffic, transactions,
-    topic, context, login, dashboard, completion,
+    history, access, users, acl, quota, validation, audit, status, watch, instances, sidecars, jobs, replay, traffic,
+    transactions, topic, context, login, dashboard, completion,
 ):  # fmt: skip
     cli.add_command(_command)
 

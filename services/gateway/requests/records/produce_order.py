@@ -59,6 +59,8 @@ class Producing:
     """Partitions whose batch the request's transaction has already, on the cluster that their topic has left."""
     closed: Closed = field(default_factory=dict)
     """Topics that the request's transaction may not write to."""
+    invalid: dict[Slot, PartitionProduceResponse] = field(default_factory=dict)
+    """The answers for batches that rules of validation refuse."""
     throttle_ms: int = 0
     """The longest throttle time of the brokers."""
     sole: Place | None = None
@@ -128,11 +130,14 @@ class Producing:
 
         An earlier copy of the batch that was sent without an answer may be written all the same.
         """
-        batch = self.batches[slot]
-        doubt = self.mesh.memory.doubts.get(batch_key(*slot, batch), self.mesh.now)
         self.unsent.add(slot)
-        in_doubt = doubt is not None and not comes_after(batch.base_sequence, doubt.sequence)
+        in_doubt = self.is_in_doubt(slot, self.batches[slot])
         self.refuse(slot, MAYBE_WRITTEN if in_doubt else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def is_in_doubt(self, slot: Slot, batch: BatchHeader) -> bool:
+        """Whether an earlier copy of the batch was sent, and got no answer."""
+        doubt = self.mesh.memory.doubts.get(batch_key(*slot, batch), self.mesh.now)
+        return doubt is not None and not comes_after(batch.base_sequence, doubt.sequence)
 
 
 def enter_seams(produce: Producing) -> list[BatchKey]:
@@ -154,7 +159,11 @@ def admitted(produce: Producing) -> Iterator[Wanted[Item]]:
     for wanted in produce.wanted:
         slot = (wanted.topic, wanted.partition)
         batch = note_batch(produce, wanted)
-        if wanted.topic in produce.closed:
+        if slot in produce.invalid:
+            if batch is not None:
+                _admits(produce, slot, batch)  # it has come again, if it was waited for
+            produce.results[slot] = produce.invalid[slot]
+        elif wanted.topic in produce.closed:
             produce.refuse(slot, produce.closed[wanted.topic])
         elif produce.is_undecided(wanted.topic):
             if batch is None:

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from mesh.acls import Decision, Operation, ResourceType
 from services.gateway.authorization.refusals import Refusal
 from services.gateway.downstream.refused import LINES, Refused
+from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.auditing.refusals import refusal_event
 
 
@@ -19,7 +20,7 @@ def refusal(name: str = "apples", *, enforced: bool = True) -> Refusal:
 
 
 def test_a_refusal_has_one_line_and_one_audit_record_a_minute() -> None:
-    audited: list[Refusal] = []
+    audited: list[Refusal | InvalidBatch] = []
     refused = Refused()
     refused.audit = audited.append
     with capture_logs() as logs:

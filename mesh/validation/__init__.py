@@ -1,0 +1,10 @@
+"""Validation of records by rule: the conditions, the rules that count for a topic, and the check of a batch. No I/O.
+
+Control decides by it which rules are possible, and gateways check batches by it.
+"""
+
+from mesh.validation.checks import Batch, Breach, Fault, breach
+from mesh.validation.policy import Policy
+from mesh.validation.rule import Compression, Mode, Rule
+
+__all__ = ["Batch", "Breach", "Compression", "Fault", "Mode", "Policy", "Rule", "breach"]

@@ -1,0 +1,74 @@
+"""One rule about the records of topics: its topics, its effect, and its conditions in Kafka's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+
+class Mode(Enum):
+    """The effect of a rule."""
+
+    ENFORCE = "enforce"
+    OBSERVE = "observe"
+
+
+class Compression(IntEnum):
+    """As in the attributes of a batch."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule. A field with its default is no condition."""
+
+    rule_id: str
+    name: str
+    """The topic, or the prefix of topics; an empty prefix stands for every topic."""
+    is_prefix: bool = False
+    mode: Mode = Mode.ENFORCE
+    compression_types: tuple[Compression, ...] = ()
+    max_message_bytes: int = 0
+    acks_all: bool = False
+    enable_idempotence: bool = False
+    message_timestamp_after_max_ms: int | None = None
+
+    def matches(self, topic: str) -> bool:
+        return topic.startswith(self.name) if self.is_prefix else topic == self.name
+
+    @property
+    def conditions(self) -> list[str]:
+        """As one writes them in Kafka's configuration: "compression.type is zstd or lz4"."""
+        return list(self._conditions())
+
+    def _conditions(self) -> Iterator[str]:
+        if self.compression_types:
+            yield f"compression.type is {' or '.join(each.word for each in self.compression_types)}"
+        if self.max_message_bytes:
+            yield f"max.message.bytes is {self.max_message_bytes}"
+        if self.acks_all:
+            yield "acks is all"
+        if self.enable_idempotence:
+            yield "enable.idempotence is true"
+        if self.message_timestamp_after_max_ms is not None:
+            yield f"message.timestamp.after.max.ms is {self.message_timestamp_after_max_ms}"
+
+    @property
+    def topics(self) -> str:
+        """ "topic 'orders'", "topics 'orders.'*", "every topic"."""
+        if not self.is_prefix:
+            return f"topic {self.name!r}"
+        return f"topics {self.name!r}*" if self.name else "every topic"
+
+    def __str__(self) -> str:
+        return f"{self.rule_id} ({self.mode.value}): for {self.topics} {', '.join(self.conditions)}"
