@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from google.protobuf.message import Message
-
 from mesh.routing.listed_policy import PolicyMessage
 from services.control.decisions.positions import appended, check_revision
 from services.control.domain.errors import NotAllowed
@@ -18,7 +16,7 @@ from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 
 P = TypeVar("P", bound=PolicyMessage)
-E = TypeVar("E", bound=Message)
+E = TypeVar("E")
 
 RoutersBelow = Callable[[int], Mapping[str, str]]
 """The connected routers that read only older formats of tables than this one, with their versions."""
@@ -53,7 +51,7 @@ class PolicyDecisions(Generic[P]):
         answer: Callable[[int, E | None], StoredAnswer | None],
         *,
         validate_only: bool = False,
-        needs_readers: Callable[[Message], bool] = lambda _: True,
+        needs_readers: Callable[[Any], bool] = lambda _: True,
     ) -> tuple[int, E | None]:
         """The revision of the policy, and the event; None if nothing changes.
 

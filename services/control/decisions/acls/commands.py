@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from google.protobuf.message import Message
-
 from mesh.routing.codec import TABLE_FORMAT_OF_ACLS
 from mesh.rpc import acls, events
 from services.control.decisions.policies import PolicyDecisions, RoutersBelow, Subject
@@ -62,5 +60,5 @@ class AclDecisions:
         )
 
 
-def _needs_readers(event: Message) -> bool:
+def _needs_readers(event: AclEvent) -> bool:
     return isinstance(event, events.AclModeSet) and event.mode != acls.ACL_MODE_OFF
