@@ -46,19 +46,21 @@ class Refused:
         counter = metrics.refused_operations if refusal.enforced else metrics.observed_refusals
         counter.labels(refusal.resource_type.name.lower(), refusal.operation.name.lower()).inc()
         key = (refusal.principal, refusal.host, refusal.operation, refusal.resource_type, refusal.resource_name)
-        event = "an operation is refused" if refusal.enforced else "an operation would be refused"
-        self._tell(
-            refusal,
-            key,
-            event,
-            principal=refusal.principal,
-            host=refusal.host,
-            operation=refusal.operation.word,
-            resource_type=refusal.resource_type.word,
-            resource=refusal.resource_name,
-            api=api_name(refusal.api_key),
-            reason=refusal.decision.reason,
-        )
+        if not self._is_told(refusal, key):
+            return
+        what = {
+            "principal": refusal.principal,
+            "host": refusal.host,
+            "operation": refusal.operation.word,
+            "resource_type": refusal.resource_type.word,
+            "resource": refusal.resource_name,
+            "api": api_name(refusal.api_key),
+            "reason": refusal.decision.reason,
+        }
+        if refusal.enforced:
+            log.warning("an operation is refused", **what)
+        else:
+            log.warning("an operation would be refused", **what)
 
     def take_batch(self, batch: InvalidBatch) -> None:
         """A batch that breaks a rule of validation."""
@@ -67,26 +69,30 @@ class Refused:
             self._topics.add(topic)
         counter = metrics.refused_records if batch.enforced else metrics.observed_records
         counter.labels(topic if topic in self._topics else "other", rule_id).inc(max(0, batch.records))
-        self._tell(
-            batch,
-            (batch.principal, batch.host, batch.client_id, topic, rule_id),
-            "records are refused" if batch.enforced else "records would be refused",
-            principal=batch.principal,
-            host=batch.host,
-            client_id=batch.client_id,
-            topic=topic,
-            partition=batch.partition,
-            rule=rule_id,
-            reason=batch.breach.reason,
-        )
+        if not self._is_told(batch, (batch.principal, batch.host, batch.client_id, topic, rule_id)):
+            return
+        what = {
+            "principal": batch.principal,
+            "host": batch.host,
+            "client_id": batch.client_id,
+            "topic": topic,
+            "partition": batch.partition,
+            "rule": rule_id,
+            "reason": batch.breach.reason,
+        }
+        if batch.enforced:
+            log.warning("records are refused", **what)
+        else:
+            log.warning("records would be refused", **what)
 
-    def _tell(self, refusal: Refusal | InvalidBatch, key: tuple[object, ...], event: str, **what: object) -> None:
+    def _is_told(self, refusal: Refusal | InvalidBatch, key: tuple[object, ...]) -> bool:
+        """Whether there is to be a line in the log; then the audit has the refusal."""
         if not self._has_room((*key, refusal.enforced), time.monotonic()):
             metrics.untold_refusals.inc()
-            return
-        log.warning(event, **what)
+            return False
         if self.audit is not None:
             self.audit(refusal)
+        return True
 
     def _has_room(self, key: tuple[object, ...], now: float) -> bool:
         if self._told.get(key, now) is not None:

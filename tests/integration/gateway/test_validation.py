@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError as AioKafkaError
+from aiokafka.errors import UnknownError
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -22,7 +22,7 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.leaders import await_leaders
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
-from tests.integration.gateway.records import produce, read_all
+from tests.integration.gateway.records import read_all
 from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.transacting import Open, TransactionError, read_committed
 
@@ -97,11 +97,12 @@ def test_librdkafka_hears_of_a_bad_batch_once_and_good_ones_beside_it_are_stored
     assert told(house.gateway.address, *records, **config) == ["INVALID_RECORD", "good"]
     assert time.monotonic() - began < 30, "it was told at once, and did not try again"
     assert house.stored() == ([], ["good"])
-    produce(house.gateway.address, house.apples, ["small"], **{"compression.type": "zstd", **config})
+    zstd_too = {"compression.type": "zstd", **config}
     # librdkafka sends records plain if they do not get smaller
+    assert told(house.gateway.address, (house.apples, "small", 0), **zstd_too) == ["INVALID_RECORD"]
     long = "x" * 10_000
-    produce(house.gateway.address, house.apples, [long], **{"compression.type": "zstd", **config})
-    assert long in house.stored()[0]
+    assert told(house.gateway.address, (house.apples, long, 0), **zstd_too) == [long]
+    assert house.stored()[0] == [long]
 
 
 async def test_aiokafka_hears_of_a_bad_batch_and_does_not_send_it_again(house: House) -> None:
@@ -111,9 +112,8 @@ async def test_aiokafka_hears_of_a_bad_batch_and_does_not_send_it_again(house: H
         await producer.start()
         try:
             began = time.monotonic()
-            with pytest.raises(AioKafkaError) as refused:
+            with pytest.raises(UnknownError):  # it has no name for INVALID_RECORD
                 await producer.send_and_wait(house.apples, b"bad")
-            assert "87" in repr(refused.value) or "InvalidRecord" in repr(refused.value)
             assert time.monotonic() - began < 30
         finally:
             await producer.stop()
@@ -123,13 +123,13 @@ async def test_aiokafka_hears_of_a_bad_batch_and_does_not_send_it_again(house: H
 async def test_javas_producer_hears_the_reason(house: House, tmp_path: Path) -> None:
     house.validate(zstd(house.apples))
     config = tmp_path / "producer.properties"
-    config.write_text("enable.idempotence=true\n")
+    config.write_text("enable.idempotence=true\nretries=5\n")
     tools = ConsoleTools(house.gateway.address)
     options = ("--max-messages", "3", "--command-config", str(config))
     printed = await tools.run(Tool.VERIFIABLE_PRODUCER, "--topic", house.apples, *options)
     failed = [each for each in map(json.loads, printed.splitlines()) if each["name"] == "producer_send_error"]
     assert len(failed) == 3
-    assert {each["exception"] for each in failed} == {"class org.apache.kafka.common.errors.InvalidRecordException"}
+    assert {each["exception"] for each in failed} == {"class org.apache.kafka.common.InvalidRecordException"}
     assert "compression.type is none, and has to be zstd (rule 'zstd' of the mesh)" in failed[0]["message"]
     assert house.stored()[0] == []
     config.write_text("compression.type=zstd\n")
