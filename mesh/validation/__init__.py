@@ -3,8 +3,20 @@
 Control decides by it which rules are possible, and gateways check batches by it.
 """
 
-from mesh.validation.checks import Batch, Breach, Fault, breach
+from mesh.validation.checks import Batch, Breach, Fault, Record, breach, record_fault
 from mesh.validation.policy import Policy
-from mesh.validation.rule import Compression, Mode, Rule
+from mesh.validation.rule import Compression, Key, Mode, Rule
 
-__all__ = ["Batch", "Breach", "Compression", "Fault", "Mode", "Policy", "Rule", "breach"]
+__all__ = [
+    "Batch",
+    "Breach",
+    "Compression",
+    "Fault",
+    "Key",
+    "Mode",
+    "Policy",
+    "Record",
+    "Rule",
+    "breach",
+    "record_fault",
+]

@@ -1,4 +1,4 @@
-"""Checks a batch by the rules of its topic. These conditions need the header of the batch alone."""
+"""Checks a batch by the rules of its topic: by its header alone, and record by record where a rule asks for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from mesh.validation.rule import Compression, Rule
+from mesh.validation.rule import Compression, Key, Rule
 
 
 class Fault(Enum):
@@ -36,14 +36,47 @@ class Breach(NamedTuple):
     rule: Rule
     fault: Fault
     reason: str
-    """For the client: "compression.type is none, and rule 'small' asks for zstd"."""
+    """For the client: "compression.type is none, and has to be zstd (rule 'small' of the mesh)"."""
+    records: tuple[tuple[int, str], ...] = ()
+    """The records that break it, by their place in the batch; empty: the whole batch does."""
+
+
+class Record(NamedTuple):
+    """A record as conditions see it."""
+
+    has_key: bool
+    has_value: bool
+    header_names: frozenset[bytes]
+    size: int
+    """In bytes, not compressed."""
 
 
 def breach(rule: Rule, batch: Batch, now_ms: int) -> Breach | None:
     """The first condition of the rule that the batch breaks."""
     for fault, reason in _faults(rule, batch, now_ms):
-        return Breach(rule, fault, f"{reason} (rule {rule.rule_id!r} of the mesh)")
+        return Breach(rule, fault, in_rule(rule, reason))
     return None
+
+
+def record_fault(rule: Rule, record: Record) -> str | None:
+    """The first condition of the rule that the record breaks, in words."""
+    if rule.key is Key.REQUIRED and not record.has_key:
+        return "the record has no key, and a key is required"
+    if rule.key is Key.FORBIDDEN and record.has_key:
+        return "the record has a key, and keys are forbidden"
+    if rule.tombstones_forbidden and not record.has_value:
+        return "the record is a tombstone, and tombstones are forbidden"
+    for name in rule.required_headers:
+        if name.encode() not in record.header_names:
+            return f"the record lacks header {name!r}"
+    if 0 < rule.max_record_bytes < record.size:
+        return f"the record has {record.size} bytes, and {rule.max_record_bytes} are possible"
+    return None
+
+
+def in_rule(rule: Rule, reason: str) -> str:
+    """The reason as a client gets it."""
+    return f"{reason} (rule {rule.rule_id!r} of the mesh)"
 
 
 def _faults(rule: Rule, batch: Batch, now_ms: int) -> Iterator[tuple[Fault, str]]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from mesh.rpc import validation
 from mesh.validation.policy import Policy
-from mesh.validation.rule import Compression, Mode, Rule
+from mesh.validation.rule import Compression, Key, Mode, Rule
 
 _MODES: Final = {
     validation.VALIDATION_MODE_ENFORCE: Mode.ENFORCE,
@@ -20,6 +20,12 @@ _COMPRESSIONS: Final = {
     validation.COMPRESSION_TYPE_LZ4: Compression.LZ4,
     validation.COMPRESSION_TYPE_ZSTD: Compression.ZSTD,
 }
+_KEYS: Final = {
+    validation.KEY_CONDITION_UNSPECIFIED: None,
+    validation.KEY_CONDITION_REQUIRED: Key.REQUIRED,
+    validation.KEY_CONDITION_FORBIDDEN: Key.FORBIDDEN,
+}
+_KEY_NUMBERS: Final = {key: number for number, key in _KEYS.items()}
 _COMPRESSION_NUMBERS: Final = {compression: number for number, compression in _COMPRESSIONS.items()}
 
 
@@ -31,6 +37,7 @@ def is_known(message: validation.ValidationRule) -> bool:
     """Whether this release knows all numbers of the rule, and its kind of topics."""
     return (
         message.mode in _MODES
+        and message.key in _KEYS
         and message.WhichOneof("topics") is not None
         and all(each in _COMPRESSIONS for each in message.compression_types)
     )
@@ -52,6 +59,10 @@ def rule_from_proto(message: validation.ValidationRule) -> Rule:
         acks_all=message.acks_all,
         enable_idempotence=message.enable_idempotence,
         message_timestamp_after_max_ms=message.message_timestamp_after_max_ms if has_after else None,
+        key=_KEYS[message.key],
+        tombstones_forbidden=message.tombstones_forbidden,
+        required_headers=tuple(message.required_headers),
+        max_record_bytes=message.max_record_bytes,
     )
 
 
@@ -64,6 +75,10 @@ def rule_to_proto(rule: Rule) -> validation.ValidationRule:
         acks_all=rule.acks_all,
         enable_idempotence=rule.enable_idempotence,
         message_timestamp_after_max_ms=rule.message_timestamp_after_max_ms,
+        key=_KEY_NUMBERS[rule.key],
+        tombstones_forbidden=rule.tombstones_forbidden,
+        required_headers=rule.required_headers,
+        max_record_bytes=rule.max_record_bytes,
     )
     setattr(message, "topic_prefix" if rule.is_prefix else "topic", rule.name)
     return message

@@ -28,6 +28,13 @@ class Compression(IntEnum):
         return self.name.lower()
 
 
+class Key(Enum):
+    """Whether records have keys."""
+
+    REQUIRED = "required"
+    FORBIDDEN = "forbidden"
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A rule. A field with its default is no condition."""
@@ -42,6 +49,15 @@ class Rule:
     acks_all: bool = False
     enable_idempotence: bool = False
     message_timestamp_after_max_ms: int | None = None
+    key: Key | None = None
+    tombstones_forbidden: bool = False
+    required_headers: tuple[str, ...] = ()
+    max_record_bytes: int = 0
+
+    @property
+    def opens_records(self) -> bool:
+        """Whether the header of a batch is not enough to check it."""
+        return bool(self.key or self.tombstones_forbidden or self.required_headers or self.max_record_bytes)
 
     def matches(self, topic: str) -> bool:
         return topic.startswith(self.name) if self.is_prefix else topic == self.name
@@ -62,6 +78,14 @@ class Rule:
             yield "enable.idempotence is true"
         if self.message_timestamp_after_max_ms is not None:
             yield f"message.timestamp.after.max.ms is {self.message_timestamp_after_max_ms}"
+        if self.key is not None:
+            yield f"a key is {self.key.value}"
+        if self.tombstones_forbidden:
+            yield "tombstones are forbidden"
+        for name in self.required_headers:
+            yield f"header {name!r} is required"
+        if self.max_record_bytes:
+            yield f"a record has at most {self.max_record_bytes} bytes"
 
     @property
     def topics(self) -> str:

@@ -9,7 +9,7 @@ import click
 
 from mesh.rpc import validation as pb
 from mesh.validation.codec import rule_to_proto
-from mesh.validation.rule import Compression, Mode, Rule
+from mesh.validation.rule import Compression, Key, Mode, Rule
 from mesh.validation.words import change_text, rule_text
 from meshctl.connection import PAGE_SIZE
 from meshctl.output import as_dict, count, print_json
@@ -53,6 +53,12 @@ def validation() -> None:
     type=click.IntRange(min=0),
     help="How far the time of a record may be ahead of the gateway's.",
 )
+@click.option("--key", type=click.Choice([key.value for key in Key]), help="Records have a key, or have none.")
+@click.option("--tombstones-forbidden", is_flag=True, help="Each record has a value.")
+@click.option(
+    "--required-header", "required_headers", multiple=True, metavar="NAME", help="Each record has this header."
+)
+@click.option("--max-record-bytes", type=click.IntRange(min=1), help="The largest record, not compressed.")
 @_reason
 @pass_session
 def set_(
@@ -66,6 +72,10 @@ def set_(
     acks_all: bool,
     enable_idempotence: bool,
     message_timestamp_after_max_ms: int | None,
+    key: str | None,
+    tombstones_forbidden: bool,
+    required_headers: tuple[str, ...],
+    max_record_bytes: int | None,
     reason: str,
 ) -> None:
     """Set RULE: its topics and all its conditions. A rule that is there is replaced.
@@ -88,6 +98,10 @@ def set_(
         acks_all=acks_all,
         enable_idempotence=enable_idempotence,
         message_timestamp_after_max_ms=message_timestamp_after_max_ms,
+        key=None if key is None else Key(key),
+        tombstones_forbidden=tombstones_forbidden,
+        required_headers=tuple(dict.fromkeys(required_headers)),
+        max_record_bytes=max_record_bytes or 0,
     )
     if not rule.conditions:
         raise click.UsageError("name a condition, --compression-type for example")

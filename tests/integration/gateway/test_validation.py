@@ -6,12 +6,13 @@ import json
 import time
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import UnknownError
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from prometheus_client import REGISTRY
@@ -74,13 +75,12 @@ def told(bootstrap: str, *records: tuple[str, str, int], **config: object) -> li
     heard: dict[str, str] = {}
     properties = {"bootstrap.servers": bootstrap, "linger.ms": 0, "message.timeout.ms": 60_000, **config}
     producer = Producer(properties)
+
+    def delivered(value: str, error: KafkaError | None, _: Message) -> None:
+        heard[value] = error.name() if error else value
+
     for topic, value, timestamp in records:
-        producer.produce(
-            topic,
-            value,
-            timestamp=timestamp,
-            on_delivery=lambda error, _, value=value: heard.__setitem__(value, error.name() if error else value),
-        )
+        producer.produce(topic, value, timestamp=timestamp, on_delivery=partial(delivered, value))
         producer.poll(0)
     assert producer.flush(60) == 0
     return [heard[value] for _, value, _ in records]

@@ -25,6 +25,8 @@ MOST_AT_ONCE: Final = 100
 RULE_ID: Final = re.compile(r"[a-z0-9-]{1,63}")
 MOST_MS: Final = 2**53
 """The longest time in ms: each one up to it is exact as a number of JSON."""
+MOST_HEADERS: Final = 16
+LONGEST_HEADER: Final = 255
 
 
 def change_rules(
@@ -84,5 +86,15 @@ def _check(rule: Rule, field: str) -> None:
     after = rule.message_timestamp_after_max_ms
     if after is not None and not 0 <= after <= MOST_MS:
         raise InvalidField(f"{field}.message_timestamp_after_max_ms", f"is {after}, and has to be 0 to {MOST_MS}")
+    if rule.max_record_bytes < 0:
+        raise InvalidField(f"{field}.max_record_bytes", f"is {rule.max_record_bytes}, and has to be above 0")
+    _check_headers(rule.required_headers, f"{field}.required_headers")
     if not rule.conditions:
         raise InvalidField(field, "has no condition: name one at least")
+
+
+def _check_headers(names: Sequence[str], field: str) -> None:
+    if len(set(names)) < len(names):
+        raise InvalidField(field, "names one header twice")
+    if len(names) > MOST_HEADERS or not all(0 < len(name) <= LONGEST_HEADER for name in names):
+        raise InvalidField(field, f"are at most {MOST_HEADERS} names of 1 to {LONGEST_HEADER} characters")

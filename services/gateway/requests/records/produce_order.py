@@ -52,7 +52,7 @@ class Producing:
     """First batch of each partition whose producer numbers its batches, as the client sent it."""
     unsettled: set[Slot] = field(default_factory=set)
     """Partitions whose last cluster may not have worked off all earlier batches yet, or does not report which batches
-    it has."""
+    it has; and those whose records nobody had time to validate."""
     unsent: set[Slot] = field(default_factory=set)
     """Partitions whose batch was refused before it was sent."""
     in_parts_left: set[Slot] = field(default_factory=set)
@@ -76,6 +76,11 @@ class Producing:
             scan = self.scan
             self._wanted = scan, [Wanted(t.name, p.partition, (t, p)) for t in scan.topics for p in t.partitions]
         return self._wanted[1]
+
+    @property
+    def may_all_go_on(self) -> bool:
+        """Whether no part of the request is known to be refused."""
+        return not (self.strange or self.closed or self.invalid or self.unsettled)
 
     def is_undecided(self, topic: str) -> bool:
         """Whether the topic's cluster is not known before a move has ended."""
