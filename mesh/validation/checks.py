@@ -10,7 +10,7 @@ from mesh.validation.rule import Compression, Key, Rule
 
 
 class Fault(Enum):
-    """What is wrong with a batch, as far as Kafka has different errors for it."""
+    """Kinds of faults, as far as Kafka has different errors for them."""
 
     RECORD = "record"
     SIZE = "size"

@@ -30,7 +30,7 @@ class Subject(Generic[P]):
     table_format: int
     """The first format of tables with this policy."""
     passed_over: str
-    """What a router of an older release does: "passes over quotas: its gateways would throttle nobody"."""
+    """The fault of a router of an older release: "passes over quotas: its gateways would throttle nobody"."""
     of: Callable[[MeshView], P]
     """The policy of a view; an empty one before the first decision about it."""
 

@@ -194,7 +194,7 @@ class Memory:
     validation: Policy = field(default_factory=Policy)
     """The rules by which batches are validated, of the table in force."""
     on_invalid: Callable[[InvalidBatch], None] = lambda batch: None
-    """Is told of each batch that breaks a rule; returns at once."""
+    """Takes each batch that breaks a rule; returns at once."""
 
     @property
     def stores(self) -> Mapping[str, Bounded]:

@@ -17,13 +17,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from prometheus_client import REGISTRY
 
-from mesh.validation import Compression, Mode, Rule
+from mesh.validation import Compression, Key, Mode, Rule
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.leaders import await_leaders
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
-from tests.integration.gateway.records import read_all
+from tests.integration.gateway.records import produce, read_all
 from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.transacting import Open, TransactionError, read_committed
 
@@ -227,3 +227,13 @@ def test_a_rule_that_observes_stores_and_counts_and_a_topic_without_a_rule_is_fo
     house.validate(zstd(house.apples))
     assert told(house.gateway.address, (house.apples, "refused", 0)) == ["INVALID_RECORD"]
     wait_until(lambda: count("refused_records") == 1, "the refused record is counted", 10)
+
+
+def test_records_without_keys_are_refused_and_named_and_records_with_keys_are_stored(house: House) -> None:
+    house.validate(Rule("keyed", house.apples, key=Key.REQUIRED, max_record_bytes=5_000))
+    for codec in ("none", "zstd", "lz4", "snappy", "gzip"):
+        config = {"compression.type": codec, "enable.idempotence": True}
+        assert told(house.gateway.address, (house.apples, f"{codec} {'x' * 500}", 0), **config) == ["INVALID_RECORD"]
+        produce(house.gateway.address, house.apples, [f"{codec} {'y' * 500}"], **config)
+    assert len(house.stored()[0]) == 5
+    assert told(house.gateway.address, (house.pears, "free", 0)) == ["free"]

@@ -53,6 +53,9 @@ def test_changes_that_are_so_already_make_no_event() -> None:
             "changes[0].rule.message_timestamp_after_max_ms",
             "has to be 0 to",
         ),
+        (change(Rule("r", "orders", max_record_bytes=-1)), "changes[0].rule.max_record_bytes", "above 0"),
+        (change(Rule("r", "orders", required_headers=("a", "a"))), "changes[0].rule.required_headers", "twice"),
+        (change(Rule("r", "orders", required_headers=("",))), "changes[0].rule.required_headers", "at most 16"),
         (
             change(Rule("r", "orders", compression_types=(Compression.LZ4, Compression.LZ4))),
             "changes[0].rule.compression_types",

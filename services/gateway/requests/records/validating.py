@@ -1,11 +1,11 @@
 """Batches that the rules of validation refuse: they are answered here, and no cluster gets them.
 
 Theory of operation
-1. Only topics with a rule are looked at; Produce to these goes by its plan (`produce_routes`). A batch is refused or
-   sent as a whole. The other batches of its request go on.
+1. The gateway checks the batches of topics with a rule alone; Produce to these goes by its plan (`produce_routes`). A
+   batch is refused or sent as a whole. The other batches of its request go on.
 2. The gateway answers as a broker that refuses records does: INVALID_RECORD, or Kafka's own error for the condition.
    No client sends such a batch again. Java's producer cuts a batch that is too large into smaller ones, as ever.
-3. A broker looks at records before it looks at sequences. So does the gateway: a refused batch is not waited for
+3. A broker checks records before sequences. So does the gateway: a refused batch is not waited for
    (`produce_order`), and later batches of its producer go on to the broker. To the broker the refused batch is missing,
    as a batch that it has refused itself is. Producers know what to do then: Java's and librdkafka's raise their epoch.
 4. Some conditions are about records. The batches of topics with such a rule are opened in another process (`Convert`),
@@ -45,7 +45,7 @@ NO_OFFSET: Final = -1
 MOST_DECOMPRESSED: Final = 100 * 1024 * 1024
 """Bytes that may come out of the batches of one request."""
 MOST_TOLD: Final = 100
-"""Records of one batch that the client is told of."""
+"""Records of one batch that the answer names."""
 
 
 def validated(produce: Producing) -> Generator[Command, Any, None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.validation import Batch, Compression, Fault, Mode, Policy, Rule, breach
+from mesh.validation import Batch, Compression, Fault, Key, Mode, Policy, Record, Rule, breach, record_fault
 from mesh.validation.codec import policy_from_proto, rule_from_proto, rule_to_proto
 
 NOW = 1_700_000_000_000
@@ -54,6 +54,29 @@ def test_a_rule_without_a_condition_asks_for_nothing() -> None:
     assert breach(Rule("none", "orders"), anything, NOW) is None
 
 
+PLAIN = Record(has_key=True, has_value=True, header_names=frozenset({b"trace", b"more"}), size=100)
+WHOLE = Rule("whole", "orders", tombstones_forbidden=True, required_headers=("trace",), max_record_bytes=100)
+
+
+@pytest.mark.parametrize(
+    ("rule", "record", "text"),
+    [
+        (WHOLE, PLAIN, None),
+        (WHOLE, PLAIN._replace(has_value=False), "the record is a tombstone, and tombstones are forbidden"),
+        (WHOLE, PLAIN._replace(header_names=frozenset({b"more"})), "the record lacks header 'trace'"),
+        (WHOLE, PLAIN._replace(size=101), "the record has 101 bytes, and 100 are possible"),
+        (Rule("k", "orders", key=Key.REQUIRED), PLAIN, None),
+        (Rule("k", "orders", key=Key.REQUIRED), PLAIN._replace(has_key=False), "no key, and a key is required"),
+        (Rule("k", "orders", key=Key.FORBIDDEN), PLAIN._replace(has_key=False), None),
+        (Rule("k", "orders", key=Key.FORBIDDEN), PLAIN, "has a key, and keys are forbidden"),
+    ],
+)
+def test_conditions_about_records(rule: Rule, record: Record, text: str | None) -> None:
+    assert rule.opens_records
+    found = record_fault(rule, record)
+    assert found is None if text is None else found is not None and text in found
+
+
 def test_all_rules_that_match_a_topic_count_in_the_order_of_their_ids() -> None:
     policy = Policy(
         [
@@ -69,7 +92,15 @@ def test_all_rules_that_match_a_topic_count_in_the_order_of_their_ids() -> None:
     assert Policy().rules_for("orders") == ()
 
 
-@pytest.mark.parametrize("rule", [STRICT, Rule("r", "", is_prefix=True, mode=Mode.OBSERVE, max_message_bytes=1)])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        STRICT,
+        WHOLE,
+        Rule("k", "orders", key=Key.FORBIDDEN),
+        Rule("r", "", is_prefix=True, mode=Mode.OBSERVE, max_message_bytes=1),
+    ],
+)
 def test_a_rule_comes_back_from_its_message(rule: Rule) -> None:
     assert rule_from_proto(rule_to_proto(rule)) == rule
     assert policy_from_proto(None).rules == ()

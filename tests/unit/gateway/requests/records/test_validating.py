@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from mesh.validation import Compression, Mode, Policy, Rule
+import pytest
+
+from mesh.validation import Compression, Key, Mode, Policy, Rule
 from services.gateway.requests.auditing.invalid import InvalidBatch
-from services.gateway.requests.plan import Close, RawResponse, Unreachable
+from services.gateway.requests.plan import Close, NotConverted, RawResponse, Unreachable
+from services.gateway.requests.records import produce, validating
 from services.gateway.requests.records.produce_order import MAYBE_WRITTEN
+from services.gateway.wire.compression import Codec
 from services.gateway.wire.errors import ErrorCode
-from tests.unit.gateway.requests.playbook import World
-from tests.unit.gateway.requests.records.test_produce import errors, play, raw, request, sent
+from tests.unit.gateway.requests.playbook import Playbook, World
+from tests.unit.gateway.requests.records.test_produce import VERSION, errors, play, raw, request, sent
+from tests.unit.gateway.requests.test_auditing import packed
 from tests.unit.gateway.wire.records import batch
 
 ZSTD = Rule("zstd", "apples", compression_types=(Compression.ZSTD,))
@@ -101,3 +106,56 @@ def test_bytes_that_are_no_batch_and_several_batches_are_for_the_broker_to_refus
     book.answered(raw(("apples", 0, 2), ("apples", 1, 87)))
     assert errors(book) == [("apples", 0, 2), ("apples", 1, 87)]
     assert not told
+
+
+KEYED = Rule("keyed", "apples", key=Key.REQUIRED)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD, Codec.GZIP])
+def test_records_are_opened_and_the_answer_names_those_that_break_the_rule(codec: Codec) -> None:
+    world, reported = world_with(KEYED)
+    bad = packed((b"k", []), (None, []), (None, []), codec=codec)
+    good = packed((b"k", []), codec=codec)
+    book = play(world, request(("apples", 0, bad), ("apples", 1, good)))
+    (call,) = book.asked()
+    assert sent(call) == [("apples", 1, good)]
+    book.answered(raw(("apples", 1, 0)))
+    assert errors(book) == [("apples", 0, ErrorCode.INVALID_RECORD), ("apples", 1, 0)]
+    refused = book.answer.responses[0].partition_responses[0]
+    reason = "the record has no key, and a key is required (rule 'keyed' of the mesh)"
+    assert [(e.batch_index, e.batch_index_error_message) for e in refused.record_errors] == [(1, reason), (2, reason)]
+    assert refused.error_message == f"record 1: {reason}"
+    assert [each.breach.rule for each in reported] == [KEYED]
+
+
+def test_more_than_may_come_out_of_a_batch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validating, "MOST_DECOMPRESSED", 10_000)
+    world, _ = world_with(KEYED)
+    bomb = packed((bytes(1_000_000), []), codec=Codec.ZSTD)
+    assert len(bomb) < 10_000
+    book = play(world, request(("apples", 0, bomb)))
+    assert errors(book) == [("apples", 0, ErrorCode.INVALID_RECORD)]
+    assert "can't be read" in book.answer.responses[0].partition_responses[0].error_message
+
+
+@pytest.mark.parametrize("producer_id", [-1, 7])
+def test_records_that_nobody_has_time_to_open_come_again_in_their_order(producer_id: int) -> None:
+    world, reported = world_with(KEYED)
+    numbered = {"producer_id": producer_id, "epoch": 0, "sequence": 0} if producer_id >= 0 else {}
+    late = Playbook(
+        produce.handle,
+        request(("apples", 0, batch(**numbered))),
+        VERSION,
+        world.view(),
+        not_converted=NotConverted("no time"),
+    )
+    assert errors(late) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    assert world.memory.refusals.any(world.now) is (producer_id >= 0)
+    assert not reported
+
+
+def test_an_observed_rule_about_records_holds_nobody_up() -> None:
+    world, reported = world_with(Rule("keyed", "apples", mode=Mode.OBSERVE, key=Key.REQUIRED))
+    book = play(world, request(("apples", 0, packed((None, [])))))
+    book.answered(raw(("apples", 0, 0)))
+    assert [each.enforced for each in reported] == [False]
