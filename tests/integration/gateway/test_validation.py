@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import uuid
@@ -43,6 +44,11 @@ class House:
 
     def validate(self, *rules: Rule) -> None:
         self.gateway.follow(self.rules.validated(*rules))
+
+    def count(self, metric: str) -> float:
+        """Records of apples that rule zstd has counted."""
+        labels = {"topic": self.apples, "rule": "zstd"}
+        return REGISTRY.get_sample_value(f"kafka_mesh_gateway_{metric}_total", labels) or 0
 
     def stored(self) -> tuple[list[str], list[str]]:
         """apples on c1, pears on c2."""
@@ -138,6 +144,24 @@ async def test_javas_producer_hears_the_reason(house: House, tmp_path: Path) -> 
     assert sorted(house.stored()[0]) == ["0", "1", "2"]
 
 
+async def test_javas_idempotent_producer_goes_on_after_refused_batches(house: House, tmp_path: Path) -> None:
+    config = tmp_path / "producer.properties"
+    config.write_text("enable.idempotence=true\nretries=5\nlinger.ms=0\n")
+    options = ("--max-messages", "400", "--throughput", "50", "--command-config", str(config))
+    tools = ConsoleTools(house.gateway.address)
+    run = asyncio.create_task(tools.run(Tool.VERIFIABLE_PRODUCER, "--topic", house.apples, *options))
+    await asyncio.to_thread(wait_until, lambda: len(house.stored()[0]) >= 20, "the producer writes", 60)
+    await asyncio.to_thread(house.validate, zstd(house.apples))
+    await asyncio.to_thread(wait_until, lambda: house.count("refused_records") >= 20, "batches are refused", 60)
+    await asyncio.to_thread(house.validate)
+    sent = [json.loads(line) for line in (await run).splitlines()]
+    acknowledged = [each["value"] for each in sent if each["name"] == "producer_send_success"]
+    failed = {each["exception"] for each in sent if each["name"] == "producer_send_error"}
+    assert failed == {"class org.apache.kafka.common.InvalidRecordException"}
+    assert acknowledged[-1] == "399"
+    assert house.stored()[0] == acknowledged
+
+
 async def test_javas_producer_cuts_a_batch_that_is_too_large_and_all_is_stored(house: House) -> None:
     house.validate(Rule("small", house.apples, max_message_bytes=2_000))
     await ConsoleTools(house.gateway.address).run(
@@ -218,15 +242,11 @@ def test_a_rule_that_observes_stores_and_counts_and_a_topic_without_a_rule_is_fo
     house.validate(zstd(house.apples, Mode.OBSERVE))
     assert told(house.gateway.address, (house.apples, "stored", 0)) == ["stored"]
     assert house.stored()[0] == ["stored"]
-
-    def count(metric: str) -> float | None:
-        return REGISTRY.get_sample_value(f"kafka_mesh_gateway_{metric}_total", {"topic": house.apples, "rule": "zstd"})
-
-    wait_until(lambda: count("observed_records") == 1, "the record is counted", 10)
-    assert count("refused_records") is None
+    wait_until(lambda: house.count("observed_records") == 1, "the record is counted", 10)
+    assert house.count("refused_records") == 0
     house.validate(zstd(house.apples))
     assert told(house.gateway.address, (house.apples, "refused", 0)) == ["INVALID_RECORD"]
-    wait_until(lambda: count("refused_records") == 1, "the refused record is counted", 10)
+    wait_until(lambda: house.count("refused_records") == 1, "the refused record is counted", 10)
 
 
 def test_records_without_keys_are_refused_and_named_and_records_with_keys_are_stored(house: House) -> None:

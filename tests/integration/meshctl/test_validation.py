@@ -29,6 +29,12 @@ def test_the_life_of_rules_of_validation(meshctl: Meshctl) -> None:
     told = json.loads(meshctl("validation", "explain", "orders", "-o", "json").stdout)
     assert [each["rule_id"] for each in told["rules"]] == ["safe", "small"]
 
+    keyed = ["keyed", "--topic", "pears", "--key", "required", "--required-header", "trace", "--max-record-bytes", "9"]
+    assert "a key is required, header 'trace' is required, a record has at most 9 bytes" in meshctl(
+        "validation", "set", *keyed, "--tombstones-forbidden"
+    ).stdout.replace("tombstones are forbidden, ", "")
+    meshctl("validation", "remove", "keyed")
+
     nothing = meshctl("validation", "set", "none", "--topic", "orders", check=False)
     assert (nothing.returncode, "name a condition" in nothing.stderr) == (2, True)
     both = meshctl("validation", "set", "r", "--topic", "a", "--topic-prefix", "b", "--acks-all", check=False)

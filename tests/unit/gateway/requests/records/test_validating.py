@@ -141,10 +141,11 @@ def test_more_than_may_come_out_of_a_batch_is_refused(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("producer_id", [-1, 7])
 def test_records_that_nobody_has_time_to_open_come_again_in_their_order(producer_id: int) -> None:
     world, reported = world_with(KEYED)
-    numbered = {"producer_id": producer_id, "epoch": 0, "sequence": 0} if producer_id >= 0 else {}
+    number = 0 if producer_id >= 0 else -1
+    data = batch(producer_id=producer_id, epoch=number, sequence=number)
     late = Playbook(
         produce.handle,
-        request(("apples", 0, batch(**numbered))),
+        request(("apples", 0, data)),
         VERSION,
         world.view(),
         not_converted=NotConverted("no time"),
