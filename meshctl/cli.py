@@ -13,7 +13,7 @@ _COMMANDS = {
     **{name: name for name in (
         "access", "acl", "apply", "audit", "canary", "cluster", "completion", "content", "context", "dashboard",
         "instances", "jobs", "login", "mirror", "quota", "replay", "rule", "schedule", "sidecars", "topic", "traffic",
-        "transactions", "users",
+        "transactions", "users", "validation",
     )},
     **dict.fromkeys(("explain", "status", "watch"), "decision"),
     **dict.fromkeys(("freeze", "thaw"), "freezing"),

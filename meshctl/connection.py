@@ -30,6 +30,7 @@ from mesh.rpc import (
     traffic_grpc,
     transactions_grpc,
     users_grpc,
+    validation_grpc,
 )
 from mesh.rpc import instances as instances_pb
 from mesh.rpc import record_rules as record_rules_pb
@@ -88,6 +89,7 @@ class Connection:
         self.traffic = traffic_grpc.TrafficServiceStub(self._channel)
         self.acls = acls_grpc.AclServiceStub(self._channel)
         self.quotas = quotas_grpc.QuotaServiceStub(self._channel)
+        self.validation = validation_grpc.ValidationServiceStub(self._channel)
         self.users = users_grpc.UserServiceStub(self._channel)
         self.transactions = transactions_grpc.TransactionServiceStub(self._channel)
 

@@ -13,6 +13,7 @@ from mesh.quotas.words import change_text
 from mesh.rpc import admin, events, routing
 from mesh.rpc.roles import role_and_bounds, role_word
 from mesh.scram_codec import mechanism_word
+from mesh.validation.words import change_text as rule_change_text
 from meshctl import instances, record_rules, replays
 from meshctl.output import count, moment
 
@@ -150,6 +151,9 @@ def event(of: events.Event) -> str:
             return f"ACLs have mode {mode_word(of.acl_mode_set.mode)}"
         case "quotas_changed":
             return _some("quota", "changed", [change_text(each) for each in of.quotas_changed.changes])
+        case "validation_rules_changed":
+            texts = [rule_change_text(each) for each in of.validation_rules_changed.changes]
+            return _some("validation rule", "changed", texts)
         case "transaction_end_ordered":
             order = of.transaction_end_ordered
             return f"{'finish' if order.commit else 'abort'} of the transaction of {order.transactional_id} ordered"

@@ -7,6 +7,7 @@ clients, so leaving the field out could widen the rule. Rules and tables with un
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import TypeVar
 
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -29,7 +30,8 @@ from mesh.routing.rules import (
 )
 from mesh.routing.table import RoutingTable
 from mesh.routing.visits import Past, Stay
-from mesh.rpc import acls, admin, quotas, routing
+from mesh.rpc import acls, admin, quotas, routing, validation
+from mesh.validation.codec import is_known
 
 _KINDS: dict[str, tuple[type[ExactName | NamePrefix | NameRegex], Subject]] = {
     f"{subject.value}{kind.suffix}": (kind, subject)
@@ -51,16 +53,22 @@ _KNOWN_PERMISSIONS = frozenset(acls.AclPermission.values()) - {acls.ACL_PERMISSI
 
 VERSIONS_IN_A_STEP = 50
 """Versions of rules that are read within a millisecond."""
-TABLE_FORMAT = 3
+TABLE_FORMAT = 4
 """The format of tables that this release understands (Member.table_format)."""
 TABLE_FORMAT_OF_ACLS = 2
 """The first format with ACLs."""
 TABLE_FORMAT_OF_QUOTAS = 3
 """The first format with quotas."""
+TABLE_FORMAT_OF_VALIDATION = 4
+"""The first format with rules of validation."""
+
+M = TypeVar("M", bound=Message)
 
 
 def format_needed(table: RoutingTable) -> int:
     """The format that a reader has to understand, so that the reader ignores nothing of this table."""
+    if table.validation_policy is not None:
+        return TABLE_FORMAT_OF_VALIDATION
     if table.quota_policy is not None:
         return TABLE_FORMAT_OF_QUOTAS
     if table.acl_policy is not None:
@@ -212,15 +220,14 @@ def table_in_steps(message: routing.RoutingTable) -> Generator[None, None, Routi
         map(_past_from_proto, message.pasts),
         acl_policy_from_proto(message.acl_policy) if message.HasField("acl_policy") else None,
         quota_policy_from_proto(message.quota_policy) if message.HasField("quota_policy") else None,
+        validation_policy_from_proto(message.validation_policy) if message.HasField("validation_policy") else None,
     )
 
 
 def acl_policy_from_proto(message: acls.AclPolicy) -> acls.AclPolicy:
     """A copy for a table; InvalidRuleError if a field or a number is not known here: without it, an ACL is another."""
-    policy = acls.AclPolicy()
-    policy.CopyFrom(message)
-    policy.DiscardUnknownFields()
-    if policy.ByteSize() != message.ByteSize() or not _has_known_numbers(policy):
+    policy = _copy(message)
+    if policy is None or not _has_known_numbers(policy):
         raise InvalidRuleError(
             "acl_policy",
             "the ACLs say something that is not known here: a newer release of the mesh says it; run that one here, "
@@ -241,15 +248,33 @@ def _has_known_numbers(policy: acls.AclPolicy) -> bool:
 
 def quota_policy_from_proto(message: quotas.QuotaPolicy) -> quotas.QuotaPolicy:
     """As `acl_policy_from_proto`."""
-    policy = quotas.QuotaPolicy()
-    policy.CopyFrom(message)
-    policy.DiscardUnknownFields()
-    if policy.ByteSize() != message.ByteSize() or not {each.key for each in policy.quotas} <= _KNOWN_QUOTA_KEYS:
+    policy = _copy(message)
+    if policy is None or not {each.key for each in policy.quotas} <= _KNOWN_QUOTA_KEYS:
         raise InvalidRuleError(
             "quota_policy",
             "a quota says something that is not known here: a newer release of the mesh says it; run that one here",
         )
     return policy
+
+
+def validation_policy_from_proto(message: validation.ValidationPolicy) -> validation.ValidationPolicy:
+    """As `acl_policy_from_proto`."""
+    policy = _copy(message)
+    if policy is None or not all(map(is_known, policy.rules)):
+        raise InvalidRuleError(
+            "validation_policy",
+            "a rule about records says something that is not known here: a newer release of the mesh says it; run that "
+            "one here",
+        )
+    return policy
+
+
+def _copy(message: M) -> M | None:
+    """A copy for a table; None if a field is not known here."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    copy.DiscardUnknownFields()
+    return copy if copy.ByteSize() == message.ByteSize() else None
 
 
 def _version_from_proto(message: routing.RuleVersion) -> RuleVersion:
@@ -269,6 +294,7 @@ def table_to_proto(table: RoutingTable) -> routing.RoutingTable:
         pasts=map(past_to_proto, table.pasts),
         acl_policy=table.acl_policy,
         quota_policy=table.quota_policy,
+        validation_policy=table.validation_policy,
     )
 
 

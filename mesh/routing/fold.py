@@ -162,7 +162,7 @@ class _Draft:
         self._table: RoutingTable | None = table
         self._revision = table.revision
         self.clusters = table.clusters
-        self.policies = PolicyDrafts(table.acl_policy, table.quota_policy) if policies is None else policies
+        self.policies = PolicyDrafts(table.policies) if policies is None else policies
         self._rules: RoutingTable | RuleHistory = table
 
     @property

@@ -1,14 +1,14 @@
-"""The policies about clients that a table carries beside its rules. They change at once, as clusters do."""
+"""The policies that a table carries beside its rules. They change at once, as clusters do."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from mesh.routing.acl_policy import ACL_EVENTS, AclDraft
-from mesh.routing.quota_policy import QUOTA_EVENTS, QuotaDraft
-from mesh.rpc import acls, events, quotas
+from mesh.routing.listed_policy import QUOTAS, VALIDATION, ListedDraft
+from mesh.rpc import acls, events, quotas, validation
 
-POLICY_EVENTS = ACL_EVENTS | QUOTA_EVENTS
+POLICY_EVENTS = ACL_EVENTS | {QUOTAS.payload, VALIDATION.payload}
 """The payloads that change a policy."""
 
 
@@ -17,20 +17,50 @@ class Policies(NamedTuple):
 
     acls: acls.AclPolicy | None = None
     quotas: quotas.QuotaPolicy | None = None
+    validation: validation.ValidationPolicy | None = None
+
+
+class WithPolicies:
+    """A table, by its policies."""
+
+    __slots__ = ("policies",)
+    policies: Policies
+
+    @property
+    def acl_policy(self) -> acls.AclPolicy | None:
+        """The ACLs of clients; None before the first decision about them."""
+        return self.policies.acls
+
+    @property
+    def quota_policy(self) -> quotas.QuotaPolicy | None:
+        """Their quotas."""
+        return self.policies.quotas
+
+    @property
+    def validation_policy(self) -> validation.ValidationPolicy | None:
+        """The rules by which records are validated."""
+        return self.policies.validation
 
 
 class PolicyDrafts:
     """The policies that are carried on from event to event."""
 
-    def __init__(self, acl_policy: acls.AclPolicy | None, quota_policy: quotas.QuotaPolicy | None) -> None:
-        self._acls, self._quotas = AclDraft(acl_policy), QuotaDraft(quota_policy)
+    def __init__(self, policies: Policies) -> None:
+        self._acls = AclDraft(policies.acls)
+        self._quotas = ListedDraft(QUOTAS, policies.quotas)
+        self._validation = ListedDraft(VALIDATION, policies.validation)
 
     @property
     def policies(self) -> Policies:
         """The policies now. One that no event has changed since the last call is the same object."""
-        return Policies(self._acls.policy, self._quotas.policy)
+        return Policies(self._acls.policy, self._quotas.policy, self._validation.policy)
 
     def change(self, event: events.Event) -> None:
         """Takes one of POLICY_EVENTS."""
-        draft = self._acls if event.WhichOneof("payload") in ACL_EVENTS else self._quotas
-        draft.change(event)
+        match event.WhichOneof("payload"):
+            case QUOTAS.payload:
+                self._quotas.change(event)
+            case VALIDATION.payload:
+                self._validation.change(event)
+            case _:
+                self._acls.change(event)

@@ -34,12 +34,12 @@ from mesh.routing.clients import ClientIdentity, ClientMatch
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.index import Index, Renames
 from mesh.routing.living import LivingRules, versions_of
-from mesh.routing.policies import Policies
+from mesh.routing.policies import Policies, WithPolicies
 from mesh.routing.rule_indexes import RuleIndexes
 from mesh.routing.rules import ForwardingRule, RuleVersion, Subject
 from mesh.routing.topic_versions import TopicVersions
 from mesh.routing.visits import Past, Place, Stay, visits_of
-from mesh.rpc import acls, quotas
+from mesh.rpc import acls, quotas, validation
 from mesh.topics import is_own_topic, is_topic_name
 
 ROUTE_CACHE_LIMIT = 500_000
@@ -118,20 +118,16 @@ class _Common(RuleIndexes):
         self._remembered += 1
 
 
-class RoutingTable:
+class RoutingTable(WithPolicies):
     """Clusters and rules at one revision. Build a new one to change anything."""
 
     __slots__ = (
         "__weakref__", "_cache", "_common", "_ended", "_holding", "_indexes", "_is_whole", "_living", "_renames",
-        "_versions", "_virtual", "acl_policy", "clusters", "quota_policy", "revision",
+        "_versions", "_virtual", "clusters", "revision",
     )  # fmt: skip
 
     revision: int
     clusters: dict[str, UpstreamCluster]
-    acl_policy: acls.AclPolicy | None
-    """The ACLs of clients, as `mesh.routing.acl_policy` says; None before the first decision about them."""
-    quota_policy: quotas.QuotaPolicy | None
-    """Their quotas, as `mesh.routing.quota_policy` says."""
     _living: LivingRules | None
     _ended: tuple[RuleVersion, ...] | None
 
@@ -143,12 +139,14 @@ class RoutingTable:
         pasts: Iterable[Past] = (),
         acl_policy: acls.AclPolicy | None = None,
         quota_policy: quotas.QuotaPolicy | None = None,
+        validation_policy: validation.ValidationPolicy | None = None,
     ) -> None:
         by_ordinal = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
         given = tuple(versions)
         living, ended = LivingRules.of(given), (version for version in given if not version.alive)
         topics = TopicVersions.of(living, ended, pasts)
-        self._begin_whole(_Common(revision, by_ordinal, living, topics, Policies(acl_policy, quota_policy)))
+        policies = Policies(acl_policy, quota_policy, validation_policy)
+        self._begin_whole(_Common(revision, by_ordinal, living, topics, policies))
 
     @classmethod
     def resting_on(
@@ -168,7 +166,7 @@ class RoutingTable:
     def _begin(self, common: _Common, holding: frozenset[ClientMatch]) -> None:
         self.revision = common.revision
         self.clusters = common.clusters
-        self.acl_policy, self.quota_policy = common.policies
+        self.policies = common.policies
         self._common = common
         self._holding = holding
         self._versions: tuple[RuleVersion, ...] | None = None
@@ -377,8 +375,8 @@ class RoutingTable:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RoutingTable):
             return NotImplemented
-        ours = (self.revision, self.clusters, self.versions, self.pasts, self._common.policies)
-        return ours == (other.revision, other.clusters, other.versions, other.pasts, other._common.policies)
+        ours = (self.revision, self.clusters, self.versions, self.pasts, self.policies)
+        return ours == (other.revision, other.clusters, other.versions, other.pasts, other.policies)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -2,7 +2,7 @@
 
 Messages are in `access`, `acls`, `grants`, `quotas`, `routing`, `record_rules`, `events`, `admin`, `discovery`,
 `instances`, `replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `subscriptions`,
-`topic_moves`, `transactions`; stubs and servicers in the `_grpc` ones.
+`topic_moves`, `transactions`, `validation`; stubs and servicers in the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import access_pb2 as access
@@ -42,6 +42,8 @@ from mesh.rpc.v1 import transactions_pb2 as transactions
 from mesh.rpc.v1 import transactions_pb2_grpc as transactions_grpc
 from mesh.rpc.v1 import users_pb2 as users
 from mesh.rpc.v1 import users_pb2_grpc as users_grpc
+from mesh.rpc.v1 import validation_pb2 as validation
+from mesh.rpc.v1 import validation_pb2_grpc as validation_grpc
 
 __all__ = [
     "access",
@@ -81,4 +83,6 @@ __all__ = [
     "transactions_grpc",
     "users",
     "users_grpc",
+    "validation",
+    "validation_grpc",
 ]

@@ -47,6 +47,7 @@ DEFAULT_HISTORY = 20
 @click.option("--user", metavar="U", help="Only about this user, who logs in to gateways.")
 @click.option("--acls", is_flag=True, help="Only about ACLs of clients.")
 @click.option("--quotas", is_flag=True, help="Only about quotas of clients.")
+@click.option("--validation", is_flag=True, help="Only about rules of validation.")
 @click.option("--replay", metavar="REPLAY", shell_complete=replay_ids, help="Only about this replay.")
 @click.option(
     "-n",
@@ -74,6 +75,7 @@ def history(
     user: str | None,
     acls: bool,
     quotas: bool,
+    validation: bool,
     number: int,
 ) -> None:
     """Show the last decisions in words, newest first; with TOPIC those that changed where it lives, and where that was.
@@ -94,7 +96,7 @@ def history(
     names = [
         f"{collection}/{name.removeprefix(f'{collection}/')}" for collection, name in named.items() if name is not None
     ]
-    names += [name for name, asked in (("acls", acls), ("quotas", quotas)) if asked]
+    names += [name for name, asked in (("acls", acls), ("quotas", quotas), ("validation", validation)) if asked]
     given = [*names, *([] if topic is None else [topic])]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)}: ask for one of them")

@@ -29,6 +29,7 @@ from mesh.rpc import (
     traffic_grpc,
     transactions_grpc,
     users_grpc,
+    validation_grpc,
 )
 from mesh.rpc.server import RpcServer
 from mesh.rpc.token_callers import TokenCallers
@@ -58,6 +59,7 @@ from services.control.api.traffic_service import TrafficService
 from services.control.api.transaction_service import TransactionService
 from services.control.api.user_service import UserService
 from services.control.api.user_verifier_service import UserVerifierService
+from services.control.api.validation_service import ValidationService
 from services.control.decisions.access.commands import AccessDecisions
 from services.control.decisions.acls.commands import AclDecisions
 from services.control.decisions.change_control.schedules import Schedules
@@ -67,7 +69,6 @@ from services.control.decisions.members.members import Members
 from services.control.decisions.members.registering import Registering
 from services.control.decisions.members.rollouts import SWITCH_MARGIN_MS
 from services.control.decisions.past.revisions import Past
-from services.control.decisions.quotas.commands import QuotaDecisions
 from services.control.decisions.records.commands import RecordRuleDecisions
 from services.control.decisions.records.progress import RecordProgress
 from services.control.decisions.replays.commands import ReplayDecisions
@@ -196,7 +197,8 @@ class Control:
             (traffic_grpc, TrafficService(traffic)),
             (transactions_grpc, TransactionService(journal)),
             (acls_grpc, AclService(journal, AclDecisions(journal, members.routers_below))),
-            (quotas_grpc, QuotaService(journal, QuotaDecisions(journal, members.routers_below))),
+            (quotas_grpc, QuotaService(journal, members.routers_below)),
+            (validation_grpc, ValidationService(journal, members.routers_below)),
             (users_grpc, UserService(journal, UserDecisions(journal, self._verifiers))),
             (users_grpc, self._user_verifiers),
         )

@@ -37,9 +37,20 @@ observed_refusals = Counter(
     "Operations that the ACLs of the mesh would not allow to a client, if they were enforced (mode `observe`).",
     ["resource_type", "operation"],
 )
+refused_records = Counter(
+    "kafka_mesh_gateway_refused_records",
+    "Records in batches that were refused because they break a rule of validation. Topics beyond 200 count as `other`.",
+    ["topic", "rule"],
+)
+observed_records = Counter(
+    "kafka_mesh_gateway_observed_records",
+    "Records in batches that break a rule of validation that only observes (mode `observe`); topics as above.",
+    ["topic", "rule"],
+)
 untold_refusals = Counter(
     "kafka_mesh_gateway_untold_refusals",
-    "Refused operations without a line in the log: their like had a line a moment ago, or there were too many.",
+    "Refused operations and batches without a line in the log: their like had a line a moment ago, or there were too "
+    "many.",
 )
 tls_handshakes = Counter(
     "kafka_mesh_gateway_tls_handshakes",
@@ -213,7 +224,8 @@ conversions_waiting = Gauge(
 )
 conversion_seconds = Histogram(
     "kafka_mesh_gateway_conversion_seconds",
-    "How long a conversion took, waiting included: batches_of (Produce) or message_sets_of (Fetch).",
+    "How long a conversion took, waiting included: batches_of (Produce), message_sets_of (Fetch) or records_breaches "
+    "(rules of validation about records).",
     ["function"],
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )

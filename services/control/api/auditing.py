@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from google.protobuf.message import Message
 
-from mesh.rpc import acls, admin, grants, instances, quotas, record_rules, replays, subscriptions, users
+from mesh.rpc import acls, admin, grants, instances, quotas, record_rules, replays, subscriptions, users, validation
 from mesh.rpc.principals import Principal
 from services.control.api.bounds import LONGEST
 from services.control.domain.access.grants import stream_of
@@ -17,6 +17,7 @@ from services.control.domain.quotas.quotas import QUOTAS
 from services.control.domain.sidecars.instances import name_of
 from services.control.domain.sidecars.subscriptions import stream_of as stream_of_subscription
 from services.control.domain.users.users import stream_of as stream_of_user
+from services.control.domain.validation.rules import VALIDATION
 
 LONGEST_PROBLEM = 4_000
 LONGEST_RESOURCE = 1_000
@@ -82,6 +83,8 @@ def _resource(request: Message) -> str:
             return ACLS
         case quotas.ChangeQuotasRequest() | quotas.ListQuotasRequest() | quotas.ExplainClientQuotasRequest():
             return QUOTAS
+        case validation.ChangeValidationRulesRequest() | validation.ListValidationRulesRequest():
+            return VALIDATION
         case record_rules.CreateRecordRuleRequest():
             return f"recordrules/{request.record_rule.record_rule_id}"
         case instances.PlaceOrderRequest():

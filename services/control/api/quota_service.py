@@ -10,8 +10,9 @@ from mesh.rpc import events, quotas, quotas_grpc
 from services.control.api import pages
 from services.control.api.calls import caller, once
 from services.control.decisions.answers import stored_response
-from services.control.decisions.quotas.commands import QuotaDecisions
-from services.control.domain.quotas.quotas import address_of, check_name, checked_entity
+from services.control.decisions.policies import PolicyDecisions, RoutersBelow
+from services.control.decisions.quotas.commands import SUBJECT
+from services.control.domain.quotas.quotas import address_of, change_quotas, check_name, checked_entity
 from services.control.presentation.quotas import explanation
 from services.control.store.journal import Journal
 
@@ -21,9 +22,9 @@ NOBODY: Final = ANONYMOUS.partition(":")[2]
 class QuotaService(quotas_grpc.QuotaServiceServicer):
     """See QuotaService in quotas.proto."""
 
-    def __init__(self, journal: Journal, decisions: QuotaDecisions) -> None:
+    def __init__(self, journal: Journal, routers_below: RoutersBelow) -> None:
         self._journal = journal
-        self._decisions = decisions
+        self._decisions = PolicyDecisions(SUBJECT, journal, routers_below)
 
     async def ChangeQuotas(self, request: quotas.ChangeQuotasRequest, context: Any) -> quotas.ChangeQuotasResponse:
         self._journal.require_loaded()
@@ -33,7 +34,11 @@ class QuotaService(quotas_grpc.QuotaServiceServicer):
             return quotas.ChangeQuotasResponse(revision=revision, changed=() if event is None else event.changes)
 
         async def decided() -> quotas.ChangeQuotasResponse:
-            made = await self._decisions.change(request, who, lambda *each: stored_response(who, response(*each)))
+            made = await self._decisions.decide(
+                lambda policy: change_quotas(policy, request.changes),
+                who,
+                lambda *each: stored_response(who, response(*each)),
+            )
             return response(*made)
 
         return await once(quotas.ChangeQuotasResponse, decided())

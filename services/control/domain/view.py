@@ -25,6 +25,7 @@ from services.control.domain.sidecars.subscriptions import SUBSCRIPTIONS, Declar
 from services.control.domain.topic_moves.moves import TOPIC_MOVES, TopicMoves, fold_topic_moves
 from services.control.domain.transactions.transactions import TRANSACTIONS
 from services.control.domain.users.users import USERS, Users, fold_users
+from services.control.domain.validation.rules import VALIDATION
 
 RULES_STREAM = "rules"
 FIRST_ORDINAL = 1
@@ -199,6 +200,6 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
-        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, f"{TOPIC_MOVES}/",
+        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, VALIDATION, f"{TOPIC_MOVES}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

@@ -13,7 +13,7 @@ from mesh.routing import ForwardingRule, NodeView, Place, Subject
 from mesh.routing.codec import rule_from_proto
 from mesh.rpc import events, record_rules, routing
 from services.control.domain.past.history import Home
-from services.control.presentation import acls, quotas, replays, roles, sidecars, topic_moves, users
+from services.control.presentation import acls, quotas, replays, roles, sidecars, topic_moves, users, validation
 from services.control.presentation.sidecars import moment_text
 
 MOST_SENTENCES = 200
@@ -265,6 +265,7 @@ _TELLERS: dict[str, Callable[[events.Event, Known], Iterator[str]]] = {
     "acls_deleted": lambda event, _: acls.deleted(event),
     "acl_mode_set": lambda event, _: acls.mode_set(event),
     "quotas_changed": lambda event, _: quotas.changed(event),
+    "validation_rules_changed": lambda event, _: validation.changed(event),
     "cluster_updated": _cluster_updated,
     "rule_set_changed": _rules_changed,
     "record_rule_updated": _record_rule_updated,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from mesh.routing import RoutingTable
+from mesh.validation.codec import policy_from_proto
 from services.gateway import metrics
 from services.gateway.downstream.budget import ByteBudget
 from services.gateway.downstream.conversions import Conversions
@@ -67,6 +68,7 @@ class Mesh:
         sessions = self.memory.fetch_sessions
         sessions.on_made_way = metrics.fetch_sessions_made_way.inc
         self.memory.sight.on_held = lambda why: metrics.held_answers.labels(why).inc()
+        self.memory.on_invalid = self.refused.take_batch
         self.memory.on_shadow_fault = lambda why: metrics.shadow_faults.labels(why).inc()
         metrics.fetch_sessions.set_function(lambda: len(sessions))
         metrics.fetch_session_partitions.set_function(lambda: sessions.partitions)
@@ -103,6 +105,9 @@ class Mesh:
     def run_table(self, table: RoutingTable) -> None:
         """Put a table in force: one assignment, for all requests that start from now on."""
         self.clusters.follow(table)
+        validation = table.validation_policy
+        if self.memory.validation.revision != (0 if validation is None else validation.revision):
+            self.memory.validation = policy_from_proto(validation)
         self.tables.run(table)
         self.quotas.follow(table.quota_policy)
         metrics.table_revision.set(table.revision)

@@ -1,18 +1,21 @@
-"""Refused operations on their way to metrics and to the log, bounded.
+"""Refused operations and batches on their way to metrics and to the log, bounded.
 
-Each client, operation and resource has a line in the log once a minute, with the ACL that decides. The client does not
-hear that reason. A client may try names without end, so there is a limit of lines for all clients together.
+Each client, operation and resource, or topic and rule, has a line in the log once a minute, with the reason. The client
+does not hear which ACL decides. A client may try names without end, so there is a limit of lines for all clients
+together.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 import structlog
 
 from services.gateway import metrics
-from services.gateway.authorization.refusals import Refusal, Report
+from services.gateway.authorization.refusals import Refusal
+from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.memory import BoundedCache
 from services.gateway.wire.apis import api_name
 
@@ -23,6 +26,8 @@ TOLD_REMEMBERED: Final = 10_000
 """Refusals that had a line in the last minute: about 3 MB."""
 LINES: Final = 600
 """The most lines in `TOLD_SECONDS`."""
+TOPICS_COUNTED: Final = 200
+"""Topics that metrics name: clients may name topics without end."""
 
 
 class Refused:
@@ -30,17 +35,18 @@ class Refused:
 
     def __init__(self) -> None:
         self._told: BoundedCache[tuple[object, ...], bool] = BoundedCache(TOLD_REMEMBERED, TOLD_SECONDS)
-        self.audit: Report | None = None
+        self.audit: Callable[[Refusal | InvalidBatch], None] | None = None
         """Gets the refusals that have a line in the log, too."""
         self._since = -TOLD_SECONDS
         self._lines = 0
+        self._topics: set[str] = set()
 
     def take(self, refusal: Refusal) -> None:
+        """An operation that the ACLs do not allow."""
         counter = metrics.refused_operations if refusal.enforced else metrics.observed_refusals
         counter.labels(refusal.resource_type.name.lower(), refusal.operation.name.lower()).inc()
-        now = time.monotonic()
-        if not self._has_room(refusal, now):
-            metrics.untold_refusals.inc()
+        key = (refusal.principal, refusal.host, refusal.operation, refusal.resource_type, refusal.resource_name)
+        if not self._is_told(refusal, key):
             return
         what = {
             "principal": refusal.principal,
@@ -55,18 +61,40 @@ class Refused:
             log.warning("an operation is refused", **what)
         else:
             log.warning("an operation would be refused", **what)
+
+    def take_batch(self, batch: InvalidBatch) -> None:
+        """A batch that breaks a rule of validation."""
+        topic, rule_id = batch.topic, batch.breach.rule.rule_id
+        if len(self._topics) < TOPICS_COUNTED:
+            self._topics.add(topic)
+        counter = metrics.refused_records if batch.enforced else metrics.observed_records
+        counter.labels(topic if topic in self._topics else "other", rule_id).inc(max(0, batch.records))
+        if not self._is_told(batch, (batch.principal, batch.host, batch.client_id, topic, rule_id)):
+            return
+        what = {
+            "principal": batch.principal,
+            "host": batch.host,
+            "client_id": batch.client_id,
+            "topic": topic,
+            "partition": batch.partition,
+            "rule": rule_id,
+            "reason": batch.breach.reason,
+        }
+        if batch.enforced:
+            log.warning("records are refused", **what)
+        else:
+            log.warning("records would be refused", **what)
+
+    def _is_told(self, refusal: Refusal | InvalidBatch, key: tuple[object, ...]) -> bool:
+        """Whether there is to be a line in the log; then the audit has the refusal."""
+        if not self._has_room((*key, refusal.enforced), time.monotonic()):
+            metrics.untold_refusals.inc()
+            return False
         if self.audit is not None:
             self.audit(refusal)
+        return True
 
-    def _has_room(self, refusal: Refusal, now: float) -> bool:
-        key = (
-            refusal.principal,
-            refusal.host,
-            refusal.operation,
-            refusal.resource_type,
-            refusal.resource_name,
-            refusal.enforced,
-        )
+    def _has_room(self, key: tuple[object, ...], now: float) -> bool:
         if self._told.get(key, now) is not None:
             return False
         if now - self._since >= TOLD_SECONDS:

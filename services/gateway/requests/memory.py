@@ -14,8 +14,10 @@ from mesh.connection_security import Mechanism
 from mesh.routing import ANONYMOUS
 from mesh.scram import Verifier
 from mesh.transactions import TransactionLog
+from mesh.validation import Policy
 from services.gateway.authentication.principal import NOBODY, Principal
 from services.gateway.requests.auditing.clients import ClientAudit
+from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.groups.share_members import ShareMembers
 from services.gateway.requests.groups.share_sessions import Member, ShareSession, ShareSessions
 from services.gateway.requests.records.broker_fetches import BrokerFetches
@@ -189,6 +191,10 @@ class Memory:
     """The users of control, who log in here; None: clients that ask for users hear of those of the clusters."""
     audit: ClientAudit | None = None
     """The results of written records of some topics are reported there; None: no topic is audited."""
+    validation: Policy = field(default_factory=Policy)
+    """The rules by which batches are validated, of the table in force."""
+    on_invalid: Callable[[InvalidBatch], None] = lambda batch: None
+    """Takes each batch that breaks a rule; returns at once."""
 
     @property
     def stores(self) -> Mapping[str, Bounded]:

@@ -1,4 +1,4 @@
-"""The fields that identify a record of a batch: its place, time, key and headers. Values are skipped."""
+"""The fields that identify a record of a batch: its place, time, key, headers and size. Values are skipped."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,6 +16,9 @@ class RecordMarks(NamedTuple):
     timestamp: int
     key: bytes | None
     headers: list[tuple[bytes, bytes | None]]
+    has_value: bool
+    size: int
+    """In bytes, without its own length."""
 
 
 def read_marks(buffer: Buffer, header: BatchHeader, allowance: Allowance) -> Iterator[RecordMarks]:
@@ -33,14 +36,14 @@ def read_marks(buffer: Buffer, header: BatchHeader, allowance: Allowance) -> Ite
         time, at = read_varlong(body, at + 1, stop, "record.timestamp")
         offset, at = read_varlong(body, at, stop, "record.offset")
         key, at = _bytes(body, at, stop, "record.key")
-        _, at = _span(body, at, stop, "record.value")
+        value_at, at = _span(body, at, stop, "record.value")
         count, at = read_varlong(body, at, stop, "record.headers")
         headers: list[tuple[bytes, bytes | None]] = []
         for _ in range(count):
             name, at = _bytes(body, at, stop, "record.header")
             value, at = _bytes(body, at, stop, "record.header")
             headers.append((name or b"", value))
-        yield RecordMarks(offset, header.base_timestamp + time, key, headers)
+        yield RecordMarks(offset, header.base_timestamp + time, key, headers, value_at >= 0, length)
         at = stop
 
 

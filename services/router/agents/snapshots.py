@@ -29,7 +29,7 @@ from mesh.routing.state_codec import state_from_proto, state_to_proto
 from mesh.rpc import snapshots
 from services.router.agents.record_rule_form import rules_from_proto, rules_to_proto
 
-FORMAT = 3
+FORMAT = 4
 """Raise the number when older routers would misread snapshots of newer routers; older routers then ignore those."""
 SLOTS = 4
 PIECE_BYTES = 512 * 1024

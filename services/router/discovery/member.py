@@ -39,8 +39,8 @@ MAX_UNANSWERED = 256
 """Orders without an answer; the router ends the stream of a member that leaves more unanswered."""
 
 TOO_OLD = (
-    "its release is older than the router's, and would pass over ACLs or quotas, over what rules ask of clients, or "
-    "over where topics have lived: upgrade it; until then it goes on with the table that it has"
+    "its release is older than the router's, and would pass over ACLs, quotas or rules about records, over what rules "
+    "ask of clients, or over where topics have lived: upgrade it; until then it goes on with the table that it has"
 )
 
 

@@ -39,7 +39,11 @@ class TableBytes:
         """A routing.RoutingTable, as `codec.table_to_proto` would make it; past versions are behind the living ones."""
         clusters = map(codec.cluster_to_proto, table.clusters.values())
         rest = routing.RoutingTable(
-            revision=table.revision, clusters=clusters, acl_policy=table.acl_policy, quota_policy=table.quota_policy
+            revision=table.revision,
+            clusters=clusters,
+            acl_policy=table.acl_policy,
+            quota_policy=table.quota_policy,
+            validation_policy=table.validation_policy,
         ).SerializeToString()
         versions = self._versions.of((*table.living_rules.ordered.parts, *table.topics.ended.parts))
         return b"".join((rest, *versions, *self._pasts.of(table.topics.pasts.parts)))

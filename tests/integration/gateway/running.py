@@ -20,6 +20,9 @@ from mesh.routing import (
     Subject,
     UpstreamCluster,
 )
+from mesh.rpc import validation
+from mesh.validation import Rule
+from mesh.validation.codec import rule_to_proto
 from services.gateway.downstream import last_table
 from services.gateway.downstream.gateway import Gateway
 from services.gateway.settings import GatewaySettings
@@ -38,6 +41,7 @@ class Rules:
             for ordinal, (name, bootstrap) in enumerate(clusters.items(), start=1)
         ]
         self._versions: list[RuleVersion] = []
+        self._validation: validation.ValidationPolicy | None = None
         self.table = RoutingTable(1, self._clusters)
 
     def to(self, cluster: str, topics: Iterable[str]) -> RoutingTable:
@@ -50,6 +54,12 @@ class Rules:
         match = NamePrefix(prefix, Subject.TRANSACTIONAL_ID)
         name = f"t-{self.table.revision + 1}-{prefix}"
         return self.put(ForwardingRule(name, match, cluster))
+
+    def validated(self, *rules: Rule) -> RoutingTable:
+        """The next revision, with these rules of validation in the place of all before."""
+        revision = self.table.revision + 1
+        self._validation = validation.ValidationPolicy(rules=map(rule_to_proto, rules), revision=revision)
+        return self._at(revision)
 
     def put(self, *rules: ForwardingRule) -> RoutingTable:
         """The next revision, with these rules in the place of those with the same match, or behind all others."""
@@ -74,7 +84,7 @@ class Rules:
         return ended.rank
 
     def _at(self, revision: int) -> RoutingTable:
-        self.table = RoutingTable(revision, self._clusters, self._versions)
+        self.table = RoutingTable(revision, self._clusters, self._versions, validation_policy=self._validation)
         return self.table
 
 
@@ -131,6 +141,14 @@ class RunningGateway:
 
         coroutine: Coroutine[Any, Any, T] = run()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout_s)
+
+    def follow(self, table: RoutingTable) -> None:
+        """Put a table in force that moves no topic."""
+
+        async def work() -> None:
+            self.gateway.mesh.run_table(table)
+
+        self.call(work)
 
     def move(self, table: RoutingTable) -> None:
         """Hold, wait for the old cluster's answers, switch: as a router orders it."""

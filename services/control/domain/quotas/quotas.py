@@ -1,6 +1,6 @@
 """Decisions about quotas: setting and removing them.
 
-The policy itself is in the routing table (`mesh.routing.quota_policy`), so gateways get it as they get rules.
+The policy itself is in the routing table (`mesh.routing.listed_policy`), so gateways get it as they get rules.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from mesh.acls.subjects import plain_host
 from mesh.quotas.codec import UnknownQuotaError, entity_from_proto, entity_to_proto, key_from_proto
 from mesh.quotas.entity import Entity, Key
-from mesh.routing.quota_policy import key_of
+from mesh.routing.listed_policy import quota_key
 from mesh.rpc import events, quotas
 from services.control.domain.errors import InvalidField, NotAllowed
 
@@ -37,11 +37,11 @@ def change_quotas(policy: quotas.QuotaPolicy, wanted: Sequence[quotas.QuotaChang
         raise InvalidField("changes", "is empty: name one at least")
     if len(wanted) > MOST_AT_ONCE:
         raise InvalidField("changes", f"has {len(wanted)} items, and {MOST_AT_ONCE} are possible: make several calls")
-    known = {key_of(each): each.value for each in policy.quotas}
+    known = {quota_key(each): each.value for each in policy.quotas}
     asked: dict[bytes, quotas.QuotaChange] = {}
     for index, each in enumerate(wanted):
         change = checked(each, f"changes[{index}]")
-        if asked.setdefault(key_of(change), change) is not change:
+        if asked.setdefault(quota_key(change), change) is not change:
             raise InvalidField(f"changes[{index}]", "has the entity and the key of an earlier change: say it once")
     new = [each for key, each in asked.items() if known.get(key) != (each.value if each.HasField("value") else None)]
     left = len(known) + sum((1 if each.HasField("value") else -1) for each in new if _counts(each, known))
@@ -56,7 +56,7 @@ def change_quotas(policy: quotas.QuotaPolicy, wanted: Sequence[quotas.QuotaChang
 
 def _counts(change: quotas.QuotaChange, known: dict[bytes, float]) -> bool:
     """Whether the change makes or ends a quota."""
-    return change.HasField("value") is not (key_of(change) in known)
+    return change.HasField("value") is not (quota_key(change) in known)
 
 
 def checked(wanted: quotas.QuotaChange, field: str) -> quotas.QuotaChange:

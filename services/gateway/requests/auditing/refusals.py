@@ -1,4 +1,4 @@
-"""Audit records of operations that ACLs refuse, in the form of those of records."""
+"""Audit records of what ACLs and rules of validation refuse, in the form of those of records."""
 
 from __future__ import annotations
 
@@ -7,18 +7,26 @@ from uuid import uuid4
 
 from mesh.acls import ResourceType
 from services.gateway.authorization.refusals import Refusal
+from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.auditing.records import MOST_FAILURE_CHARACTERS, MOST_KEY_CHARACTERS
 
 
-def refusal_event(refusal: Refusal, service_id: str, now_ms: int) -> bytes:
+def refusal_event(refusal: Refusal | InvalidBatch, service_id: str, now_ms: int) -> bytes:
     """The value of the audit record."""
+    topic: str | None
+    partition: int | None = None
+    if isinstance(refusal, InvalidBatch):
+        kind, topic, partition = "VALIDATION", refusal.topic, refusal.partition
+    else:
+        kind = "AUTHORIZATION"
+        topic = refusal.resource_name if refusal.resource_type is ResourceType.TOPIC else None
     return json.dumps(
         {
             "id": str(uuid4()),
             "serviceId": service_id,
-            "auditType": "AUTHORIZATION",
-            "topic": refusal.resource_name if refusal.resource_type is ResourceType.TOPIC else None,
-            "partition": None,
+            "auditType": kind,
+            "topic": topic,
+            "partition": partition,
             "offset": None,
             "correlationId": None,
             "traceabilityId": None,

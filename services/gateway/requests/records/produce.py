@@ -65,6 +65,7 @@ from services.gateway.requests.records.produce_order import (
     note_batch,
 )
 from services.gateway.requests.records.seams import is_open
+from services.gateway.requests.records.validating import validated
 from services.gateway.requests.topic_ids import topic_names
 from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.transactions.records import admit, bearable
@@ -110,6 +111,7 @@ def _carried(produce: Producing) -> Plan:
         scan = yield from _named(produce)
     for topic in scan.topics:
         mesh.session.uses.topics.note(topic.name)
+    yield from validated(produce)
     if scan.transactional_id is not None:
         for wanted in produce.wanted:  # afterwards the batches have another identity
             note_batch(produce, wanted)
@@ -192,7 +194,7 @@ def _named(produce: Producing) -> Generator[Command, Any, ProduceScan]:
 
 def _sole_leader(produce: Producing) -> Place | None:
     """The one leader to which the request may pass as it is: the case of almost every request; opens no batch."""
-    if produce.strange or produce.closed or produce.refusals.any(produce.mesh.now):
+    if not produce.may_all_go_on or produce.refusals.any(produce.mesh.now):
         return None
     table, clusters = produce.mesh.table, produce.mesh.clusters
     place: Place | None = None
@@ -386,10 +388,7 @@ def _answer(produce: Producing) -> Answer:
 
 
 def _unknown(topic: ProduceTopic) -> list[PartitionProduceResponse]:
-    return [
-        PartitionProduceResponse(index=partition.partition, error_code=ErrorCode.UNKNOWN_TOPIC_ID, base_offset=-1)
-        for partition in topic.partitions
-    ]
+    return [PartitionProduceResponse(each.partition, ErrorCode.UNKNOWN_TOPIC_ID, -1) for each in topic.partitions]
 
 
 def _without_acks(produce: Producing, outcomes: list[tuple[Place, list[Wanted[Item]], Outcome]]) -> Answer:

@@ -52,13 +52,15 @@ class Producing:
     """First batch of each partition whose producer numbers its batches, as the client sent it."""
     unsettled: set[Slot] = field(default_factory=set)
     """Partitions whose last cluster may not have worked off all earlier batches yet, or does not report which batches
-    it has."""
+    it has; and those whose records nobody had time to validate."""
     unsent: set[Slot] = field(default_factory=set)
     """Partitions whose batch was refused before it was sent."""
     in_parts_left: set[Slot] = field(default_factory=set)
     """Partitions whose batch the request's transaction has already, on the cluster that their topic has left."""
     closed: Closed = field(default_factory=dict)
     """Topics that the request's transaction may not write to."""
+    invalid: dict[Slot, PartitionProduceResponse] = field(default_factory=dict)
+    """The answers for batches that rules of validation refuse."""
     throttle_ms: int = 0
     """The longest throttle time of the brokers."""
     sole: Place | None = None
@@ -74,6 +76,11 @@ class Producing:
             scan = self.scan
             self._wanted = scan, [Wanted(t.name, p.partition, (t, p)) for t in scan.topics for p in t.partitions]
         return self._wanted[1]
+
+    @property
+    def may_all_go_on(self) -> bool:
+        """Whether no part of the request is known to be refused."""
+        return not (self.strange or self.closed or self.invalid or self.unsettled)
 
     def is_undecided(self, topic: str) -> bool:
         """Whether the topic's cluster is not known before a move has ended."""
@@ -128,11 +135,14 @@ class Producing:
 
         An earlier copy of the batch that was sent without an answer may be written all the same.
         """
-        batch = self.batches[slot]
-        doubt = self.mesh.memory.doubts.get(batch_key(*slot, batch), self.mesh.now)
         self.unsent.add(slot)
-        in_doubt = doubt is not None and not comes_after(batch.base_sequence, doubt.sequence)
+        in_doubt = self.is_in_doubt(slot, self.batches[slot])
         self.refuse(slot, MAYBE_WRITTEN if in_doubt else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def is_in_doubt(self, slot: Slot, batch: BatchHeader) -> bool:
+        """Whether an earlier copy of the batch was sent, and got no answer."""
+        doubt = self.mesh.memory.doubts.get(batch_key(*slot, batch), self.mesh.now)
+        return doubt is not None and not comes_after(batch.base_sequence, doubt.sequence)
 
 
 def enter_seams(produce: Producing) -> list[BatchKey]:
@@ -154,7 +164,11 @@ def admitted(produce: Producing) -> Iterator[Wanted[Item]]:
     for wanted in produce.wanted:
         slot = (wanted.topic, wanted.partition)
         batch = note_batch(produce, wanted)
-        if wanted.topic in produce.closed:
+        if slot in produce.invalid:
+            if batch is not None:
+                _admits(produce, slot, batch)  # it has come again, if it was waited for
+            produce.results[slot] = produce.invalid[slot]
+        elif wanted.topic in produce.closed:
             produce.refuse(slot, produce.closed[wanted.topic])
         elif produce.is_undecided(wanted.topic):
             if batch is None:

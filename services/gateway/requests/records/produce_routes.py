@@ -87,6 +87,8 @@ def route_to(
         return None
     if (memory.audit is not None and name in memory.audit.topics) or route.cluster not in known:
         return None
+    if memory.validation.rules_for(name):
+        return None
     knowledge = known[route.cluster].by_own_names
     topic, versions = knowledge.topics.get(name), knowledge.versions.get(ApiKey.PRODUCE)
     if topic is None or name in knowledge.stale or versions is None:

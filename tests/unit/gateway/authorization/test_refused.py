@@ -7,8 +7,11 @@ import json
 from structlog.testing import capture_logs
 
 from mesh.acls import Decision, Operation, ResourceType
+from mesh.validation import Breach, Fault, Rule
+from services.gateway import metrics
 from services.gateway.authorization.refusals import Refusal
-from services.gateway.downstream.refused import LINES, Refused
+from services.gateway.downstream.refused import LINES, TOPICS_COUNTED, Refused
+from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.auditing.refusals import refusal_event
 
 
@@ -19,7 +22,7 @@ def refusal(name: str = "apples", *, enforced: bool = True) -> Refusal:
 
 
 def test_a_refusal_has_one_line_and_one_audit_record_a_minute() -> None:
-    audited: list[Refusal] = []
+    audited: list[Refusal | InvalidBatch] = []
     refused = Refused()
     refused.audit = audited.append
     with capture_logs() as logs:
@@ -49,3 +52,24 @@ def test_an_audit_record_says_who_what_and_why() -> None:
     )
     assert event["stacktrace"] == ("User:bob from host 10.0.0.1 may not write topic 'apples', because no ACL allows it")
     assert json.loads(refusal_event(refusal(enforced=False), "gateway-1", 7))["auditStatus"] == "SUCCESS"
+
+
+def test_batches_that_break_a_rule_are_told_too_and_topics_without_end_count_together() -> None:
+    rule = Rule("small", "", is_prefix=True, max_message_bytes=1)
+    audited: list[Refusal | InvalidBatch] = []
+    refused = Refused()
+    refused.audit = audited.append
+    batches = [
+        InvalidBatch("User:bob", "10.0.0.1", "shop", f"t{number}", 3, 2, Breach(rule, Fault.SIZE, "it is too large"))
+        for number in range(TOPICS_COUNTED + 5)
+    ]
+    with capture_logs() as logs:
+        for each in (batches[0], *batches):
+            refused.take_batch(each)
+    assert len(logs) == len(audited) == len(batches)
+    assert (logs[0]["event"], logs[0]["reason"], logs[0]["topic"]) == ("records are refused", "it is too large", "t0")
+    assert metrics.refused_records.labels("t0", "small")._value.get() == 4
+    assert metrics.refused_records.labels("other", "small")._value.get() == 10
+    event = json.loads(refusal_event(batches[0], "gateway-1", 7))
+    assert (event["auditType"], event["topic"], event["partition"]) == ("VALIDATION", "t0", 3)
+    assert event["stacktrace"].endswith("may not write such a batch, because it is too large")

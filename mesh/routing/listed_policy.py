@@ -1,0 +1,108 @@
+"""A policy that is a list of items in a table, as it follows from events: quotas of clients, rules of validation.
+
+A table carries the policy as its message. Control and routers only hand it on; the package of its subject is for those
+who decide by it. Nobody changes a policy that a table has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from mesh.rpc import events, quotas, validation
+
+
+class PolicyMessage(Protocol):
+    """A policy as a table carries it."""
+
+    @property
+    def revision(self) -> int:
+        """Position of the last event about the policy."""
+        ...
+
+
+P = TypeVar("P", bound=PolicyMessage)
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[P, Item]):
+    """The form of one policy."""
+
+    payload: str
+    """The payload of the events that change it."""
+    items: Callable[[P], Iterable[Item]]
+    changes: Callable[[events.Event], Iterable[tuple[bytes, Item | None]]]
+    """Keys, and the items from the event on; None: the item is removed."""
+    key: Callable[[Item], bytes]
+    """Items are in the order of their keys."""
+    make: Callable[[Iterable[Item], int], P]
+
+
+class ListedDraft(Generic[P, Item]):
+    """A policy that is carried on from event to event; the message is made when it is asked for."""
+
+    def __init__(self, form: Listed[P, Item], policy: P | None) -> None:
+        self._form = form
+        self._policy = policy
+        """The last message that was asked for; it is up to date unless there was an event since then."""
+        self._revision = 0 if policy is None else policy.revision
+        self._items: dict[bytes, Item] | None = None
+        """The items by key, from the first change on."""
+
+    @property
+    def policy(self) -> P | None:
+        """The policy now, None before the first event. Between two events it is the same object."""
+        known = self._items
+        if known is not None and self._revision != (0 if self._policy is None else self._policy.revision):
+            self._policy = self._form.make([known[key] for key in sorted(known)], self._revision)
+        return self._policy
+
+    def change(self, event: events.Event) -> None:
+        """Takes an event about the policy."""
+        if self._items is None:
+            items = () if self._policy is None else self._form.items(self._policy)
+            self._items = {self._form.key(each): each for each in items}
+        for key, item in self._form.changes(event):
+            if item is None:
+                self._items.pop(key, None)
+            else:
+                self._items[key] = item
+        self._revision = event.position
+
+
+def quota_key(quota: quotas.Quota | quotas.QuotaChange) -> bytes:
+    """Equal for quotas of the same entity and key."""
+    return quotas.Quota(entity=quota.entity, key=quota.key).SerializeToString(deterministic=True)
+
+
+def rule_key(rule: validation.ValidationRule | validation.ValidationRuleChange) -> bytes:
+    return rule.rule_id.encode()
+
+
+def _changed_quotas(event: events.Event) -> Iterable[tuple[bytes, quotas.Quota | None]]:
+    for each in event.quotas_changed.changes:
+        quota = quotas.Quota(entity=each.entity, key=each.key, value=each.value) if each.HasField("value") else None
+        yield quota_key(each), quota
+
+
+def _changed_rules(event: events.Event) -> Iterable[tuple[bytes, validation.ValidationRule | None]]:
+    for each in event.validation_rules_changed.changes:
+        yield rule_key(each), each.rule if each.HasField("rule") else None
+
+
+QUOTAS: Listed[quotas.QuotaPolicy, quotas.Quota] = Listed(
+    "quotas_changed",
+    lambda policy: policy.quotas,
+    _changed_quotas,
+    quota_key,
+    lambda items, revision: quotas.QuotaPolicy(quotas=items, revision=revision),
+)
+VALIDATION: Listed[validation.ValidationPolicy, validation.ValidationRule] = Listed(
+    "validation_rules_changed",
+    lambda policy: policy.rules,
+    _changed_rules,
+    rule_key,
+    lambda items, revision: validation.ValidationPolicy(rules=items, revision=revision),
+)

@@ -1,0 +1,22 @@
+"""Validation of records by rule: the conditions, the rules that count for a topic, and the check of a batch. No I/O.
+
+Control decides by it which rules are possible, and gateways check batches by it.
+"""
+
+from mesh.validation.checks import Batch, Breach, Fault, Record, breach, record_fault
+from mesh.validation.policy import Policy
+from mesh.validation.rule import Compression, Key, Mode, Rule
+
+__all__ = [
+    "Batch",
+    "Breach",
+    "Compression",
+    "Fault",
+    "Key",
+    "Mode",
+    "Policy",
+    "Record",
+    "Rule",
+    "breach",
+    "record_fault",
+]

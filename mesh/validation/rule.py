@@ -1,0 +1,98 @@
+"""One rule about the records of topics: its topics, its effect, and its conditions in Kafka's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+
+class Mode(Enum):
+    """The effect of a rule."""
+
+    ENFORCE = "enforce"
+    OBSERVE = "observe"
+
+
+class Compression(IntEnum):
+    """As in the attributes of a batch."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+class Key(Enum):
+    """Whether records have keys."""
+
+    REQUIRED = "required"
+    FORBIDDEN = "forbidden"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule. A field with its default is no condition."""
+
+    rule_id: str
+    name: str
+    """The topic, or the prefix of topics; an empty prefix stands for every topic."""
+    is_prefix: bool = False
+    mode: Mode = Mode.ENFORCE
+    compression_types: tuple[Compression, ...] = ()
+    max_message_bytes: int = 0
+    acks_all: bool = False
+    enable_idempotence: bool = False
+    message_timestamp_after_max_ms: int | None = None
+    key: Key | None = None
+    tombstones_forbidden: bool = False
+    required_headers: tuple[str, ...] = ()
+    max_record_bytes: int = 0
+
+    @property
+    def opens_records(self) -> bool:
+        """Whether the header of a batch is not enough to check it."""
+        return bool(self.key or self.tombstones_forbidden or self.required_headers or self.max_record_bytes)
+
+    def matches(self, topic: str) -> bool:
+        return topic.startswith(self.name) if self.is_prefix else topic == self.name
+
+    @property
+    def conditions(self) -> list[str]:
+        """As one writes them in Kafka's configuration: "compression.type is zstd or lz4"."""
+        return list(self._conditions())
+
+    def _conditions(self) -> Iterator[str]:
+        if self.compression_types:
+            yield f"compression.type is {' or '.join(each.word for each in self.compression_types)}"
+        if self.max_message_bytes:
+            yield f"max.message.bytes is {self.max_message_bytes}"
+        if self.acks_all:
+            yield "acks is all"
+        if self.enable_idempotence:
+            yield "enable.idempotence is true"
+        if self.message_timestamp_after_max_ms is not None:
+            yield f"message.timestamp.after.max.ms is {self.message_timestamp_after_max_ms}"
+        if self.key is not None:
+            yield f"a key is {self.key.value}"
+        if self.tombstones_forbidden:
+            yield "tombstones are forbidden"
+        for name in self.required_headers:
+            yield f"header {name!r} is required"
+        if self.max_record_bytes:
+            yield f"a record has at most {self.max_record_bytes} bytes"
+
+    @property
+    def topics(self) -> str:
+        """ "topic 'orders'", "topics 'orders.'*", "every topic"."""
+        if not self.is_prefix:
+            return f"topic {self.name!r}"
+        return f"topics {self.name!r}*" if self.name else "every topic"
+
+    def __str__(self) -> str:
+        return f"{self.rule_id} ({self.mode.value}): for {self.topics} {', '.join(self.conditions)}"

@@ -1,0 +1,181 @@
+"""`meshctl validation`: the records that gateways refuse, by topic."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+
+import click
+
+from mesh.rpc import validation as pb
+from mesh.validation.codec import rule_to_proto
+from mesh.validation.rule import Compression, Key, Mode, Rule
+from mesh.validation.words import change_text, rule_text
+from meshctl.connection import PAGE_SIZE
+from meshctl.output import as_dict, count, print_json
+from meshctl.session import Command, Group, Session, pass_session
+
+_reason = click.option("--reason", default="", help="Why, for the history.")
+_at = click.option("--at", "at_revision", type=click.IntRange(min=1), metavar="REVISION", help="As it was then.")
+
+
+@click.group(cls=Group)
+def validation() -> None:
+    """Rules about the records of topics: set, remove, list, explain.
+
+    All rules that match a topic count. A gateway refuses a batch that breaks a rule, and stores none of its records.
+    """
+
+
+@validation.command(name="set", cls=Command)
+@click.argument("rule_id", metavar="RULE")
+@click.option("--topic", metavar="TOPIC", help="For this topic.")
+@click.option("--topic-prefix", metavar="PREFIX", help="For all topics that begin so; '' stands for every topic.")
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    default=Mode.ENFORCE.value,
+    show_default=True,
+    help="Refuse batches, or only count and write them down.",
+)
+@click.option(
+    "--compression-type",
+    "compression_types",
+    multiple=True,
+    type=click.Choice([each.word for each in Compression]),
+    help="Batches are compressed like this; several times for a choice.",
+)
+@click.option("--max-message-bytes", type=click.IntRange(min=1), help="The largest batch, compressed.")
+@click.option("--acks-all", is_flag=True, help="Producers wait for all replicas in sync.")
+@click.option("--enable-idempotence", is_flag=True, help="Producers are idempotent.")
+@click.option(
+    "--message-timestamp-after-max-ms",
+    type=click.IntRange(min=0),
+    help="How far the time of a record may be ahead of the gateway's.",
+)
+@click.option("--key", type=click.Choice([key.value for key in Key]), help="Records have a key, or have none.")
+@click.option("--tombstones-forbidden", is_flag=True, help="Each record has a value.")
+@click.option(
+    "--required-header", "required_headers", multiple=True, metavar="NAME", help="Each record has this header."
+)
+@click.option("--max-record-bytes", type=click.IntRange(min=1), help="The largest record, not compressed.")
+@_reason
+@pass_session
+def set_(
+    session: Session,
+    rule_id: str,
+    topic: str | None,
+    topic_prefix: str | None,
+    mode: str,
+    compression_types: tuple[str, ...],
+    max_message_bytes: int | None,
+    acks_all: bool,
+    enable_idempotence: bool,
+    message_timestamp_after_max_ms: int | None,
+    key: str | None,
+    tombstones_forbidden: bool,
+    required_headers: tuple[str, ...],
+    max_record_bytes: int | None,
+    reason: str,
+) -> None:
+    """Set RULE: its topics and all its conditions. A rule that is there is replaced.
+
+    \b
+    Examples:
+      meshctl validation set small --topic orders --compression-type zstd --max-message-bytes 262144
+      meshctl validation set safe --topic-prefix payments. --acks-all --enable-idempotence --mode observe
+    """
+    name = topic_prefix if topic is None else topic
+    if name is None or (topic is not None and topic_prefix is not None):
+        raise click.UsageError("name topics by either --topic or --topic-prefix")
+    rule = Rule(
+        rule_id=rule_id,
+        name=name,
+        is_prefix=topic is None,
+        mode=Mode(mode),
+        compression_types=tuple(Compression[each.upper()] for each in dict.fromkeys(compression_types)),
+        max_message_bytes=max_message_bytes or 0,
+        acks_all=acks_all,
+        enable_idempotence=enable_idempotence,
+        message_timestamp_after_max_ms=message_timestamp_after_max_ms,
+        key=None if key is None else Key(key),
+        tombstones_forbidden=tombstones_forbidden,
+        required_headers=tuple(dict.fromkeys(required_headers)),
+        max_record_bytes=max_record_bytes or 0,
+    )
+    if not rule.conditions:
+        raise click.UsageError("name a condition, --compression-type for example")
+    _change(session, pb.ValidationRuleChange(rule_id=rule_id, rule=rule_to_proto(rule)), reason)
+
+
+@validation.command(cls=Command)
+@click.argument("rule_id", metavar="RULE")
+@_reason
+@pass_session
+def remove(session: Session, rule_id: str, reason: str) -> None:
+    """Remove RULE.
+
+    \b
+    Examples:
+      meshctl validation remove small --reason "producers of the old shop are back"
+    """
+    _change(session, pb.ValidationRuleChange(rule_id=rule_id), reason)
+
+
+@validation.command(name="list", cls=Command)
+@_at
+@pass_session
+def list_(session: Session, at_revision: int | None) -> None:
+    """List all rules.
+
+    \b
+    Examples:
+      meshctl validation list
+      meshctl validation list --at 120
+    """
+    _show(
+        session, pb.ListValidationRulesRequest(at_revision=at_revision or 0), "There is no rule: meshctl validation set"
+    )
+
+
+@validation.command(cls=Command)
+@click.argument("topic")
+@_at
+@pass_session
+def explain(session: Session, topic: str, at_revision: int | None) -> None:
+    """Say which rules count for TOPIC.
+
+    \b
+    Examples:
+      meshctl validation explain orders
+    """
+    request = pb.ListValidationRulesRequest(topic=topic, at_revision=at_revision or 0)
+    _show(session, request, f"No rule counts for topic {topic!r}: its records are not validated")
+
+
+def _show(session: Session, request: pb.ListValidationRulesRequest, empty: str) -> None:
+    pages = list(_pages(session, request))
+    found = [each for page in pages for each in page.rules]
+    if session.as_json:
+        print_json({"revision": pages[0].revision, "rules": [as_dict(each) for each in found]})
+        return
+    for text in map(rule_text, found) if found else (empty,):
+        click.echo(text)
+
+
+def _change(session: Session, change: pb.ValidationRuleChange, reason: str) -> None:
+    request = pb.ChangeValidationRulesRequest(changes=[change], reason=reason, request_id=str(uuid.uuid4()))
+    connection = session.connect()
+    answer = connection.call(connection.validation.ChangeValidationRules, request)
+    if session.as_json:
+        print_json(answer)
+        return
+    for each in answer.changed:
+        click.echo(change_text(each))
+    click.echo(f"{count(len(answer.changed), 'rule')} changed (revision {answer.revision})")
+
+
+def _pages(session: Session, request: pb.ListValidationRulesRequest) -> Iterable[pb.ListValidationRulesResponse]:
+    connection = session.connect()
+    request.page_size = PAGE_SIZE
+    return connection.pages(connection.validation.ListValidationRules, request)

@@ -1,0 +1,51 @@
+"""Rules of validation through a real control, by the commands that an operator types."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+Meshctl = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_the_life_of_rules_of_validation(meshctl: Meshctl) -> None:
+    assert "There is no rule" in meshctl("validation", "list").stdout
+    small = ["small", "--topic", "orders", "--compression-type", "zstd", "--max-message-bytes", "262144"]
+    text = "small (enforce): for topic 'orders' compression.type is zstd, max.message.bytes is 262144"
+    made = meshctl("validation", "set", *small, "--reason", "disks are full").stdout
+    assert text in made
+    assert "1 rule changed (revision " in made
+    revision = made.rpartition("(revision ")[2].strip(" )\n")
+    assert "0 rules changed" in meshctl("validation", "set", *small).stdout
+    safe = ["safe", "--topic-prefix", "", "--acks-all", "--enable-idempotence", "--mode", "observe"]
+    meshctl("validation", "set", *safe)
+    assert meshctl("validation", "list").stdout.splitlines() == [
+        "safe (observe): for every topic acks is all, enable.idempotence is true",
+        text,
+    ]
+    assert meshctl("validation", "list", "--at", revision).stdout.splitlines() == [text]
+    assert meshctl("validation", "explain", "pears").stdout.startswith("safe (observe)")
+    told = json.loads(meshctl("validation", "explain", "orders", "-o", "json").stdout)
+    assert [each["rule_id"] for each in told["rules"]] == ["safe", "small"]
+
+    keyed = ["keyed", "--topic", "pears", "--key", "required", "--required-header", "trace", "--max-record-bytes", "9"]
+    assert "a key is required, header 'trace' is required, a record has at most 9 bytes" in meshctl(
+        "validation", "set", *keyed, "--tombstones-forbidden"
+    ).stdout.replace("tombstones are forbidden, ", "")
+    meshctl("validation", "remove", "keyed")
+
+    nothing = meshctl("validation", "set", "none", "--topic", "orders", check=False)
+    assert (nothing.returncode, "name a condition" in nothing.stderr) == (2, True)
+    both = meshctl("validation", "set", "r", "--topic", "a", "--topic-prefix", "b", "--acks-all", check=False)
+    assert (both.returncode, "either --topic or --topic-prefix" in both.stderr) == (2, True)
+    wrong = meshctl("validation", "set", "Big", "--topic", "orders", "--acks-all", check=False)
+    assert (wrong.returncode, "is no id" in wrong.stderr) == (2, True)
+
+    assert "small is removed" in meshctl("validation", "remove", "small").stdout
+    assert "0 rules changed" in meshctl("validation", "remove", "small").stdout
+    history = meshctl("history", "--validation").stdout
+    assert f"validation: rule {text}" in history
+    assert "disks are full" in history
+    meshctl("validation", "remove", "safe")
+    assert "No rule counts for topic 'orders'" in meshctl("validation", "explain", "orders").stdout
