@@ -14,6 +14,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.errors import InvalidRuleError
+from mesh.routing.identity_codec import identity_from_proto, identity_to_proto
 from mesh.routing.rules import (
     UNMATCHED_TOPICS,
     ExactName,
@@ -51,16 +52,20 @@ _KNOWN_PERMISSIONS = frozenset(acls.AclPermission.values()) - {acls.ACL_PERMISSI
 
 VERSIONS_IN_A_STEP = 50
 """Versions of rules that are read within a millisecond."""
-TABLE_FORMAT = 3
+TABLE_FORMAT = 4
 """The format of tables that this release understands (Member.table_format)."""
 TABLE_FORMAT_OF_ACLS = 2
 """The first format with ACLs."""
 TABLE_FORMAT_OF_QUOTAS = 3
 """The first format with quotas."""
+TABLE_FORMAT_OF_IDENTITIES = 4
+"""The first format with clients' identities at clusters."""
 
 
 def format_needed(table: RoutingTable) -> int:
     """The format that a reader has to understand, so that the reader ignores nothing of this table."""
+    if any(each.identity is not None for each in table.clusters.values()):
+        return TABLE_FORMAT_OF_IDENTITIES
     if table.quota_policy is not None:
         return TABLE_FORMAT_OF_QUOTAS
     if table.acl_policy is not None:
@@ -168,6 +173,7 @@ def cluster_from_proto(message: routing.UpstreamCluster) -> UpstreamCluster:
         consumer_config=dict(spec.consumer_config),
         kafka_cluster_id=message.kafka_cluster_id,
         home=message.home,
+        identity=identity_from_proto(message.identity) if message.HasField("identity") else None,
     )
 
 
@@ -183,6 +189,7 @@ def cluster_to_proto(cluster: UpstreamCluster) -> routing.UpstreamCluster:
         ordinal=cluster.ordinal,
         kafka_cluster_id=cluster.kafka_cluster_id,
         home=cluster.home,
+        identity=None if cluster.identity is None else identity_to_proto(cluster.identity),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mesh.routing import Folding, InvalidRuleError, RoutingState
-from mesh.routing.codec import TABLE_FORMAT, format_needed, table_from_proto, table_to_proto
+from mesh.routing.codec import TABLE_FORMAT_OF_QUOTAS, format_needed, table_from_proto, table_to_proto
 from mesh.routing.quota_policy import QuotaDraft
 from mesh.routing.state_codec import state_from_proto, state_to_proto
 from mesh.rpc import events, quotas, routing
@@ -86,4 +86,4 @@ def test_a_quota_that_is_not_fully_known_is_refused_with_its_table(of_a_newer_re
 
 def test_only_a_table_with_quotas_needs_a_reader_of_quotas() -> None:
     assert format_needed(two_clusters().state.effective) == 0
-    assert format_needed(log_with([quota("ann", 1)]).state.effective) == TABLE_FORMAT
+    assert format_needed(log_with([quota("ann", 1)]).state.effective) == TABLE_FORMAT_OF_QUOTAS
