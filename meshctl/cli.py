@@ -12,6 +12,7 @@ from meshctl.commands.apply import apply, export
 from meshctl.commands.audit import audit
 from meshctl.commands.canary import canary
 from meshctl.commands.cluster import cluster
+from meshctl.commands.cluster_identity import identity
 from meshctl.commands.completion import completion
 from meshctl.commands.content import content
 from meshctl.commands.context import context
@@ -54,6 +55,7 @@ for _command in (
     topic, context, login, dashboard, completion,
 ):  # fmt: skip
     cli.add_command(_command)
+cluster.add_command(identity)
 
 
 def main() -> None:

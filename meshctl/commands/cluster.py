@@ -46,7 +46,7 @@ def print_clusters(found: Iterable[admin.Cluster]) -> None:
     )  # fmt: skip
 
 
-def _properties(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def properties_of(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     found: dict[str, str] = {}
     for value in values:
         key, separator, text = value.partition("=")
@@ -72,14 +72,14 @@ def _addresses(_context: click.Context, _parameter: click.Parameter, value: str 
     "--producer-config",
     metavar="KEY=VALUE",
     multiple=True,
-    callback=_properties,
+    callback=properties_of,
     help="A librdkafka property; repeatable.",
 )
 @click.option(
     "--consumer-config",
     metavar="KEY=VALUE",
     multiple=True,
-    callback=_properties,
+    callback=properties_of,
     help="A librdkafka property; repeatable.",
 )
 @click.option("--allow-unreachable", is_flag=True, help="Register it although it can't be reached now.")

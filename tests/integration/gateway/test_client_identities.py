@@ -161,6 +161,7 @@ def house(
         secured.set_password(ScramMechanism.SCRAM_SHA_256, user, f"{AT_CLUSTER}{user}")
     allow(secured, "alice", ResourceType.TOPIC, orders)
     allow(secured, "alice", ResourceType.GROUP, group)
+    allow(secured, "alice", ResourceType.BROKER, "kafka-cluster")
     users = tmp_path / "users.yaml"
     verifiers = {each: Verifier.of_password(each, PASSWORD) for each in SCRAM_HASHES}
     names = ("alice", "bob", "carol", "team-ann")
@@ -225,13 +226,12 @@ def test_transactions_are_those_of_the_principal(house: House, unique_name: Call
     house.start(mapped(house.credential("alice"), house.credential("bob")))
     name = unique_name("tx")
     allow(house.secured, "alice", ResourceType.TRANSACTIONAL_ID, name)
-    allow(house.secured, "alice", ResourceType.CLUSTER, "kafka-cluster")
     alice = Producer(house.confluent("alice", **{"transactional.id": name}))
     alice.init_transactions(ANSWER_S)
     alice.begin_transaction()
     alice.produce(house.orders, "whole")
     alice.commit_transaction(ANSWER_S)
-    assert read_all(house.secured.bootstrap, house.orders, **{"isolation.level": "read_committed"})[:1] == ["whole"]
+    assert outcome_of_reading(house, "alice", house.orders, house.group).value() == b"whole"
     bob = Producer(house.confluent("bob", **{"transactional.id": unique_name("tx")}))
     bob.init_transactions(ANSWER_S)
     bob.begin_transaction()
