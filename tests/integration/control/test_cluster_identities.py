@@ -57,8 +57,8 @@ async def test_an_identity_is_set_kept_by_other_changes_shown_and_brought_back(s
     assert found.identity == first.identity
     table = secured.control.journal.view.state.effective
     assert table.clusters["c1"].identity is not None
-    history = await secured.queries.ListHistory(admin.ListHistoryRequest(name="clusters/c1"), timeout=CALL)
-    told = [" ".join(entry.sentences) for entry in history.entries]
+    history = await secured.decisions.ListHistory(admin.ListHistoryRequest(name="clusters/c1"), timeout=CALL)
+    told = [" ".join(entry.changes) for entry in history.entries]
     assert any("identity mesh -> mapped, credential of User:alice set" in each for each in told)
     assert any("identity mapped -> mesh, credential of User:alice removed" in each for each in told)
 
@@ -98,7 +98,7 @@ async def test_a_member_that_passes_over_identities_prevents_them(secured: World
         name="members/g1", kind=admin.MEMBER_KIND_GATEWAY, version="0.9", table_format=TABLE_FORMAT_OF_QUOTAS
     )
     report = secured.rollouts.Report()
-    await report.write(discovery.RouterReport(router=router, data_planes=() if is_router else [gateway]))
+    await report.write(discovery.RouterReport(router=router, members=() if is_router else [gateway]))
     await until(lambda: len(secured.control.members.all()) > (not is_router), "control hears of them")
     await refused(put(secured, mapped()), FAILED, f"{kind} '{'r1' if is_router else 'g1'}' is of release 0.9")
     assert (await put(secured, routing.UpstreamIdentity(mode=MESH))).revision == 1

@@ -39,8 +39,9 @@ from mesh.routing import (
 from mesh.scram import SCRAM_HASHES, Verifier
 from mesh.user_files import Users, written
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.oauth_issuer import AUDIENCE, CLIENT_ID
 from tests.fixtures.ports import free_block
-from tests.fixtures.secured_kafka import SecuredKafka
+from tests.fixtures.secured_kafka import SHORT_LIFE_MS, SecuredKafka
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import read_all
@@ -360,3 +361,42 @@ def test_an_idle_connection_is_closed(house: House, monkeypatch: pytest.MonkeyPa
     assert written_by(producer, house.orders, "one") is None
     wait_until(lambda: connections() == 0, "idle connections have ended")
     assert written_by(producer, house.orders, "two") is None
+
+
+def test_a_clients_own_token_is_passed_on_and_a_renewed_one_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.gateway.upstream.admission.RENEW_FROM", 0.3)
+    monkeypatch.setattr("services.gateway.upstream.admission.RENEW_TO", 0.4)
+    allow(house.secured, CLIENT_ID, ResourceType.TOPIC, house.orders)
+    issuer, signed = house.secured.issuer, house.secured.authority.sign("gateway")
+    way = house.secured.way("OAUTHBEARER over tls")
+    house.settings |= {
+        "listen": f"SASL_SSL://127.0.0.1:{free_block(1)}",
+        "sasl_mechanisms": (f"{MECHANISM} OAUTHBEARER",),
+        "tls_certificate": signed.certificate,
+        "tls_key": signed.key,
+        "token_issuers": ({"issuer": issuer.name, "audience": AUDIENCE, "jwks_url": f"{issuer.address}/keys"},),
+        "token_keys_ca": house.secured.authority.certificate,
+    }
+    table = house.table(UpstreamIdentity(IdentityMode.PASSTHROUGH))
+    plain, secured = table.clusters["plain"], table.clusters["secured"]
+    over_tls = replace(secured, bootstrap_servers=(way.bootstrap,), producer_config=way.properties)
+    house.gateway = house.start_gateway(
+        RoutingTable(table.revision, [plain, over_tls], table.versions), **house.settings
+    )
+    trusted = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(house.secured.authority.certificate)}
+    with capture_logs() as logs:
+        bearer = Producer({"bootstrap.servers": house.bootstrap, "linger.ms": 0, **trusted, **issuer.properties()})
+        until = time.monotonic() + 1.5 * SHORT_LIFE_MS / 1000
+        sent = 0
+        while time.monotonic() < until:
+            assert written_by(bearer, house.orders, f"{sent}") is None
+            sent += 1
+        without = written_by(Producer(house.confluent("alice", **trusted)), house.orders, "from alice")
+        assert without is not None
+        assert without.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert len(read_all(house.secured.bootstrap, house.orders)) == sent
+    sessions = [each.session for each in house.gateway.gateway.connections]
+    tokens = {session.token for session in sessions if session.token is not None}
+    assert tokens
+    told = f"{logs} {sessions} {generate_latest().decode()}"
+    assert not [token for token in tokens if token in told]
