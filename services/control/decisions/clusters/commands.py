@@ -181,12 +181,13 @@ class ClusterDecisions:
     def _check_understood(self) -> None:
         """Members of older releases pass over the identity: clients would reach the cluster as the mesh."""
         for kind, name, version in self._too_old(TABLE_FORMAT_OF_IDENTITIES):
-            raise NotAllowed(
-                "ROUTER_TOO_OLD" if kind == "router" else "GATEWAY_TOO_OLD",
-                f"members/{name}",
-                f"{kind} {name!r} is of release {version or 'unknown'}, which passes over the identity of clients: "
-                "they would reach the cluster as the mesh. Upgrade it, or stop it, then retry",
+            text = (
+                f"{kind} {name!r} is of release {version or 'unknown'}, which passes over the identity of clients: they "
+                "would reach the cluster as the mesh. Upgrade it, or stop it, then retry"
             )
+            if kind == "router":
+                raise NotAllowed("ROUTER_TOO_OLD", f"members/{name}", text)
+            raise NotAllowed("GATEWAY_TOO_OLD", f"members/{name}", text)
 
     async def remove(
         self,
