@@ -15,7 +15,7 @@ class IdentityMode(Enum):
 
 
 class IdentityFallback(Enum):
-    """What counts for a client without a credential or a token."""
+    """The identity of a client without a credential or a token."""
 
     REFUSE = "refuse"
     MESH = "mesh"

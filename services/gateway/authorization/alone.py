@@ -1,7 +1,7 @@
 """The answer of a broker whose ACLs allow a client nothing, where a cluster does not let this client in.
 
 No broker is asked, and the cluster may be one of several of a request. So the guard of the API runs on the call alone.
-What the guard would pass on to the API's own plan gets an empty answer.
+The API's own plan does not run: a part that the guard passes on gets an empty answer.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Theory of operation
    after a refused login. A refused login is tried again after a pause that doubles. Meanwhile calls fail at once with
    `refused`, and clients get the error of a broker whose ACLs allow them nothing (`authorization.alone`).
 3. A principal's connections end when its credential changes: by the table, or because a file that it refers to is
-   another one. The gateway looks at the files each `LOOK_S`. Sent requests have `END_S` for their answers.
+   another one. The gateway checks the files each `LOOK_S`. Sent requests have `END_S` for their answers.
 4. Connections that carry nothing for `IDLE_S` end. A principal without connections is forgotten. The number of
    connections to a cluster has a bound; beyond it calls fail, and the clients try again.
 """
@@ -51,7 +51,7 @@ IDLE: Final = "nothing was sent for long"
 FULL: Final = "the gateway has no more connections for clients' identities at this cluster"
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
-"""Of the files of a credential."""
+"""The state of the files of a credential."""
 
 
 class IdentityBrokers(Brokers):
@@ -71,7 +71,7 @@ class IdentityBrokers(Brokers):
         self._until = 0.0
         self._pause_s = FIRST_PAUSE_S
         self._sent: dict[BrokerConnection, tuple[int, float]] = {}
-        """How many requests a connection had sent when it was looked at, and since when."""
+        """The number of the last request of each connection, as checked last, and the time since then."""
 
     def pool(self, broker_id: int) -> Pool | None:
         return None

@@ -20,7 +20,7 @@ from services.control.domain.clusters.properties import check_properties
 from services.control.domain.errors import InvalidField, NotAllowed
 
 MOST_CREDENTIALS: Final = 1_000
-"""Of one cluster: each decision about it repeats them in the log, some 0.1 MB."""
+"""The most of one cluster: each decision about the cluster repeats them in the log, some 0.1 MB."""
 LONGEST_PRINCIPAL: Final = 512
 TYPES: Final = ("User:", "Group:")
 MODES: Final = (routing.IDENTITY_MODE_MESH, routing.IDENTITY_MODE_MAPPED, routing.IDENTITY_MODE_PASSTHROUGH)
