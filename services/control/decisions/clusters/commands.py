@@ -182,8 +182,8 @@ class ClusterDecisions:
         """Members of older releases pass over the identity: clients would reach the cluster as the mesh."""
         for kind, name, version in self._too_old(TABLE_FORMAT_OF_IDENTITIES):
             text = (
-                f"{kind} {name!r} is of release {version or 'unknown'}, which passes over the identity of clients: they "
-                "would reach the cluster as the mesh. Upgrade it, or stop it, then retry"
+                f"{kind} {name!r} is of release {version or 'unknown'}, which passes over the identity of clients: "
+                "they would reach the cluster as the mesh. Upgrade it, or stop it, then retry"
             )
             if kind == "router":
                 raise NotAllowed("ROUTER_TOO_OLD", f"members/{name}", text)
