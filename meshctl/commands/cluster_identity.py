@@ -56,8 +56,7 @@ def show(session: Session, name: str) -> None:
 @click.option(
     "--others",
     type=click.Choice(tuple(FALLBACKS)),
-    help="What counts for clients without a credential or a token: refuse them (as without this option), or take them "
-    "for the mesh.",
+    help="Refuse clients without a credential or a token (as without this option), or take them for the mesh.",
 )
 @click.option("--dry-run", is_flag=True, help="Check only.")
 @_reason

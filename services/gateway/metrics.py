@@ -151,8 +151,8 @@ identity_connections = Gauge(
 )
 identity_refusals = Counter(
     "kafka_mesh_gateway_identity_refusals",
-    "Clients that a cluster does not take, by why: none (calls of a client without a credential or token), login (the "
-    "broker refused a credential, or its secret is missing), bound (calls beyond the number of connections).",
+    "Refusals by a cluster that takes clients by their own identity. Reasons: none (a call without a credential or a "
+    "token), login (a refused credential), bound (a call beyond the number of connections).",
     ["cluster", "reason"],
 )
 shared_calls = Counts(
