@@ -9,7 +9,7 @@ Values may be references (`secret_references`); they are resolved when a connect
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import ClassVar, TypeVar
 
@@ -39,6 +39,10 @@ SERVED_TLS_NAMES = frozenset(
 )
 MECHANISM_NAMES = ("sasl.mechanisms", "sasl.mechanism")
 """One property with two names."""
+CERTIFICATE_NAMES = frozenset(name for name in SERVED_TLS_NAMES if name.startswith(("ssl.certificate.", "ssl.key.")))
+"""A client's certificate and its key: one credential."""
+CREDENTIAL_NAMES = frozenset({*MECHANISM_NAMES, *CERTIFICATE_NAMES, "sasl.username", "sasl.password"})
+"""The properties that the credential of a client at a cluster may have."""
 UNSECURED_TOKENS = "enable.sasl.oauthbearer.unsecure.jwt"
 CLIENT_ID_NAMES = ("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id")
 CLIENT_SECRET_NAMES = ("sasl.oauthbearer.client.secret", "sasl.oauthbearer.client.credentials.client.secret")
@@ -197,6 +201,32 @@ def connection_properties(producer: Mapping[str, str], consumer: Mapping[str, st
     differ.
     """
     return {name: value for name, value in {**consumer, **producer}.items() if shapes_connections(name)}
+
+
+def credential_properties(own: Mapping[str, str], credential: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a cluster with those of a client's credential in their place."""
+    replaced = set(credential)
+    if not replaced.isdisjoint(MECHANISM_NAMES):
+        replaced.update(MECHANISM_NAMES)
+    if not replaced.isdisjoint(CERTIFICATE_NAMES):
+        replaced.update(CERTIFICATE_NAMES)
+    return {**{name: value for name, value in own.items() if name not in replaced}, **credential}
+
+
+def file_places(security: ConnectionSecurity) -> tuple[str, ...]:
+    """The files that a connection is made with: certificates, keys, and those that references name."""
+    places: list[str] = []
+    for part in (security.tls, security.login):
+        for each in () if part is None else fields(part):
+            value = getattr(part, each.name)
+            if not isinstance(value, str) or not value:
+                continue
+            reference = REFERENCE.fullmatch(value)
+            if reference is not None and reference[1].startswith("file:"):
+                places.append(reference[1].removeprefix("file:"))
+            elif each.name.endswith("_location") and value != SYSTEM_CA:
+                places.append(value)
+    return tuple(places)
 
 
 def served_home_properties(properties: dict[str, str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.clusters import FIRST_CLUSTER_NODE_ID, UpstreamCluster
 from mesh.routing.errors import InvalidRuleError
 from mesh.routing.fold import Folding, LogGapError, RoutingState, came_into_force, fold, is_pending
+from mesh.routing.identity import Credential, IdentityFallback, IdentityMode, UpstreamIdentity
 from mesh.routing.moving import may_move_topics
 from mesh.routing.rules import (
     MAX_NAME,
@@ -29,9 +30,12 @@ __all__ = [
     "Canary",
     "ClientIdentity",
     "ClientMatch",
+    "Credential",
     "ExactName",
     "Folding",
     "ForwardingRule",
+    "IdentityFallback",
+    "IdentityMode",
     "InvalidRuleError",
     "LogGapError",
     "Match",
@@ -48,6 +52,7 @@ __all__ = [
     "Subject",
     "UnmatchedTopics",
     "UpstreamCluster",
+    "UpstreamIdentity",
     "came_into_force",
     "field_of",
     "fold",

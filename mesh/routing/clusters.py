@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mesh.routing.identity import UpstreamIdentity
+
 FIRST_CLUSTER_NODE_ID = 100
 """A gateway shows a cluster as the node of this id plus the cluster's ordinal."""
 
@@ -21,3 +23,5 @@ class UpstreamCluster:
     consumer_config: Mapping[str, str] = field(default_factory=dict)
     kafka_cluster_id: str = ""
     home: bool = False
+    identity: UpstreamIdentity | None = None
+    """None: the cluster's own properties, for all clients."""

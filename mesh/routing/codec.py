@@ -15,6 +15,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.errors import InvalidRuleError
+from mesh.routing.identity_codec import identity_from_proto, identity_to_proto
 from mesh.routing.rules import (
     UNMATCHED_TOPICS,
     ExactName,
@@ -61,6 +62,8 @@ TABLE_FORMAT_OF_QUOTAS = 3
 """The first format with quotas."""
 TABLE_FORMAT_OF_VALIDATION = 4
 """The first format with rules of validation."""
+TABLE_FORMAT_OF_IDENTITIES = 4
+"""The first format with clients' identities at clusters."""
 
 M = TypeVar("M", bound=Message)
 
@@ -69,6 +72,8 @@ def format_needed(table: RoutingTable) -> int:
     """The format that a reader has to understand, so that the reader ignores nothing of this table."""
     if table.validation_policy is not None:
         return TABLE_FORMAT_OF_VALIDATION
+    if any(each.identity is not None for each in table.clusters.values()):
+        return TABLE_FORMAT_OF_IDENTITIES
     if table.quota_policy is not None:
         return TABLE_FORMAT_OF_QUOTAS
     if table.acl_policy is not None:
@@ -176,6 +181,7 @@ def cluster_from_proto(message: routing.UpstreamCluster) -> UpstreamCluster:
         consumer_config=dict(spec.consumer_config),
         kafka_cluster_id=message.kafka_cluster_id,
         home=message.home,
+        identity=identity_from_proto(message.identity) if message.HasField("identity") else None,
     )
 
 
@@ -191,6 +197,7 @@ def cluster_to_proto(cluster: UpstreamCluster) -> routing.UpstreamCluster:
         ordinal=cluster.ordinal,
         kafka_cluster_id=cluster.kafka_cluster_id,
         home=cluster.home,
+        identity=None if cluster.identity is None else identity_to_proto(cluster.identity),
     )
 
 

@@ -9,6 +9,8 @@ import click
 
 from mesh.rpc import admin, routing
 from meshctl import wording
+from meshctl.cluster_properties import properties_of
+from meshctl.commands.cluster_identity import identity
 from meshctl.completions import cluster_names
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import as_dict, count, print_json, print_table
@@ -46,14 +48,7 @@ def print_clusters(found: Iterable[admin.Cluster]) -> None:
     )  # fmt: skip
 
 
-def _properties(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for value in values:
-        key, separator, text = value.partition("=")
-        if not separator or not key.strip():
-            raise click.BadParameter(f"{value!r}: expected KEY=VALUE")
-        found[key.strip()] = text
-    return found
+cluster.add_command(identity)
 
 
 def _addresses(_context: click.Context, _parameter: click.Parameter, value: str | None) -> list[str]:
@@ -72,14 +67,14 @@ def _addresses(_context: click.Context, _parameter: click.Parameter, value: str 
     "--producer-config",
     metavar="KEY=VALUE",
     multiple=True,
-    callback=_properties,
+    callback=properties_of,
     help="A librdkafka property; repeatable.",
 )
 @click.option(
     "--consumer-config",
     metavar="KEY=VALUE",
     multiple=True,
-    callback=_properties,
+    callback=properties_of,
     help="A librdkafka property; repeatable.",
 )
 @click.option("--allow-unreachable", is_flag=True, help="Register it although it can't be reached now.")

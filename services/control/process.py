@@ -65,6 +65,7 @@ from services.control.decisions.acls.commands import AclDecisions
 from services.control.decisions.change_control.schedules import Schedules
 from services.control.decisions.clusters.commands import ClusterDecisions
 from services.control.decisions.dry_runs.dry_runs import DryRuns
+from services.control.decisions.members.formats import too_old
 from services.control.decisions.members.members import Members
 from services.control.decisions.members.registering import Registering
 from services.control.decisions.members.rollouts import SWITCH_MARGIN_MS
@@ -136,10 +137,16 @@ class Control:
         )
         own_topics = [settings.events_topic, settings.audit_topic]
         secrets = SecretPlaces(settings.secrets_folder, settings.secret_variables)
-        self._clusters = ClusterDecisions(
-            journal, turns, connections, self.publisher.is_home, secrets, settings.probe_interval_s
-        )
         members = self.members = Members()
+        self._clusters = ClusterDecisions(
+            journal,
+            turns,
+            connections,
+            self.publisher.is_home,
+            secrets,
+            settings.probe_interval_s,
+            lambda table_format: too_old(members.all(), table_format),
+        )
         self.register = GatewayRegister(database)
         self._verifiers = UserVerifiers(database)
         self._user_verifiers = UserVerifierService(journal, self._verifiers)

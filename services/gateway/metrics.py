@@ -150,6 +150,22 @@ upstream_errors = Counter(
     ["cluster", "kind"],
 )
 upstream_connections = Gauge("kafka_mesh_gateway_upstream_connections", "Open connections to brokers.", ["cluster"])
+identities = Gauge(
+    "kafka_mesh_gateway_identities",
+    "Principals, or clients with tokens, that have an identity of their own at a cluster, and were there lately.",
+    ["cluster"],
+)
+identity_connections = Gauge(
+    "kafka_mesh_gateway_identity_connections",
+    "Open connections to brokers by clients' own identities, counted each half second.",
+    ["cluster"],
+)
+identity_refusals = Counter(
+    "kafka_mesh_gateway_identity_refusals",
+    "Refusals by a cluster that takes clients by their own identity. Reasons: none (a call without a credential or a "
+    "token), login (a refused credential), bound (a call beyond the number of connections).",
+    ["cluster", "reason"],
+)
 shared_calls = Counts(
     "kafka_mesh_gateway_shared_calls", "Produce requests sent on connections that many clients share.", ["cluster"]
 )

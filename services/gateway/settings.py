@@ -119,6 +119,12 @@ class GatewaySettings(AuthenticationSettings, RpcTlsSettings, TrafficSettings, S
     share_from_clients: int = Field(
         default=50, ge=1, description="If fewer clients write to a broker, each client has a connection of its own."
     )
+    max_identity_connections: int = Field(
+        default=20_000,
+        ge=1,
+        description="Most connections to the brokers of each cluster by identities of clients. See "
+        "`docs/how-to/client-identities.md`.",
+    )
     conversion_workers: int = Field(
         default=2,
         ge=1,
@@ -179,5 +185,6 @@ class GatewaySettings(AuthenticationSettings, RpcTlsSettings, TrafficSettings, S
             self.request_timeout_s,
             shared_connections=self.shared_connections,
             share_from_clients=self.share_from_clients,
+            max_identity_connections=self.max_identity_connections,
             max_gathered_bytes=self.max_gathered_mib * MIB,
         )

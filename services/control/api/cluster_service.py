@@ -80,6 +80,13 @@ class ClusterService(admin_grpc.ClusterServiceServicer):
             ),
         )
 
+    async def SetClusterIdentity(self, request: admin.SetClusterIdentityRequest, context: Any) -> admin.Cluster:
+        self._journal.require_loaded()
+        name = shapes.id_of("clusters", request.name)
+        return await self._changed(
+            request, name, lambda who, answer: self._decisions.set_identity(request, name, who, answer)
+        )
+
     async def TestCluster(self, request: admin.TestClusterRequest, context: Any) -> admin.TestClusterResponse:
         self._journal.require_loaded()
         match request.WhichOneof("target"):

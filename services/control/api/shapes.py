@@ -59,6 +59,7 @@ def seen_cluster(known: routing.UpstreamCluster, probe: Probe | None, revision: 
         home=known.home,
         kafka_cluster_id=known.kafka_cluster_id,
         revision=revision,
+        identity=known.identity if known.HasField("identity") else None,
     )
     if probe is None:
         return shape

@@ -14,6 +14,7 @@ from mesh.routing.codec import rule_from_proto
 from mesh.rpc import events, record_rules, routing
 from services.control.domain.past.history import Home
 from services.control.presentation import acls, quotas, replays, roles, sidecars, topic_moves, users, validation
+from services.control.presentation.identities import identity_differences
 from services.control.presentation.sidecars import moment_text
 
 MOST_SENTENCES = 200
@@ -143,8 +144,18 @@ def _cluster_updated(event: events.Event, known: Known) -> Iterator[str]:
     if earlier is not None:
         registered = earlier.HasField("cluster_registered")
         before = earlier.cluster_registered.cluster if registered else earlier.cluster_updated.cluster
-    told = list(message_differences(before, after))
+    told = [
+        *message_differences(_without_identity(before), _without_identity(after)),
+        *identity_differences(before.identity, after.identity),
+    ]
     yield f"cluster {after.spec.cluster_name}: {', '.join(told).replace('spec.', '') or 'seen anew'}"
+
+
+def _without_identity(cluster: routing.UpstreamCluster) -> routing.UpstreamCluster:
+    found = routing.UpstreamCluster()
+    found.CopyFrom(cluster)
+    found.ClearField("identity")
+    return found
 
 
 def _scheduled(event: events.Event) -> str:

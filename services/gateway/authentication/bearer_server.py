@@ -69,7 +69,7 @@ class BearerServer:
                 "principal name"
             )
             raise RejectedError("another authorization id", text)
-        return Proved(principal, b"", expires_at)
+        return Proved(principal, b"", expires_at, bearer.strip())
 
 
 PROOF: Final = Mechanism.OAUTHBEARER.value

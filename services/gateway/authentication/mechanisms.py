@@ -12,7 +12,7 @@ import binascii
 import re
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Final, Protocol
 
@@ -65,6 +65,8 @@ class Proved:
     """The last token for the client."""
     expires_at: float = inf
     """In seconds since 1970."""
+    bearer: str | None = field(default=None, repr=False)
+    """The client's token, where the login was one."""
 
 
 class MechanismServer(Protocol):

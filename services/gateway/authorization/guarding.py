@@ -16,11 +16,11 @@ from services.gateway.wire.schema import Kind, fields_of, message_of
 
 def guarded(handler: Handler, request: Request, mesh: MeshView, access: Access, report: Report) -> Plan:
     """As the handler's own plan, for what the client may do."""
-    guard = GUARDS.get(handler.api_key, _unknown)
+    guard = GUARDS.get(handler.api_key, unguarded)
     return guard(Asking(handler, request, mesh, access, report))
 
 
-def _unknown(asking: Asking) -> Plan:
+def unguarded(asking: Asking) -> Plan:
     """An API without a row: nobody has said what it needs, so nobody may do it."""
     if asking.refused(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return (yield from asking.pass_on())

@@ -33,10 +33,17 @@ class Refusal:
     api_key: int
     enforced: bool
     """False: the request goes on, because the policy only observes."""
+    cause: str = ""
+    """In the place of an ACL: why a cluster does not let the client in."""
+
+    @property
+    def reason(self) -> str:
+        """Behind "because"."""
+        return self.cause or self.decision.reason
 
     def __str__(self) -> str:
         what = f"{self.operation.word} {self.resource_type.word} {self.resource_name!r}"
-        return f"{self.principal} from host {self.host} may not {what}, because {self.decision.reason}"
+        return f"{self.principal} from host {self.host} may not {what}, because {self.reason}"
 
 
 Report = Callable[[Refusal], None]

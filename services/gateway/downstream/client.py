@@ -107,7 +107,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self._entrance = entrance
         self._gate: Gate | None = None
         """None: the client may send requests, for as long as it likes."""
-        self._lanes = Lanes(on_congestion=self._upstream_congestion, on_unheard=self._unheard)
+        self._lanes = Lanes(self.session, on_congestion=self._upstream_congestion, on_unheard=self._unheard)
         self._forwarder = Forwarder(self, mesh, self.session, self._follower, self._lanes)
         self._now = asyncio.get_running_loop().time
         self._slots = Slots(self)

@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from services.gateway import metrics
+from services.gateway.authorization.alone import refused_answer
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.requests.plan import (
     Answer,
@@ -233,6 +234,8 @@ class Exchange:
 
     def _submit(self, this: int, index: int, call: Call, alone: bool) -> None:
         def take(outcome: Outcome, owned: bool) -> None:
+            if isinstance(outcome, Unreachable) and outcome.refused:
+                outcome, owned = self._refusal(call, outcome), True
             if this == self._round and not self.ended:
                 self._arrived(this, index, _kept(call, outcome, owned, alone and not self._stepping))
 
@@ -241,8 +244,18 @@ class Exchange:
             return
         self._clusters.submit(call, self._lanes, self.client_id, take, self._names.get(call.cluster))
 
+    def _refusal(self, call: Call, outcome: Unreachable) -> Outcome:
+        """The cluster does not let the client in: what a broker would say that allows the client nothing."""
+        session = self._lanes.session
+        if session is None or call.no_answer:
+            return outcome
+        try:
+            return refused_answer(call, session, outcome.reason, self._clusters.on_refused)
+        except WireError as error:
+            return replace(outcome, reason=f"{outcome.reason}; {error}")
+
     def _submit_resumable(self, call: Call, take: Taker) -> None:
-        place = (self._clusters.incarnation(call.cluster), call.target, call.lane)
+        place = (self._clusters.incarnation(call.cluster, self._lanes), call.target, call.lane)
         waiting = self._lanes.left_behind
         # what a topic is called may have changed since: then the question is another one
         names = self._names.get(call.cluster)

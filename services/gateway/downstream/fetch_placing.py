@@ -185,7 +185,7 @@ class FetchPlacing(Following):
         return part
 
     def _way(self, place: Place, version: int) -> Way | None:
-        incarnation = self._clusters.incarnation(place.cluster)
+        incarnation = self._clusters.incarnation(place.cluster, self._lanes)
         connection = self._lanes.get(LaneKey(incarnation, place.broker_id, Lane.FETCH))
         if connection is None:
             return None

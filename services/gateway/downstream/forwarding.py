@@ -220,12 +220,12 @@ class Forwarder(Following):
 
     def _way(self, place: Place) -> Way | None:
         lanes, clusters = self._lanes, self._clusters
-        key = LaneKey(clusters.incarnation(place.cluster), place.broker_id, Lane.PRODUCE)
+        key = LaneKey(clusters.incarnation(place.cluster, lanes), place.broker_id, Lane.PRODUCE)
         own, seat = lanes.get(key), lanes.seats.get(key)
         if seat is None:
             if own is None:
                 return None
-            seat = lanes.seats[key] = Seat(clusters.pool(place.cluster, place.broker_id))
+            seat = lanes.seats[key] = Seat(clusters.pool(place.cluster, place.broker_id, lanes))
         seat.own = own
         calls = metrics.upstream_calls.labels(place.cluster, api_name(ApiKey.PRODUCE))
         way = self._ways[place] = Way(place, seat, calls)

@@ -235,6 +235,7 @@ class Gate:
         lifetime_s = conversation.lifetime_s(proved)
         self._expires = self._loop.time() + lifetime_s
         self._client.session.prove(proved.principal)
+        self._client.session.token = proved.bearer
         counted = metrics.successful_reauthentications if renews else metrics.successful_authentications
         counted.labels(self._entrance.listener, conversation.mechanism).inc()
         self._client.admitted(for_good=lifetime_s == inf)

@@ -65,6 +65,7 @@ class Mesh:
 
     def __post_init__(self) -> None:
         self.budget = ByteBudget(self.limits.max_in_flight_bytes)
+        self.clusters.on_refused = self.refused.take
         sessions = self.memory.fetch_sessions
         sessions.on_made_way = metrics.fetch_sessions_made_way.inc
         self.memory.sight.on_held = lambda why: metrics.held_answers.labels(why).inc()

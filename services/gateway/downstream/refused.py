@@ -55,7 +55,7 @@ class Refused:
             "resource_type": refusal.resource_type.word,
             "resource": refusal.resource_name,
             "api": api_name(refusal.api_key),
-            "reason": refusal.decision.reason,
+            "reason": refusal.reason,
         }
         if refusal.enforced:
             log.warning("an operation is refused", **what)

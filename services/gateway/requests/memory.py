@@ -251,6 +251,8 @@ class Session:
     """The text of `proved`, as rules have it."""
     proved: Principal = NOBODY
     """The identity that the client has proved, by its log-in or its certificate."""
+    token: str | None = field(default=None, repr=False)
+    """The OAUTHBEARER token by which the client has logged in last."""
     uses: Uses = field(default_factory=Uses)
     producing: list[OnItsWay] = field(default_factory=list)
     """Produce requests in progress, in the order in which they came."""

@@ -182,6 +182,8 @@ class Call:
     """The broker will not answer (Produce with acks 0): the outcome is `Sent` as soon as the bytes are on their way."""
     api_key: int = -1
     """Only needed with `Verbatim` and `Body`; a message knows its own."""
+    by_mesh: bool = False
+    """The gateway's own work: it has the mesh's identity at the cluster, whoever the client is."""
     own_names: bool = False
     """Topics in the message have the cluster's own names already, and so do those in the answer."""
     resume_key: object = None
@@ -224,6 +226,8 @@ class Unreachable:
     cluster: str
     reason: str
     never_sent: bool = False
+    refused: bool = False
+    """The cluster does not let this client in. No plan sees this: the exchange makes a broker's refusal of it."""
     unsupported: bool = False
     """The cluster answers, but supports no version that can carry the whole call: another try does not help."""
 

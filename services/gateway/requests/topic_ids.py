@@ -90,6 +90,7 @@ def look_around(mesh: MeshView) -> Generator[Command, Any, None]:
             cluster,
             MetadataRequest(topics=None, allow_auto_topic_creation=False),
             highest_version(mesh, cluster, ApiKey.METADATA, HIGHEST_METADATA),
+            by_mesh=True,
         )
         for cluster in mesh.table.clusters
         if mesh.clusters[cluster].available

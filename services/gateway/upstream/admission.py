@@ -145,6 +145,8 @@ class Admission:
                 reason = f"{address} shows a certificate that we don't trust: {error.verify_message}"
             case _:
                 reason = f"no TLS with {address}: {error.reason or error}"
+        if self._keyring is not None and self._keyring.on_refused is not None and not isinstance(error, ssl.SSLError):
+            self._keyring.on_refused(reason)
         self._door.broke_off(reason, "security")
 
     # --- what the connection tells -------------------------------------------------------------------------------

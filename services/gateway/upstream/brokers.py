@@ -9,7 +9,6 @@ import weakref
 from dataclasses import dataclass
 from functools import partial
 
-from mesh.routing import UpstreamCluster
 from services.gateway import metrics
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge
 from services.gateway.requests.plan import Lane, Unreachable
@@ -18,12 +17,13 @@ from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.keyring import Keyring
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.upstream.lookup import Lookup
-from services.gateway.upstream.security import security_of
 from services.gateway.upstream.shared import Pool, SharedConnection
 from services.gateway.wire.messages import MetadataResponse
 
 BROKER_REST_S = 1.0
 """After a failed connection, calls to that broker fail at once for so long."""
+END_S = 0.5
+"""The time for answers on connections whose identity no longer counts."""
 LEFT = "the gateway has left the cluster"
 GONE = "the broker has left the cluster"
 
@@ -42,8 +42,21 @@ class UpstreamLimits:
     """To each broker, at most, for small Produce of many clients; 0: each client has its own (see `shared`) ..."""
     share_from_clients: int = 50
     """... as it has if fewer clients write to the broker."""
+    max_identity_connections: int = 20_000
+    """To each cluster, at most, by clients' own identities."""
     max_gathered_bytes: int = 256 * 1024 * 1024
     """Most bytes of all answers together that can't leave while they arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of one cluster that all its connections have in common, whatever their identity."""
+
+    cluster: str
+    knowledge: ClusterKnowledge
+    limits: UpstreamLimits
+    answer_room: AnswerRoom
+    lookup: Lookup
 
 
 _incarnations = itertools.count(1)
@@ -52,19 +65,18 @@ _incarnations = itertools.count(1)
 class Brokers:
     """See above. All methods run on the event loop."""
 
-    def __init__(
-        self, spec: UpstreamCluster, knowledge: ClusterKnowledge, limits: UpstreamLimits, answer_room: AnswerRoom
-    ) -> None:
+    def __init__(self, parts: Parts, keyring: Keyring) -> None:
         self.incarnation = next(_incarnations)
         """A number that no other cluster of this process has, not even another one of the same name."""
         self.broken = asyncio.Event()
         """Set when a connection has ended and the gateway did not close it."""
-        self._cluster = spec.name
-        self._knowledge = knowledge
-        self._limits = limits
-        self._answer_room = answer_room
+        self._cluster = parts.cluster
+        self._knowledge = parts.knowledge
+        self._limits = parts.limits
+        self._answer_room = parts.answer_room
+        self._lookup = parts.lookup
         self._loop = asyncio.get_running_loop()
-        self._keyring = Keyring(spec.name, security_of(spec))
+        self._keyring = keyring
         self._shared: dict[int, BrokerConnection] = {}
         self._lanes: weakref.WeakSet[BrokerConnection] = weakref.WeakSet()
         """Connections that belong to clients, to one or to many."""
@@ -72,14 +84,12 @@ class Brokers:
         self._resting: dict[int, tuple[float, str]] = {}
         """Broker id -> until when calls fail at once, and why."""
         self._opening: set[asyncio.Task[None]] = set()
-        self._lookup = Lookup(spec.name)
 
     async def leave(self) -> None:
         """End all connections; those of clients end when their sent requests are answered."""
         for task in list(self._opening):
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
-        self._lookup.end()
         for connection in list(self._shared.values()):
             connection.shut(LEFT)
         for connection in self._lanes:
@@ -89,6 +99,22 @@ class Brokers:
         """Others take the calls from now on. Requests that have been sent stay here."""
         for connection in self._lanes:
             connection.superseded = True
+
+    def end_clients(self, reason: str) -> None:
+        """Clients have other connections from now on. Requests that have been sent have `END_S` for their answers."""
+        self.give_way()
+        for connection in self.living():
+            connection.retire(reason)
+        self._loop.call_later(END_S, self._shut_clients, self.living(), reason)
+
+    @staticmethod
+    def _shut_clients(connections: list[BrokerConnection], reason: str) -> None:
+        for connection in connections:
+            connection.shut(reason)
+
+    def living(self) -> list[BrokerConnection]:
+        """The connections of clients that have not ended."""
+        return [each for each in self._lanes if each.ended is None]
 
     def learn(self, response: MetadataResponse) -> None:
         """Learn the cluster's brokers from its metadata. Connections to brokers that have left the cluster end."""

@@ -35,10 +35,13 @@ from services.gateway.requests.topic_names import TopicNames
 from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.awaiting import Settle
 from services.gateway.upstream.border import Inward, crossing
-from services.gateway.upstream.brokers import Brokers, UpstreamLimits
+from services.gateway.upstream.brokers import Brokers, Parts, UpstreamLimits
 from services.gateway.upstream.connection import OUR_CLIENT_ID
 from services.gateway.upstream.coordinators import Coordinators
+from services.gateway.upstream.identities import CHANGED, Identities, IdentityBrokers
+from services.gateway.upstream.keyring import Keyring
 from services.gateway.upstream.lanes import Lanes
+from services.gateway.upstream.lookup import Lookup
 from services.gateway.upstream.questions import decoded, metadata_call
 from services.gateway.upstream.security import security_of
 from services.gateway.upstream.shared import Pool
@@ -58,28 +61,40 @@ class Cluster:
         spec: UpstreamCluster,
         limits: UpstreamLimits,
         answer_room: AnswerRoom,
-        on_versions: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
+        """`on_change` is called when versions or connections may be others than before."""
         self.spec = spec
         self.name = spec.name
         self.knowledge = ClusterKnowledge(spec.name)
         self._timeout_s = limits.request_timeout_s
-        self._brokers = Brokers(spec, self.knowledge, limits, answer_room)
-        self._visits = Visits(self.knowledge, spec.bootstrap_servers, self._brokers, self._timeout_s, on_versions)
+        self._lookup = Lookup(spec.name)
+        parts = Parts(spec.name, self.knowledge, limits, answer_room, self._lookup)
+        self._brokers = Brokers(parts, Keyring(spec.name, security_of(spec)))
+        self._identities = Identities(spec, parts, limits.max_identity_connections, on_change)
+        self._visits = Visits(self.knowledge, spec.bootstrap_servers, self._brokers, self._timeout_s, on_change)
         self._coordinators = Coordinators(
             self.knowledge, lambda call, done: self._own(call, FindCoordinatorResponse, done), self._brokers.any
         )
         self._call_counters: dict[int, Count] = {}
         self._visiting: asyncio.Task[None] | None = None
 
-    @property
-    def incarnation(self) -> int:
-        """A number that no other cluster of this process has, not even another one of the same name."""
-        return self._brokers.incarnation
+    def incarnation(self, lanes: Lanes) -> int:
+        """A number that no other cluster of this process has, not even another one of the same name, and no other
+        identity at this cluster. 0: this client has no identity here."""
+        brokers = self._brokers_of(lanes)
+        return 0 if isinstance(brokers, Unreachable) else brokers.incarnation
 
-    def pool(self, broker_id: int) -> Pool | None:
-        """The pool that clients of this broker share."""
-        return self._brokers.pool(broker_id)
+    def pool(self, broker_id: int, lanes: Lanes) -> Pool | None:
+        """The pool that clients of this broker share; None if this client shares nothing."""
+        brokers = self._brokers_of(lanes)
+        return None if isinstance(brokers, Unreachable) else brokers.pool(broker_id)
+
+    def _brokers_of(self, lanes: Lanes) -> Brokers | Unreachable:
+        """The connections that this client's calls take."""
+        if self.spec.identity is None or lanes.session is None:
+            return self._brokers
+        return self._identities.brokers_of(lanes.session)
 
     @property
     def attempted(self) -> asyncio.Event:
@@ -92,6 +107,10 @@ class Cluster:
         same = spec.bootstrap_servers == old.bootstrap_servers and security_of(spec) == security_of(old)
         if same:
             self.spec = spec
+            if old.identity != spec.identity:
+                self._identities.follow(spec)
+            if old.identity is None and spec.identity is not None:
+                self._brokers.end_clients(CHANGED)
         return same
 
     def start(self) -> None:
@@ -100,6 +119,7 @@ class Cluster:
     def give_way(self) -> None:
         """Another cluster of this name takes the calls from now on."""
         self._brokers.give_way()
+        self._identities.give_way()
 
     async def stop(self) -> None:
         self.knowledge.down = "no longer part of the mesh"
@@ -107,6 +127,8 @@ class Cluster:
             self._visiting.cancel()
             await asyncio.gather(self._visiting, return_exceptions=True)
         await self._brokers.leave()
+        await self._identities.leave()
+        self._lookup.end()
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
@@ -128,15 +150,22 @@ class Cluster:
                 return
             call, inward = crossed
             settle = _translating(inward, settle)
+        brokers = self._brokers if call.by_mesh else self._brokers_of(lanes)
+        if isinstance(brokers, Unreachable):
+            settle(brokers, True)
+            return
+        if isinstance(brokers, IdentityBrokers):
+            settle = brokers.judged(settle)
+            asks_all = False  # an identity does not see all topics
         if api_key == ApiKey.METADATA and not call.raw:
             settle = self._learning(settle, of_all_topics=asks_all)
         target = call.target
         if isinstance(target, Coordinator) and self._coordinators.known(target) is None:
             self._coordinators.find(
-                target, lambda found: self._submit_to(found, call, api_key, lanes, client_id, settle)
+                target, lambda found: self._submit_to(brokers, found, call, api_key, lanes, client_id, settle)
             )
         else:
-            self._submit_to(self._resolved(target), call, api_key, lanes, client_id, settle)
+            self._submit_to(brokers, self._resolved(target), call, api_key, lanes, client_id, settle)
 
     def _refusal(self, call: Call, api_key: int) -> Unreachable | None:
         if self.knowledge.down is not None:
@@ -150,9 +179,16 @@ class Cluster:
         return None
 
     def _submit_to(
-        self, found: int | Unreachable, call: Call, api_key: int, lanes: Lanes, client_id: str | None, settle: Settle
+        self,
+        brokers: Brokers,
+        found: int | Unreachable,
+        call: Call,
+        api_key: int,
+        lanes: Lanes,
+        client_id: str | None,
+        settle: Settle,
     ) -> None:
-        connection = found if isinstance(found, Unreachable) else self._brokers.connection(found, call.lane, lanes)
+        connection = found if isinstance(found, Unreachable) else brokers.connection(found, call.lane, lanes)
         if isinstance(connection, Unreachable):
             settle(connection, True)
             return

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from mesh.routing import RoutingTable
 from services.gateway import metrics
+from services.gateway.authorization.refusals import Refusal
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
 from services.gateway.requests.plan import Call, Coordinator, Unreachable
 from services.gateway.requests.table import served_ranges
@@ -30,6 +31,8 @@ class Clusters:
         self.served: Mapping[int, VersionRange] = {}
         self.answer_room = AnswerRoom(limits.max_gathered_bytes)
         """The memory for answers of clusters that wait for clients."""
+        self.on_refused: Callable[[Refusal], None] = lambda _: None
+        """Gets what a client was refused because a cluster does not let it in."""
         self._limits = limits
         self._clusters: dict[str, Cluster] = {}
         self._leaving: dict[Cluster, asyncio.Task[None]] = {}
@@ -103,15 +106,15 @@ class Clusters:
         else:
             cluster.submit(call, lanes, client_id, settle, names)
 
-    def incarnation(self, cluster: str) -> int:
-        """Which cluster the name stands for now; 0: none."""
+    def incarnation(self, cluster: str, lanes: Lanes) -> int:
+        """Which cluster the name stands for now, and by which identity this client reaches it; 0: none."""
         found = self._clusters.get(cluster)
-        return 0 if found is None else found.incarnation
+        return 0 if found is None else found.incarnation(lanes)
 
-    def pool(self, cluster: str, broker_id: int) -> Pool | None:
+    def pool(self, cluster: str, broker_id: int, lanes: Lanes) -> Pool | None:
         """The pool that clients of this broker share, if they do."""
         found = self._clusters.get(cluster)
-        return None if found is None else found.pool(broker_id)
+        return None if found is None else found.pool(broker_id, lanes)
 
     def refresh(
         self,

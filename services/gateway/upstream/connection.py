@@ -127,6 +127,11 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
         """Requests that are not answered."""
         return len(self._pending) + len(self._waiting)
 
+    @property
+    def sent_requests(self) -> int:
+        """Another number after each request."""
+        return int(self._next_id)
+
     def submit(self, call: Call, api_key: int, client_id: str | None, settle: Settle) -> None:
         """Send a call's request. `settle` is called exactly once, maybe before this returns."""
         if self.ended is not None or self._severed:

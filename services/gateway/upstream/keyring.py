@@ -6,14 +6,16 @@ for the next connection. A token is fetched once for all that wait for it, and r
 """
 
 import asyncio
+import math
 import ssl
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
-from mesh.bearer_tokens import TokenError, TokenSource
+from mesh.bearer_tokens import BearerToken, TokenError, TokenSource
 from mesh.connection_security import (
     ConnectionSecurity,
     IssuedTokenLogin,
@@ -24,6 +26,7 @@ from mesh.connection_security import (
 )
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.tls import TlsSettingsError, tls_context
+from services.gateway.requests.memory import Session
 from services.gateway.upstream.bearer import Bearer
 from services.gateway.upstream.kerberos import Kerberos
 from services.gateway.upstream.sasl import Credentials, Password
@@ -51,6 +54,8 @@ class Keyring:
     """See above."""
 
     def __init__(self, cluster: str, security: ConnectionSecurity) -> None:
+        self.on_refused: Callable[[str], None] | None = None
+        """Called when a broker refuses the login, or a key of it is missing."""
         self._cluster = cluster
         self._security = security
         self._loop = asyncio.get_running_loop()
@@ -100,6 +105,20 @@ class Keyring:
         self._making = None
         if not task.cancelled():
             task.exception()  # the waiters have it, but there may be none any more
+
+
+class TokenKeyring(Keyring):
+    """Keys with the token by which the client has logged in last."""
+
+    def __init__(self, cluster: str, security: ConnectionSecurity, session: Session) -> None:
+        super().__init__(cluster, security)
+        self._session = session
+
+    async def keys(self) -> Keys:
+        keys, token = await super().keys(), self._session.token
+        if token is None:
+            raise KeyringError("the client has no token any more")
+        return replace(keys, credentials=Bearer(BearerToken(token, {}, time.monotonic(), math.inf)))
 
 
 def _made(security: ConnectionSecurity) -> Keys:

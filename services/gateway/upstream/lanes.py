@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final, NamedTuple
 
+from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Lane
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.left_behind import LeftBehind
@@ -27,6 +28,8 @@ LEFT_BEHIND_S: Final = 30.0
 class Lanes:
     """One for each client connection; closed with it."""
 
+    session: Session | None = None
+    """The client, whose identity may count; None: the gateway's own work."""
     connections: dict[LaneKey, BrokerConnection] = field(default_factory=dict)
     left_behind: dict[object, LeftBehind] = field(default_factory=dict)
     """At most one for each (cluster, target, lane), and each no larger than its client asked for."""

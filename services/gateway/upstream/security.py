@@ -10,6 +10,7 @@ from mesh.connection_security import (
     KerberosLogin,
     UnservedSecurityError,
     connection_properties,
+    credential_properties,
 )
 from mesh.routing import RoutingTable, UpstreamCluster
 from services.gateway.upstream import kerberos
@@ -19,10 +20,15 @@ class UnservedClusterError(Exception):
     """A cluster asks for security that this gateway lacks; names the cluster, the property and what is served."""
 
 
+def cluster_properties(cluster: UpstreamCluster) -> dict[str, str]:
+    """The properties of every connection to the cluster."""
+    return connection_properties(cluster.producer_config, cluster.consumer_config)
+
+
 def security_of(cluster: UpstreamCluster) -> ConnectionSecurity:
     """Raises UnservedClusterError."""
     try:
-        security = ConnectionSecurity.of(connection_properties(cluster.producer_config, cluster.consumer_config))
+        security = ConnectionSecurity.of(cluster_properties(cluster))
         if isinstance(security.login, KerberosLogin):
             kerberos.library()
     except UnservedSecurityError as error:
@@ -36,3 +42,8 @@ def check(table: RoutingTable) -> None:
     """Raises UnservedClusterError for the first cluster of the table that can't be connected to."""
     for cluster in table.clusters.values():
         security_of(cluster)
+        for credential in () if cluster.identity is None else cluster.identity.credentials:
+            try:
+                ConnectionSecurity.of(credential_properties(cluster_properties(cluster), credential.properties))
+            except UnservedSecurityError as error:
+                raise UnservedClusterError(f"cluster {cluster.name!r}, credential of {credential}: {error}") from None

@@ -64,10 +64,10 @@ class OneCluster(Clusters):
     def follow(self, table: RoutingTable) -> None:
         """One cluster, always."""
 
-    def incarnation(self, cluster: str) -> int:
+    def incarnation(self, cluster: str, lanes: Lanes) -> int:
         return 1
 
-    def pool(self, cluster: str, broker_id: int) -> None:
+    def pool(self, cluster: str, broker_id: int, lanes: Lanes) -> None:
         """Nobody shares."""
 
     def submit(

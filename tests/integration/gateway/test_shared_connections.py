@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, Producer
 
 from services.gateway import metrics
 from services.gateway.upstream import seats, shared
+from services.gateway.upstream.lanes import Lanes
 from services.gateway.upstream.shared import Pool
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
@@ -51,7 +52,7 @@ def apples() -> str:
 def pool_of(gateway: RunningGateway, cluster: str = "c1") -> Pool:
     clusters = gateway.gateway.mesh.clusters
     (broker_id,) = clusters.known[cluster].brokers
-    pool = clusters.pool(cluster, broker_id)
+    pool = clusters.pool(cluster, broker_id, Lanes())
     assert pool is not None
     return pool
 

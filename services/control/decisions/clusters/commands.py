@@ -8,13 +8,15 @@ from dataclasses import dataclass
 import structlog
 
 from mesh.routing import UpstreamCluster
-from mesh.routing.codec import cluster_from_proto, cluster_to_proto
-from mesh.rpc import events, routing
+from mesh.routing.codec import TABLE_FORMAT_OF_IDENTITIES, cluster_from_proto, cluster_to_proto
+from mesh.routing.identity_codec import identity_to_proto
+from mesh.rpc import admin, events, routing
 from services.control.decisions.clusters.probes import Probes
 from services.control.decisions.turns import Turns
 from services.control.domain.clusters.clusters import Clusters, Sighting, check_spec, expect_revision
+from services.control.domain.clusters.identities import set_identity
 from services.control.domain.clusters.properties import SecretPlaces, client_only
-from services.control.domain.errors import Refusal, Unavailable
+from services.control.domain.errors import InvalidField, NotAllowed, Refusal, Unavailable
 from services.control.domain.view import MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
@@ -51,9 +53,12 @@ class ClusterDecisions:
         is_home: Callable[[str, Sequence[str]], bool],
         secret_places: SecretPlaces,
         probe_interval_s: float,
+        too_old: Callable[[int], Sequence[tuple[str, str, str]]],
     ) -> None:
+        """`too_old`: the kind, the name and the version of each member that does not read a format of tables."""
         self.probes = Probes(journal, connections, probe_interval_s)
         self._secret_places = secret_places
+        self._too_old = too_old
         self._journal = journal
         self._turns = turns
         self._connections = connections
@@ -134,6 +139,55 @@ class ClusterDecisions:
             return event
 
         return await (decide() if validate_only else self._turns.take(decide()))
+
+    async def set_identity(
+        self, request: admin.SetClusterIdentityRequest, name: str, caller: Caller, answer: AnswerCluster
+    ) -> events.ClusterUpdated | None:
+        """The appended event, or the event that would follow with `validate_only`; None when nothing changes."""
+
+        async def decide() -> events.ClusterUpdated | None:
+            if not request.validate_only:
+                await self._journal.first_time(caller)
+            known = self.clusters.get(name)
+            expect_revision(name, request.expected_revision, self._journal.view.cluster_revisions[name])
+            wanted = await self._identity(request, name)
+            event = set_identity(known, wanted, self._secret_places.check)
+            if event is not None and event.cluster.HasField("identity"):
+                self._check_understood()
+            if not request.validate_only:
+                await self._append(name, event, caller, answer)
+            return event
+
+        return await (decide() if request.validate_only else self._turns.take(decide()))
+
+    async def _identity(self, request: admin.SetClusterIdentityRequest, name: str) -> routing.UpstreamIdentity:
+        """The wanted identity: given, or as it was."""
+        match request.WhichOneof("to"):
+            case "identity":
+                return request.identity
+            case "as_of_revision":
+                revision, view = request.as_of_revision, self._journal.view
+                if not 1 <= revision <= view.position:
+                    text = f"{revision} is no revision so far: the log has the positions 1 to {view.position}"
+                    raise InvalidField("as_of_revision", text)
+                then = (await self._journal.view_at(revision)).state.effective.clusters.get(name)
+                if then is None:
+                    raise InvalidField("as_of_revision", f"cluster {name!r} was not registered at revision {revision}")
+                if then.identity is not None:
+                    return identity_to_proto(then.identity)
+                return routing.UpstreamIdentity(mode=routing.IDENTITY_MODE_MESH)
+        raise InvalidField("to", "say what to set: one of identity and as_of_revision")
+
+    def _check_understood(self) -> None:
+        """Members of older releases pass over the identity: clients would reach the cluster as the mesh."""
+        for kind, name, version in self._too_old(TABLE_FORMAT_OF_IDENTITIES):
+            text = (
+                f"{kind} {name!r} is of release {version or 'unknown'}, which passes over the identity of clients: "
+                "they would reach the cluster as the mesh. Upgrade it, or stop it, then retry"
+            )
+            if kind == "router":
+                raise NotAllowed("ROUTER_TOO_OLD", f"members/{name}", text)
+            raise NotAllowed("GATEWAY_TOO_OLD", f"members/{name}", text)
 
     async def remove(
         self,

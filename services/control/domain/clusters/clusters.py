@@ -95,8 +95,11 @@ class Clusters:
             )
         self._refuse_second_name(known.name, kafka_id)
         home = known.home or (seen.home and not any(cluster.home for cluster in self.table.clusters.values()))
+        before = cluster_to_proto(known)
         updated = routing.UpstreamCluster(spec=spec, ordinal=known.ordinal, kafka_cluster_id=kafka_id, home=home)
-        return None if updated == cluster_to_proto(known) else events.ClusterUpdated(cluster=updated)
+        if before.HasField("identity"):
+            updated.identity.CopyFrom(before.identity)
+        return None if updated == before else events.ClusterUpdated(cluster=updated)
 
     def remove(self, name: str, record_rules: Sequence[str] = ()) -> events.ClusterRemoved:
         """`record_rules`: ids of the record rules that read from the cluster or write to it."""

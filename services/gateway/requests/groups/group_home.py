@@ -159,7 +159,7 @@ def find_home(
     if remembered in clusters and not (near_topics and near not in (None, remembered)):
         return remembered
     homes.drop(group_id)
-    asked = [question for kind in KINDS for question in questions(kind, group_id, mesh)]
+    asked = [question.internal for kind in KINDS for question in questions(kind, group_id, mesh)]
     found: dict[Question[Any], Any] = {}
     if last in clusters and not (near_topics and near not in (None, last)):
         found = yield from describe_within(SOON_S, asked, mesh)

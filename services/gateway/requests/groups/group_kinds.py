@@ -127,17 +127,28 @@ class Question(Generic[D]):
     authorized_operations: bool = False
     own_names: bool = False
     """The answer shall have the cluster's own names for topics."""
+    by_mesh: bool = False
+    """See `Call`."""
 
     @property
-    def by_own_names(self) -> "Question[D]":
-        return replace(self, own_names=True)
+    def internal(self) -> "Question[D]":
+        """The same for the gateway itself: by the cluster's own names, whatever the client may see there."""
+        return replace(self, own_names=True, by_mesh=True)
 
     def call(self, mesh: MeshView) -> Call:
         version = highest_version(mesh, self.cluster, self.kind.api_key, self.kind.version)
         kind = STREAMS if self.kind is STREAMS_WITH_TOPOLOGY and version < self.kind.version else self.kind
         message = kind.question([self.group_id], self.authorized_operations)
         target = Coordinator(self.group_id)
-        return Call(self.cluster, message, version, target, timeout_s=LOOKUP_TIMEOUT_S, own_names=self.own_names)
+        return Call(
+            self.cluster,
+            message,
+            version,
+            target,
+            timeout_s=LOOKUP_TIMEOUT_S,
+            by_mesh=self.by_mesh,
+            own_names=self.own_names,
+        )
 
 
 def questions(

@@ -69,7 +69,7 @@ def names_at(
         unknown = [MetadataRequestTopic(topic_id=each, name=None) for each in strange]
         question = MetadataRequest(topics=unknown, allow_auto_topic_creation=False)
         version = highest_version(mesh, cluster, ApiKey.METADATA, HIGHEST_METADATA)
-        outcome = yield from ask(Call(cluster, question, version), MetadataResponse)
+        outcome = yield from ask(Call(cluster, question, version, by_mesh=True), MetadataResponse)
         if isinstance(outcome, Unreachable):
             return outcome
         for topic in outcome.topics:

@@ -83,7 +83,7 @@ def _about(cluster: str, topics: list[str] | None, mesh: MeshView) -> Call:
     named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
     message = MetadataRequest(named, allow_auto_topic_creation=False)
     version = highest_version(mesh, cluster, ApiKey.METADATA, METADATA_VERSION)
-    return Call(cluster, message, version, own_names=True)
+    return Call(cluster, message, version, by_mesh=True, own_names=True)
 
 
 def _without_topic(there: Mapping[str, set[str]], mesh: MeshView) -> Iterable[tuple[str, str]]:
@@ -107,7 +107,7 @@ def _deleted(home: str, names: list[str], mesh: MeshView) -> Generator[Command, 
         return []
     message = DeleteTopicsRequest(topic_names=names, timeout_ms=TIMEOUT_MS)
     version = highest_version(mesh, home, ApiKey.DELETE_TOPICS, DELETE_VERSION)
-    call = Call(home, message, version, Controller(), Lane.CLIENT, own_names=True)
+    call = Call(home, message, version, Controller(), Lane.CLIENT, by_mesh=True, own_names=True)
     outcome = yield from ask(call, DeleteTopicsResponse)
     done: list[str] = []
     for each in outcome.responses if isinstance(outcome, DeleteTopicsResponse) else ():
@@ -129,7 +129,7 @@ def _marked(home: str, names: list[str], mesh: MeshView) -> Generator[Command, A
     name, value = MARK
     message = DescribeConfigsRequest([DescribeConfigsResource(Resource.TOPIC, topic, [name]) for topic in names])
     version = highest_version(mesh, home, ApiKey.DESCRIBE_CONFIGS, CONFIGS_VERSION)
-    outcome = yield from ask(Call(home, message, version, own_names=True), DescribeConfigsResponse)
+    outcome = yield from ask(Call(home, message, version, by_mesh=True, own_names=True), DescribeConfigsResponse)
     if not isinstance(outcome, DescribeConfigsResponse):
         return []
     return [

@@ -166,7 +166,9 @@ def _create(home: str, lacks: Sequence[Lack], mesh: MeshView) -> Generator[Comma
         timeout_ms=TIMEOUT_MS,
     )
     version = highest_version(mesh, home, ApiKey.CREATE_TOPICS, CREATE_VERSION)
-    outcome = yield from ask(Call(home, message, version, Controller(), Lane.CLIENT), CreateTopicsResponse)
+    outcome = yield from ask(
+        Call(home, message, version, Controller(), Lane.CLIENT, by_mesh=True), CreateTopicsResponse
+    )
     if isinstance(outcome, Unreachable):
         return [Fault(f"cluster {home} can't be reached: {outcome.reason}", passing=True)]
     log.info("shadow topics", cluster=home, topics=[lack.topic for lack in lacks])
@@ -179,7 +181,9 @@ def _grow(home: str, lacks: Sequence[Lack], mesh: MeshView) -> Generator[Command
     topics = [CreatePartitionsTopic(name=lack.topic, count=lack.partitions, assignments=None) for lack in lacks]
     message = CreatePartitionsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
     version = highest_version(mesh, home, ApiKey.CREATE_PARTITIONS, GROW_VERSION)
-    outcome = yield from ask(Call(home, message, version, Controller(), Lane.CLIENT), CreatePartitionsResponse)
+    outcome = yield from ask(
+        Call(home, message, version, Controller(), Lane.CLIENT, by_mesh=True), CreatePartitionsResponse
+    )
     if isinstance(outcome, Unreachable):
         return [Fault(f"cluster {home} can't be reached: {outcome.reason}", passing=True)]
     return [_fault(home, each.name, each.error_code, each.error_message) for each in outcome.results if _failed(each)]

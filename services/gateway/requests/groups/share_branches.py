@@ -65,7 +65,7 @@ def obstacle(group_id: str, topics: Mapping[str, Sequence[str]], home: str, mesh
 def remembered(member: Member, home: str, mesh: MeshView) -> Generator[Command, Any, ShareMember | Refused]:
     """The member as the clusters know it."""
     group_id, member_id = member
-    asked = [question.by_own_names for question in questions(SHARE, group_id, mesh)]
+    asked = [question.internal for question in questions(SHARE, group_id, mesh)]
     found = by_cluster((yield from describe(asked, mesh)))
     at_home = found.get(home)
     if at_home is None or isinstance(at_home, Unreachable) or at_home.error_code not in _WITHOUT_FAULT:

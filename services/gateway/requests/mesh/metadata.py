@@ -124,11 +124,12 @@ def _all_topics(mesh: MeshView, wanted: _Wanted) -> Generator[Command, Any, None
     reachable = [name for name in mesh.table.clusters if mesh.clusters[name].available]
     calls = [_call(mesh, cluster, None, wanted) for cluster in reachable]
     answers = yield from ask_all(calls, MetadataResponse)
-    silent = set(mesh.table.clusters)
+    # the last topics of others are not for a client that the cluster takes by an identity of its own
+    silent = {name for name, cluster in mesh.table.clusters.items() if cluster.identity is None}
     for cluster, answer in zip(reachable, answers, strict=True):
         if isinstance(answer, Unreachable):
             continue
-        silent.remove(cluster)
+        silent.discard(cluster)
         for topic in answer.topics:
             name = topic.name
             if name is not None and not is_internal(name) and mesh.table.cluster_of(name) == cluster:

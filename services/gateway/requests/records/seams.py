@@ -308,7 +308,9 @@ def _last_writes_on(
     for place, topics in places.items():
         question = DescribeProducersRequest([TopicRequest(topic, found) for topic, found in topics.items()])
         target, own_names = Broker(place.broker_id), bool(called)
-        calls.append(Call(cluster, question, VERSION, target, timeout_s=LOOK_UP_TIMEOUT_S, own_names=own_names))
+        calls.append(
+            Call(cluster, question, VERSION, target, timeout_s=LOOK_UP_TIMEOUT_S, by_mesh=True, own_names=own_names)
+        )
         if for_good:
             calls += replication.questions(place, topics, LOOK_UP_TIMEOUT_S, own_names=own_names, mesh=mesh)
     asked_as = {called or topic: topic for topic, _ in partitions}
@@ -367,7 +369,7 @@ def _leaders_by_name(
     """The same for a topic that no client can name any more, so that the gateway keeps no knowledge of it."""
     version = highest_version(mesh, cluster, ApiKey.METADATA, METADATA_VERSION)
     question = MetadataRequest([MetadataRequestTopic(name=called)], allow_auto_topic_creation=False)
-    call = Call(cluster, question, version, timeout_s=LOOK_UP_TIMEOUT_S, raw=True, own_names=True)
+    call = Call(cluster, question, version, timeout_s=LOOK_UP_TIMEOUT_S, raw=True, by_mesh=True, own_names=True)
     (outcome,) = yield Ask((call,), preliminary=True)
     if not isinstance(outcome, RawResponse):
         return {(called, partition): None for _, partition in partitions}

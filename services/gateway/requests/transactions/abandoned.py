@@ -69,7 +69,7 @@ def _open_parts(mesh: MeshView) -> Generator[Command, Any, set[OpenPart]]:
             continue
         version = highest_version(mesh, cluster, ApiKey.LIST_TRANSACTIONS, LIST_VERSION)
         question = ListTransactionsRequest([ONGOING], duration_filter=OPEN_FOR_MS if version >= LIST_VERSION else -1)
-        calls += [Call(cluster, question, version, Broker(broker)) for broker in knowledge.brokers]
+        calls += [Call(cluster, question, version, Broker(broker), by_mesh=True) for broker in knowledge.brokers]
     outcomes = yield from ask_all(calls, ListTransactionsResponse)
     return {
         OpenPart(call.cluster, state.transactional_id, state.producer_id)

@@ -129,7 +129,7 @@ def _next_sequence(home: str, at_home: Identity, mesh: MeshView) -> Generator[Co
     if leader is None:
         return None
     question = DescribeProducersRequest([TopicRequest(TRANSACTIONS_TOPIC, [LOG_PARTITION])])
-    call = Call(home, question, PRODUCERS_VERSION, Broker(leader))
+    call = Call(home, question, PRODUCERS_VERSION, Broker(leader), by_mesh=True)
     outcome = yield from ask(call, DescribeProducersResponse, preliminary=True)
     if isinstance(outcome, Unreachable) or outcome.topics[0].partitions[0].error_code:
         yield Stale(home, (TRANSACTIONS_TOPIC,))
@@ -184,7 +184,7 @@ def _writing(
     topic = TopicProduceData(TRANSACTIONS_TOPIC, partition_data=[PartitionProduceData(LOG_PARTITION, batch)])
     message = ProduceRequest(transactional_id, -1, WRITE_MS, [topic])
     version = highest_version(mesh, home, ApiKey.PRODUCE, version)
-    return Call(home, message, version, Broker(leader), Lane.CLIENT)
+    return Call(home, message, version, Broker(leader), Lane.CLIENT, by_mesh=True)
 
 
 # --- carrying out ------------------------------------------------------------------------------------------------

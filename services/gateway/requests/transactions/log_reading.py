@@ -128,7 +128,7 @@ class _Reading:
         partition = FetchPartition(LOG_PARTITION, fetch_offset=next_offset, partition_max_bytes=PIECE_BYTES)
         message = FetchRequest(max_bytes=PIECE_BYTES, topics=[FetchTopic(TRANSACTIONS_TOPIC, partitions=[partition])])
         version = highest_version(mesh, home, ApiKey.FETCH, FETCH_VERSION)
-        piece = Call(home, message, version, Broker(broker_id), timeout_s=self.timeout_s)
+        piece = Call(home, message, version, Broker(broker_id), timeout_s=self.timeout_s, by_mesh=True)
         if self.end is not None:
             return [piece]
         place = LogPlace(home, TRANSACTIONS_TOPIC, LOG_PARTITION)

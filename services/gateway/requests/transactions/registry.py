@@ -150,7 +150,7 @@ def see_to_topic(home: str, partition: int, mesh: MeshView) -> Generator[Command
     else:
         grown = CreatePartitionsRequest([CreatePartitionsTopic(TRANSACTIONS_TOPIC, wanted, None)], TIMEOUT_MS)
         version = highest_version(mesh, home, ApiKey.CREATE_PARTITIONS, GROW_VERSION)
-        call = Call(home, grown, version, Controller(), Lane.CLIENT)  # others must not wait behind it
+        call = Call(home, grown, version, Controller(), Lane.CLIENT, by_mesh=True)  # others must not wait behind it
         outcome = yield from ask(call, CreatePartitionsResponse, preliminary=True)
     _tell_made(home, wanted, outcome)
     yield from refresh(home, (TRANSACTIONS_TOPIC,))
@@ -164,7 +164,7 @@ def _create(home: str, partitions: int, mesh: MeshView) -> Generator[Command, An
     configs = [CreatableTopicConfig(name, value) for name, value in settings.items()]
     topic = CreatableTopic(TRANSACTIONS_TOPIC, partitions, replicas, configs=configs)
     version = highest_version(mesh, home, ApiKey.CREATE_TOPICS, CREATE_VERSION)
-    call = Call(home, CreateTopicsRequest([topic], TIMEOUT_MS), version, Controller(), Lane.CLIENT)
+    call = Call(home, CreateTopicsRequest([topic], TIMEOUT_MS), version, Controller(), Lane.CLIENT, by_mesh=True)
     return (yield from ask(call, CreateTopicsResponse, preliminary=True))
 
 

@@ -120,4 +120,6 @@ def question(
         topic.partitions.append(ListOffsetsPartition(partition, timestamp=LATEST))
     message = ListOffsetsRequest(replica_id, isolation_level, list(topics.values()))
     version = highest_version(mesh, at.cluster, ApiKey.LIST_OFFSETS, VERSION)
-    return Call(at.cluster, message, version, Broker(at.broker_id), timeout_s=timeout_s, own_names=own_names)
+    return Call(
+        at.cluster, message, version, Broker(at.broker_id), timeout_s=timeout_s, by_mesh=True, own_names=own_names
+    )

@@ -82,7 +82,8 @@ def _describe(
     question = DescribeTransactionsRequest([transactional_id])
     target = coordinator_of(transactional_id)
     calls = tuple(
-        Call(c, question, VERSION, target, Lane.SHARED, LOOK_UP_TIMEOUT_S, own_names=own_names) for c in clusters
+        Call(c, question, VERSION, target, Lane.SHARED, LOOK_UP_TIMEOUT_S, by_mesh=own_names, own_names=own_names)
+        for c in clusters
     )
     outcomes: tuple[Outcome, ...] = yield Ask(calls, preliminary=True)
     told: dict[str, TransactionState | Unreachable] = {}

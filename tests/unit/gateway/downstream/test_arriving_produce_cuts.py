@@ -48,10 +48,10 @@ class OneBroker(Clusters):
     def follow(self, table: RoutingTable) -> None:
         """One cluster, always."""
 
-    def incarnation(self, cluster: str) -> int:
+    def incarnation(self, cluster: str, lanes: Lanes) -> int:
         return 1
 
-    def pool(self, cluster: str, broker_id: int) -> None:
+    def pool(self, cluster: str, broker_id: int, lanes: Lanes) -> None:
         """Nothing is shared."""
 
     def submit(

@@ -12,6 +12,7 @@ from prometheus_client import REGISTRY
 
 from services.gateway import metrics
 from services.gateway.upstream import seats
+from services.gateway.upstream.lanes import Lanes
 from services.gateway.upstream.seats import FAIR_SHARE, SMALL_BYTES
 from services.gateway.upstream.shared import Pool, SharedConnection
 from services.gateway.wire.apis import ApiKey
@@ -45,7 +46,7 @@ async def sharing(tmp_path: Path) -> AsyncIterator[Stage]:
 
 
 def pool_of(stage: Stage, cluster: str = "c1") -> Pool:
-    pool = stage.gateway.mesh.clusters.pool(cluster, 1)
+    pool = stage.gateway.mesh.clusters.pool(cluster, 1, Lanes())
     assert pool is not None
     return pool
 
