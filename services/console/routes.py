@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from services.console.asking import View
 from services.console.views import (
+    groups,
+    moves,
     overview,
     past,
     people,
@@ -14,6 +16,7 @@ from services.console.views import (
     rules,
     schedules,
     sidecars,
+    topics,
     traffic,
     transactions,
 )
@@ -32,6 +35,15 @@ class Row:
 
 PAGES = (
     Row("/", overview.overview, "Overview"),
+    Row("/topics", topics.listing, "Topics"),
+    Row("/topics/{topic}", topics.one),
+    Row("/groups", groups.listing, "Groups"),
+    Row("/groups/{group:path}", groups.one),
+    Row("/resets/new", groups.new_reset, "Reset a group", in_menu=False),
+    Row("/resets/check", groups.check_reset),
+    Row("/moves", moves.listing, "Moves"),
+    Row("/moves/check", moves.check),
+    Row("/moves/{move}", moves.one),
     Row("/rules", rules.listing, "Rules"),
     Row("/rules/new", rules.new, "New rule", in_menu=False),
     Row("/rules/check", rules.check),
@@ -67,6 +79,9 @@ PAGES = (
 )
 CHANGES = (
     Row("/rules/change", rules.make),
+    Row("/resets/start", groups.reset),
+    Row("/moves/start", moves.start),
+    Row("/moves/{move}/cancel", moves.cancel),
     Row("/changes/{revision}/undo", rules.undone),
     Row("/record-rules/{name}/pause", record_rules.pause),
     Row("/record-rules/{name}/resume", record_rules.resume),

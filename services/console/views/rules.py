@@ -31,6 +31,9 @@ from services.console.views.past import difference_tables
 from services.console.views.traffic import hits_by_rule
 
 ROWS = 100
+MOST_TRIED = 100
+"""The last one decides."""
+MOST_PARTITIONS = 200
 KINDS = tuple(each.name for each in routing.RuleMatch.DESCRIPTOR.oneofs_by_name["kind"].fields)
 CONSENTS = {
     "create_missing_topics": "Create topics that are absent on the target",
@@ -97,6 +100,16 @@ async def explain(ask: Ask) -> Page:
     request = admin.ExplainRequest(client=client)
     setattr(request, about, name)
     answer = await ask.caller.call(ask.caller.stubs.decisions.Explain, request)
+    links: list[Cell] = []
+    if about == "topic":
+        links = [Cell("Its page", f"/topics/{name}"), Cell("Its history", here("/history", topic=name))]
+    elif about == "group":
+        links = [Cell("Its page", here(f"/groups/{name}"))]
+    return Page(f"{about.replace('_', ' ').capitalize()} {name}", [form, *explained(answer, about)], links=links)
+
+
+def explained(answer: admin.ExplainResponse, about: str = "topic") -> list[Part]:
+    """Where something lives, and why."""
     decided = next((each for each in answer.tried if each.matched), None)
     facts: list[Item] = [
         ("Cluster", Cell(answer.cluster or "none", tone=Tone.GOOD if answer.cluster else Tone.WARNING)),
@@ -108,15 +121,29 @@ async def explain(ask: Ask) -> Page:
         facts += [("Visits of that cluster", f"{answer.visit:,}"), ("Partitions there", f"{answer.partitions:,}")]
     tried: list[Cells] = [
         [Cell(words.short(each.rule.name), rule_page(each.rule)), "yes" if each.matched else "no", each.reason]
-        for each in answer.tried
+        for each in answer.tried[-MOST_TRIED:]
     ]
-    partitions = [[each.partition, each.leader, f"{each.start:,}", f"{each.end:,}"] for each in answer.live_partitions]
-    parts: list[Part] = [form, Facts("Answer", facts), *(Notice(each) for each in answer.notes)]
-    parts.append(Table("Rules tried", ("Rule", "Matched", "Why"), tried, "No rule was tried."))
+    left = len(answer.tried) - len(tried)
+    note = f"{left:,} rules before these did not match." if left else ""
+    partitions: list[Cells] = [
+        [each.partition, _known(each.leader), _known(each.start), _known(each.end)]
+        for each in answer.live_partitions[:MOST_PARTITIONS]
+    ]
+    more = len(answer.live_partitions) - len(partitions)
+    parts: list[Part] = [
+        Facts("Answer", facts),
+        *(Notice(each) for each in answer.notes),
+        Table("Rules tried", ("Rule", "Matched", "Why"), tried, "No rule was tried.", note),
+    ]
     if partitions:
-        parts.append(Table("Partitions", ("Partition", "Leader", "First offset", "End"), partitions, ""))
-    links = [Cell("Its history", here("/history", topic=name))] if about == "topic" else []
-    return Page(f"{about.replace('_', ' ').capitalize()} {name}", parts, links=links)
+        columns = ("Partition", "Leader", "First offset", "End")
+        parts.append(Table("Partitions", columns, partitions, "", f"{more} more are not shown." if more else ""))
+    return parts
+
+
+def _known(number: int) -> str:
+    """Control says -1 of what nobody knows."""
+    return words.NONE if number < 0 else f"{number:,}"
 
 
 def rule_page(rule: admin.Rule) -> str:
