@@ -26,9 +26,7 @@ async def readers(
 ) -> Readers:
     """A group that has read 3 of 10 apples on c1; bananas are on c2."""
     prefix = unique_name("shop")
-    made = Readers(
-        f"{prefix}/readers", f"{prefix}.apples", f"{prefix}.bananas", kafka_c1.bootstrap, kafka_c2.bootstrap
-    )
+    made = Readers(f"{prefix}/readers", f"{prefix}.apples", f"{prefix}.bananas", kafka_c1.bootstrap, kafka_c2.bootstrap)
     create_topic(kafka_c1.bootstrap, made.apples, 2, **{"retention.ms": "3600000"})
     create_topic(kafka_c2.bootstrap, made.bananas, 3)
     await console.world.set_rule({"topic": made.bananas}, {"target_cluster": "c2"})
@@ -74,7 +72,7 @@ async def test_a_topic_says_why_it_is_there_who_reads_it_and_where_it_was(consol
         assert "retention.ms 3600000 the topic" in page
         assert "cleanup.policy delete the cluster" in page
         assert "the fruit shop" in page
-        assert "Producers and consumers are not known" in page, "no pipeline counts traffic here"
+        assert "Producers and consumers in the last hour No traffic was reported." in page, "no pipeline counts it here"
         page = await visitor.sees(f"/topics/{readers.apples}-none")
         assert "does not exist on cluster 'c1'" in page
 
@@ -130,7 +128,7 @@ async def test_a_narrowed_viewer_sees_its_topics_and_no_others(console: Consoled
         for path in ("/topics", f"/topics/{readers.bananas}", "/groups", f"/groups/{readers.group}", "/moves"):
             page = await vera.sees(path, 403)
             assert "oidc:vera has viewer for topics" in page
-            assert "bananas" not in page.replace(path, "")
+            assert "c2" not in page
 
 
 async def says(visitor: Visitor, path: str, text: str) -> bool:

@@ -5,14 +5,11 @@ reads; what is stopped goes on, whatever becomes of the replay.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from itertools import repeat
+from collections.abc import Callable, Iterable
 
 import grpc
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import events, instances, replays
@@ -31,7 +28,7 @@ from tests.integration.control.replays import (
     start,
 )
 from tests.integration.control.sidecar import Orders, Sidecar
-from tests.integration.control.world import WITHIN, World, create_topic, refused, until
+from tests.integration.control.world import World, create_topic, refused
 
 REFUSED = grpc.StatusCode.FAILED_PRECONDITION
 Range = replays.ReplayRange

@@ -1,4 +1,4 @@
-"""Topics and groups over all clusters: by the names that clients know, with lag, in pages, and with what is not known."""
+"""Topics and groups over all clusters: names that clients know, lag, pages, and what is not known."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ def readers(
     mesh_of_two: World, unique_name: Callable[[str], str], kafka_c1: KafkaCluster, kafka_c2: KafkaCluster
 ) -> Readers:
     prefix = unique_name("shop")
-    made = Readers(
-        f"{prefix}-readers", f"{prefix}.apples", f"{prefix}.bananas", kafka_c1.bootstrap, kafka_c2.bootstrap
-    )
+    made = Readers(f"{prefix}-readers", f"{prefix}.apples", f"{prefix}.bananas", kafka_c1.bootstrap, kafka_c2.bootstrap)
     create_topic(kafka_c1.bootstrap, made.apples, 2, **{"retention.ms": "3600000"})
     create_topic(kafka_c2.bootstrap, f"old.{made.bananas}", 3)
     return made
