@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from mesh.rpc import admin, record_rules, replays
+from mesh.rpc import admin, record_rules, replays, topic_moves
 from services.console import words
 from services.console.asking import Ask
 from services.console.outcomes import CallError
 from services.console.parts import Cell, Cells, Facts, Notice, Page, Part, Table, Tone
+from services.console.views.moves import OPEN as MOVES_OPEN
+from services.console.views.moves import progress as move_progress
 from services.console.views.replaying import progress
 from services.console.views.traffic import top
 
@@ -22,11 +24,17 @@ KINDS = (
 
 async def overview(ask: Ask) -> Page:
     stubs = ask.caller.stubs
-    status, running = await asyncio.gather(
+    status, running, moves = await asyncio.gather(
         ask.caller.call(stubs.decisions.GetStatus, admin.GetStatusRequest()),
         ask.caller.call(stubs.replays.ListReplays, replays.ListReplaysRequest(open_only=True, page_size=20)),
+        ask.caller.call(stubs.topic_moves.ListTopicMoves, topic_moves.ListTopicMovesRequest(page_size=100)),
     )
-    parts: list[Part] = [*notices(status), _facts(status), moving(status, running.replays), clusters(status.clusters)]
+    parts: list[Part] = [
+        *notices(status),
+        _facts(status),
+        moving(status, running.replays, moves.topic_moves),
+        clusters(status.clusters),
+    ]
     parts += [members(title, kind, status.members) for title, kind in KINDS]
     return Page("Overview", parts, lead="The mesh, as control sees it now.", live="status")
 
@@ -76,14 +84,20 @@ def _facts(status: admin.MeshStatus) -> Facts:
     )
 
 
-def moving(status: admin.MeshStatus, running: Iterable[replays.Replay]) -> Table:
-    """Rollouts, mirrors that copy, and open replays."""
+def moving(
+    status: admin.MeshStatus, running: Iterable[replays.Replay], moves: Iterable[topic_moves.MoveWithRecords]
+) -> Table:
+    """Rollouts, moves of topics, mirrors that copy, and open replays."""
     rows: list[Cells] = []
     if pending := status.pending_revision:
         landed = [each for each in status.members if each.revision >= pending]
         done = len(landed) / max(len(status.members), 1)
         text = f"{len(landed)} of {len(status.members)} members answered"
         rows.append([Cell(f"Revision {pending}", f"/changes/{pending}"), "rollout", Cell(text, done=done)])
+    for move in moves:
+        if move.state in MOVES_OPEN:
+            text = f"topic {move.spec.topic} to {move.copy.target_cluster}"
+            rows.append([Cell(text, f"/moves/{words.short(move.name)}"), "move", move_progress(move)])
     for rule in status.record_rules:
         if rule.state == record_rules.RECORD_RULE_STATE_RUNNING and rule.HasField("progress"):
             name = words.short(rule.name)

@@ -14,7 +14,7 @@ from services.console.asking import PAGE_SIZE, Ask, change, here, search, wrong
 from services.console.parts import Cell, Cells, Control, Facts, Field, Form, Moved, Notice, Page, Part, Table, hidden
 
 PARTS = ("user", "client_id", "ip")
-FIELDS = (*PARTS, "key", "value")
+FIELDS = (*PARTS, "quota", "value")
 UNKNOWN = "a kind that this release does not know"
 
 
@@ -59,7 +59,7 @@ def _set_form() -> Form:
             Field("user", "User", help=f"Without User:; {by_default}"),
             Field("client_id", "Client id", help="With a user, or alone."),
             Field("ip", "Address", help="Alone."),
-            Field("key", "Quota", Control.CHOICE, keys[0][0], keys),
+            Field("quota", "Quota", Control.CHOICE, keys[0][0], keys),
             Field("value", "Value", required=True),
         ),
     )
@@ -73,7 +73,7 @@ def _row(ask: Ask, of: quotas.Quota) -> Cells:
         return [str(entity), UNKNOWN, f"{of.value:.15g}", words.NONE]
     parts = dict(zip(PARTS, map(_said, (entity.user, entity.client_id, entity.ip)), strict=True))
     value = f"{of.value:.15g}"
-    linked = Cell(key.value, here("/quotas/check", **parts, key=key.value)) if ask.may_change else key.value
+    linked = Cell(key.value, here("/quotas/check", **parts, quota=key.value)) if ask.may_change else key.value
     return [str(entity), linked, value, key.unit]
 
 
@@ -91,9 +91,9 @@ def _change(ask: Ask) -> quotas.QuotaChange:
     if entity == Entity():
         raise wrong("user", "name a user, a client id or an address")
     try:
-        key = Key(ask.said("key"))
+        key = Key(ask.said("quota"))
     except ValueError:
-        raise wrong("key", f"{ask.said('key')!r} is none of {', '.join(each.value for each in Key)}") from None
+        raise wrong("quota", f"{ask.said('quota')!r} is none of {', '.join(each.value for each in Key)}") from None
     wanted = quotas.QuotaChange(entity=entity_to_proto(entity), key=key_to_proto(key))
     if text := ask.said("value"):
         try:
@@ -121,7 +121,7 @@ async def check(ask: Ask) -> Page:
         if wanted.HasField("value"):
             return Page("Check: a quota", parts, lead="Nothing has changed yet.")
         parts.insert(1, Notice("Without a value the quota is removed. To set another value, fill in this form."))
-        again = [hidden(name, ask.said(name)) for name in (*PARTS, "key") if ask.said(name)]
+        again = [hidden(name, ask.said(name)) for name in (*PARTS, "quota") if ask.said(name)]
         parts.append(Form("Another value", "/quotas/check", "Check it", (*again, Field("value", "Value"))))
     return Page("Check: a quota", parts, lead="Nothing has changed yet.")
 

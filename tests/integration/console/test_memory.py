@@ -19,7 +19,7 @@ from tests.integration.control.world import CALL, WITHIN, router, until
 
 VIEWERS = 10
 ROUNDS = 3
-PAGES = ("/", "/rules", "/history", "/audit", "/clients", "/replays")
+PAGES = ("/", "/topics", "/groups", "/rules", "/history", "/audit", "/clients", "/replays")
 MOST_MB = 60.0
 """Of the process's own memory."""
 
