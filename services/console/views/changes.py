@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mesh.rpc import admin
+from mesh.wording import actor_text, short
 from services.console import words
 from services.console.asking import Ask, change, here
 from services.console.parts import Cell, Facts, Item, Moved, Notice, Page, Part, Table, Tone, hidden
@@ -26,7 +27,7 @@ async def landing(ask: Ask) -> Page:
     ]
     parts: list[Part] = []
     if entry is not None:
-        facts += [("By", f"{words.actor(entry)}, {words.moment(entry.time)}"), ("Why", entry.reason or words.NONE)]
+        facts += [("By", f"{actor_text(entry)}, {words.moment(entry.time)}"), ("Why", entry.reason or words.NONE)]
         parts.append(Table("What changed", ("Change",), [[each] for each in entry.changes], "Nothing."))
     parts.insert(0, Facts(f"Revision {revision:,}", facts))
     parts.append(
@@ -49,7 +50,7 @@ def _landed(member: admin.Member, revision: int) -> list[Cell | str]:
         admin.MEMBER_PHASE_UNSPECIFIED,
     )
     text = Cell("landed", tone=Tone.GOOD) if landed else Cell("not yet", tone=Tone.WARNING)
-    return [words.short(member.name), text, state(member), f"{member.revision:,}"]
+    return [short(member.name), text, state(member), f"{member.revision:,}"]
 
 
 async def _entry(ask: Ask, revision: int) -> admin.HistoryEntry | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mesh.rpc import replays, topics
+from mesh.wording import short
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, choice, here, search, tick, time_of, wrong
 from services.console.parts import (
@@ -56,7 +57,7 @@ async def listing(ask: Ask) -> Page:
     answer = await ask.caller.call(ask.caller.stubs.groups.ListGroups, request)
     rows: list[Cells] = [
         [
-            Cell(words.short(each.name), page_of(words.short(each.name))),
+            Cell(short(each.name), page_of(short(each.name))),
             _state(each),
             words.word(topics.ConsumerGroupType, each.type),
             each.home or "none",
@@ -213,7 +214,7 @@ async def check_reset(ask: Ask) -> Page:
     if planned.description:
         parts.append(Notice(planned.description))
     if planned.stopped:
-        paused = [Cell(words.short(each), f"/{each}") for each in planned.stopped]
+        paused = [Cell(short(each), f"/{each}") for each in planned.stopped]
         parts.append(Notice("These instances pause, and go on after the reset", Tone.WARNING, paused))
     parts.append(Table("Plan", columns, rows, "The reset sets no offset.", note))
     if planned.partitions:
@@ -238,4 +239,4 @@ async def reset(ask: Ask) -> Moved:
         spec=await _spec(ask), reason=ask.said("reason"), request_id=ask.said("request_id")
     )
     made = await ask.caller.call(ask.caller.stubs.replays.StartReplay, request, timeout_s=PLAN_TIMEOUT_S)
-    return Moved(f"/replays/{words.short(made.name)}")
+    return Moved(f"/replays/{short(made.name)}")

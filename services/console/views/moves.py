@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mesh.rpc import admin, topic_moves, topics
+from mesh.wording import short
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, wrong
 from services.console.parts import Cell, Cells, Facts, Field, Form, Item, Moved, Notice, Page, Part, Table, Tone, hidden
@@ -33,7 +34,7 @@ def progress(of: topic_moves.MoveWithRecords) -> Cell:
 
 
 def move_row(of: topic_moves.MoveWithRecords) -> Cells:
-    name = words.short(of.name)
+    name = short(of.name)
     return [
         Cell(name, f"/moves/{name}"), Cell(of.spec.topic, f"/topics/{of.spec.topic}"), of.copy.source_cluster,
         of.copy.target_cluster, state(of), progress(of), words.moment(of.create_time), of.actor,
@@ -79,7 +80,7 @@ async def _get(ask: Ask) -> topic_moves.MoveWithRecords:
 
 async def one(ask: Ask) -> Page:
     found = await _get(ask)
-    name = words.short(found.name)
+    name = short(found.name)
     facts: list[Item] = [
         ("State", state(found)),
         ("Topic", Cell(found.spec.topic, f"/topics/{found.spec.topic}")),
@@ -87,7 +88,7 @@ async def one(ask: Ask) -> Page:
         ("To", found.copy.target_cluster),
         ("How far", progress(found)),
         ("Records copied", f"{found.progress.records_written:,}" if found.HasField("progress") else words.NONE),
-        ("Router", words.short(found.progress.router) or words.NONE),
+        ("Router", short(found.progress.router) or words.NONE),
         ("Cuts given up", f"{found.cuts_given_up:,}"),
         (
             "Revision of the switch",
@@ -164,7 +165,7 @@ async def start(ask: Ask) -> Moved:
         spec=_spec(ask), reason=ask.said("reason"), request_id=ask.said("request_id")
     )
     made = await ask.caller.call(ask.caller.stubs.topic_moves.StartTopicMove, request, timeout_s=START_TIMEOUT_S)
-    return Moved(f"/moves/{words.short(made.name)}")
+    return Moved(f"/moves/{short(made.name)}")
 
 
 async def cancel(ask: Ask) -> Moved:

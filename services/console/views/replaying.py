@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mesh.rpc import replays
+from mesh.wording import short
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, search, tick
 from services.console.parts import Cell, Cells, Facts, Moved, Page, Part, Table, Tone
@@ -26,7 +27,7 @@ async def listing(ask: Ask) -> Page:
     answer = await ask.caller.call(ask.caller.stubs.replays.ListReplays, request)
     rows: list[Cells] = [
         [
-            Cell(words.short(each.name), f"/replays/{words.short(each.name)}"),
+            Cell(short(each.name), f"/replays/{short(each.name)}"),
             each.spec.WhichOneof("destination") or words.NONE,
             words.toned(words.word(replays.ReplayState, each.state)),
             progress(each),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mesh.rpc import admin, routing
+from mesh.wording import decision_text, edit_text, match_text, rule_text, short
 from services.console import words
 from services.console.asking import Ask, change, choice, here, search, tick, wrong
 from services.console.parts import (
@@ -52,10 +53,10 @@ async def listing(ask: Ask) -> Page:
     counted = () if hits is None else ("Calls in the last hour",)
     rows: list[Cells] = [
         [
-            Cell(words.short(each.name), f"/rules/{words.short(each.name)}"),
+            Cell(short(each.name), f"/rules/{short(each.name)}"),
             each.place,
-            words.match_text(each.spec.match),
-            words.decision(each.spec),
+            match_text(each.spec.match),
+            decision_text(each.spec),
             Cell(f"{each.revision:,}", f"/changes/{each.revision}"),
             f"{each.actor}, {words.age(each.update_time)}",
             *([f"{hits.get(each.name, 0):,}"] if hits is not None else []),
@@ -111,14 +112,14 @@ def explained(answer: admin.ExplainResponse, about: str = "topic") -> list[Part]
     decided = next((each for each in answer.tried if each.matched), None)
     facts: list[Item] = [
         ("Cluster", Cell(answer.cluster or "none", tone=Tone.GOOD if answer.cluster else Tone.WARNING)),
-        ("Rule", Cell("none") if decided is None else Cell(words.rule(decided.rule.spec), rule_page(decided.rule))),
+        ("Rule", Cell("none") if decided is None else Cell(rule_text(decided.rule.spec), rule_page(decided.rule))),
         ("Revision", f"{answer.revision:,}"),
     ]
     if about == "topic":
         facts.insert(1, ("Name there", Cell(answer.upstream_topic or words.NONE)))
         facts += [("Visits of that cluster", f"{answer.visit:,}"), ("Partitions there", f"{answer.partitions:,}")]
     tried: list[Cells] = [
-        [Cell(words.short(each.rule.name), rule_page(each.rule)), "yes" if each.matched else "no", each.reason]
+        [Cell(short(each.rule.name), rule_page(each.rule)), "yes" if each.matched else "no", each.reason]
         for each in answer.tried[-MOST_TRIED:]
     ]
     left = len(answer.tried) - len(tried)
@@ -145,7 +146,7 @@ def _known(number: int) -> str:
 
 
 def rule_page(rule: admin.Rule) -> str:
-    return f"/rules/{words.short(rule.name)}"
+    return f"/rules/{short(rule.name)}"
 
 
 async def one(ask: Ask) -> Page:
@@ -157,8 +158,8 @@ async def one(ask: Ask) -> Page:
         "Rule",
         [
             ("Place", found.place),
-            ("Matches", words.match_text(found.spec.match)),
-            ("Decides", words.decision(found.spec)),
+            ("Matches", match_text(found.spec.match)),
+            ("Decides", decision_text(found.spec)),
             ("Revision", Cell(f"{found.revision:,}", f"/changes/{found.revision}")),
             ("Changed by", f"{found.actor}, {words.moment(found.update_time)}"),
         ],
@@ -275,7 +276,7 @@ async def check(ask: Ask) -> Page:
         )
         parts.append(confirm)
     request: Any = getattr(edit, edit.WhichOneof("kind") or "")
-    return Page(f"Dry run: {words.edit(request)}", parts, lead="Nothing has changed yet.")
+    return Page(f"Dry run: {edit_text(request)}", parts, lead="Nothing has changed yet.")
 
 
 def dry_run(answer: admin.DryRunResponse) -> list[Part]:
@@ -284,7 +285,7 @@ def dry_run(answer: admin.DryRunResponse) -> list[Part]:
         [words.toned(words.word(admin.Severity, each.severity)), each.subject, each.text] for each in answer.findings
     ]
     clients: list[Cells] = [
-        [each.client_id, each.principal, each.software, each.host, words.short(each.gateway), f"{each.connections:,}"]
+        [each.client_id, each.principal, each.software, each.host, short(each.gateway), f"{each.connections:,}"]
         for each in answer.clients
     ]
     homes = [[each.group or each.transactional_id, each.from_cluster, each.to_cluster] for each in answer.home_moves]

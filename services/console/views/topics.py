@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from mesh.rpc import admin, profiles, topic_moves, topics
+from mesh.wording import actor_text, short
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, choice, here, search, wrong
 from services.console.outcomes import CallError
@@ -70,13 +71,13 @@ def not_known(problems: Sequence[str]) -> list[Part]:
 
 
 def _row(of: topics.Topic, amounts: dict[str, int] | None, *, with_groups: bool) -> Cells:
-    name = words.short(of.name)
+    name = short(of.name)
     row: list[Cell | str | int] = [
         Cell(name, f"/topics/{name}"),
         of.cluster,
         of.upstream_topic if of.upstream_topic != name else "the same",
         f"{of.partitions:,}",
-        Cell(words.short(of.rule), f"/{of.rule}"),
+        Cell(short(of.rule), f"/{of.rule}"),
     ]
     if with_groups:
         row += [
@@ -157,7 +158,7 @@ async def _past(ask: Ask, name: str) -> Table:
     rows: list[Cells] = [
         [
             Cell(f"{each.revision:,}", f"/changes/{each.revision}"), words.moment(each.time),
-            each.place or "nowhere", words.actor(each), each.reason or words.NONE,
+            each.place or "nowhere", actor_text(each), each.reason or words.NONE,
         ]
         for each in answer.entries
     ]  # fmt: skip
@@ -176,7 +177,7 @@ async def _moves(ask: Ask, name: str) -> list[Part]:
         return [Notice(f"Moves are not known: {failure}", Tone.WARNING)]
     found = [each for each in answer.topic_moves if each.spec.topic == name]
     parts: list[Part] = [
-        Notice("It moves now", Tone.WARNING, [Cell(words.short(each.name), f"/moves/{words.short(each.name)}")])
+        Notice("It moves now", Tone.WARNING, [Cell(short(each.name), f"/moves/{short(each.name)}")])
         for each in found
         if each.state in MOVING
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mesh.rpc import traffic
+from mesh.wording import short
 from services.console import words
 from services.console.asking import Ask, choice, here, search, wrong
 from services.console.outcomes import CallError
@@ -58,11 +59,7 @@ async def top(ask: Ask, by: Sequence[str], measure: str, title: str) -> list[Par
 
 def _named(who: traffic.TrafficFilter, name: str) -> Cell | str:
     value = str(getattr(who, name))
-    return (
-        Cell(words.short(value), here(f"/rules/{words.short(value)}"))
-        if name == "rule" and value
-        else value or words.NONE
-    )
+    return Cell(short(value), here(f"/rules/{short(value)}")) if name == "rule" and value else value or words.NONE
 
 
 def _figures(of: traffic.TrafficFigures) -> tuple[str, str, str, str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import grpc
 import pytest
@@ -41,16 +42,16 @@ async def routed(mesh_of_two: World, readers: Readers) -> Readers:
     return readers
 
 
-def service(world: World) -> topics_grpc.TopicServiceStub:
+def service(world: World) -> topics_grpc.TopicServiceAsyncStub:
     return topics_grpc.TopicServiceStub(world.channel)
 
 
-def groups(world: World) -> topics_grpc.GroupServiceStub:
+def groups(world: World) -> topics_grpc.GroupServiceAsyncStub:
     return topics_grpc.GroupServiceStub(world.channel)
 
 
-async def listed(world: World, **request: object) -> topics.ListTopicsResponse:
-    return await service(world).ListTopics(topics.ListTopicsRequest(**request), timeout=CALL)  # type: ignore[arg-type]
+async def listed(world: World, **request: Any) -> topics.ListTopicsResponse:
+    return await service(world).ListTopics(topics.ListTopicsRequest(**request), timeout=CALL)
 
 
 async def test_topics_are_listed_by_the_names_that_clients_know(mesh_of_two: World, routed: Readers) -> None:
