@@ -101,12 +101,14 @@ async def one(ask: Ask) -> Page:
     ]  # fmt: skip
     left = len(answer.positions) - len(positions)
     note = f"{left:,} more partitions are not shown." if left else ""
+    empty = "It has committed no offset." if of.HasField("lag") else "Its offsets are not known."
+    alone = "It has no member." if of.HasField("members") else "Its members are not known."
     columns = ("Topic", "Partition", "Cluster", "Committed", "End", "Behind")
     parts: list[Part] = [
         *not_known(answer.problems),
         Facts("Group", facts),
-        Table("Positions", columns, positions, "It has committed no offset.", note),
-        Table("Members", ("Client id", "Instance id", "Address", "Partitions", "Member"), members, "It has no member."),
+        Table("Positions", columns, positions, empty, note),
+        Table("Members", ("Client id", "Instance id", "Address", "Partitions", "Member"), members, alone),
     ]
     if ask.may_change:
         parts.append(_reset_form(name, tuple(dict.fromkeys(each.topic for each in answer.positions))))

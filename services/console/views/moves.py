@@ -14,6 +14,7 @@ from services.console.views.rules import cluster_field
 OPEN = (topic_moves.TOPIC_MOVE_STATE_COPYING, topic_moves.TOPIC_MOVE_STATE_CUTTING)
 DONE = topic_moves.TOPIC_MOVE_STATE_DONE
 FIELDS = ("topic", "target_cluster", "rate", "budget")
+MOST_READERS = 200
 START_TIMEOUT_S = 60.0
 """Control asks both clusters, and creates the topic."""
 
@@ -70,6 +71,21 @@ async def move_form(ask: Ask, topic: str) -> Form:
             Field("budget", "Milliseconds that producers may wait", help="Empty: 1,000."),
         ),
     )
+
+
+def readers(of: topics.GetTopicResponse, title: str = "Groups that read it") -> Table:
+    """The groups that read a topic."""
+    rows: list[Cells] = [
+        [
+            Cell(each.group, here(f"/groups/{each.group}")), f"{each.partitions:,}",
+            f"{each.lag:,}" if each.HasField("lag") else words.NONE,
+        ]
+        for each in of.readers[:MOST_READERS]
+    ]  # fmt: skip
+    left = len(of.readers) - len(rows)
+    note = f"{left:,} more groups are not shown." if left else ""
+    empty = "No group reads it." if of.topic.HasField("groups") else "Its groups are not known."
+    return Table(title, ("Group", "Partitions", "Records behind"), rows, empty, note)
 
 
 async def _get(ask: Ask) -> topic_moves.MoveWithRecords:
@@ -145,15 +161,13 @@ async def check(ask: Ask) -> Page:
         ("Bytes a second, at most", words.size(spec.bytes_per_second) if spec.bytes_per_second else "no bound"),
         ("Producers may wait", f"{spec.hold_budget_ms or 1000:,} ms"),
     ]
-    rows: list[Cells] = [[each.group, f"{each.partitions:,}", f"{each.lag:,}"] for each in found.readers]
     parts: list[Part] = [Notice(each, Tone.WARNING) for each in (*found.problems, *explanation.notes)]
     if found.topic.cluster == spec.target_cluster:
         parts.append(Notice(f"The topic is on {spec.target_cluster} already.", Tone.WARNING))
     if undoes := ask.said("undoes"):
         text = f"This undoes move {undoes}: only records that are newer than its cut are copied."
         parts.append(Notice(text))
-    columns = ("Group", "Partitions", "Records behind")
-    parts += [Facts("Plan", facts), Table("Groups that go along", columns, rows, "No group reads it.")]
+    parts += [Facts("Plan", facts), readers(found, "Groups that go along")]
     if ask.may_change:
         fields = [hidden(name, ask.said(name)) for name in FIELDS if ask.said(name)]
         parts.append(change("Confirm", "/moves/start", "Begin the move", *fields))

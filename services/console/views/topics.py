@@ -12,7 +12,7 @@ from services.console.asking import PAGE_SIZE, Ask, choice, here, search, wrong
 from services.console.outcomes import CallError
 from services.console.parts import Cell, Cells, Facts, Field, Item, Notice, Page, Part, Table, Tone
 from services.console.views.moves import OPEN as MOVING
-from services.console.views.moves import move_form, move_row
+from services.console.views.moves import move_form, move_row, readers
 from services.console.views.rules import explained
 from services.console.views.traffic import bytes_by_topic, clients_of
 
@@ -23,7 +23,6 @@ ORDERS = {
 }
 WITH, WITHOUT = "yes", "no"
 DECISIONS = 20
-MOST_READERS = 200
 
 
 async def listing(ask: Ask) -> Page:
@@ -108,7 +107,7 @@ async def one(ask: Ask) -> Page:
         parts += not_known(found.problems)
     parts += [*moves, *explained(explanation)]
     if not isinstance(found, CallError):
-        parts.append(readers(found.readers))
+        parts.append(readers(found))
     parts += [clients, *profile]
     if not isinstance(found, CallError):
         parts.append(_settings(found.settings))
@@ -131,17 +130,6 @@ async def _found(ask: Ask, name: str) -> topics.GetTopicResponse | CallError:
     except CallError as failure:
         return failure
     return answer
-
-
-def readers(found: Sequence[topics.TopicReader]) -> Table:
-    """The groups that read a topic."""
-    rows: list[Cells] = [
-        [Cell(each.group, here(f"/groups/{each.group}")), f"{each.partitions:,}", f"{each.lag:,}"]
-        for each in found[:MOST_READERS]
-    ]
-    left = len(found) - len(rows)
-    note = f"{left:,} more groups are not shown." if left else ""
-    return Table("Groups that read it", ("Group", "Partitions", "Records behind"), rows, "No group reads it.", note)
 
 
 def _settings(found: Sequence[topics.TopicSetting]) -> Table:

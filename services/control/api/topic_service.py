@@ -11,7 +11,7 @@ from mesh.rpc import topics, topics_grpc
 from services.control.api import pages, shapes
 from services.control.decisions.topics.looking import Looking
 from services.control.domain.errors import InvalidField, Unavailable, Unknown
-from services.control.domain.topics.topics import Order, SeenTopic, Wanted, lag_of
+from services.control.domain.topics.topics import Order, SeenTopic, Setting, Wanted, lag_of
 from services.control.store.journal import Journal
 from services.control.upstream.connections import Connections, UnreachableError
 
@@ -61,16 +61,25 @@ class TopicService(topics_grpc.TopicServiceServicer):
         shapes.check_topic(topic)
         seen = await self._seen(topic)
         answer = topics.GetTopicResponse(topic=_shape(seen))
-        cluster = self._journal.view.state.effective.clusters[seen.place.cluster]
-        asked = self._connections.all_settings(cluster, seen.place.upstream_topic)
-        settings, (reading, logs, problems) = await asyncio.gather(asked, self._read([seen]), return_exceptions=False)
+        (settings, untold), (reading, logs, problems) = await asyncio.gather(self._settings(seen), self._read([seen]))
         answer.settings.extend(topics.TopicSetting(name=each.name, value=each.value, own=each.own) for each in settings)
-        answer.problems.extend(problems)
-        _add_groups(answer.topic, reading, logs)
+        answer.problems.extend(dict.fromkeys([*untold, *problems]))
+        if seen.place.cluster not in (await self._looking.readers()).silent:
+            _add_groups(answer.topic, reading, logs)
         for group, offsets in sorted(reading.get(topic, {}).items()):
-            lag = lag_of(offsets, logs.get(topic, {}))
+            lag = lag_of(offsets, logs[topic]) if topic in logs else None
             answer.readers.add(group=group, partitions=len(offsets), lag=lag)
         return answer
+
+    async def _settings(self, seen: SeenTopic) -> tuple[list[Setting], list[str]]:
+        """The settings, and a sentence if the cluster does not say them."""
+        cluster = self._journal.view.state.effective.clusters.get(seen.place.cluster)
+        if cluster is None:  # removed amid the call
+            return [], [f"cluster {seen.place.cluster!r} is not registered any more"]
+        try:
+            return await self._connections.all_settings(cluster, seen.place.upstream_topic), []
+        except UnreachableError as error:
+            return [], [str(error)]
 
     async def _seen(self, topic: str) -> SeenTopic:
         table = self._journal.view.state.effective

@@ -47,7 +47,12 @@ async def mesh(
 
 
 async def test_a_group_is_found_and_its_reset_planned_by_keyboard_alone(
-    mesh: Consoled, chromium: Browser, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, unique_name: Callable[[str], str]
+    mesh: Consoled,
+    chromium: Browser,
+    axe: str,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    unique_name: Callable[[str], str],
 ) -> None:
     topic = unique_name("apples")
     readers = Readers(f"{topic}-readers", topic, "none", kafka_c1.bootstrap, kafka_c2.bootstrap)
@@ -56,7 +61,12 @@ async def test_a_group_is_found_and_its_reset_planned_by_keyboard_alone(
     await readers.write(topic, 10)
     await readers.commit(topic, 4)
 
+    def is_usable() -> None:
+        assert chromium.findings(axe) == []
+        assert chromium.is_as_wide_as_its_window()
+
     def walks() -> None:
+        chromium.resize(375)
         chromium.open(f"{mesh.url}/login")
         chromium.tabs_to("Token")
         chromium.types(mesh.token("ada"), Keys.ENTER)
@@ -73,6 +83,7 @@ async def test_a_group_is_found_and_its_reset_planned_by_keyboard_alone(
         chromium.tabs_to(readers.group)
         chromium.types(Keys.ENTER)
         chromium.shows("Reset its offsets")
+        is_usable()
         chromium.tabs_to("To")
         chromium.types("end")
         chromium.tabs_to("Show the plan")
@@ -80,6 +91,7 @@ async def test_a_group_is_found_and_its_reset_planned_by_keyboard_alone(
         chromium.shows("skips 6 offsets")
         chromium.shows("Nothing has changed yet.")
         chromium.tabs_to("Reset the group")
+        is_usable()
 
     await asyncio.to_thread(walks)
     assert [each for each in chromium.faults() if "favicon" not in each] == []
