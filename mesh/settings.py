@@ -14,7 +14,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn, Self, TypeVar
 
-import yaml
 from pydantic import AfterValidator, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -124,6 +123,8 @@ class ServiceSettings(BaseSettings):
 
 def _section(path: Path, service: str) -> dict[str, Any]:
     """The service's part of a file; ValueError names the file and what is wrong in it."""
+    import yaml  # 2 MB, which a service without a file never needs
+
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:

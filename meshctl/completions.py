@@ -7,7 +7,8 @@ import grpc
 from click.shell_completion import CompletionItem
 
 from mesh.rpc import admin, pipelines
-from meshctl import instances, replays, wording
+from mesh.wording import command_text, rule_text, short
+from meshctl import instances, replays
 from meshctl.connection import Connection
 from meshctl.failures import MeshctlError
 from meshctl.record_rules import sentence
@@ -41,7 +42,7 @@ def member_names(_context: click.Context, _parameter: click.Parameter, incomplet
     gateways = sorted(
         (each for each in members if each.kind == admin.MEMBER_KIND_GATEWAY), key=lambda each: not each.left_behind
     )
-    named = ((wording.short(each.name), each.phase_reason) for each in gateways)
+    named = ((short(each.name), each.phase_reason) for each in gateways)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
 
 
@@ -52,7 +53,7 @@ def schedule_ids(_context: click.Context, _parameter: click.Parameter, incomplet
         found = connection.call(connection.changes.ListScheduledChanges, admin.ListScheduledChangesRequest())
     except NO_ANSWER:
         return []
-    named = ((wording.short(each.name), wording.command(each.command)) for each in found.scheduled_changes)
+    named = ((short(each.name), command_text(each.command)) for each in found.scheduled_changes)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
 
 
@@ -62,7 +63,7 @@ def record_rule_ids(_context: click.Context, _parameter: click.Parameter, incomp
         rules = _connection().all_record_rules()
     except NO_ANSWER:
         return []
-    named = ((wording.short(each.name), sentence(each.spec)) for each in rules)
+    named = ((short(each.name), sentence(each.spec)) for each in rules)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
 
 
@@ -72,7 +73,7 @@ def instance_names(_context: click.Context, _parameter: click.Parameter, incompl
         found = _connection().all_instances()
     except NO_ANSWER:
         return []
-    named = ((wording.short(each.name), f"on {each.sidecar}, reads {instances.reads(each)}") for each, _ in found)
+    named = ((short(each.name), f"on {each.sidecar}, reads {instances.reads(each)}") for each, _ in found)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
 
 
@@ -82,7 +83,7 @@ def sidecar_names(_context: click.Context, _parameter: click.Parameter, incomple
         members = _connection().status().members
     except NO_ANSWER:
         return []
-    named = ((wording.short(each.name), each.address) for each in members if each.kind == admin.MEMBER_KIND_SIDECAR)
+    named = ((short(each.name), each.address) for each in members if each.kind == admin.MEMBER_KIND_SIDECAR)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
 
 
@@ -93,7 +94,7 @@ def pipeline_names(_context: click.Context, _parameter: click.Parameter, incompl
         found = connection.call(connection.pipelines.ListJobs, pipelines.ListJobsRequest()).jobs
     except NO_ANSWER:
         return []
-    named = {wording.short(each.pipeline): each.status.job for each in found}
+    named = {short(each.pipeline): each.status.job for each in found}
     return [CompletionItem(name, help=f"runs {job}") for name, job in named.items() if name.startswith(incomplete)]
 
 
@@ -105,7 +106,7 @@ def replay_ids(
         found = _connection().all_replays(MOST_REPLAYS, open_only=open_only)
     except NO_ANSWER:
         return []
-    named = ((wording.short(each.name), f"{replays.state(each)}: {replays.what(each.spec)}") for each in found)
+    named = ((short(each.name), f"{replays.state(each)}: {replays.what(each.spec)}") for each in found)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
 
 
@@ -120,5 +121,5 @@ def rule_ids(_context: click.Context, _parameter: click.Parameter, incomplete: s
         rules, _revision = _connection().all_rules()
     except NO_ANSWER:
         return []
-    named = ((wording.short(each.name), wording.rule(each.spec)) for each in rules)
+    named = ((short(each.name), rule_text(each.spec)) for each in rules)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]

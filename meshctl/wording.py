@@ -2,72 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.message import Message
+from collections.abc import Sequence
 
 from mesh.acls.words import acl_text, mode_word
 from mesh.quotas.words import change_text
-from mesh.rpc import admin, events, routing
+from mesh.rpc import admin, events
 from mesh.rpc.roles import role_and_bounds, role_word
 from mesh.scram_codec import mechanism_word
 from mesh.validation.words import change_text as rule_change_text
+from mesh.wording import clients_text, command_text, how_text, rule_text, short
 from meshctl import instances, record_rules, replays
 from meshctl.output import count, moment
 
 MOST_NAMED = 3
 """ACLs or quotas that the sentence of one event names."""
-
-
-def match(of: routing.RuleMatch) -> str:
-    """ "prefix apples", "topic orders", "regex a.*", "group prefix shop-", "transactional id pay"."""
-    kind = of.WhichOneof("kind")
-    if kind is None:
-        return "nothing"
-    about = kind.removeprefix("topic_").replace("_", " ")
-    named = about if kind == "unmatched_topics" else f"{about} {getattr(of, kind)}"
-    return f"{named} for {clients(of.client)}" if of.HasField("client") else named
-
-
-def clients(of: routing.ClientMatch) -> str:
-    """ "client id shop-1", "client id prefix shop- from 10.1.0.0/16": all that is said holds."""
-    said = (
-        (of.principal, f"principal {of.principal}"),
-        (of.client_id, f"client id {of.client_id}"),
-        (of.client_id_prefix, f"client id prefix {of.client_id_prefix}"),
-        (of.software_name, f"software {of.software_name}"),
-        (of.source_networks, f"from {' or '.join(of.source_networks)}"),
-    )
-    return ", ".join(text for value, text in said if value)
-
-
-def rule(spec: routing.RuleSpec) -> str:
-    """ "prefix apples -> c1", "topic orders -> c1 as shop.{topic}", "client software kafkajs/2.2 -> a single node"."""
-    return f"{match(spec.match)} -> {decision(spec)}"
-
-
-def decision(spec: routing.RuleSpec) -> str:
-    """The text behind the arrow."""
-    return " ".join(part for part in (spec.target_cluster, how(spec)) if part)
-
-
-def how(spec: routing.RuleSpec) -> str:
-    """The rule's properties other than its cluster; empty when there are none."""
-    parts = (
-        (spec.upstream_topic, f"as {spec.upstream_topic}"),
-        (spec.shadow_topics, "with shadow topics"),
-        (spec.span_clusters, "spanning clusters"),
-        (spec.node_view == routing.NODE_VIEW_SINGLE, "a single node"),
-        (spec.node_view == routing.NODE_VIEW_PER_CLUSTER, "a node per cluster"),
-    )
-    return ", ".join(text for said, text in parts if said)
-
-
-def short(name: str) -> str:
-    """The id in a resource name: "apples" of "rules/apples"."""
-    return name.split("/", 1)[-1]
 
 
 def member_kind(kind: admin.MemberKind.ValueType) -> str:
@@ -90,11 +38,6 @@ def member_note(member: admin.Member) -> str:
 def cluster_state(state: admin.ClusterState.ValueType) -> str:
     name = admin.ClusterState.Name(state).removeprefix("CLUSTER_STATE_").lower()
     return "not asked yet" if name == "unspecified" else name
-
-
-def actor(of: events.Event | admin.HistoryEntry | admin.AuditEvent) -> str:
-    """ "ci for ada"."""
-    return f"{of.actor} for {of.on_behalf_of}" if of.on_behalf_of else of.actor
 
 
 def event(of: events.Event) -> str:
@@ -126,7 +69,9 @@ def event(of: events.Event) -> str:
             return "the mesh takes changes again"
         case "change_scheduled":
             scheduled = of.change_scheduled
-            return f"scheduled as {short(scheduled.name)} for {moment(scheduled.time)}: {command(scheduled.command)}"
+            return (
+                f"scheduled as {short(scheduled.name)} for {moment(scheduled.time)}: {command_text(scheduled.command)}"
+            )
         case "scheduled_change_ended":
             ended = of.scheduled_change_ended
             return f"scheduled change {short(ended.name)} {_outcome(ended)}"
@@ -182,32 +127,6 @@ def _outcome(of: events.ScheduledChangeEnded) -> str:
             return "ended in a way that this meshctl does not know"
 
 
-def command(packed: AnyMessage) -> str:
-    """The effect of a scheduled call: "set topic apples -> c2", "remove rule apples", "revert to revision 7"."""
-    for kind, say in _COMMANDS.items():
-        if packed.TypeName() == kind.DESCRIPTOR.full_name:
-            return say(kind.FromString(packed.value))
-    return "a command of a kind that this meshctl does not know"
-
-
-def _arrow(what: str, target: str) -> str:
-    return f"{what} -> {target}" if target else what
-
-
-_COMMANDS: dict[type[Message], Callable[[Any], str]] = {
-    admin.CreateRuleRequest: lambda request: f"add {rule(request.rule)}",
-    admin.UpdateRuleRequest: lambda request: f"update rule {short(request.name)}",
-    admin.SetRuleRequest: lambda request: _arrow(f"set {match(request.match)}", request.target_cluster),
-    admin.ReorderRuleRequest: lambda request: f"move rule {short(request.name)}",
-    admin.RemoveRuleRequest: lambda request: f"remove rule {short(request.name)}",
-    admin.ReplaceRulesRequest: lambda request: f"replace all rules by {count(len(request.rules), 'rule')}",
-    admin.ChangeRulesRequest: lambda request: count(len(request.edits), "edit"),
-    admin.RevertRequest: lambda request: (
-        "revert the last change" if request.last else f"revert to revision {request.revision}"
-    ),
-}
-
-
 def member_state(of: admin.Member) -> str:
     """ "applied", "held", "left behind"."""
     return "left behind" if of.left_behind else member_phase(of.phase)
@@ -216,9 +135,9 @@ def member_state(of: admin.Member) -> str:
 def _change(change: events.RuleChange) -> str:
     match change.WhichOneof("kind"):
         case "created":
-            return f"rule {change.created.rule_id} added: {rule(change.created)}"
+            return f"rule {change.created.rule_id} added: {rule_text(change.created)}"
         case "updated":
-            return f"rule {change.updated.rule_id} is now: {rule(change.updated)}"
+            return f"rule {change.updated.rule_id} is now: {rule_text(change.updated)}"
         case "moved":
             return f"rule {change.moved} moved"
         case "removed":
@@ -230,7 +149,7 @@ def _change(change: events.RuleChange) -> str:
 def change_lines(response: admin.RuleChangeResponse, *, dry_run: bool) -> list[str]:
     """The effects of a change of the rules, or those it would have."""
     would = "would " if dry_run else ""
-    lines = [f"{short(each.name)}: {rule(each.spec)} (place {each.place})" for each in response.rules]
+    lines = [f"{short(each.name)}: {rule_text(each.spec)} (place {each.place})" for each in response.rules]
     lines += [
         f"{short(name)}: {would}be removed" if dry_run else f"{short(name)}: removed" for name in response.removed
     ]
@@ -238,7 +157,7 @@ def change_lines(response: admin.RuleChangeResponse, *, dry_run: bool) -> list[s
         origin = _place(move.topic, move.from_cluster, move.from_topic)
         target = _place(move.topic, move.to_cluster, move.to_topic)
         verb = "would move" if dry_run else "moved"
-        whom = f" for {clients(move.client)}" if move.HasField("client") else ""
+        whom = f" for {clients_text(move.client)}" if move.HasField("client") else ""
         partitions = count(move.partitions, "partition")
         lines.append(f"topic {move.topic} {verb} from {origin} to {target}{whom} ({partitions})")
     verb = "would be created" if dry_run else "created"
@@ -297,7 +216,7 @@ def explanation(field: str, name: str, answer: admin.ExplainResponse) -> str:
     noun = field.replace("_", " ")
     decided = next((tried.rule.spec for tried in answer.tried if tried.matched), None)
     if field == "client_software" and decided is not None:
-        return f"{noun} {name} is shown {how(decided)} ({revision})"
+        return f"{noun} {name} is shown {how_text(decided)} ({revision})"
     if answer.cluster:
         return f"{noun} {name} is coordinated by {answer.cluster} ({revision})"
     return f"no rule decides about {noun} {name} ({revision})"

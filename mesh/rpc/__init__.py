@@ -2,7 +2,7 @@
 
 Messages are in `access`, `acls`, `grants`, `quotas`, `routing`, `record_rules`, `events`, `admin`, `discovery`,
 `instances`, `replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `subscriptions`,
-`topic_moves`, `transactions`, `validation`; stubs and servicers in the `_grpc` ones.
+`topic_moves`, `topics`, `transactions`, `validation`; stubs and servicers in the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import access_pb2 as access
@@ -36,6 +36,8 @@ from mesh.rpc.v1 import subscriptions_pb2 as subscriptions
 from mesh.rpc.v1 import subscriptions_pb2_grpc as subscriptions_grpc
 from mesh.rpc.v1 import topic_moves_pb2 as topic_moves
 from mesh.rpc.v1 import topic_moves_pb2_grpc as topic_moves_grpc
+from mesh.rpc.v1 import topics_pb2 as topics
+from mesh.rpc.v1 import topics_pb2_grpc as topics_grpc
 from mesh.rpc.v1 import traffic_pb2 as traffic
 from mesh.rpc.v1 import traffic_pb2_grpc as traffic_grpc
 from mesh.rpc.v1 import transactions_pb2 as transactions
@@ -77,6 +79,8 @@ __all__ = [
     "subscriptions_grpc",
     "topic_moves",
     "topic_moves_grpc",
+    "topics",
+    "topics_grpc",
     "traffic",
     "traffic_grpc",
     "transactions",

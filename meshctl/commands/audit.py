@@ -7,7 +7,7 @@ from itertools import islice
 import click
 
 from mesh.rpc import admin
-from meshctl import wording
+from mesh.wording import actor_text
 from meshctl.commands.audit_tail import tail
 from meshctl.commands.audit_trail import trail
 from meshctl.connection import PAGE_SIZE, Connection
@@ -53,7 +53,7 @@ def audit(context: click.Context, by: str, refused: bool, number: int) -> None:
         ("TIME", "BY", "CALL", "ABOUT", "OUTCOME", "REVISION", "REASON", "PROBLEM"),
         (
             (
-                moment(each.time), wording.actor(each), each.method.rsplit("/", 1)[-1], each.resource,
+                moment(each.time), actor_text(each), each.method.rsplit("/", 1)[-1], each.resource,
                 "checked" if each.validate_only and each.code == "OK" else each.code.lower().replace("_", " "),
                 each.revision or "-", each.reason, each.problem,
             )

@@ -9,6 +9,7 @@ from datetime import datetime
 import click
 
 from mesh.rpc import admin
+from mesh.wording import command_text, short
 from meshctl import wording
 from meshctl.commands.rule_options import AT
 from meshctl.output import moment, print_json, print_table
@@ -110,8 +111,8 @@ def _schedule(session: Session, request: Request, at: datetime) -> None:
     if session.as_json:
         print_json(scheduled)
         return
-    identifier = wording.short(scheduled.name)
-    click.echo(f"{wording.command(scheduled.command)}: scheduled for {moment(scheduled.time)}")
+    identifier = short(scheduled.name)
+    click.echo(f"{command_text(scheduled.command)}: scheduled for {moment(scheduled.time)}")
     click.echo(f"it is {identifier}; meshctl schedule cancel {identifier} takes it back")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from mesh.rpc import admin, events
+from mesh.wording import actor_text, decision_text, match_text, short
 from meshctl import wording
 from meshctl.commands.cluster import print_clusters
 from meshctl.commands.instances import print_instances
@@ -63,8 +64,8 @@ def explain(
         ("", "RULE", "MATCH", "CLUSTER", "WHY"),
         (
             (
-                "->" if tried.matched else "", wording.short(tried.rule.name), wording.match(tried.rule.spec.match),
-                wording.decision(tried.rule.spec), tried.reason,
+                "->" if tried.matched else "", short(tried.rule.name), match_text(tried.rule.spec.match),
+                decision_text(tried.rule.spec), tried.reason,
             )
             for tried in answer.tried
         ),
@@ -73,7 +74,7 @@ def explain(
     decisive = next((tried.rule for tried in answer.tried if tried.matched), None)
     if decisive is not None:
         since = f"revision {decisive.revision}, {moment(decisive.update_time)}, by {decisive.actor}"
-        click.echo(f"{wording.short(decisive.name)} says so since {since}")
+        click.echo(f"{short(decisive.name)} says so since {since}")
     if answer.live_partitions:
         print_table(
             ("PARTITION", "LEADER", "FIRST OFFSET", "NEXT OFFSET"),
@@ -113,7 +114,7 @@ def status(session: Session) -> None:
         ("MEMBER", "KIND", "ADDRESS", "RUNS", "STATE", "LAG", "CLIENTS", "SEEN", "NOTE"),
         (
             (
-                wording.short(each.name), wording.member_kind(each.kind), each.address, each.revision or "-",
+                short(each.name), wording.member_kind(each.kind), each.address, each.revision or "-",
                 wording.member_state(each), f"{each.lag_ms:.0f} ms" if each.lag_ms else "-", each.client_count,
                 age(each.last_seen_time), wording.member_note(each),
             )
@@ -157,7 +158,7 @@ def watch(session: Session, from_position: int | None, number: int | None) -> No
             else:
                 reason = f" ({event.reason})" if event.reason else ""
                 click.echo(
-                    f"{event.position}  {moment(event.time)}  {wording.actor(event)}  {wording.event(event)}{reason}"
+                    f"{event.position}  {moment(event.time)}  {actor_text(event)}  {wording.event(event)}{reason}"
                 )
             if shown == number:
                 return

@@ -10,7 +10,7 @@ import click
 
 from mesh.rpc import events
 from mesh.rpc import instances as instances_pb
-from meshctl import wording
+from mesh.wording import short
 from meshctl.commands.orders import Ordering, carry_out, order_options, print_orders
 from meshctl.completions import instance_names, sidecar_names
 from meshctl.instances import facts, known, lag, reads, state
@@ -90,7 +90,7 @@ def _row(each: tuple[events.ConsumerInstance, instances_pb.InstanceStatus | None
     instance, status = each
     last_use, problem = ("-", "") if status is None else (age(status.last_use_time), status.problem)
     return (
-        wording.short(instance.name), instance.sidecar, reads(instance), state(instance, status),
+        short(instance.name), instance.sidecar, reads(instance), state(instance, status),
         known(lag(status)), last_use, problem,
     )  # fmt: skip
 
@@ -101,7 +101,7 @@ def print_instances(found: Iterable[events.ConsumerInstance]) -> None:
         ("INSTANCE", "SIDECAR", "READS", "KEY", "VALUE", "SINCE"),
         (
             (
-                wording.short(each.name), each.sidecar, reads(each),
+                short(each.name), each.sidecar, reads(each),
                 each.key_format, each.value_format, moment(each.create_time),
             )
             for each in found
@@ -127,7 +127,7 @@ def describe(session: Session, instance: str) -> None:
         print_json(found)
         return
     status = found.status if found.HasField("status") else None
-    click.echo(f"{wording.short(found.instance.name)}: {state(found.instance, status)}")
+    click.echo(f"{short(found.instance.name)}: {state(found.instance, status)}")
     for label, text in facts(found.instance):
         click.echo(f"  {label + ':':<10}{text}")
     heard = f"heard of {age(found.status_time)}" if status else "has not said yet how it does"

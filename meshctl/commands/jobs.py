@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 from mesh.rpc import events, pipelines
-from meshctl import wording
+from mesh.wording import short
 from meshctl.commands.orders import Ordering, carry_out, order_options
 from meshctl.completions import pipeline_names
 from meshctl.output import age, as_dict, moment, print_json, print_table
@@ -49,7 +49,7 @@ def list_jobs(session: Session) -> None:
         ("JOB", "PIPELINE", "STATE", "BEHIND", "BEFORE RETENTION", "COMPLETE UNTIL", "APART", "SEEN"),
         (
             (
-                each.status.job, wording.short(each.pipeline), "runs" if each.status.running else "waits",
+                each.status.job, short(each.pipeline), "runs" if each.status.running else "waits",
                 _number(each.status, "behind"), _number(each.status, "retention_distance"),
                 moment(each.status.complete_until) if each.status.HasField("complete_until") else "-",
                 each.status.apart_count or "-", age(each.status_time),
@@ -60,7 +60,7 @@ def list_jobs(session: Session) -> None:
     )  # fmt: skip
     for each in found:
         if each.status.problem:
-            click.echo(f"{each.status.job} on {wording.short(each.pipeline)}: {each.status.problem}")
+            click.echo(f"{each.status.job} on {short(each.pipeline)}: {each.status.problem}")
         for topic in each.status.apart:
             click.echo(f"{each.status.job} sets {topic.topic} apart: {topic.problem}")
             if topic.loss:
@@ -96,7 +96,7 @@ def _jobs(session: Session) -> Sequence[pipelines.ListedJob]:
 
 def _who_runs(job: str, found: Sequence[pipelines.ListedJob]) -> str:
     """The one pipeline that runs it."""
-    running = sorted(wording.short(each.pipeline) for each in found if each.status.job == job)
+    running = sorted(short(each.pipeline) for each in found if each.status.job == job)
     if len(running) == 1:
         return running[0]
     told = f"{', '.join(running)} run it" if running else "no pipeline that is connected runs it"

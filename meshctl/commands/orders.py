@@ -12,7 +12,8 @@ import click
 
 from mesh.rpc import events
 from mesh.rpc import instances as instances_pb
-from meshctl import instances, wording
+from mesh.wording import short
+from meshctl import instances
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import moment, print_json, print_table
 from meshctl.session import Session
@@ -116,7 +117,7 @@ def _refuse_what_failed(order: events.SidecarOrder, wait: float) -> None:
         case "open":
             about = _ABOUT.get(order.target.partition("/")[0], "--instance")
             later = f"it stays open until {moment(order.expire_time)}"
-            see = f"`meshctl history {about} {wording.short(order.target)}` shows what becomes of it"
+            see = f"`meshctl history {about} {short(order.target)}` shows what becomes of it"
             raise MeshctlError(
                 f"{what}: not done within {wait:g} s by {instances.holder(order)}; {later}: {see}",
                 ExitCode.UNAVAILABLE,
@@ -130,7 +131,7 @@ def _refuse_what_failed(order: events.SidecarOrder, wait: float) -> None:
 def _show(order: events.SidecarOrder) -> None:
     what = f"{instances.target(order.target)}: {instances.command(order.command)}"
     if not order.HasField("outcome"):
-        click.echo(f"{what}: order {wording.short(order.name)} is given to {instances.holder(order)}")
+        click.echo(f"{what}: order {short(order.name)} is given to {instances.holder(order)}")
         return
     click.echo(f"{what}: done{f', {order.outcome.description}' if order.outcome.description else ''}")
     said = instances.details(order)
@@ -144,8 +145,8 @@ def print_orders(found: Sequence[events.SidecarOrder], *, empty: str) -> None:
         COLUMNS,
         (
             (
-                wording.short(each.name), instances.target(each.target), instances.command(each.command),
-                wording.short(each.sidecar), instances.result(each), moment(each.create_time), each.outcome.description,
+                short(each.name), instances.target(each.target), instances.command(each.command),
+                short(each.sidecar), instances.result(each), moment(each.create_time), each.outcome.description,
             )
             for each in found
         ),

@@ -10,6 +10,7 @@ import click
 
 from mesh.acls.words import acl_text
 from mesh.rpc import acls, admin
+from mesh.wording import actor_text, rule_text
 from meshctl import wording
 from meshctl.commands.changes import carry_out
 from meshctl.commands.files import (
@@ -115,7 +116,7 @@ def history(
         ("REVISION", "TIME", "BY", *where, "WHAT", "OUTCOME", "REASON"),
         (
             (
-                each.revision, moment(each.time), wording.actor(each), *((each.place or "nowhere",) if where else ()),
+                each.revision, moment(each.time), actor_text(each), *((each.place or "nowhere",) if where else ()),
                 "\n".join(each.changes), each.outcome, each.reason,
             )
             for each in found
@@ -223,13 +224,13 @@ def _rules(found: Iterable[admin.RuleDifference]) -> Iterator[Line]:
     for each in found:
         before, after = each.before, each.after
         if not each.HasField("before"):
-            yield "+", "rule", after.spec.rule_id, f"{wording.rule(after.spec)} (place {after.place})"
+            yield "+", "rule", after.spec.rule_id, f"{rule_text(after.spec)} (place {after.place})"
         elif not each.HasField("after"):
-            yield "-", "rule", before.spec.rule_id, wording.rule(before.spec)
+            yield "-", "rule", before.spec.rule_id, rule_text(before.spec)
         elif before.spec == after.spec:
-            yield "~", "rule", after.spec.rule_id, f"{wording.rule(after.spec)} (place {before.place} -> {after.place})"
+            yield "~", "rule", after.spec.rule_id, f"{rule_text(after.spec)} (place {before.place} -> {after.place})"
         else:
-            yield "~", "rule", after.spec.rule_id, f"{wording.rule(after.spec)} (was {wording.rule(before.spec)})"
+            yield "~", "rule", after.spec.rule_id, f"{rule_text(after.spec)} (was {rule_text(before.spec)})"
 
 
 def _record_rules(found: Iterable[admin.RecordRuleDifference]) -> Iterator[Line]:

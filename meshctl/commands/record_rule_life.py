@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 import click
 
 from mesh.rpc import record_rules
-from meshctl import wording
+from mesh.wording import short
 from meshctl.commands.record_rule_options import START, change_options, rule_argument
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
@@ -43,7 +43,7 @@ def print_rule(session: Session, rule: record_rules.RecordRule, options: record_
     if session.as_json:
         print_json(rule)
         return
-    click.echo(f"{wording.short(rule.name)}: {sentence(rule.spec)} ({state(rule)})")
+    click.echo(f"{short(rule.name)}: {sentence(rule.spec)} ({state(rule)})")
     click.echo("checked only, nothing was changed" if options.validate_only else f"at revision {rule.revision}")
     for warning in rule.warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -109,8 +109,8 @@ def _row(rule: record_rules.RecordRule, rate: float | None) -> Sequence[object]:
     progress = rule.progress
     known = rule.HasField("progress")
     return (
-        wording.short(rule.name), sentence(rule.spec), state(rule),
-        wording.short(progress.router) or "-", progress.lag if known else "-", "-" if rate is None else f"{rate:.0f}",
+        short(rule.name), sentence(rule.spec), state(rule),
+        short(progress.router) or "-", progress.lag if known else "-", "-" if rate is None else f"{rate:.0f}",
         progress.records_written, progress.records_dead, progress.problem if known else NOBODY_YET,
     )  # fmt: skip
 
@@ -124,7 +124,7 @@ def _show(of_kind: str) -> click.Command:
         if session.as_json:
             print_json(rule)
             return
-        click.echo(f"{wording.short(rule.name)}: {sentence(rule.spec)}")
+        click.echo(f"{short(rule.name)}: {sentence(rule.spec)}")
         for label, text in _facts(rule):
             click.echo(f"  {label + ':':<14}{text}")
         if rule.progress.partitions:
@@ -155,7 +155,7 @@ def _facts(rule: record_rules.RecordRule) -> list[tuple[str, str]]:
     carried_out = "" if progress.revision >= rule.revision else f", which carries out revision {progress.revision}"
     counts = f"{progress.records_written} written, {progress.records_filtered} left out, {progress.records_dead} dead"
     said += [
-        ("router", f"{wording.short(progress.router)}{carried_out}, {age(progress.report_time)}"),
+        ("router", f"{short(progress.router)}{carried_out}, {age(progress.report_time)}"),
         ("records", f"{counts}; {progress.lag} to go in {progress.partition_count} partitions"),
     ]
     if progress.HasField("groups_synced_time"):

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mesh.rpc import admin, routing
-from meshctl import wording
+from mesh.wording import how_text, match_text, short
 from meshctl.commands.changes import carry_out
 from meshctl.commands.rule_options import (
     ALL_MATCHES,
@@ -39,7 +39,7 @@ def _named(session: Session, given: str | None, match: routing.RuleMatch | None)
     for each in rules:
         if each.spec.match == match:
             return each.name
-    raise MeshctlError(f"no rule has the match: {wording.match(match)}", ExitCode.NOT_FOUND, status="NOT_FOUND")
+    raise MeshctlError(f"no rule has the match: {match_text(match)}", ExitCode.NOT_FOUND, status="NOT_FOUND")
 
 
 def _required(match: routing.RuleMatch | None) -> routing.RuleMatch:
@@ -64,8 +64,8 @@ def list_rules(session: Session) -> None:
         ("PLACE", "RULE", "MATCH", "CLUSTER", "HOW", "REVISION", "BY", "SINCE"),
         (
             (
-                each.place, wording.short(each.name), wording.match(each.spec.match), each.spec.target_cluster or "-",
-                wording.how(each.spec), each.revision, each.actor, moment(each.update_time),
+                each.place, short(each.name), match_text(each.spec.match), each.spec.target_cluster or "-",
+                how_text(each.spec), each.revision, each.actor, moment(each.update_time),
             )
             for each in rules
         ),

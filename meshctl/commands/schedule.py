@@ -7,7 +7,7 @@ import uuid
 import click
 
 from mesh.rpc import admin
-from meshctl import wording
+from mesh.wording import command_text, short
 from meshctl.completions import schedule_ids
 from meshctl.output import as_dict, moment, print_json, print_table
 from meshctl.session import Group, Session, pass_session
@@ -44,7 +44,7 @@ def list_scheduled(session: Session) -> None:
     print_table(
         ("ID", "WHEN", "WHAT", "BY", "REASON"),
         (
-            (wording.short(each.name), moment(each.time), wording.command(each.command), each.actor, each.reason)
+            (short(each.name), moment(each.time), command_text(each.command), each.actor, each.reason)
             for each in found.scheduled_changes
         ),
         empty='Nothing is scheduled. Commands about rules take --at: meshctl rule set ... --at "02:00 UTC"',
@@ -69,4 +69,4 @@ def cancel(session: Session, schedule_id: str, reason: str) -> None:
     if session.as_json:
         print_json(answer)
         return
-    click.echo(f"{wording.short(name)} is cancelled (revision {answer.revision})")
+    click.echo(f"{short(name)} is cancelled (revision {answer.revision})")

@@ -7,7 +7,7 @@ from collections import Counter
 import click
 
 from mesh.rpc import admin, events
-from meshctl import wording
+from mesh.wording import short
 from meshctl.commands.orders import Ordering, carry_out, question_options
 from meshctl.commands.subscriptions import subscriptions
 from meshctl.completions import sidecar_names
@@ -46,7 +46,7 @@ def list_sidecars(session: Session) -> None:
     """
     status = session.connect().status()
     heard = [each for each in status.members if each.kind == admin.MEMBER_KIND_SIDECAR]
-    names = {wording.short(each.name) for each in heard}
+    names = {short(each.name) for each in heard}
     held = Counter(each.sidecar for each in status.instances)
     silent = [
         admin.Member(name=f"members/{name}", kind=admin.MEMBER_KIND_SIDECAR) for name in sorted(held.keys() - names)
@@ -58,7 +58,7 @@ def list_sidecars(session: Session) -> None:
         ("SIDECAR", "VERSION", "ADDRESS", "INSTANCES", "SEEN"),
         (
             (
-                wording.short(each.name), each.version or "-", each.address or "-", held[wording.short(each.name)],
+                short(each.name), each.version or "-", each.address or "-", held[short(each.name)],
                 age(each.last_seen_time) if each.HasField("last_seen_time") else "not heard of",
             )
             for each in (*heard, *silent)

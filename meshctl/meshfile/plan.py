@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from mesh.order import staying_in_order
 from mesh.rpc import acls, admin, routing
 from mesh.rpc import record_rules as records
-from meshctl import wording
+from mesh.wording import decision_text, rule_text
 from meshctl.endpoints import EndpointsError, split_address
 from meshctl.meshfile.acl_plan import NO_POLICY, AclPlan, acl_plan
 from meshctl.meshfile.action import Action
@@ -286,15 +286,15 @@ def _rule_steps(
             continue  # without --replace: a rule that the file says nothing about
         _, current = before.get(key, (0.0, None))
         if current is None:
-            steps.append(RuleStep(Action.CREATE, spec, wording.rule(spec)))
+            steps.append(RuleStep(Action.CREATE, spec, rule_text(spec)))
         elif _spec("", current) != _spec("", spec):
-            steps.append(RuleStep(Action.UPDATE, spec, f"{wording.rule(spec)} (was {wording.decision(current)})"))
+            steps.append(RuleStep(Action.UPDATE, spec, f"{rule_text(spec)} (was {decision_text(current)})"))
         elif replace and not stayed:
-            steps.append(RuleStep(Action.MOVE, spec, f"{wording.rule(spec)} (another place in the order)"))
+            steps.append(RuleStep(Action.MOVE, spec, f"{rule_text(spec)} (another place in the order)"))
         else:
-            steps.append(RuleStep(Action.UNCHANGED, spec, wording.rule(spec)))
+            steps.append(RuleStep(Action.UNCHANGED, spec, rule_text(spec)))
     removed = [each for key, (_, each) in before.items() if key not in after]
-    return steps + [RuleStep(Action.REMOVE, spec, wording.rule(spec)) for spec in removed]
+    return steps + [RuleStep(Action.REMOVE, spec, rule_text(spec)) for spec in removed]
 
 
 def _address_notices(addresses: Iterable[AddressEntry], members: Iterable[admin.Member]) -> list[Finding]:

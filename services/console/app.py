@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +18,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from mesh.rpc import admin
@@ -38,7 +38,22 @@ LONGEST_FORM = 64 * 1024
 """Bytes."""
 KEY = "key"
 """The field of a form with its key."""
+TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".LICENSE": "text/plain"}
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file that every page uses."""
+
+    body: bytes
+    media_type: str
+    tag: str
+
+    @classmethod
+    def read(cls, path: Path) -> Asset:
+        body = path.read_bytes()
+        return cls(body, TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +86,15 @@ class Console:
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        self._files = {each.name: Asset.read(each) for each in (HERE / "static").iterdir() if each.suffix in TYPES}
 
     def app(self) -> ASGIApp:
-        routes: list[Route | Mount] = [
+        routes = [
             Route("/login", self._login_page, methods=["GET"]),
             Route("/login", self._login, methods=["POST"]),
             Route("/logout", self._logout, methods=["POST"]),
             Route("/live/{what:path}", self._live, methods=["GET"]),
-            Mount("/static", StaticFiles(directory=HERE / "static")),
+            Route("/static/{name}", self._static, methods=["GET"]),
         ]
         routes += [Route(row.path, self._changing(row.view), methods=["POST"]) for row in CHANGES]
         routes += [Route(row.path, self._showing(row.view), methods=["GET"]) for row in PAGES]
@@ -195,6 +211,16 @@ class Console:
                 metrics.streams.set(self._streams)
 
         return StreamingResponse(events(), media_type="text/event-stream")
+
+    async def _static(self, request: Request) -> Response:
+        """From memory: a thread for each file that is read would cost more than the files."""
+        asset = self._files.get(request.path_params["name"])
+        if asset is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        headers = {"ETag": asset.tag, "Cache-Control": "no-cache"}
+        if request.headers.get("if-none-match") == asset.tag:
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        return Response(asset.body, media_type=asset.media_type, headers=headers)
 
     async def _lost(self, request: Request, error: HTTPException) -> Response:
         """No such page, or a form that does not count."""

@@ -15,8 +15,13 @@ from mesh.rpc import (
     audit_grpc,
     grants_grpc,
     instances_grpc,
+    profiles_grpc,
+    quotas_grpc,
     record_rules_grpc,
     replays_grpc,
+    subscriptions_grpc,
+    topic_moves_grpc,
+    topics_grpc,
     traffic_grpc,
     transactions_grpc,
     users_grpc,
@@ -49,6 +54,12 @@ class Stubs:
         self.acls = acls_grpc.AclServiceStub(channel)
         self.users = users_grpc.UserServiceStub(channel)
         self.transactions = transactions_grpc.TransactionServiceStub(channel)
+        self.topics = topics_grpc.TopicServiceStub(channel)
+        self.groups = topics_grpc.GroupServiceStub(channel)
+        self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(channel)
+        self.subscriptions = subscriptions_grpc.SubscriptionServiceStub(channel)
+        self.quotas = quotas_grpc.QuotaServiceStub(channel)
+        self.profiles = profiles_grpc.ProfileServiceStub(channel)
 
 
 @dataclass(frozen=True, slots=True)

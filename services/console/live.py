@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from google.protobuf.message import Message
 
-from mesh.rpc import admin, replays
+from mesh.rpc import admin, replays, topic_moves
 from services.console.control import Caller
 from services.console.outcomes import CallError
 
@@ -41,8 +41,16 @@ async def _replays(caller: Caller) -> Message:
     return found
 
 
+async def _moves(caller: Caller) -> Message:
+    request = topic_moves.ListTopicMovesRequest(page_size=100)
+    found: topic_moves.ListTopicMovesResponse = await caller.call(caller.stubs.topic_moves.ListTopicMoves, request)
+    for move in found.topic_moves:
+        move.progress.ClearField("report_time")
+    return found
+
+
 def look_at(what: str) -> Look | None:
-    """The names that a page may follow: "status", "replays", "replay/NAME"."""
+    """The names that a page may follow: "status", "moves", "move/NAME", "replays", "replay/NAME"."""
     kind, _, name = what.partition("/")
     if kind == "replay" and name:
 
@@ -52,7 +60,16 @@ def look_at(what: str) -> Look | None:
             return found
 
         return _replay
-    return {"status": _status, "replays": _replays}.get(what)
+    if kind == "move" and name:
+
+        async def _move(caller: Caller) -> Message:
+            request = topic_moves.GetTopicMoveRequest(name=f"topicmoves/{name}")
+            found: topic_moves.MoveWithRecords = await caller.call(caller.stubs.topic_moves.GetTopicMove, request)
+            found.progress.ClearField("report_time")
+            return found
+
+        return _move
+    return {"status": _status, "replays": _replays, "moves": _moves}.get(what)
 
 
 async def follow(

@@ -26,6 +26,7 @@ from mesh.rpc import (
     replays_grpc,
     subscriptions_grpc,
     topic_moves_grpc,
+    topics_grpc,
     traffic_grpc,
     transactions_grpc,
     users_grpc,
@@ -42,6 +43,7 @@ from services.control.api.calls import Calls
 from services.control.api.change_control_service import ChangeControlService
 from services.control.api.cluster_service import ClusterService
 from services.control.api.freeze_gate import FreezeGate
+from services.control.api.group_service import GroupService
 from services.control.api.instance_service import InstanceService
 from services.control.api.member_report_service import MemberReportService
 from services.control.api.past_answers import PastAnswers
@@ -55,6 +57,7 @@ from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
 from services.control.api.subscription_service import SubscriptionService
 from services.control.api.topic_move_service import TopicMoveService
+from services.control.api.topic_service import TopicService
 from services.control.api.traffic_service import TrafficService
 from services.control.api.transaction_service import TransactionService
 from services.control.api.user_service import UserService
@@ -78,6 +81,7 @@ from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
 from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
+from services.control.decisions.topics.looking import Looking
 from services.control.decisions.turns import Turns
 from services.control.decisions.users.commands import UserDecisions
 from services.control.domain.clusters.properties import SecretPlaces
@@ -182,6 +186,7 @@ class Control:
             self._problems,
         )
         subscriptions = SubscriptionDecisions(journal)
+        looking = Looking(journal, connections)
         longest_hold_ms = settings.hold_ms + SWITCH_MARGIN_MS
         services = (
             (admin_grpc, ClusterService(journal, self._clusters)),
@@ -200,6 +205,8 @@ class Control:
                 RecordRuleService(journal, RecordRuleDecisions(journal, turns, connections), record_progress),
             ),
             (topic_moves_grpc, TopicMoveService(journal, self._topic_moves, self._certificates)),
+            (topics_grpc, TopicService(journal, connections, looking)),
+            (topics_grpc, GroupService(journal, looking)),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
             (traffic_grpc, TrafficService(traffic)),
             (transactions_grpc, TransactionService(journal)),

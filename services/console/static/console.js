@@ -3,8 +3,8 @@
 
 const palette = document.getElementById("palette");
 const text = document.getElementById("palette-text");
-const topic = document.getElementById("palette-topic");
-const items = [...palette.querySelectorAll("li")].filter((item) => !item.contains(topic));
+const named = [...palette.querySelectorAll("a[data-before]")]; // links to what the text names
+const items = [...palette.querySelectorAll("li")].filter((item) => !named.includes(item.firstElementChild));
 
 function open() {
   if (palette.open) return;
@@ -17,9 +17,11 @@ function open() {
 function filter() {
   const wanted = text.value.trim();
   for (const item of items) item.hidden = !item.textContent.toLowerCase().includes(wanted.toLowerCase());
-  topic.parentElement.hidden = !wanted;
-  topic.querySelector("b").textContent = wanted;
-  topic.href = "/explain?" + new URLSearchParams({ about: "topic", name: wanted });
+  for (const link of named) {
+    link.parentElement.hidden = !wanted;
+    link.querySelector("b").textContent = wanted;
+    link.href = link.dataset.before + encodeURIComponent(wanted);
+  }
 }
 
 function shown() {

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from mesh.rpc import admin, record_rules, replays
+from mesh.rpc import admin, record_rules, replays, topic_moves
+from mesh.wording import short
 from services.console import words
 from services.console.asking import Ask
 from services.console.outcomes import CallError
 from services.console.parts import Cell, Cells, Facts, Notice, Page, Part, Table, Tone
+from services.console.views.moves import OPEN as MOVES_OPEN
+from services.console.views.moves import progress as move_progress
 from services.console.views.replaying import progress
 from services.console.views.traffic import top
 
@@ -22,11 +25,17 @@ KINDS = (
 
 async def overview(ask: Ask) -> Page:
     stubs = ask.caller.stubs
-    status, running = await asyncio.gather(
+    status, running, moves = await asyncio.gather(
         ask.caller.call(stubs.decisions.GetStatus, admin.GetStatusRequest()),
         ask.caller.call(stubs.replays.ListReplays, replays.ListReplaysRequest(open_only=True, page_size=20)),
+        ask.caller.call(stubs.topic_moves.ListTopicMoves, topic_moves.ListTopicMovesRequest(page_size=100)),
     )
-    parts: list[Part] = [*notices(status), _facts(status), moving(status, running.replays), clusters(status.clusters)]
+    parts: list[Part] = [
+        *notices(status),
+        _facts(status),
+        moving(status, running.replays, moves.topic_moves),
+        clusters(status.clusters),
+    ]
     parts += [members(title, kind, status.members) for title, kind in KINDS]
     return Page("Overview", parts, lead="The mesh, as control sees it now.", live="status")
 
@@ -53,7 +62,7 @@ def _away(status: admin.MeshStatus) -> Iterable[str | Cell]:
             yield f"{member.name} was last seen {words.age(member.last_seen_time)}, and is left behind."
     for rule in status.record_rules:
         if rule.progress.problem:
-            name = words.short(rule.name)
+            name = short(rule.name)
             yield Cell(f"Record rule {name} does not run: {rule.progress.problem}", f"/record-rules/{name}")
 
 
@@ -76,21 +85,27 @@ def _facts(status: admin.MeshStatus) -> Facts:
     )
 
 
-def moving(status: admin.MeshStatus, running: Iterable[replays.Replay]) -> Table:
-    """Rollouts, mirrors that copy, and open replays."""
+def moving(
+    status: admin.MeshStatus, running: Iterable[replays.Replay], moves: Iterable[topic_moves.MoveWithRecords]
+) -> Table:
+    """Rollouts, moves of topics, mirrors that copy, and open replays."""
     rows: list[Cells] = []
     if pending := status.pending_revision:
         landed = [each for each in status.members if each.revision >= pending]
         done = len(landed) / max(len(status.members), 1)
         text = f"{len(landed)} of {len(status.members)} members answered"
         rows.append([Cell(f"Revision {pending}", f"/changes/{pending}"), "rollout", Cell(text, done=done)])
+    for move in moves:
+        if move.state in MOVES_OPEN:
+            text = f"topic {move.spec.topic} to {move.copy.target_cluster}"
+            rows.append([Cell(text, f"/moves/{short(move.name)}"), "move", move_progress(move)])
     for rule in status.record_rules:
         if rule.state == record_rules.RECORD_RULE_STATE_RUNNING and rule.HasField("progress"):
-            name = words.short(rule.name)
+            name = short(rule.name)
             lag = words.count(rule.progress.lag, "record") + " behind"
             rows.append([Cell(name, f"/record-rules/{name}"), rule.spec.WhichOneof("kind") or "", lag])
     for replay in running:
-        name = words.short(replay.name)
+        name = short(replay.name)
         rows.append([Cell(name, f"/replays/{name}"), "replay", progress(replay)])
     return Table("Moving now", ("What", "Kind", "How far"), rows, "Nothing moves now.")
 
@@ -116,8 +131,8 @@ def members(title: str, kind: admin.MemberKind.ValueType, found: Iterable[admin.
     for each in found:
         if each.kind != kind:
             continue
-        name = words.short(each.name)
-        extra = (words.short(each.router) or words.NONE, f"{each.client_count:,}") if gateways else ()
+        name = short(each.name)
+        extra = (short(each.router) or words.NONE, f"{each.client_count:,}") if gateways else ()
         linked = Cell(name, f"/sidecars/{name}") if kind == admin.MEMBER_KIND_SIDECAR else name
         seen = words.age(each.last_seen_time)
         rows.append([linked, state(each), f"{each.revision:,}", *extra, each.version or words.NONE, seen])
@@ -137,7 +152,7 @@ async def clients(ask: Ask) -> Page:
     """Kafka clients by gateway, and the traffic of the last hour by client."""
     status = await ask.caller.call(ask.caller.stubs.decisions.GetStatus, admin.GetStatusRequest())
     rows: list[Cells] = [
-        [words.short(each.name), f"{each.client_count:,}", words.age(each.last_seen_time)]
+        [short(each.name), f"{each.client_count:,}", words.age(each.last_seen_time)]
         for each in status.members
         if each.kind == admin.MEMBER_KIND_GATEWAY
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mesh.rpc import admin, audit
+from mesh.wording import actor_text, decision_text, match_text, rule_text, short
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, choice, here, search, tick, time_of
 from services.console.parts import Cell, Cells, Control, Facts, Field, Notice, Page, Part, Table, Tone
@@ -22,7 +23,7 @@ async def history(ask: Ask) -> Page:
         [
             Cell(f"{each.revision:,}", f"/changes/{each.revision}"),
             words.moment(each.time),
-            words.actor(each),
+            actor_text(each),
             "; ".join(each.changes),
             words.toned(each.outcome or words.NONE),
             each.reason or words.NONE,
@@ -65,11 +66,10 @@ async def as_of(ask: Ask) -> Page:
         ],
     )
     rules = [
-        [words.short(each.name), each.place, words.match_text(each.spec.match), words.decision(each.spec)]
-        for each in found.rules
+        [short(each.name), each.place, match_text(each.spec.match), decision_text(each.spec)] for each in found.rules
     ]
     clusters = [[each.spec.cluster_name, ", ".join(each.spec.bootstrap_servers)] for each in found.clusters]
-    record = [[words.short(each.name), each.spec.WhichOneof("kind") or words.NONE] for each in found.record_rules]
+    record = [[short(each.name), each.spec.WhichOneof("kind") or words.NONE] for each in found.record_rules]
     parts: list[Part] = [
         form,
         facts,
@@ -102,16 +102,16 @@ def difference_tables(of: admin.DiffResponse) -> list[Part]:
     """The rules, clusters and record rules that differ, and the topics that have another cluster."""
     rules = [
         [
-            words.short((each.after if each.HasField("after") else each.before).name),
-            words.rule(each.before.spec) if each.HasField("before") else words.NONE,
-            words.rule(each.after.spec) if each.HasField("after") else words.NONE,
+            short((each.after if each.HasField("after") else each.before).name),
+            rule_text(each.before.spec) if each.HasField("before") else words.NONE,
+            rule_text(each.after.spec) if each.HasField("after") else words.NONE,
         ]
         for each in of.rules
     ]
     differing: list[Any] = [*of.clusters, *of.record_rules]
     others: list[Cells] = [
         [
-            words.short((each.after if each.HasField("after") else each.before).name),
+            short((each.after if each.HasField("after") else each.before).name),
             "there" if each.HasField("before") else words.NONE,
             "there" if each.HasField("after") else words.NONE,
         ]
@@ -140,7 +140,7 @@ async def calls(ask: Ask) -> Page:
     rows: list[Cells] = [
         [
             words.moment(each.time),
-            words.actor(each),
+            actor_text(each),
             each.method.rpartition("/")[2] + (" (check only)" if each.validate_only else ""),
             each.resource or words.NONE,
             words.toned(each.code),

@@ -8,9 +8,17 @@ from mesh.rpc.roles import ROLES, narrowing_text, role_word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, choice, here, search, wrong
 from services.console.parts import Cell, Cells, Facts, Field, Notice, Page, Part, Table, Tone
+from services.console.views.policies import (
+    OPERATIONS,
+    RESOURCES,
+    acl_forms,
+    acl_link,
+    grant_form,
+    revoke_link,
+    user_form,
+)
 
-RESOURCES = {name: number for number, name in acl_words.RESOURCES.items()}
-OPERATIONS = {name: number for number, name in acl_words.OPERATIONS.items()}
+USERS = "Users log in to gateways with a password. Control has verifiers alone; meshctl users set makes them."
 
 
 async def acl_list(ask: Ask) -> Page:
@@ -29,6 +37,7 @@ async def acl_list(ask: Ask) -> Page:
             words.word(acls.AclPatternType, each.pattern_type),
             each.resource_name,
             each.host,
+            *([Cell("Delete", acl_link(each))] if ask.may_change else []),
         ]
         for each in answer.acls
     ]
@@ -47,9 +56,13 @@ async def acl_list(ask: Ask) -> Page:
             ("Revision", f"{answer.revision:,}"),
         ],
     )
-    columns = ("Principal", "Permission", "Operation", "On", "Pattern", "Name", "Host")
+    deletes = ("Change",) if ask.may_change else ()
+    columns = ("Principal", "Permission", "Operation", "On", "Pattern", "Name", "Host", *deletes)
     table = Table("ACLs", columns, rows, "There is no such ACL.", more=ask.more(answer.next_page_token))
-    return Page("ACLs", [facts, form, table], links=[Cell("Explain an access", "/acls/explain")])
+    parts: list[Part] = [facts, form, table]
+    if ask.may_change:
+        parts += acl_forms(acl_words.mode_word(answer.mode), ", ".join(answer.super_users))
+    return Page("ACLs", parts, links=[Cell("Explain an access", "/acls/explain")])
 
 
 async def acl_explain(ask: Ask) -> Page:
@@ -104,7 +117,7 @@ async def user_list(ask: Ask) -> Page:
     ]
     columns = ("User", "Logs in by", "Revision", "Set by", "Why")
     table = Table("Users", columns, rows, "There is no user.", more=ask.more(answer.next_page_token))
-    return Page("Users", [table], lead="Users log in to gateways with a password. Control has verifiers alone.")
+    return Page("Users", [table], lead=USERS)
 
 
 async def user(ask: Ask) -> Page:
@@ -120,7 +133,10 @@ async def user(ask: Ask) -> Page:
             ("Why", found.reason or words.NONE),
         ],
     )
-    return Page(f"User {name}", [Notice(answer.explanation), facts], links=[Cell("All users", "/users")])
+    parts: list[Part] = [Notice(answer.explanation), facts]
+    if ask.may_change:
+        parts.append(user_form(found))
+    return Page(f"User {name}", parts, links=[Cell("All users", "/users")])
 
 
 def _mechanisms(of: users.User) -> str:
@@ -131,16 +147,24 @@ async def grant_list(ask: Ask) -> Page:
     principal = ask.said("principal")
     request = grants.ListGrantsRequest(principal=principal, page_size=PAGE_SIZE, page_token=ask.page_token)
     answer = await ask.caller.call(ask.caller.stubs.access.ListGrants, request)
-    rows = [_grant(each) for each in answer.grants]
+    rows = [[*_grant(each), *([_revoke(each)] if ask.may_change else [])] for each in answer.grants]
     form = search("/grants", "Filter", Field("principal", "Principal", value=principal), title="Filter")
-    columns = ("Principal", "Role", "For", "From", "By", "Why")
+    columns = ("Principal", "Role", "For", "From", "By", "Why", *(("Change",) if ask.may_change else ()))
     parts: list[Part] = [
         form,
         Table("Grants", columns, rows, "There is no such grant.", more=ask.more(answer.next_page_token)),
     ]
     if answer.without_rights:
         parts.append(Notice("A decision has taken all rights from", items=list(answer.without_rights)))
+    if ask.may_change:
+        parts.append(grant_form(principal))
     return Page("Grants", parts, links=[Cell("Explain an access", "/grants/explain")])
+
+
+def _revoke(of: grants.Grant) -> Cell:
+    """Only a decision can be revoked; settings are others' business."""
+    decided = of.source == grants.GRANT_SOURCE_UNSPECIFIED
+    return Cell("Revoke", revoke_link(of)) if decided else Cell(words.NONE)
 
 
 def _grant(of: grants.Grant) -> list[Cell | str]:

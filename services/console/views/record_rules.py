@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mesh.rpc import record_rules
+from mesh.wording import short
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here
 from services.console.parts import Cell, Cells, Facts, Item, Moved, Notice, Page, Part, Table, Tone, hidden
@@ -16,7 +17,7 @@ async def listing(ask: Ask) -> Page:
     answer = await ask.caller.call(ask.caller.stubs.record_rules.ListRecordRules, request)
     rows: list[Cells] = [
         [
-            Cell(words.short(each.name), f"/record-rules/{words.short(each.name)}"),
+            Cell(short(each.name), f"/record-rules/{short(each.name)}"),
             _kind(each.spec),
             _way(each.spec),
             _state(each),
@@ -81,12 +82,12 @@ def _kind(spec: record_rules.RecordRuleSpec) -> str:
 
 
 def _way(spec: record_rules.RecordRuleSpec) -> str:
-    """ "c1/orders → c2/shop.orders"."""
+    """ "c1/orders -> c2/shop.orders"."""
     if spec.HasField("mirror"):
         of = spec.mirror
         what = of.topic or f"{of.topic_prefix}*"
-        return f"{of.source_cluster}/{what} → {of.target_cluster}/{of.target_topic or '{topic}'}"
-    return f"{spec.content.source_cluster}/{spec.content.topic} → {len(spec.content.branches)} topics by content"
+        return f"{of.source_cluster}/{what} -> {of.target_cluster}/{of.target_topic or '{topic}'}"
+    return f"{spec.content.source_cluster}/{spec.content.topic} -> {len(spec.content.branches)} topics by content"
 
 
 def _branches(spec: record_rules.RecordRuleSpec) -> list[Part]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mesh.rpc import replays
+from mesh.wording import short
 from services.console import words
-from services.console.asking import PAGE_SIZE, Ask, change, search, tick
+from services.console.asking import PAGE_SIZE, Ask, change, here, search, tick
 from services.console.parts import Cell, Cells, Facts, Moved, Page, Part, Table, Tone
 
 OPEN = (replays.REPLAY_STATE_PENDING, replays.REPLAY_STATE_RUNNING)
@@ -26,7 +27,7 @@ async def listing(ask: Ask) -> Page:
     answer = await ask.caller.call(ask.caller.stubs.replays.ListReplays, request)
     rows: list[Cells] = [
         [
-            Cell(words.short(each.name), f"/replays/{words.short(each.name)}"),
+            Cell(short(each.name), f"/replays/{short(each.name)}"),
             each.spec.WhichOneof("destination") or words.NONE,
             words.toned(words.word(replays.ReplayState, each.state)),
             progress(each),
@@ -59,7 +60,7 @@ async def one(ask: Ask) -> Page:
             ("Started", f"{words.moment(found.create_time)} by {found.actor}"),
             ("Ended", words.moment(found.end_time)),
             ("Why", found.reason or words.NONE),
-            ("Destination", found.spec.WhichOneof("destination") or words.NONE),
+            ("Destination", _destination(found.spec)),
         ],
     )
     rows: list[Cells] = [
@@ -68,13 +69,24 @@ async def one(ask: Ask) -> Page:
     ]
     left = len(found.partitions) - len(rows)
     note = f"{left} more partitions are not shown." if left else ""
+    links: list[Cell] = []
+    if found.spec.HasField("group") and found.state not in OPEN and ask.may_change:
+        undo = here("/resets/check", group=found.spec.group.group, undoes=name)
+        if any(each.committed_before >= 0 for each in found.partitions):
+            links.append(Cell("Undo this reset", undo))
     parts: list[Part] = [
         facts,
         Table("Partitions", ("Topic", "Partition", "From", "Next", "To"), rows, "No partition is known.", note),
     ]
     if found.state in OPEN and not found.cancelling and ask.may_change:
         parts.append(change("Cancel it", f"/replays/{name}/cancel", "Cancel the replay", tone=Tone.BAD))
-    return Page(f"Replay {name}", parts, live=f"replay/{name}" if found.state in OPEN else "")
+    return Page(f"Replay {name}", parts, links=links, live=f"replay/{name}" if found.state in OPEN else "")
+
+
+def _destination(of: replays.ReplaySpec) -> Cell:
+    if of.HasField("group"):
+        return Cell(f"group {of.group.group}", here(f"/groups/{of.group.group}"))
+    return Cell(of.WhichOneof("destination") or words.NONE)
 
 
 async def cancel(ask: Ask) -> Moved:

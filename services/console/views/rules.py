@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mesh.rpc import admin, routing
+from mesh.wording import decision_text, edit_text, match_text, rule_text, short
 from services.console import words
 from services.console.asking import Ask, change, choice, here, search, tick, wrong
 from services.console.parts import (
@@ -26,11 +27,12 @@ from services.console.parts import (
     Tone,
     hidden,
 )
-from services.console.views.overview import state
-from services.console.views.past import difference_tables
 from services.console.views.traffic import hits_by_rule
 
 ROWS = 100
+MOST_TRIED = 100
+"""The last one decides."""
+MOST_PARTITIONS = 200
 KINDS = tuple(each.name for each in routing.RuleMatch.DESCRIPTOR.oneofs_by_name["kind"].fields)
 CONSENTS = {
     "create_missing_topics": "Create topics that are absent on the target",
@@ -51,10 +53,10 @@ async def listing(ask: Ask) -> Page:
     counted = () if hits is None else ("Calls in the last hour",)
     rows: list[Cells] = [
         [
-            Cell(words.short(each.name), f"/rules/{words.short(each.name)}"),
+            Cell(short(each.name), f"/rules/{short(each.name)}"),
             each.place,
-            words.match_text(each.spec.match),
-            words.decision(each.spec),
+            match_text(each.spec.match),
+            decision_text(each.spec),
             Cell(f"{each.revision:,}", f"/changes/{each.revision}"),
             f"{each.actor}, {words.age(each.update_time)}",
             *([f"{hits.get(each.name, 0):,}"] if hits is not None else []),
@@ -97,30 +99,54 @@ async def explain(ask: Ask) -> Page:
     request = admin.ExplainRequest(client=client)
     setattr(request, about, name)
     answer = await ask.caller.call(ask.caller.stubs.decisions.Explain, request)
+    links: list[Cell] = []
+    if about == "topic":
+        links = [Cell("Its page", f"/topics/{name}"), Cell("Its history", here("/history", topic=name))]
+    elif about == "group":
+        links = [Cell("Its page", here(f"/groups/{name}"))]
+    return Page(f"{about.replace('_', ' ').capitalize()} {name}", [form, *explained(answer, about)], links=links)
+
+
+def explained(answer: admin.ExplainResponse, about: str = "topic") -> list[Part]:
+    """Where something lives, and why."""
     decided = next((each for each in answer.tried if each.matched), None)
     facts: list[Item] = [
         ("Cluster", Cell(answer.cluster or "none", tone=Tone.GOOD if answer.cluster else Tone.WARNING)),
-        ("Rule", Cell("none") if decided is None else Cell(words.rule(decided.rule.spec), rule_page(decided.rule))),
+        ("Rule", Cell("none") if decided is None else Cell(rule_text(decided.rule.spec), rule_page(decided.rule))),
         ("Revision", f"{answer.revision:,}"),
     ]
     if about == "topic":
         facts.insert(1, ("Name there", Cell(answer.upstream_topic or words.NONE)))
         facts += [("Visits of that cluster", f"{answer.visit:,}"), ("Partitions there", f"{answer.partitions:,}")]
     tried: list[Cells] = [
-        [Cell(words.short(each.rule.name), rule_page(each.rule)), "yes" if each.matched else "no", each.reason]
-        for each in answer.tried
+        [Cell(short(each.rule.name), rule_page(each.rule)), "yes" if each.matched else "no", each.reason]
+        for each in answer.tried[-MOST_TRIED:]
     ]
-    partitions = [[each.partition, each.leader, f"{each.start:,}", f"{each.end:,}"] for each in answer.live_partitions]
-    parts: list[Part] = [form, Facts("Answer", facts), *(Notice(each) for each in answer.notes)]
-    parts.append(Table("Rules tried", ("Rule", "Matched", "Why"), tried, "No rule was tried."))
+    left = len(answer.tried) - len(tried)
+    note = f"{left:,} rules before these did not match." if left else ""
+    partitions: list[Cells] = [
+        [each.partition, _known(each.leader), _known(each.start), _known(each.end)]
+        for each in answer.live_partitions[:MOST_PARTITIONS]
+    ]
+    more = len(answer.live_partitions) - len(partitions)
+    parts: list[Part] = [
+        Facts("Answer", facts),
+        *(Notice(each) for each in answer.notes),
+        Table("Rules tried", ("Rule", "Matched", "Why"), tried, "No rule was tried.", note),
+    ]
     if partitions:
-        parts.append(Table("Partitions", ("Partition", "Leader", "First offset", "End"), partitions, ""))
-    links = [Cell("Its history", here("/history", topic=name))] if about == "topic" else []
-    return Page(f"{about.replace('_', ' ').capitalize()} {name}", parts, links=links)
+        columns = ("Partition", "Leader", "First offset", "End")
+        parts.append(Table("Partitions", columns, partitions, "", f"{more} more are not shown." if more else ""))
+    return parts
+
+
+def _known(number: int) -> str:
+    """Control says -1 of what nobody knows."""
+    return words.NONE if number < 0 else f"{number:,}"
 
 
 def rule_page(rule: admin.Rule) -> str:
-    return f"/rules/{words.short(rule.name)}"
+    return f"/rules/{short(rule.name)}"
 
 
 async def one(ask: Ask) -> Page:
@@ -132,8 +158,8 @@ async def one(ask: Ask) -> Page:
         "Rule",
         [
             ("Place", found.place),
-            ("Matches", words.match_text(found.spec.match)),
-            ("Decides", words.decision(found.spec)),
+            ("Matches", match_text(found.spec.match)),
+            ("Decides", decision_text(found.spec)),
             ("Revision", Cell(f"{found.revision:,}", f"/changes/{found.revision}")),
             ("Changed by", f"{found.actor}, {words.moment(found.update_time)}"),
         ],
@@ -250,7 +276,7 @@ async def check(ask: Ask) -> Page:
         )
         parts.append(confirm)
     request: Any = getattr(edit, edit.WhichOneof("kind") or "")
-    return Page(f"Dry run: {words.edit(request)}", parts, lead="Nothing has changed yet.")
+    return Page(f"Dry run: {edit_text(request)}", parts, lead="Nothing has changed yet.")
 
 
 def dry_run(answer: admin.DryRunResponse) -> list[Part]:
@@ -259,7 +285,7 @@ def dry_run(answer: admin.DryRunResponse) -> list[Part]:
         [words.toned(words.word(admin.Severity, each.severity)), each.subject, each.text] for each in answer.findings
     ]
     clients: list[Cells] = [
-        [each.client_id, each.principal, each.software, each.host, words.short(each.gateway), f"{each.connections:,}"]
+        [each.client_id, each.principal, each.software, each.host, short(each.gateway), f"{each.connections:,}"]
         for each in answer.clients
     ]
     homes = [[each.group or each.transactional_id, each.from_cluster, each.to_cluster] for each in answer.home_moves]
@@ -294,89 +320,4 @@ async def make(ask: Ask) -> Moved:
     request: Any = getattr(edit, kind or "")
     request.options.CopyFrom(options_of(ask))
     answer = await ask.caller.call(method, request, timeout_s=CHANGE_TIMEOUT_S)
-    return Moved(here(f"/changes/{answer.revision}", before=ask.said("expected_revision")))
-
-
-async def landing(ask: Ask) -> Page:
-    """A change of the rules, as it lands on each member."""
-    revision = _revision(ask)
-    stubs = ask.caller.stubs
-    status = await ask.caller.call(stubs.decisions.GetStatus, admin.GetStatusRequest())
-    entry = await _entry(ask, revision)
-    outcome = entry.outcome if entry is not None else ""
-    rows = [_landed(each, revision) for each in status.members if each.kind != admin.MEMBER_KIND_SIDECAR]
-    facts: list[Item] = [
-        ("In force", f"{status.revision:,}"),
-        ("Outcome", words.toned(outcome) if outcome else "no rollout was needed, or none is known"),
-    ]
-    parts: list[Part] = []
-    if entry is not None:
-        facts += [("By", f"{words.actor(entry)}, {words.moment(entry.time)}"), ("Why", entry.reason or words.NONE)]
-        parts.append(Table("What changed", ("Change",), [[each] for each in entry.changes], "Nothing."))
-    parts.insert(0, Facts(f"Revision {revision:,}", facts))
-    parts.append(
-        Table("Members", ("Member", "This revision", "State", "Runs revision"), rows, "No gateway or router is known.")
-    )
-    before = ask.number("before") or revision - 1
-    links = []
-    if ask.may_change and await _changed_rules(ask, revision):
-        links.append(Cell("Undo this change", here(f"/changes/{revision}/undo", before=before)))
-    return Page(f"Change {revision:,}", parts, links=links, live="status")
-
-
-def _landed(member: admin.Member, revision: int) -> list[Cell | str]:
-    landed = member.revision >= revision and member.phase in (
-        admin.MEMBER_PHASE_APPLIED,
-        admin.MEMBER_PHASE_UNSPECIFIED,
-    )
-    text = Cell("landed", tone=Tone.GOOD) if landed else Cell("not yet", tone=Tone.WARNING)
-    return [words.short(member.name), text, state(member), f"{member.revision:,}"]
-
-
-async def _changed_rules(ask: Ask, revision: int) -> bool:
-    """Whether the decision is one of the last about the rules: other decisions have other ways back."""
-    request = admin.ListEventsRequest(page_size=1000, stream="rules")
-    answer = await ask.caller.call(ask.caller.stubs.decisions.ListEvents, request)
-    return any(each.position == revision and each.HasField("rule_set_changed") for each in answer.events)
-
-
-async def _entry(ask: Ask, revision: int) -> admin.HistoryEntry | None:
-    """The decision in the history, if it is among the last thousand."""
-    request = admin.ListHistoryRequest(page_size=1000)
-    answer = await ask.caller.call(ask.caller.stubs.decisions.ListHistory, request)
-    return next((each for each in answer.entries if each.revision == revision), None)
-
-
-def _revision(ask: Ask) -> int:
-    text = ask.parameters["revision"]
-    if not text.isdecimal() or len(text) > 18:
-        raise wrong("revision", f"{text!r} is no whole number")
-    return int(text)
-
-
-async def undo(ask: Ask) -> Page:
-    """The changes if the earlier rules came back."""
-    revision, before = _revision(ask), ask.number("before")
-    request = admin.DiffRequest(from_revision=revision, to_revision=before)
-    answer = await ask.caller.call(ask.caller.stubs.decisions.Diff, request)
-    rules = await ask.caller.call(ask.caller.stubs.rules.ListRules, admin.ListRulesRequest(page_size=1))
-    parts: list[Part] = []
-    if rules.revision != revision:
-        text = f"The rules have changed since: revision {rules.revision:,} is the last one. Those changes go, too."
-        parts.append(Notice(text, Tone.WARNING))
-    parts += difference_tables(answer)
-    parts.append(
-        change(
-            "Confirm", f"/changes/{revision}/undo", "Bring these rules back", hidden("before", before),
-            hidden("expected_revision", rules.revision), *consents(ask),
-        )
-    )  # fmt: skip
-    return Page(
-        f"Undo change {revision:,}", parts, lead=f"The rules of revision {before:,} come back, as a new change."
-    )
-
-
-async def undone(ask: Ask) -> Moved:
-    request = admin.RevertRequest(revision=ask.number("before"), options=options_of(ask))
-    answer = await ask.caller.call(ask.caller.stubs.rules.Revert, request, timeout_s=CHANGE_TIMEOUT_S)
     return Moved(here(f"/changes/{answer.revision}", before=ask.said("expected_revision")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mesh.rpc import admin
+from mesh.wording import command_text, short
 from services.console import words
 from services.console.asking import Ask, change
 from services.console.parts import Cell, Cells, Facts, Moved, Notice, Page, Part, Table, Tone
@@ -18,9 +19,9 @@ async def listing(ask: Ask) -> Page:
     )
     rows: list[Cells] = [
         [
-            Cell(words.short(each.name), f"/schedules/{words.short(each.name)}"),
+            Cell(short(each.name), f"/schedules/{short(each.name)}"),
             words.moment(each.time),
-            words.command(each.command),
+            command_text(each.command),
             each.actor,
             each.reason or words.NONE,
         ]
@@ -53,7 +54,7 @@ async def one(ask: Ask) -> Page:
         "Scheduled change",
         [
             ("When", words.moment(found.time)),
-            ("What", words.command(found.command)),
+            ("What", command_text(found.command)),
             ("May be late by", words.count(found.may_be_late_s, "second")),
             ("By", found.actor),
             ("Why", found.reason or words.NONE),

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from mesh.rpc import admin, events, instances
+from mesh.wording import short
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, wrong
 from services.console.parts import Cell, Cells, Facts, Moved, Notice, Page, Part, Table, Tone
@@ -41,7 +42,7 @@ async def _instances(ask: Ask, sidecar: str) -> Table:
     statuses = {each.name: each for each in answer.statuses}
     rows: list[Cells] = [
         [
-            Cell(words.short(each.name), f"/instances/{words.short(each.name)}"),
+            Cell(short(each.name), f"/instances/{short(each.name)}"),
             each.group,
             each.sidecar,
             ", ".join(each.topics) or each.topic_pattern or words.NONE,

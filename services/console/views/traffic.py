@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mesh.rpc import traffic
+from mesh.wording import short
 from services.console import words
 from services.console.asking import Ask, choice, here, search, wrong
 from services.console.outcomes import CallError
@@ -26,7 +27,7 @@ MEASURES = {
     "errors": traffic.TRAFFIC_MEASURE_ERRORS,
 }
 MOST = 50
-MOST_RULES = 1000
+MOST_ROWS = 1000
 
 
 async def page(ask: Ask) -> Page:
@@ -58,11 +59,7 @@ async def top(ask: Ask, by: Sequence[str], measure: str, title: str) -> list[Par
 
 def _named(who: traffic.TrafficFilter, name: str) -> Cell | str:
     value = str(getattr(who, name))
-    return (
-        Cell(words.short(value), here(f"/rules/{words.short(value)}"))
-        if name == "rule" and value
-        else value or words.NONE
-    )
+    return Cell(short(value), here(f"/rules/{short(value)}")) if name == "rule" and value else value or words.NONE
 
 
 def _figures(of: traffic.TrafficFigures) -> tuple[str, str, str, str, str]:
@@ -72,13 +69,40 @@ def _figures(of: traffic.TrafficFigures) -> tuple[str, str, str, str, str]:
 
 async def hits_by_rule(ask: Ask) -> dict[str, int] | None:
     """Calls of the last hour by the name of the rule that routed them; None if no table of traffic says."""
+    found = await _last_hour(ask, "rule", "calls")
+    return None if found is None else {each.who.rule: each.figures.calls for each in found.talkers}
+
+
+async def bytes_by_topic(ask: Ask) -> dict[str, int] | None:
+    """Bytes of the last hour, of the topics with the most; None as above."""
+    found = await _last_hour(ask, "topic", "bytes")
+    return None if found is None else {each.who.topic: each.figures.bytes for each in found.talkers}
+
+
+async def clients_of(ask: Ask, topic: str) -> Table | Notice:
+    """The clients of a topic in the last hour: who produced, who fetched."""
+    by = ("api", "client", "principal")
+    filtered = traffic.TrafficFilter(topic=topic)
     request = traffic.TopTalkersRequest(
-        by=[traffic.TRAFFIC_DIMENSION_RULE], measure=traffic.TRAFFIC_MEASURE_CALLS, limit=MOST_RULES
+        by=[DIMENSIONS[each] for each in by], measure=MEASURES["bytes"], limit=MOST, filter=filtered
     )
     try:
         answer = await ask.caller.call(ask.caller.stubs.traffic.TopTalkers, request)
+    except CallError as failure:
+        return Notice(f"Producers and consumers are not known: {failure.text}", Tone.WARNING)
+    rows = [[*(_named(each.who, name) for name in by), *_figures(each.figures)[:3]] for each in answer.talkers]
+    fresh = answer.freshness
+    note = fresh.problem
+    if fresh.HasField("complete_until"):
+        note = f"Complete until {words.moment(fresh.complete_until)}. {note}".strip()
+    columns = ("Call", "Client", "Principal", "Records", "Bytes", "Calls")
+    return Table("Producers and consumers in the last hour", columns, rows, "No traffic was reported.", note)
+
+
+async def _last_hour(ask: Ask, by: str, measure: str) -> traffic.TopTalkersResponse | None:
+    request = traffic.TopTalkersRequest(by=[DIMENSIONS[by]], measure=MEASURES[measure], limit=MOST_ROWS)
+    try:
+        answer: traffic.TopTalkersResponse = await ask.caller.call(ask.caller.stubs.traffic.TopTalkers, request)
     except CallError:
         return None
-    if not answer.freshness.HasField("complete_until"):
-        return None
-    return {each.who.rule: each.figures.calls for each in answer.talkers}
+    return answer if answer.freshness.HasField("complete_until") else None

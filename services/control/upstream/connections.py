@@ -33,11 +33,13 @@ from mesh.connection_security import connection_properties
 from mesh.routing import UpstreamCluster
 from mesh.settings import host_port
 from services.control.domain.rules.effects import LogRange
+from services.control.domain.topics.groups import SeenGroup
+from services.control.domain.topics.topics import Setting
 from services.control.upstream import groups, offsets
 from services.control.upstream.features import finalized_features
 from services.control.upstream.groups import GroupRefusedError
 from services.control.upstream.member_offsets import MemberOffsets
-from services.control.upstream.partitions import LivePartition, live_partitions
+from services.control.upstream.partitions import LivePartition, all_settings, live_partitions
 from services.control.upstream.references import resolved_all
 
 T = TypeVar("T")
@@ -110,6 +112,28 @@ class Connections:
     ) -> dict[str, dict[str, str]]:
         """For each topic the effective values of these settings, wherever they were made."""
         return await self._call(cluster, lambda client, _: _effective_settings(client, topics, names))
+
+    async def all_settings(self, cluster: UpstreamCluster, topic: str) -> list[Setting]:
+        """Every setting of a topic by name, with its effective value."""
+        return await self._call(cluster, lambda client, _: all_settings(client, topic))
+
+    async def seen_groups(self, cluster: UpstreamCluster) -> dict[str, SeenGroup]:
+        """The consumer groups that the cluster lists."""
+        return await self._call(cluster, lambda client, _: groups.seen_groups(client, CALL_TIMEOUT - REQUEST_TIMEOUT))
+
+    async def members_of_all(
+        self, cluster: UpstreamCluster, names: Collection[str]
+    ) -> dict[str, tuple[groups.GroupMember, ...]]:
+        """The members of each of these groups; a group whose coordinator does not say them now is absent."""
+        return await self._call(cluster, lambda client, _: groups.members_of_all(client, names))
+
+    async def committed(
+        self, cluster: UpstreamCluster, names: Collection[str] | None = None
+    ) -> dict[str, dict[tuple[str, int], int]]:
+        """Group -> topic and partition -> committed offset, of all groups or the named ones."""
+        return await self._call(
+            cluster, lambda client, _: offsets.committed(client, names, CALL_TIMEOUT - REQUEST_TIMEOUT)
+        )
 
     async def readers(self, cluster: UpstreamCluster) -> dict[str, set[str]]:
         """Group -> topics that it has committed offsets of."""

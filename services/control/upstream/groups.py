@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # as in connections
 
 from mesh.group_offsets import COORDINATOR_MOVES
-from services.control.upstream.offsets import ON_THE_WAY_POLL, REQUEST_TIMEOUT, listed
+from services.control.domain.topics.groups import GroupState, GroupType, SeenGroup
+from services.control.upstream.offsets import ON_THE_WAY_POLL, REQUEST_TIMEOUT, listed, listed_groups
 
 NOT_OF_THIS_KIND = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.INVALID_GROUP_ID})
 """Errors for a group that this cluster does not know, or whose offsets it does not keep by partition."""
@@ -29,6 +38,15 @@ BY_MEMBERS = frozenset(
      KafkaError.REBALANCE_IN_PROGRESS}
 )  # fmt: skip
 """Refusals of a group that has members."""
+
+STATES = {
+    ConsumerGroupState.STABLE: GroupState.STABLE,
+    ConsumerGroupState.PREPARING_REBALANCING: GroupState.PREPARING_REBALANCE,
+    ConsumerGroupState.COMPLETING_REBALANCING: GroupState.COMPLETING_REBALANCE,
+    ConsumerGroupState.EMPTY: GroupState.EMPTY,
+    ConsumerGroupState.DEAD: GroupState.DEAD,
+}
+TYPES = {ConsumerGroupType.CLASSIC: GroupType.CLASSIC, ConsumerGroupType.CONSUMER: GroupType.CONSUMER}
 
 T = TypeVar("T")
 
@@ -49,6 +67,8 @@ class GroupMember:
     client_id: str
     host: str
     instance_id: str
+    member_id: str = ""
+    partitions: int = 0
 
     def __str__(self) -> str:
         return f"{self.client_id or 'a client without id'} at {self.host.lstrip('/')}"
@@ -67,7 +87,41 @@ def members(client: AdminClient, group: str, bound: float) -> tuple[GroupMember,
         if error.args[0].code() in NOT_OF_THIS_KIND:
             return ()
         raise
-    return tuple(GroupMember(each.client_id, each.host, each.group_instance_id or "") for each in described.members)
+    return _members(described)
+
+
+def _members(described: Any) -> tuple[GroupMember, ...]:
+    return tuple(
+        GroupMember(
+            each.client_id, each.host, each.group_instance_id or "", each.member_id,
+            len(each.assignment.topic_partitions) if each.assignment else 0,
+        )
+        for each in described.members
+    )  # fmt: skip
+
+
+def seen_groups(client: AdminClient, bound: float) -> dict[str, SeenGroup]:
+    """The groups that the cluster lists. Raises KafkaException."""
+    return {
+        each.group_id: SeenGroup(
+            STATES.get(each.state, GroupState.UNKNOWN),
+            TYPES.get(each.type, GroupType.UNKNOWN),
+            is_coordinated=not each.is_simple_consumer_group,
+        )
+        for each in listed_groups(client, time.monotonic() + bound)
+    }
+
+
+def members_of_all(client: AdminClient, groups: Collection[str]) -> dict[str, tuple[GroupMember, ...]]:
+    """The members of each group; a group whose coordinator does not say them now is absent."""
+    if not groups:
+        return {}
+    asked: Any = client.describe_consumer_groups([*groups], request_timeout=REQUEST_TIMEOUT)
+    found: dict[str, tuple[GroupMember, ...]] = {}
+    for group, future in asked.items():
+        with contextlib.suppress(KafkaException):
+            found[group] = _members(future.result(REQUEST_TIMEOUT))
+    return found
 
 
 def offsets_since(client: AdminClient, topic: str, times: Mapping[int, datetime], bound: float) -> dict[int, int]:

@@ -114,11 +114,21 @@ def readers(client: AdminClient, bound: float) -> dict[str, set[str]]:
     return found
 
 
+def committed(
+    client: AdminClient, groups: Collection[str] | None, bound: float
+) -> dict[str, dict[tuple[str, int], int]]:
+    """Group -> topic and partition -> committed offset, of all groups or the named ones. Raises KafkaException."""
+    found: dict[str, dict[tuple[str, int], int]] = {}
+    for group, each in _all_committed(client, groups, bound):
+        found.setdefault(group, {})[each.topic, each.partition] = each.offset
+    return found
+
+
 def _all_committed(
     client: AdminClient, groups: Iterable[str] | None, bound: float, *, stable: bool = False
 ) -> Iterator[tuple[str, TopicPartition]]:
     deadline = time.monotonic() + bound
-    remaining = iter(_groups(client, deadline) if groups is None else groups)
+    remaining = iter([each.group_id for each in listed_groups(client, deadline)] if groups is None else groups)
     while at_once := list(islice(remaining, AT_ONCE)):
         if time.monotonic() > deadline:
             raise TimeoutError(f"its groups did not all tell their offsets within {bound:g} s")
@@ -127,7 +137,8 @@ def _all_committed(
                 yield group, committed
 
 
-def _groups(client: AdminClient, deadline: float) -> list[str]:
+def listed_groups(client: AdminClient, deadline: float) -> list[Any]:
+    """The groups of the cluster as it lists them. Raises KafkaException."""
     while True:
         listed: Any = client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT).result(REQUEST_TIMEOUT)
         errors = [each if isinstance(each, KafkaException) else KafkaException(each) for each in listed.errors]
@@ -135,7 +146,7 @@ def _groups(client: AdminClient, deadline: float) -> list[str]:
         if final is not None:
             raise final
         if not errors:
-            return [group.group_id for group in listed.valid]
+            return list(listed.valid)
         time.sleep(ON_THE_WAY_POLL)
 
 

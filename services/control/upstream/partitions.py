@@ -1,4 +1,4 @@
-"""Partitions of one topic as its cluster describes them now: the leader and the offsets of each."""
+"""One topic as its cluster describes it now: the leader and the offsets of each partition, and the settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # as in connections
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # as in connections
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    OffsetSpec,
+    ResourceType,
+)
+
+from services.control.domain.topics.topics import Setting
 
 MOST_PARTITIONS = 1000
 """Most partitions of one topic that are asked for."""
@@ -49,3 +57,18 @@ def _offset(answer: Any) -> int:
         return int(answer.result(REQUEST_TIMEOUT).offset)
     except (KafkaException, TimeoutError):
         return NOBODY
+
+
+def all_settings(client: AdminClient, topic: str) -> list[Setting]:
+    """By name; a secret has no value. Raises KafkaException."""
+    [asked] = client.describe_configs(
+        [ConfigResource(ResourceType.TOPIC, topic)], request_timeout=REQUEST_TIMEOUT
+    ).values()
+    return [
+        Setting(
+            name,
+            "" if entry.is_sensitive or entry.value is None else entry.value,
+            ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG,
+        )
+        for name, entry in sorted(asked.result(REQUEST_TIMEOUT).items())
+    ]

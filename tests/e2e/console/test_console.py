@@ -4,42 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
 from mesh.rpc import admin
-from tests.e2e.console.browser import Browser, axe_source, browser
+from tests.e2e.console.browser import Browser
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
-from tests.fixtures.consoles import OPERATOR, Consoled, consoled
+from tests.fixtures.consoles import ADMIN, Consoled, consoled
 from tests.fixtures.databases import PostgresServer
 from tests.integration.control.world import create_topic, router
 
 PICTURE = Path(__file__).parents[3] / "docs" / "assets" / "console.png"
 PATHS = (
-    "/", "/rules", "/rules/new", "/rules/apples", "/rules/check?action=update&rule=apples&target_cluster=c2",
-    "/explain?about=topic&name=apples", "/history", "/history/as-of", "/history/diff", "/audit", "/audit/records",
-    "/acls", "/acls/explain?principal=User:ada&operation=Read&type=topic&name=x", "/users", "/grants",
-    "/grants/explain", "/record-rules", "/replays", "/transactions", "/sidecars", "/orders", "/clients", "/traffic",
-    "/schedules", "/none",
+    "/", "/topics", "/topics/TOPIC", "/groups", "/resets/new", "/moves", "/moves/check?topic=TOPIC&target_cluster=c2",
+    "/quotas", "/quotas/check?user=ada&quota=producer_byte_rate&value=1000", "/subscriptions", "/rules", "/rules/new",
+    "/rules/apples", "/rules/check?action=update&rule=apples&target_cluster=c2", "/explain?about=topic&name=apples",
+    "/history", "/history/as-of", "/history/diff", "/audit", "/audit/records", "/acls",
+    "/acls/check?action=add&principal=User:ada&permission=allow&operation=Read&type=topic&pattern=literal&name=x",
+    "/acls/explain?principal=User:ada&operation=Read&type=topic&name=x", "/users", "/grants", "/grants/explain",
+    "/grants/check?action=grant&principal=oidc:bob&role=viewer", "/record-rules", "/replays", "/transactions",
+    "/sidecars", "/orders", "/clients", "/traffic", "/schedules", "/none",
 )  # fmt: skip
 PAINTED_WITHIN_MS = 300.0
 ROUNDS = 5
 REPORT_S = 2.0
-
-
-@pytest.fixture(scope="module")
-def axe() -> str:
-    return axe_source()
-
-
-@pytest.fixture
-def chromium(tmp_path: Path) -> Iterator[Browser]:
-    with browser(tmp_path / "profile") as made:
-        yield made
 
 
 @pytest.fixture
@@ -58,7 +50,7 @@ async def mesh(
         for cluster in clusters.values():
             create_topic(cluster.bootstrap, topic, 2)
         await made.world.set_rule({"topic_prefix": topic}, {"target_cluster": "c1"}, reason="the first rule")
-        await made.grant("ada", OPERATOR)
+        await made.grant("ada", ADMIN)
         async with router(made.world, "gateway-1", "gateway-2") as played:
             obeying = asyncio.create_task(played.obeys("gateway-1", "gateway-2", every_s=REPORT_S))
             yield made
@@ -154,7 +146,7 @@ async def test_an_open_page_shows_a_change_without_a_key(mesh: Consoled, chromiu
 @pytest.mark.parametrize("width", [375, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_nothing(mesh: Consoled, chromium: Browser, axe: str, width: int, scheme: str) -> None:
-    rule_id = (await the_rule(mesh)).spec.rule_id
+    spec = (await the_rule(mesh)).spec
 
     def looks() -> dict[str, list[str]]:
         chromium.resize(width)
@@ -162,7 +154,7 @@ async def test_axe_finds_nothing(mesh: Consoled, chromium: Browser, axe: str, wi
         log_in(chromium, mesh)
         found: dict[str, list[str]] = {}
         for path in PATHS:
-            chromium.open(mesh.url + path.replace("apples", rule_id))
+            chromium.open(mesh.url + path.replace("apples", spec.rule_id).replace("TOPIC", spec.match.topic_prefix))
             findings = chromium.findings(axe)
             if not chromium.is_as_wide_as_its_window():
                 findings.append(f"wider than {width} px")

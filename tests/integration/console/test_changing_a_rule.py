@@ -41,7 +41,7 @@ async def test_a_topic_moves_and_comes_back(
         assert "bigger disks" in page
 
         undo = landed.replace("?", "/undo?")
-        assert f"topic {topic} → c2 topic {topic} → c1" in await ada.sees(undo)
+        assert f"topic {topic} -> c2 topic {topic} -> c1" in await ada.sees(undo)
         answer = await ada.sends(undo, undo.partition("?")[0], accept_skip="1")
         assert answer.status_code == 303, answer.text
         assert (await console.world.explain(topic)).cluster == "c1"

@@ -84,7 +84,7 @@ async def test_history_and_the_mesh_at_a_moment_and_differences(
         assert "target_cluster c1 -> c2" in page
         assert f"topic {topic} c1" in await visitor.sees(f"/history/as-of?revision={first}")
         compared = await visitor.sees(f"/history/diff?start={first}&end={second}")
-        assert f"topic {topic} → c1 topic {topic} → c2" in compared
+        assert f"topic {topic} -> c1 topic {topic} -> c2" in compared
 
 
 async def test_acls_users_and_grants_are_listed_and_explained(console: Consoled) -> None:
@@ -122,7 +122,7 @@ async def test_a_mirror_is_paused_and_resumed(
     await console.grant("ada", OPERATOR)
     async with console.person("ada") as ada:
         page = "/record-rules/copies"
-        assert f"c1/{topic} → c2/{{topic}}" in await ada.sees(page)
+        assert f"c1/{topic} -> c2/{{topic}}" in await ada.sees(page)
         assert (await ada.sends(page, f"{page}/pause", reason="a test")).status_code == 303
         assert "State paused" in await ada.sees(page)
         assert (await ada.sends(page, f"{page}/resume")).status_code == 303
@@ -139,7 +139,7 @@ async def test_a_scheduled_change_is_cancelled_and_the_mesh_frozen_and_thawed(co
     await console.grant("ada", OPERATOR)
     async with console.person("ada") as ada:
         page = f"/{scheduled.name}"
-        assert "set topic apples → c1" in await ada.sees(page)
+        assert "set topic apples -> c1" in await ada.sees(page)
         assert (await ada.sends(page, f"{page}/cancel")).status_code == 303
         assert "No change is scheduled." in await ada.sees("/schedules")
         assert (await ada.sends("/schedules", "/freeze", reason="a test")).status_code == 303

@@ -5,19 +5,17 @@ reads; what is stopped goes on, whatever becomes of the replay.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from itertools import repeat
+from collections.abc import Callable, Iterable
 
 import grpc
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import events, instances, replays
 from services.control.upstream.groups import GroupRefusedError
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.readers import Readers
 from tests.integration.control.replays import (
     CANCELLED,
     DONE,
@@ -30,59 +28,10 @@ from tests.integration.control.replays import (
     start,
 )
 from tests.integration.control.sidecar import Orders, Sidecar
-from tests.integration.control.world import WITHIN, World, create_topic, refused, until
+from tests.integration.control.world import World, create_topic, refused
 
 REFUSED = grpc.StatusCode.FAILED_PRECONDITION
 Range = replays.ReplayRange
-
-
-class Readers:
-    """A group that reads apples on c1 and bananas on c2, two partitions each, by the names that clients know."""
-
-    def __init__(self, group: str, apples: str, bananas: str, c1: str, c2: str) -> None:
-        self.group, self.apples, self.bananas = group, apples, bananas
-        self.homes = {apples: c1, bananas: c2}
-
-    async def write(self, topic: str, records: int, partition: int = 0, time: int = 0) -> None:
-        producer = Producer({"bootstrap.servers": self.homes[topic]})
-        for _ in repeat(None, records):
-            producer.produce(topic, b"fruit", partition=partition, timestamp=time)
-        assert await asyncio.to_thread(producer.flush, WITHIN) == 0
-
-    async def commit(self, topic: str, *offsets: int) -> None:
-        wanted = [TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)]
-        consumer = Consumer({"bootstrap.servers": self.homes[topic], "group.id": self.group})
-        await asyncio.to_thread(consumer.commit, offsets=wanted, asynchronous=False)
-        await asyncio.to_thread(consumer.close)
-
-    async def committed(self, topic: str) -> list[int]:
-        """As the cluster says, by partition."""
-        client = AdminClient({"bootstrap.servers": self.homes[topic]})
-        wanted = ConsumerGroupTopicPartitions(self.group, [TopicPartition(topic, number) for number in (0, 1)])
-        [answer] = client.list_consumer_group_offsets([wanted]).values()
-        found = await asyncio.to_thread(answer.result, WITHIN)
-        return [each.offset for each in found.topic_partitions]
-
-    @asynccontextmanager
-    async def member(self, client_id: str) -> AsyncIterator[Consumer]:
-        """A consumer that has joined the group, on c1."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.homes[self.apples], "group.id": self.group, "client.id": client_id,
-                "auto.offset.reset": "earliest", "enable.auto.commit": False,
-            }
-        )  # fmt: skip
-        consumer.subscribe([self.apples])
-        try:
-
-            async def has_joined() -> bool:
-                await asyncio.to_thread(consumer.poll, 0.1)
-                return len(consumer.assignment()) == 2
-
-            await until(has_joined, f"{client_id} has joined", within=2 * WITHIN)
-            yield consumer
-        finally:
-            await asyncio.to_thread(consumer.close)
 
 
 @pytest.fixture

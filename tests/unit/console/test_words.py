@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from mesh.rpc import admin, replays, routing
+from mesh.rpc import admin, replays
 from services.console import words
 from services.console.parts import Tone
-
-
-@pytest.mark.parametrize(
-    ("match", "text"),
-    [
-        (routing.RuleMatch(topic="orders"), "topic orders"),
-        (routing.RuleMatch(topic_prefix="shop."), "topic prefix shop."),
-        (routing.RuleMatch(unmatched_topics=True), "all other topics"),
-        (routing.RuleMatch(group="g", client=routing.ClientMatch(client_id="x")), "group g for client id x"),
-        (routing.RuleMatch(), "nothing"),
-    ],
-)
-def test_a_match(match: routing.RuleMatch, text: str) -> None:
-    assert words.match_text(match) == text
-
-
-def test_a_decision() -> None:
-    spec = routing.RuleSpec(target_cluster="c1", upstream_topic="shop.{topic}", shadow_topics=True)
-    assert words.decision(spec) == "c1 as shop.{topic} with shadow topics"
-    single = routing.RuleSpec(match=routing.RuleMatch(client_software="k/1"), node_view=routing.NODE_VIEW_SINGLE)
-    assert words.rule(single) == "client software k/1 → nodes single"
 
 
 def test_a_state_and_its_tone() -> None:
@@ -39,22 +16,6 @@ def test_a_state_and_its_tone() -> None:
     assert words.word(replays.ReplayState, 99) == "unknown to this release (99)"
     assert words.toned("left behind").tone is Tone.BAD
     assert words.toned("a word").tone is Tone.PLAIN
-
-
-@pytest.mark.parametrize(
-    ("request_", "text"),
-    [
-        (admin.SetRuleRequest(match=routing.RuleMatch(topic="a"), target_cluster="c2"), "set topic a → c2"),
-        (admin.RemoveRuleRequest(name="rules/a"), "remove rule a"),
-        (admin.RevertRequest(revision=7), "revert to revision 7"),
-        (admin.RevertRequest(last=True), "revert the last change"),
-        (admin.GetRuleRequest(name="rules/a"), "a command that this release does not know"),
-    ],
-)
-def test_a_scheduled_command(request_: admin.SetRuleRequest, text: str) -> None:
-    packed = AnyMessage()
-    packed.Pack(request_)
-    assert words.command(packed) == text
 
 
 def test_sizes_counts_and_times() -> None:

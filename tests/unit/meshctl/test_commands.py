@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from mesh.rpc import admin, events, routing
-from meshctl import wording
+from mesh.wording import match_text
 from meshctl.commands.rule_options import CLIENTS, MATCHES
 from tests.unit.meshctl.scripted_control import ScriptedControl
 
@@ -86,7 +86,7 @@ def test_a_rule_may_be_for_some_clients_only(control: ScriptedControl, meshctl: 
         client_id_prefix="shop-", software_name="sarama", source_networks=["10.1.2.3/32", "10.2.0.0/16"]
     )
     assert request.match.client == asked
-    assert wording.match(request.match) == (
+    assert match_text(request.match) == (
         "prefix apples for client id prefix shop-, software sarama, from 10.1.2.3/32 or 10.2.0.0/16"
     )
 
@@ -130,7 +130,7 @@ def test_the_default_cluster_is_a_rule_and_goes_like_one(control: ScriptedContro
     control.answers["ListRules"] = admin.ListRulesResponse(rules=[kept])
     assert meshctl("rule", "remove", "--unmatched-topics").exit_code == 0
     assert [each.name for each in control.requests("RemoveRule")] == ["rules/default"]
-    assert wording.match(request.match) == "unmatched topics"
+    assert match_text(request.match) == "unmatched topics"
 
 
 def test_explain_asks_as_a_client(control: ScriptedControl, meshctl: Meshctl) -> None:

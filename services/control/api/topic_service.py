@@ -1,0 +1,118 @@
+"""TopicService: topics over all clusters, as their clusters describe them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from mesh.routing import Place
+from mesh.rpc import topics, topics_grpc
+from services.control.api import pages, shapes
+from services.control.decisions.topics.looking import Looking
+from services.control.domain.errors import InvalidField, Unavailable, Unknown
+from services.control.domain.topics.topics import Order, SeenTopic, Setting, Wanted, lag_of
+from services.control.store.journal import Journal
+from services.control.upstream.connections import Connections, UnreachableError
+
+ORDERS = {
+    topics.TOPIC_ORDER_UNSPECIFIED: Order.NAME,
+    topics.TOPIC_ORDER_NAME: Order.NAME,
+    topics.TOPIC_ORDER_CLUSTER: Order.CLUSTER,
+    topics.TOPIC_ORDER_PARTITIONS: Order.PARTITIONS,
+}
+TOPICS = "topics"
+
+
+class TopicService(topics_grpc.TopicServiceServicer):
+    """See TopicService in topics.proto."""
+
+    def __init__(self, journal: Journal, connections: Connections, looking: Looking) -> None:
+        self._journal = journal
+        self._connections = connections
+        self._looking = looking
+
+    async def ListTopics(self, request: topics.ListTopicsRequest, context: Any) -> topics.ListTopicsResponse:
+        self._journal.require_loaded()
+        if request.order not in ORDERS:
+            raise InvalidField("order", f"{request.order} is no order that this release knows")
+        order, wanted = ORDERS[request.order], Wanted(request.prefix, request.part, request.cluster)
+        known = await self._looking.topics()
+        found = sorted(filter(wanted.lets_through, known.topics), key=lambda each: each.key(order))
+        keys = [each.key(order) for each in found]
+        listing = f"{TOPICS} {order.value} {wanted.prefix} {wanted.part} {wanted.cluster}"
+        page, token = pages.cut(listing, found, keys, request.page_size, request.page_token)
+        answer = topics.ListTopicsResponse(
+            topics=map(_shape, page), next_page_token=token, total=len(found), unreached=known.unreached,
+            problems=known.problems, revision=known.revision,
+        )  # fmt: skip
+        if request.groups:
+            reading, logs, problems = await self._read(page)
+            silent = (await self._looking.readers()).silent
+            for shape in answer.topics:
+                if shape.cluster not in silent:
+                    _add_groups(shape, reading, logs)
+            answer.problems.extend(each for each in problems if each not in answer.problems)
+        return answer
+
+    async def GetTopic(self, request: topics.GetTopicRequest, context: Any) -> topics.GetTopicResponse:
+        self._journal.require_loaded()
+        topic = shapes.id_of(TOPICS, request.name)
+        shapes.check_topic(topic)
+        seen = await self._seen(topic)
+        answer = topics.GetTopicResponse(topic=_shape(seen))
+        (settings, untold), (reading, logs, problems) = await asyncio.gather(self._settings(seen), self._read([seen]))
+        answer.settings.extend(topics.TopicSetting(name=each.name, value=each.value, own=each.own) for each in settings)
+        answer.problems.extend(dict.fromkeys([*untold, *problems]))
+        if seen.place.cluster not in (await self._looking.readers()).silent:
+            _add_groups(answer.topic, reading, logs)
+        for group, offsets in sorted(reading.get(topic, {}).items()):
+            lag = lag_of(offsets, logs[topic]) if topic in logs else None
+            answer.readers.add(group=group, partitions=len(offsets), lag=lag)
+        return answer
+
+    async def _settings(self, seen: SeenTopic) -> tuple[list[Setting], list[str]]:
+        """The settings, and a sentence if the cluster does not say them."""
+        cluster = self._journal.view.state.effective.clusters.get(seen.place.cluster)
+        if cluster is None:  # removed amid the call
+            return [], [f"cluster {seen.place.cluster!r} is not registered any more"]
+        try:
+            return await self._connections.all_settings(cluster, seen.place.upstream_topic), []
+        except UnreachableError as error:
+            return [], [str(error)]
+
+    async def _seen(self, topic: str) -> SeenTopic:
+        table = self._journal.view.state.effective
+        route = table.route(topic)
+        if route is None:
+            raise Unknown(f"topics/{topic}", f"topic {topic!r} lives nowhere: no rule leads to a registered cluster")
+        try:
+            partitions = await self._connections.partitions_of(table.clusters[route.cluster], route.upstream_topic)
+        except UnreachableError as error:
+            raise Unavailable("CLUSTER_UNREACHABLE", str(error), {"cluster": route.cluster}) from None
+        if partitions is None:
+            text = f"topic {topic!r} does not exist on cluster {route.cluster!r}, where the rules look for it"
+            raise Unknown(f"topics/{topic}", text)
+        return SeenTopic(topic, Place(route.cluster, route.upstream_topic), partitions, route.rule.rule_id)
+
+    async def _read(self, seen: Collection[SeenTopic]) -> tuple[Mapping[str, Any], Mapping[str, Any], list[str]]:
+        """Topic -> group -> offsets, topic -> log, and sentences about what is not known."""
+        readers, (logs, problems) = await asyncio.gather(
+            self._looking.readers(), self._looking.logs((each.name, each.place, each.partitions) for each in seen)
+        )
+        return readers.reading, logs, list(dict.fromkeys([*readers.silent.values(), *problems]))
+
+
+def _shape(seen: SeenTopic) -> topics.Topic:
+    return topics.Topic(
+        name=f"{TOPICS}/{seen.name}", cluster=seen.place.cluster, upstream_topic=seen.place.upstream_topic,
+        partitions=seen.partitions, rule=f"rules/{seen.rule_id}",
+    )  # fmt: skip
+
+
+def _add_groups(shape: topics.Topic, reading: Mapping[str, Any], logs: Mapping[str, Any]) -> None:
+    topic = shape.name.removeprefix(f"{TOPICS}/")
+    groups = reading.get(topic, {})
+    shape.groups = len(groups)
+    if groups and topic in logs:
+        shape.lag = max(lag_of(offsets, logs[topic]) for offsets in groups.values())

@@ -1,0 +1,180 @@
+"""Asks all clusters for their topics and groups, and keeps the answers for seconds: pages of a list share them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from mesh.routing import Place, RoutingTable
+from services.control.decisions.rules.questions import answers_of
+from services.control.domain.rules.effects import LogRange
+from services.control.domain.topics.groups import MeshGroup, groups_of
+from services.control.domain.topics.topics import Committed, SeenTopic, is_internal, reading, seen_topic
+from services.control.store.journal import Journal
+from services.control.upstream.connections import Connections
+
+T = TypeVar("T")
+
+TOPICS_KEPT_S: Final = 3.0
+"""Seconds: 10,000 topics are asked for in a tenth of one."""
+GROUPS_KEPT_S: Final = 10.0
+"""Seconds: each group's coordinator is asked."""
+AT_ONCE: Final = 500
+"""Topics that are looked up in the table before other calls have their turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllTopics:
+    """The topics of the clusters that answered."""
+
+    topics: tuple[SeenTopic, ...]
+    unreached: int
+    """Topics that no client's name leads to."""
+    problems: tuple[str, ...]
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllReaders:
+    """The offsets of all groups on the clusters that answered."""
+
+    reading: Mapping[str, Mapping[str, Mapping[int, int]]]
+    """Topic -> group -> partition -> offset."""
+    silent: Mapping[str, str]
+    """Clusters that did not answer, with a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllGroups:
+    """The groups of the clusters that answered, by name."""
+
+    groups: Mapping[str, MeshGroup]
+    problems: tuple[str, ...]
+
+
+class Kept(Generic[T]):
+    """The answer to a question while it is fresh. Callers at the same time share one question."""
+
+    def __init__(self, ask: Callable[[], Awaitable[T]], fresh_s: float) -> None:
+        self._ask, self._fresh_s = ask, fresh_s
+        self._asked: asyncio.Task[T] | None = None
+        self._key: object = None
+        self._until = 0.0
+
+    async def get(self, key: object) -> T:
+        """`key`: an answer for another key is not fresh."""
+        loop = asyncio.get_running_loop()
+        asked = self._asked
+        failed = asked is not None and asked.done() and (asked.cancelled() or asked.exception() is not None)
+        if asked is None or failed or key != self._key or (asked.done() and loop.time() > self._until):
+            asked = self._asked = asyncio.create_task(self._answer(), name="look at all clusters")
+            self._key = key
+        return await asyncio.shield(asked)
+
+    async def _answer(self) -> T:
+        answer = await self._ask()
+        self._until = asyncio.get_running_loop().time() + self._fresh_s
+        return answer
+
+
+class Looking:
+    """Topics and groups of all clusters."""
+
+    def __init__(self, journal: Journal, connections: Connections) -> None:
+        self._journal = journal
+        self._connections = connections
+        self._topics = Kept(self._all_topics, TOPICS_KEPT_S)
+        self._readers = Kept(self._all_readers, GROUPS_KEPT_S)
+        self._groups = Kept(self._all_groups, TOPICS_KEPT_S)
+
+    @property
+    def _table(self) -> RoutingTable:
+        return self._journal.view.state.effective
+
+    async def topics(self) -> AllTopics:
+        return await self._topics.get(self._table.revision)
+
+    async def readers(self) -> AllReaders:
+        return await self._readers.get(self._table.revision)
+
+    async def groups(self) -> AllGroups:
+        return await self._groups.get(self._table.revision)
+
+    async def logs(self, topics: Iterable[tuple[str, Place, int]]) -> tuple[dict[str, dict[int, LogRange]], list[str]]:
+        """Topic -> partition -> offsets, of topics at their places; and a sentence for each cluster that is silent."""
+        wanted: dict[str, dict[str, int]] = {}
+        names: dict[Place, str] = {}
+        for topic, place, partitions in topics:
+            wanted.setdefault(place.cluster, {})[place.upstream_topic] = partitions
+            names[place] = topic
+        asked = {
+            name: self._connections.log_ranges(self._table.clusters[name], there) for name, there in wanted.items()
+        }
+        found, silent = await answers_of(asked)
+        logs = {names[Place(cluster, topic)]: log for cluster, there in found.items() for topic, log in there.items()}
+        return logs, [str(each) for each in silent.values()]
+
+    async def committed(self, groups: Collection[MeshGroup]) -> tuple[Committed, list[str]]:
+        """The offsets of these groups on the clusters that know them."""
+        wanted: dict[str, list[str]] = {}
+        for group in groups:
+            for cluster in group.clusters:
+                wanted.setdefault(cluster, []).append(group.name)
+        asked: dict[str, Any] = {
+            name: self._connections.committed(self._table.clusters[name], there)
+            for name, there in wanted.items()
+            if name in self._table.clusters
+        }
+        found, silent = await answers_of(asked)
+        return found, [str(each) for each in silent.values()]
+
+    async def members(self, groups: Collection[MeshGroup]) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
+        """The members of these groups at their homes."""
+        wanted: dict[str, list[str]] = {}
+        for group in groups:
+            if group.home in self._table.clusters:
+                wanted.setdefault(group.home, []).append(group.name)
+        asked = {
+            name: self._connections.members_of_all(self._table.clusters[name], there) for name, there in wanted.items()
+        }
+        found, silent = await answers_of(asked)
+        return {group: who for there in found.values() for group, who in there.items()}, [
+            str(each) for each in silent.values()
+        ]
+
+    async def _all_topics(self) -> AllTopics:
+        table = self._table
+        asked = {name: self._connections.topics(cluster) for name, cluster in table.clusters.items()}
+        found, silent = await answers_of(asked)
+        topics: list[SeenTopic] = []
+        unreached = looked_at = 0
+        for cluster, there in found.items():
+            for upstream_topic, partitions in there.items():
+                if is_internal(upstream_topic):
+                    continue
+                looked_at += 1
+                if looked_at % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                seen = seen_topic(table, Place(cluster, upstream_topic), partitions)
+                if seen is None:
+                    unreached += 1
+                else:
+                    topics.append(seen)
+        return AllTopics(tuple(topics), unreached, tuple(map(str, silent.values())), table.revision)
+
+    async def _all_readers(self) -> AllReaders:
+        table = self._table
+        asked = {name: self._connections.committed(cluster) for name, cluster in table.clusters.items()}
+        found, silent = await answers_of(asked)
+        return AllReaders(reading(table, found), {name: str(error) for name, error in silent.items()})
+
+    async def _all_groups(self) -> AllGroups:
+        table = self._table
+        asked = {name: self._connections.seen_groups(cluster) for name, cluster in table.clusters.items()}
+        found, silent = await answers_of(asked)
+        names = {name for there in found.values() for name in there}
+        rules = {name: table.group_rule(name) for name in names}
+        homes = {name: rule.target_cluster for name, rule in rules.items() if rule is not None}
+        return AllGroups(groups_of(found, homes), tuple(map(str, silent.values())))

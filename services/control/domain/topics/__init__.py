@@ -1,0 +1,1 @@
+"""Topics and groups over all clusters, as clients know them."""

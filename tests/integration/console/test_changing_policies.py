@@ -1,0 +1,159 @@
+"""ACLs, quotas, grants, users and subscriptions on pages: checked, changed, taken back; by role."""
+
+from __future__ import annotations
+
+import pytest
+
+from mesh.connection_security import Mechanism
+from mesh.rpc import acls, acls_grpc, grants, grants_grpc, quotas, quotas_grpc, subscriptions, users, users_grpc
+from mesh.scram import Verifier
+from mesh.scram_codec import verifier_to_proto
+from tests.fixtures.consoles import ADMIN, OPERATOR, Consoled, Visitor
+from tests.integration.control.world import CALL
+
+ACL = "principal=User:alice&permission=allow&operation=Read&type=topic&pattern=prefixed&name=shop."
+
+
+async def changes(visitor: Visitor, check: str, action: str, **fields: str) -> str:
+    """Confirms what a check shows; the page of the change."""
+    answer = await visitor.sends(check, action, **fields)
+    assert answer.status_code == 303, answer.text
+    return answer.headers["location"]
+
+
+async def takes_back(visitor: Visitor, landed: str) -> str:
+    """The change is undone from its own page."""
+    assert f'href="{landed}/take-back"' in (await visitor.client.get(landed)).text
+    return await changes(visitor, f"{landed}/take-back", f"{landed}/take-back")
+
+
+async def test_an_acl_is_checked_added_deleted_and_taken_back(console: Consoled) -> None:
+    await console.grant("ada", ADMIN)
+
+    async def present() -> list[str]:
+        stub = acls_grpc.AclServiceStub(console.world.channel)
+        found = await stub.ListAcls(acls.ListAclsRequest(), timeout=CALL)
+        return [each.principal for each in found.acls]
+
+    async with console.person("ada") as ada:
+        check = f"/acls/check?action=add&{ACL}"
+        page = await ada.sees(check)
+        assert "Now it is not there" in page
+        assert "ACLs refuse nobody now" in page
+        assert await present() == [], "a check changes nothing"
+        landed = await changes(ada, check, "/acls/change", reason="alice reads the shop")
+        assert await present() == ["User:alice"]
+        page = await ada.sees(landed)
+        assert "alice reads the shop" in page
+        assert "Take this change back" in page
+        assert "User:alice allow Read topic prefixed shop. * Delete" in await ada.sees("/acls")
+
+        gone = await changes(ada, f"/acls/check?action=delete&{ACL}", "/acls/change")
+        assert await present() == []
+        again = await takes_back(ada, gone)
+        assert await present() == ["User:alice"]
+        await takes_back(ada, again)
+        assert await present() == []
+
+
+async def test_the_mode_of_acls_is_set_and_taken_back(console: Consoled) -> None:
+    await console.grant("ada", ADMIN)
+    async with console.person("ada") as ada:
+        check = "/acls/mode/check?mode=observe&super_users=User:root"
+        assert "Mode now off Mode then observe" in await ada.sees(check)
+        landed = await changes(ada, check, "/acls/mode/change")
+        assert "Mode observe Super users User:root" in await ada.sees("/acls")
+        await takes_back(ada, landed)
+        assert "Mode off Super users none" in await ada.sees("/acls")
+
+
+async def test_a_quota_is_set_explained_removed_and_taken_back(console: Consoled) -> None:
+    await console.grant("ada", ADMIN)
+
+    async def values() -> list[float]:
+        stub = quotas_grpc.QuotaServiceStub(console.world.channel)
+        return [each.value for each in (await stub.ListQuotas(quotas.ListQuotasRequest(), timeout=CALL)).quotas]
+
+    async with console.person("ada") as ada:
+        quota = "/quotas/check?user=alice&quota=producer_byte_rate"
+        page = await ada.sees(f"{quota}&value=1000")
+        assert "Now no such quota Then producer_byte_rate of user 'alice' is 1000 bytes/s" in page
+        first = await changes(ada, f"{quota}&value=1000", "/quotas/change")
+        second = await changes(ada, f"{quota}&value=2000", "/quotas/change")
+        assert await values() == [2000]
+        assert "user 'alice' producer_byte_rate 2000 bytes/s" in await ada.sees("/quotas")
+        assert "2000 bytes/s" in await ada.sees("/quotas?user=alice")
+        await takes_back(ada, second)
+        assert await values() == [1000]
+        await takes_back(ada, first)
+        assert await values() == []
+        assert "value: 'x' is no number" in await ada.sees(f"{quota}&value=x", 409)
+
+
+async def test_a_role_is_granted_revoked_and_taken_back(console: Consoled) -> None:
+    await console.grant("ada", ADMIN)
+
+    async def granted() -> list[str]:
+        request = grants.ListGrantsRequest(principal="oidc:bob")
+        found = await grants_grpc.AccessServiceStub(console.world.channel).ListGrants(request, timeout=CALL)
+        return [",".join(each.narrowing.topic_prefixes) for each in found.grants]
+
+    async with console.person("ada") as ada:
+        check = "/grants/check?action=grant&principal=oidc:bob&role=viewer&topics=shop.*, pay."
+        assert "Then viewer for topics shop.*, pay.*" in await ada.sees(check)
+        landed = await changes(ada, check, "/grants/change", reason="bob looks at the shop")
+        assert await granted() == ["shop.,pay."]
+        assert "oidc:bob viewer for topics shop.*, pay.*" in await ada.sees("/grants?principal=oidc:bob")
+        gone = await changes(ada, "/grants/check?action=revoke&principal=oidc:bob&role=viewer", "/grants/change")
+        assert await granted() == []
+        await takes_back(ada, gone)
+        assert await granted() == ["shop.,pay."]
+        await takes_back(ada, landed)
+        assert await granted() == []
+
+
+async def test_a_user_is_deleted_and_brought_back(console: Consoled) -> None:
+    stub = users_grpc.UserServiceStub(console.world.channel)
+    verifier = verifier_to_proto(Verifier.of_password(Mechanism.SCRAM_SHA_256, "a secret", 4096))
+    await stub.SetUser(users.SetUserRequest(user="alice", verifiers=[verifier]), timeout=CALL)
+    await console.grant("ada", ADMIN)
+    async with console.person("ada") as ada:
+        assert "State can log in" in await ada.sees("/users/alice")
+        await changes(ada, "/users/alice", "/users/alice/delete")
+        assert "State deleted" in await ada.sees("/users/alice")
+        await changes(ada, "/users/alice", "/users/alice/restore")
+        assert "State can log in" in await ada.sees("/users/alice")
+
+
+async def test_a_subscription_is_shown_withdrawn_and_taken_back(console: Consoled) -> None:
+    spec = subscriptions.SubscriptionSpec(topics=["orders"], group="shop", max_retries=7)
+    wanted = subscriptions.DeclaredSubscription(name="orders", sidecars=["shop-*"], spec=spec)
+    request = subscriptions.DeclareSubscriptionRequest(subscription=wanted, reason="the shop reads")
+    await console.world.subscriptions.DeclareSubscription(request, timeout=CALL)
+    await console.grant("ada", OPERATOR)
+    async with console.person("ada") as ada:
+        assert "orders shop-* orders shop root" in await ada.sees("/subscriptions")
+        page = await ada.sees("/subscriptions/orders")
+        assert "max_retries 7" in page
+        gone = await changes(ada, "/subscriptions/orders", "/subscriptions/orders/withdraw")
+        await ada.sees("/subscriptions/orders", 404)
+        await takes_back(ada, gone)
+        assert "max_retries 7" in await ada.sees("/subscriptions/orders")
+
+
+@pytest.mark.parametrize(
+    ("check", "action"),
+    [
+        (f"/acls/check?action=delete&{ACL}", "/acls/change"),
+        ("/quotas/check?user=alice&quota=producer_byte_rate&value=1", "/quotas/change"),
+        ("/grants/check?action=grant&principal=oidc:otto&role=admin", "/grants/change"),
+    ],
+)
+async def test_an_operator_is_no_admin(console: Consoled, check: str, action: str) -> None:
+    await console.grant("otto", OPERATOR)
+    async with console.person("otto") as otto:
+        answer = await otto.sends(check, action)
+        assert answer.status_code == 403
+        assert "needs the role admin" in answer.text
+    async with console.visitor() as visitor:
+        assert "Confirm" not in await visitor.sees(check)

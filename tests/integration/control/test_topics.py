@@ -1,0 +1,170 @@
+"""Topics and groups over all clusters: names that clients know, lag, pages, and what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from mesh.rpc import topics, topics_grpc
+from services.control.decisions.topics import looking
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.readers import Readers
+from tests.integration.control.world import CALL, World, create_topic, refused
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each question goes to the clusters."""
+    monkeypatch.setattr(looking, "TOPICS_KEPT_S", 0.0)
+    monkeypatch.setattr(looking, "GROUPS_KEPT_S", 0.0)
+
+
+@pytest.fixture
+def readers(
+    mesh_of_two: World, unique_name: Callable[[str], str], kafka_c1: KafkaCluster, kafka_c2: KafkaCluster
+) -> Readers:
+    prefix = unique_name("shop")
+    made = Readers(f"{prefix}-readers", f"{prefix}.apples", f"{prefix}.bananas", kafka_c1.bootstrap, kafka_c2.bootstrap)
+    create_topic(kafka_c1.bootstrap, made.apples, 2, **{"retention.ms": "3600000"})
+    create_topic(kafka_c2.bootstrap, f"old.{made.bananas}", 3)
+    return made
+
+
+@pytest.fixture
+async def routed(mesh_of_two: World, readers: Readers) -> Readers:
+    """Apples on c1; bananas on c2 under another name."""
+    prefix = readers.apples.removesuffix("apples")
+    await mesh_of_two.set_rule({"topic": readers.bananas}, {"target_cluster": "c2", "upstream_topic": "old.{topic}"})
+    await mesh_of_two.set_rule({"topic_prefix": prefix}, {"target_cluster": "c1"})
+    return readers
+
+
+def service(world: World) -> topics_grpc.TopicServiceAsyncStub:
+    return topics_grpc.TopicServiceStub(world.channel)
+
+
+def groups(world: World) -> topics_grpc.GroupServiceAsyncStub:
+    return topics_grpc.GroupServiceStub(world.channel)
+
+
+async def listed(world: World, **request: Any) -> topics.ListTopicsResponse:
+    return await service(world).ListTopics(topics.ListTopicsRequest(**request), timeout=CALL)
+
+
+async def test_topics_are_listed_by_the_names_that_clients_know(mesh_of_two: World, routed: Readers) -> None:
+    prefix = routed.apples.removesuffix("apples")
+    answer = await listed(mesh_of_two, prefix=prefix)
+    assert [(each.name, each.cluster, each.partitions) for each in answer.topics] == [
+        (f"topics/{routed.apples}", "c1", 2),
+        (f"topics/{routed.bananas}", "c2", 3),
+    ]
+    assert answer.topics[1].upstream_topic == f"old.{routed.bananas}"
+    assert answer.total == 2
+    assert not answer.problems
+    by_size = await listed(mesh_of_two, prefix=prefix, order=topics.TOPIC_ORDER_PARTITIONS)
+    assert [each.partitions for each in by_size.topics] == [3, 2]
+    assert [each.cluster for each in (await listed(mesh_of_two, prefix=prefix, cluster="c2")).topics] == ["c2"]
+    assert [each.name for each in (await listed(mesh_of_two, prefix=prefix, part="app")).topics] == [
+        f"topics/{routed.apples}"
+    ]
+
+
+async def test_pages_of_a_list_have_each_topic_once(
+    mesh_of_two: World, routed: Readers, kafka_c1: KafkaCluster
+) -> None:
+    prefix = routed.apples.removesuffix("apples")
+    for number in range(5):
+        create_topic(kafka_c1.bootstrap, f"{prefix}pears-{number}", 1)
+    for order in (topics.TOPIC_ORDER_NAME, topics.TOPIC_ORDER_CLUSTER, topics.TOPIC_ORDER_PARTITIONS):
+        names, token = [], ""
+        while True:
+            answer = await listed(mesh_of_two, prefix=prefix, page_size=3, page_token=token, order=order)
+            names += [each.name for each in answer.topics]
+            token = answer.next_page_token
+            if not token:
+                break
+        assert len(names) == len(set(names)) == answer.total == 7
+    text = "not a token of this list"
+    other = await listed(mesh_of_two, prefix=prefix, page_size=3)
+    wrong = listed(mesh_of_two, prefix=prefix, part="x", page_token=other.next_page_token)
+    await refused(wrong, grpc.StatusCode.INVALID_ARGUMENT, text)
+
+
+async def test_a_topic_has_its_settings_and_the_groups_that_read_it(mesh_of_two: World, routed: Readers) -> None:
+    await routed.write(routed.apples, 10, partition=0)
+    await routed.write(routed.apples, 4, partition=1)
+    await routed.commit(routed.apples, 8, 1)
+    found = await service(mesh_of_two).GetTopic(topics.GetTopicRequest(name=f"topics/{routed.apples}"), timeout=CALL)
+    [reader] = found.readers
+    assert (reader.group, reader.partitions, reader.lag) == (routed.group, 2, 5)
+    assert (found.topic.groups, found.topic.lag) == (1, 5)
+    settings = {each.name: each for each in found.settings}
+    assert settings["retention.ms"].value == "3600000"
+    assert settings["retention.ms"].own
+    assert not settings["cleanup.policy"].own
+    [shown] = (await listed(mesh_of_two, prefix=routed.apples, groups=True)).topics
+    assert (shown.groups, shown.lag) == (1, 5)
+    [unasked] = (await listed(mesh_of_two, prefix=routed.apples)).topics
+    assert not unasked.HasField("groups"), "nobody asked for groups"
+
+
+async def test_a_topic_that_is_nowhere_or_absent_is_not_found(mesh_of_two: World, routed: Readers) -> None:
+    for name, text in (("nowhere-at-all", "lives nowhere"), (f"{routed.apples}-2", "does not exist on cluster 'c1'")):
+        request = topics.GetTopicRequest(name=f"topics/{name}")
+        await refused(service(mesh_of_two).GetTopic(request, timeout=CALL), grpc.StatusCode.NOT_FOUND, text)
+
+
+async def test_a_group_over_two_clusters_has_its_members_and_positions(mesh_of_two: World, routed: Readers) -> None:
+    """Its offsets of bananas are on c2, under the name there."""
+    await routed.write(routed.apples, 10, partition=0)
+    bananas = f"old.{routed.bananas}"
+    routed.homes[bananas] = routed.homes[routed.bananas]
+    await routed.write(bananas, 6, partition=2)
+    await routed.commit(bananas, 0, 0, 2)
+    await routed.commit(routed.apples, 3, 0)
+    async with routed.member("billing-1"):
+        request = topics.GetGroupRequest(name=f"groups/{routed.group}")
+        found = await groups(mesh_of_two).GetGroup(request, timeout=CALL)
+        assert found.group.home == "c1"
+        assert found.group.state == topics.CONSUMER_GROUP_STATE_STABLE
+        assert list(found.group.clusters) == ["c1", "c2"]
+        assert found.group.lag == 7 + 4
+        [member] = found.members
+        assert (member.client_id, member.partitions) == ("billing-1", 2)
+        positions = [(each.topic, each.partition, each.cluster, each.committed, each.end) for each in found.positions]
+        assert (routed.apples, 0, "c1", 3, 10) in positions
+        assert (routed.bananas, 2, "c2", 2, 6) in positions
+        state = topics.CONSUMER_GROUP_STATE_STABLE
+        listing = topics.ListGroupsRequest(part=routed.group, state=state)
+        [shown] = (await groups(mesh_of_two).ListGroups(listing, timeout=CALL)).groups
+        assert (shown.name, shown.members, shown.lag) == (f"groups/{routed.group}", 1, 11)
+    empty = topics.ListGroupsRequest(part=routed.group, state=topics.CONSUMER_GROUP_STATE_EMPTY)
+    assert (await groups(mesh_of_two).ListGroups(empty, timeout=CALL)).total == 1
+
+
+async def test_a_group_that_nobody_knows_is_not_found(mesh_of_two: World) -> None:
+    request = topics.GetGroupRequest(name="groups/nobody-at-all")
+    await refused(groups(mesh_of_two).GetGroup(request, timeout=CALL), grpc.StatusCode.NOT_FOUND, "no cluster")
+
+
+async def test_offsets_that_a_move_left_behind_do_not_count(
+    mesh_of_two: World, routed: Readers, kafka_c2: KafkaCluster
+) -> None:
+    await routed.write(routed.apples, 10, partition=0)
+    await routed.commit(routed.apples, 3, 0)
+    create_topic(kafka_c2.bootstrap, routed.apples, 2)
+    prefix = routed.apples.removesuffix("apples")
+    await mesh_of_two.set_rule({"topic_prefix": prefix}, {"target_cluster": "c2"}, accept_skip=True)
+    found = await service(mesh_of_two).GetTopic(topics.GetTopicRequest(name=f"topics/{routed.apples}"), timeout=CALL)
+    assert found.topic.cluster == "c2"
+    assert not found.readers
+
+
+async def test_a_cluster_that_is_away_is_named_and_the_others_are_listed(mesh_of_two: World, routed: Readers) -> None:
+    await mesh_of_two.register("c3", "127.0.0.1:1", allow_unreachable=True)
+    answer = await listed(mesh_of_two, prefix=routed.apples, groups=True)
+    assert len(answer.topics) == 1
+    assert any("'c3'" in each for each in answer.problems)
