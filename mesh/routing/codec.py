@@ -6,7 +6,7 @@ clients, so leaving the field out could widen the rule. Rules and tables with un
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -30,6 +30,7 @@ from mesh.routing.rules import (
 from mesh.routing.table import RoutingTable
 from mesh.routing.visits import Past, Stay
 from mesh.rpc import acls, admin, quotas, routing
+from mesh.steps import done_at_once
 
 _KINDS: dict[str, tuple[type[ExactName | NamePrefix | NameRegex], Subject]] = {
     f"{subject.value}{kind.suffix}": (kind, subject)
@@ -70,7 +71,7 @@ def format_needed(table: RoutingTable) -> int:
 
 def match_from_proto(message: routing.RuleMatch) -> Match:
     """The match; InvalidRuleError when none is set or it can't be."""
-    _check_known(message, "match")
+    check_known(message, "match")
     field = message.WhichOneof("kind")
     client = client_match_from_proto(message.client) if message.HasField("client") else None
     if field == UNMATCHED_TOPICS:
@@ -93,7 +94,7 @@ def match_to_proto(match: Match) -> routing.RuleMatch:
 
 
 def client_match_from_proto(message: routing.ClientMatch) -> ClientMatch:
-    _check_known(message, "match.client")
+    check_known(message, "match.client")
     return ClientMatch(
         message.principal,
         message.client_id,
@@ -124,7 +125,7 @@ def client_from_proto(message: admin.ClientIdentity) -> ClientIdentity:
 
 
 def rule_from_proto(message: routing.RuleSpec) -> ForwardingRule:
-    _check_known(message, "rule")
+    check_known(message, "rule")
     return ForwardingRule(
         message.rule_id,
         match_from_proto(message.match),
@@ -188,28 +189,29 @@ def cluster_to_proto(cluster: UpstreamCluster) -> routing.UpstreamCluster:
 
 def table_from_proto(message: routing.RoutingTable) -> RoutingTable:
     """The table; InvalidRuleError when a rule can't be understood: a data plane then refuses it with the reason."""
-    steps = table_in_steps(message)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            table: RoutingTable = end.value
-            return table
+    return done_at_once(table_in_steps(message))
 
 
-def table_in_steps(message: routing.RoutingTable) -> Generator[None, None, RoutingTable]:
-    """The same, step by step: between two steps, which take a millisecond at most, the caller may do other work."""
-    _check_known(message, "table")
+def table_in_steps(
+    message: routing.RoutingTable, learn: Callable[[RuleVersion, routing.RuleVersion], None] | None = None
+) -> Generator[None, None, RoutingTable]:
+    """The same, step by step: between two steps, which take a millisecond at most, the caller may do other work.
+
+    `learn` gets each version with its message.
+    """
+    check_known(message, "table")
     versions: list[RuleVersion] = []
     for each in message.rule_versions:
-        versions.append(_version_from_proto(each))
+        versions.append(version_from_proto(each))
+        if learn is not None:
+            learn(versions[-1], each)
         if len(versions) % VERSIONS_IN_A_STEP == 0:
             yield
     return RoutingTable(
         message.revision,
         map(cluster_from_proto, message.clusters),
         versions,
-        map(_past_from_proto, message.pasts),
+        map(past_from_proto, message.pasts),
         acl_policy_from_proto(message.acl_policy) if message.HasField("acl_policy") else None,
         quota_policy_from_proto(message.quota_policy) if message.HasField("quota_policy") else None,
     )
@@ -252,8 +254,8 @@ def quota_policy_from_proto(message: quotas.QuotaPolicy) -> quotas.QuotaPolicy:
     return policy
 
 
-def _version_from_proto(message: routing.RuleVersion) -> RuleVersion:
-    _check_known(message, "version")
+def version_from_proto(message: routing.RuleVersion) -> RuleVersion:
+    check_known(message, "version")
     try:
         rule = rule_from_proto(message.rule)
     except InvalidRuleError as error:
@@ -281,13 +283,13 @@ def version_to_proto(version: RuleVersion) -> routing.RuleVersion:
     )
 
 
-def _past_from_proto(message: routing.TopicPast) -> Past:
-    _check_known(message, "past")
+def past_from_proto(message: routing.TopicPast) -> Past:
+    check_known(message, "past")
     return Past(match_from_proto(message.match), message.until_revision, tuple(map(_stay_from_proto, message.stays)))
 
 
 def _stay_from_proto(message: routing.PastStay) -> Stay:
-    _check_known(message, "past")
+    check_known(message, "past")
     return Stay(message.cluster, message.visits, message.upstream_topic)
 
 
@@ -302,7 +304,7 @@ def past_to_proto(past: Past) -> routing.TopicPast:
     )
 
 
-def _check_known(message: Message, field_name: str) -> None:
+def check_known(message: Message, field_name: str) -> None:
     unknown = UnknownFieldSet(message)
     if len(unknown):
         numbers = ", ".join(map(str, sorted({unknown[index].field_number for index in range(len(unknown))})))

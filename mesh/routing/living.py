@@ -13,7 +13,7 @@ from typing import Any
 
 from mesh.routing.heads import beginning_with, beginnings_of
 from mesh.routing.ordered import Ordered
-from mesh.routing.rules import ExactName, ForwardingRule, Match, NameRegex, RuleVersion, UnmatchedTopics
+from mesh.routing.rules import ExactName, ForwardingRule, Match, NameRegex, RuleVersion, Subject, UnmatchedTopics
 
 
 class LivingRules:
@@ -36,7 +36,7 @@ class LivingRules:
         """The living ones of these versions."""
         living = [version for version in versions if version.until_revision is None]
         rules = cls(Ordered(living, order_of), Counter(map(_kind, living)))
-        for some in (_RENAMING, _EXPRESSIONS, _ABOUT_SOME):  # few, and asked for after a change
+        for some in (_RENAMING, _EXPRESSIONS, _ABOUT_SOME, _TRANSACTIONS):  # few, and asked for after a change
             rules._some(some)
         return rules
 
@@ -74,6 +74,10 @@ class LivingRules:
         pairs = [(self.get(rule_id), version) for rule_id, version in by_id.items()]
         gone = [old for old, new in pairs if old is not None and old is not new]
         come = [new for old, new in pairs if new is not None and old is not new]
+        return self.replaced(gone, come)
+
+    def replaced(self, gone: Collection[RuleVersion], come: Collection[RuleVersion]) -> LivingRules:
+        """The rules without the versions that go, which are here, and with those that come."""
         kinds = Counter(self.kinds)
         kinds.subtract(map(_kind, gone))
         kinds.update(map(_kind, come))
@@ -110,6 +114,11 @@ class LivingRules:
     def expressions(self) -> Ordered[RuleVersion]:
         """The versions that match by an expression, in their order."""
         return self._some(_EXPRESSIONS)
+
+    @property
+    def transactions(self) -> Ordered[RuleVersion]:
+        """The versions about transactional ids, in their order."""
+        return self._some(_TRANSACTIONS)
 
     @property
     def about_some(self) -> Ordered[RuleVersion]:
@@ -164,3 +173,4 @@ _BY_HEAD = _Some(lambda version: True, _head)
 _RENAMING = _Some(lambda version: version.rule.template is not None, _names)
 _EXPRESSIONS = _Some(lambda version: isinstance(version.rule.match, NameRegex), order_of)
 _ABOUT_SOME = _Some(lambda version: version.rule.match.client is not None, order_of)
+_TRANSACTIONS = _Some(lambda version: version.rule.match.subject is Subject.TRANSACTIONAL_ID, order_of)

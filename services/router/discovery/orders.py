@@ -18,7 +18,7 @@ from services.router.discovery.member import (
     Switch,
     Try,
 )
-from services.router.discovery.table_bytes import TableBytes, field
+from mesh.routing.table_bytes import TableBytes, field
 
 REMEMBERED_TABLES = 4
 """Encoded tables kept for the next member: those in force and pending, now and just before."""

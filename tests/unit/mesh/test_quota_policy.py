@@ -9,7 +9,7 @@ from mesh.routing.codec import TABLE_FORMAT, format_needed, table_from_proto, ta
 from mesh.routing.quota_policy import QuotaDraft
 from mesh.routing.state_codec import state_from_proto, state_to_proto
 from mesh.rpc import events, quotas, routing
-from services.router.discovery.table_bytes import TableBytes
+from mesh.routing.table_bytes import TableBytes
 from tests.unit.router.decisions import DecisionLog, two_clusters
 
 PRODUCE, CONSUME = quotas.QUOTA_KEY_PRODUCER_BYTE_RATE, quotas.QUOTA_KEY_CONSUMER_BYTE_RATE
