@@ -77,6 +77,10 @@ class ScriptedRouter(discovery_grpc.DiscoveryServiceServicer):
         self.orders.put_nowait(discovery.WatchResponse(hold=order))
 
     @property
+    def hellos(self) -> list[discovery.Hello]:
+        return [request.hello for request in self.said if request.WhichOneof("kind") == "hello"]
+
+    @property
     def acks(self) -> list[tuple[int, int]]:
         return [(r.ack.revision, r.ack.phase) for r in self.said if r.WhichOneof("kind") == "ack"]
 
