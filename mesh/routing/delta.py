@@ -24,7 +24,6 @@ from mesh.routing.rule_indexes import Change
 from mesh.routing.rules import RuleVersion
 from mesh.routing.table import RoutingTable
 from mesh.routing.topic_versions import TopicVersions, is_about_topics
-from mesh.routing.visits import Past
 from mesh.rpc import acls, quotas, routing
 
 Item = TypeVar("Item")
@@ -39,7 +38,7 @@ class WrongBaseError(Exception):
     """The delta does not rest on this table."""
 
 
-class _TooMany(Exception):
+class _TooManyError(Exception):
     """So many entries differ that the whole table is better."""
 
 
@@ -60,11 +59,13 @@ def delta_between(before: RoutingTable, after: RoutingTable) -> routing.TableDel
             delta.acl_policy.CopyFrom(_acl_delta(before.acl_policy, after.acl_policy))
         if after.quota_policy is not before.quota_policy:
             delta.quota_policy.CopyFrom(_quota_delta(before.quota_policy, after.quota_policy))
-    except _TooMany:
+    except _TooManyError:
         return None
     delta.gone_clusters.extend(name for name in before.clusters if name not in after.clusters)
     delta.come_clusters.extend(
-        codec.cluster_to_proto(cluster) for name, cluster in after.clusters.items() if before.clusters.get(name) != cluster
+        codec.cluster_to_proto(cluster)
+        for name, cluster in after.clusters.items()
+        if before.clusters.get(name) != cluster
     )
     return delta
 
@@ -86,7 +87,9 @@ def table_after(
     gone: list[RuleVersion] = []
     for message in delta.gone_versions:
         version = codec.version_from_proto(message)
-        found = living.ordered.find(order_of(version)) if version.alive else topics.ended.find(topics.ended.key(version))
+        found = (
+            living.ordered.find(order_of(version)) if version.alive else topics.ended.find(topics.ended.key(version))
+        )
         gone.append(_same(found, version))
         if len(gone) % IN_A_STEP == 0:
             yield
@@ -101,18 +104,22 @@ def table_after(
         yield
     ended = yield from _carried(topics.ended, _only(versions, lambda version: not version.alive))
     counted = yield from _carried(topics.pasts, pasts)
-    found_by_name = (yield from _carried(topics.versions, _only(versions, is_about_topics))) if topics.in_parts else None
+    found_by_name = (
+        (yield from _carried(topics.versions, _only(versions, is_about_topics))) if topics.in_parts else None
+    )
     clusters = {name: cluster for name, cluster in before.clusters.items() if name not in set(delta.gone_clusters)}
     clusters |= {cluster.name: cluster for cluster in map(codec.cluster_from_proto, delta.come_clusters)}
     policies = Policies(
         _acls_after(before.acl_policy, delta.acl_policy) if delta.HasField("acl_policy") else before.acl_policy,
-        _quotas_after(before.quota_policy, delta.quota_policy) if delta.HasField("quota_policy") else before.quota_policy,
+        _quotas_after(before.quota_policy, delta.quota_policy)
+        if delta.HasField("quota_policy")
+        else before.quota_policy,
     )
     yield
     rules = _Rules(living, TopicVersions(living, ended, counted, found_by_name))
     table = RoutingTable.resting_on(delta.revision, clusters, rules, policies)
     yield
-    table.carry_on(before, versions, pasts)
+    table.indexes.carry_on(before.indexes, versions, pasts)
     return table, come
 
 
@@ -132,10 +139,11 @@ def _difference(before: Ordered[Item], after: Ordered[Item]) -> Change[Item]:
     come = {after.key(item): item for number, item in new.items() if number not in old}
     equal = {key for key, item in gone.items() if come.get(key) == item}
     change = Change(
-        [item for key, item in gone.items() if key not in equal], [item for key, item in come.items() if key not in equal]
+        [item for key, item in gone.items() if key not in equal],
+        [item for key, item in come.items() if key not in equal],
     )
     if len(change.gone) + len(change.come) > MOST_CHANGES:
-        raise _TooMany
+        raise _TooManyError
     return change
 
 
@@ -174,7 +182,7 @@ class _Edit(NamedTuple):
 
 def _acl_delta(before: acls.AclPolicy | None, after: acls.AclPolicy | None) -> routing.AclPolicyDelta:
     if after is None:
-        raise _TooMany  # a policy never goes; tables of two logs are not compared
+        raise _TooManyError  # a policy never goes; tables of two logs are not compared
     edit = _edit(() if before is None else before.acls, after.acls)
     frame = acls.AclPolicy(mode=after.mode, super_users=after.super_users, revision=after.revision)
     come = (after.acls[place] for place in edit.places)
@@ -183,7 +191,7 @@ def _acl_delta(before: acls.AclPolicy | None, after: acls.AclPolicy | None) -> r
 
 def _quota_delta(before: quotas.QuotaPolicy | None, after: quotas.QuotaPolicy | None) -> routing.QuotaPolicyDelta:
     if after is None:
-        raise _TooMany
+        raise _TooManyError
     edit = _edit(() if before is None else before.quotas, after.quotas)
     frame = quotas.QuotaPolicy(revision=after.revision)
     come = (after.quotas[place] for place in edit.places)
@@ -195,13 +203,13 @@ def _edit(before: Iterable[Entry], after: Iterable[Entry]) -> _Edit:
     old, new = ([entry.SerializeToString(deterministic=True) for entry in entries] for entries in (before, after))
     stay_old, stay_new = set(new), set(old)
     if [entry for entry in old if entry in stay_old] != [entry for entry in new if entry in stay_new]:
-        raise _TooMany  # entries that stay have changed places
+        raise _TooManyError  # entries that stay have changed places
     edit = _Edit(
         [place for place, entry in enumerate(old) if entry not in stay_old],
         [place for place, entry in enumerate(new) if entry not in stay_new],
     )
     if len(edit.gone) + len(edit.places) > MOST_CHANGES:
-        raise _TooMany
+        raise _TooManyError
     return edit
 
 

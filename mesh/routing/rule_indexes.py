@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Generic, TypeVar
@@ -48,6 +48,21 @@ class RuleIndexes:
         self._past_index: Index[Past] | None = None
         self._renaming: tuple[RuleVersion, ...] | None = None
         self._transaction_homes: frozenset[str] | None = None
+
+    def index_in_steps(self) -> Generator[None, None, None]:
+        """Makes the indexes, which the first look-ups would make at once."""
+        indexes: dict[Subject, Index[RuleVersion]] = {subject: Index((), match_of) for subject in Subject}
+        for part in (*self.living.ordered.parts, *self.topics.ended.parts):
+            for version in part:
+                if version.rule.match.client is None:
+                    indexes[version.rule.match.subject].add(version)
+            yield
+        past_index: Index[Past] = Index((), attrgetter("match"))
+        for counted in self.topics.pasts.parts:
+            for past in counted:
+                past_index.add(past)
+            yield
+        self._indexes, self._past_index = indexes, past_index
 
     def carry_on(self, before: RuleIndexes, versions: Change[RuleVersion], pasts: Change[Past]) -> None:
         """Takes over the look-ups of the table before, of which these versions and pasts have gone and come."""

@@ -35,7 +35,7 @@ from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.index import Index, Renames
 from mesh.routing.living import LivingRules, versions_of
 from mesh.routing.policies import Policies
-from mesh.routing.rule_indexes import Change, RuleIndexes
+from mesh.routing.rule_indexes import RuleIndexes
 from mesh.routing.rules import ForwardingRule, RuleVersion, Subject
 from mesh.routing.topic_versions import TopicVersions
 from mesh.routing.visits import Past, Place, Stay, visits_of
@@ -160,9 +160,10 @@ class RoutingTable:
         table._begin_whole(_Common(revision, by_ordinal, rules.living_rules, rules.topics, policies))
         return table
 
-    def carry_on(self, before: RoutingTable, versions: Change[RuleVersion], pasts: Change[Past]) -> None:
-        """Takes over the look-ups of the table before. All differences of rules are in `versions` and `pasts`."""
-        self._common.carry_on(before._common, versions, pasts)
+    @property
+    def indexes(self) -> RuleIndexes:
+        """The indexes of look-ups."""
+        return self._common
 
     def _begin_whole(self, common: _Common) -> None:
         """Its rules are those of all clients, although it answers as for a client of whom nothing is known."""

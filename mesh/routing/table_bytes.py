@@ -57,7 +57,7 @@ class TableBytes:
         return (total % (1 << 8 * DIGEST_BYTES)).to_bytes(DIGEST_BYTES, "big")
 
     def in_steps(self, table: RoutingTable) -> Generator[None, None, None]:
-        """Encodes what is new in the table, so that `of` and `digest` take little time if no other table comes first."""
+        """Encodes what is new in the table. `of` and `digest` take little time then, if no other table comes first."""
         if self._encoded is table:
             return
         self._encoded = None
@@ -68,9 +68,12 @@ class TableBytes:
         yield from self._quotas.change(() if table.quota_policy is None else ((table.quota_policy,),))
         self._encoded = table
 
-    def learn(self, version: RuleVersion, message: routing.RuleVersion) -> None:
-        """The message from which a version was read, for the next table that has the version: nothing is encoded."""
-        self._versions.learn(version, message)
+    def learn(self, item: RuleVersion | Past, message: Message) -> None:
+        """The message from which an item was read, for the next table that has the item: nothing is encoded."""
+        if isinstance(item, RuleVersion):
+            self._versions.learn(item, message)
+        else:
+            self._pasts.learn(item, message)
 
     @property
     def _sections(self) -> tuple[_Joined[UpstreamCluster] | _Joined[RuleVersion] | _Joined[Past] | _Policies, ...]:

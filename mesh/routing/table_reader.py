@@ -32,8 +32,10 @@ class TableReader:
     def whole(self, message: routing.RoutingTable) -> Generator[None, None, RoutingTable]:
         """The table; InvalidRuleError when it can't be understood, and then the next delta has no base."""
         self._base = None
-        self._base = yield from table_in_steps(message, self._bytes.learn)
-        return self._base
+        table = yield from table_in_steps(message, self._bytes.learn)
+        yield from table.indexes.index_in_steps()
+        self._base = table
+        return table
 
     def after(self, delta: routing.TableDelta) -> Generator[None, None, RoutingTable]:
         """The table that follows from the one before.

@@ -174,7 +174,9 @@ class Discovery:
         try:
             async with self._routers.connected() as router:
                 address = router.address
-                stream = discovery_grpc.DiscoveryServiceStub(router.channel).Watch(self._answers.sent(await self._hello()))
+                stream = discovery_grpc.DiscoveryServiceStub(router.channel).Watch(
+                    self._answers.sent(await self._hello())
+                )
                 self._watching = True
                 async with asyncio.timeout(patience_s):
                     response = await stream.read()

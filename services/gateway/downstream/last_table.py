@@ -2,9 +2,9 @@
 control moves no topic without the gateway (`awaited.py`).
 
 The file `routing-table.pb` is a `mesh.v1.RoutingTable` of protobuf: the gateway has the bytes of each rule anyway, so a
-change writes the file as a whole without encoding the rules again. A crash leaves the old table or the new one. Gateways of
-earlier releases wrote protobuf JSON, and an operator without routers writes `routing-table.json` by hand: the later of
-the two files counts. A gateway that has written a table removes the JSON file.
+change writes the file as a whole without encoding the rules again. A crash leaves the old table or the new one.
+Gateways of earlier releases wrote protobuf JSON, and an operator without routers writes `routing-table.json` by hand:
+the later of the two files counts. A gateway that has written a table removes the JSON file.
 
 Before a gateway says HELD, it keeps the table to come in a file of its own (protobuf). A gateway that starts again
 before it knows how the move has ended finds this file, and writes the moving topics nowhere. An operator may remove the
@@ -139,9 +139,7 @@ class TableKeeper:
     client should wait. It writes one table at a time; of the tables that come meanwhile, only the last one.
     """
 
-    def __init__(
-        self, state_dir: Path, awaited: Awaited, encoded: Callable[[RoutingTable], Awaitable[bytes]]
-    ) -> None:
+    def __init__(self, state_dir: Path, awaited: Awaited, encoded: Callable[[RoutingTable], Awaitable[bytes]]) -> None:
         self._state_dir = state_dir
         self._encoded = encoded
         self._awaited = awaited

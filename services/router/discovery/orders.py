@@ -87,8 +87,9 @@ class OrderEncoder:
 
 
 class OrderStream:
-    """The orders of one stream as bytes of WatchResponse. A member that reads deltas has the table of the order before, so
-    the next order says what differs. Orders are passed in as they are sent.
+    """The orders of one stream as bytes of WatchResponse, passed in as they are sent.
+
+    A member that reads deltas has the table of the order before, so the next order says what differs.
     """
 
     def __init__(self, encoder: OrderEncoder, *, reads_deltas: bool = False, table_digest: bytes = b"") -> None:

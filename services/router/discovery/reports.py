@@ -23,8 +23,8 @@ from services.router.discovery.roster import HoldBound
 REPORT_INTERVAL = 5.0
 """Seconds after which the router reports everything again, changed or not."""
 REST_FOR_EACH = 0.000_05
-"""Seconds between two reports, for each data plane in them: so thousands that connect or answer at the same time make a few
-reports. Such a report costs router and control about as much CPU.
+"""Seconds between two reports, for each data plane in them: about the CPU time that it costs router and control. So
+thousands of data planes that connect or answer at the same time make few reports.
 """
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 """Seconds between attempts to reach control."""
@@ -109,8 +109,9 @@ class Reporter:
                 self._connected = True
 
     async def _write(self, call: Call) -> None:
-        """Everything first, then each change, and all every few seconds. Changes that come during a report and the rest after
-        it are one. Of clients only what changed on this stream: there may be many, and a rollout must not wait for them.
+        """Everything first, then each change, and all every few seconds. What comes until the next report is one change.
+
+        Of clients only what changed on this stream: there may be many, and a rollout must not wait for them.
         """
         told: Mapping[str, discovery.ClientReport] = {}
         while True:

@@ -63,8 +63,7 @@ def decisions(draw: st.DrawFn) -> list[events.Event]:
     log: list[events.Event] = []
     moved = {0: 0}
     for event in draw(logs()):
-        for policy in draw(st.lists(policy_events(), max_size=1)):
-            log.append(policy)
+        log.extend(draw(st.lists(policy_events(), max_size=1)))
         log.append(event)
         moved[event.position] = len(log)
     for position, event in enumerate(log, start=1):

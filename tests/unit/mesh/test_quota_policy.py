@@ -8,8 +8,8 @@ from mesh.routing import Folding, InvalidRuleError, RoutingState
 from mesh.routing.codec import TABLE_FORMAT, format_needed, table_from_proto, table_to_proto
 from mesh.routing.quota_policy import QuotaDraft
 from mesh.routing.state_codec import state_from_proto, state_to_proto
-from mesh.rpc import events, quotas, routing
 from mesh.routing.table_bytes import TableBytes
+from mesh.rpc import events, quotas, routing
 from tests.unit.router.decisions import DecisionLog, two_clusters
 
 PRODUCE, CONSUME = quotas.QUOTA_KEY_PRODUCER_BYTE_RATE, quotas.QUOTA_KEY_CONSUMER_BYTE_RATE

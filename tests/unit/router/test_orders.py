@@ -110,7 +110,7 @@ def test_a_member_that_reads_deltas_gets_the_same_tables(
         message = table_of(response)
         is_delta = isinstance(message, routing.TableDelta)
         assert done_at_once(reader.after(message) if is_delta else reader.whole(message)) == table
-        assert is_delta == (place > 0 or runs is not None and same(runs, table))
+        assert is_delta == (place > 0 or (runs is not None and same(runs, table)))
         assert table_from_proto(table_of(read(encoder, order))) == table
 
 

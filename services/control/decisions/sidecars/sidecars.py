@@ -145,7 +145,7 @@ class Sidecars:
 
     @property
     def next_beat_ms(self) -> int:
-        """When the sidecar that beats now shall beat again. Silent sidecars count, too, as long as control remembers them."""
+        """When the sidecar that beats now shall beat again. All sidecars count that control remembers."""
         return max(SHORTEST_BEAT_MS, min(len(self._sidecars) * 1000 // BEATS_A_SECOND, LONGEST_BEAT_MS))
 
     def is_alive(self, sidecar: str) -> bool:
