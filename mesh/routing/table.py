@@ -361,13 +361,9 @@ class RoutingTable:
 
     def _leads(self, topic: str, rule: ForwardingRule, place: Place) -> bool:
         """Whether this rule decides about the topic, and leads there."""
-        return (
-            self._first(Subject.TOPIC, topic) is rule
-            and rule.upstream_name(topic) == place.upstream_topic
-            and is_topic_name(topic)
-            and is_topic_name(place.upstream_topic)
-            and not (is_own_topic(topic) or is_own_topic(place.upstream_topic))
-        )
+        there = place.upstream_topic
+        are_names = is_topic_name(topic) and is_topic_name(there) and not (is_own_topic(topic) or is_own_topic(there))
+        return self._first(Subject.TOPIC, topic) is rule and rule.upstream_name(topic) == there and are_names
 
     @property
     def _renaming(self) -> dict[str, Renames]:

@@ -1,5 +1,6 @@
-"""One control and one router with a thousand light gateways and almost 20,000 rules, the most of a mesh: what a new rule
-costs, and how soon all gateways have it. Once by deltas, and once as gateways of older releases get tables.
+"""One control and one router with a thousand light gateways and almost 20,000 rules, the most of a mesh.
+
+What a new rule costs, and how soon all gateways have it: by deltas, and as gateways of older releases get tables.
 
 `MESH_BENCH_MEMBERS` is how many gateways there are, `MESH_BENCH_RULES` how many rules, `MESH_BENCH_CHANGES` how many
 rules are added one after another.

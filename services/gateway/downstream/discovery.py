@@ -54,7 +54,7 @@ from services.gateway import metrics
 from services.gateway.downstream.answers import Answers
 from services.gateway.downstream.awaited import Awaited
 from services.gateway.downstream.client import ClientConnection
-from services.gateway.downstream.client_report import client_report
+from services.gateway.downstream.client_report import report_clients
 from services.gateway.downstream.hold import Hold
 from services.gateway.downstream.last_table import TableKeeper
 from services.gateway.downstream.mesh import Mesh
@@ -70,9 +70,6 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0
 """The pause between two watches. It is drawn from half of this to all of it: gateways lose a router all at once."""
 FIRST_PATIENCE_S, MAX_PATIENCE_S = 3.0, 60.0
 """How long a router may send nothing if there are others. The time grows while no router sends anything."""
-CLIENTS_EVERY_S = 3.0
-CANARY_EVERY_S = 1.0
-"""The interval of reports while a table is tried: the outcomes of requests decide whether the canary goes on."""
 GOODBYE_S = 2.0
 """Time for the goodbye and for its note on disk; after that the gateway ends without an answer."""
 DRAIN_S = 5.0
@@ -170,7 +167,8 @@ class Discovery:
         self._stop_telling()  # a router takes no answers to what another one has ordered
         self._answers = Answers()
         told, address = False, ""
-        reporting = asyncio.gather(self._report_clients(), self._quota_reports.run(self._answers))
+        clients = report_clients(self._connections, self._mesh.tables, self._answers)
+        reporting = asyncio.gather(clients, self._quota_reports.run(self._answers))
         try:
             async with self._routers.connected() as router:
                 address = router.address
@@ -397,13 +395,3 @@ class Discovery:
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
-
-    async def _report_clients(self) -> None:
-        reported: discovery.ClientReport | None = None
-        while True:
-            canary = self._mesh.tables.canary
-            report = client_report((connection.session for connection in self._connections), canary)
-            if report != reported:
-                self._answers.add(discovery.WatchRequest(clients=report))
-                reported = report
-            await asyncio.sleep(CLIENTS_EVERY_S if canary is None else CANARY_EVERY_S)

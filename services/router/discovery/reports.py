@@ -109,7 +109,7 @@ class Reporter:
                 self._connected = True
 
     async def _write(self, call: Call) -> None:
-        """Everything first, then each change, and all every few seconds. What comes until the next report is one change.
+        """Everything first, then each change, and all every few seconds. Changes until the next report are one.
 
         Of clients only what changed on this stream: there may be many, and a rollout must not wait for them.
         """
