@@ -18,13 +18,3 @@ async def done_between(steps: Generator[None, None, T]) -> T:
             outcome: T = end.value
             return outcome
         await asyncio.sleep(0)
-
-
-def done_at_once(steps: Generator[None, None, T]) -> T:
-    """The outcome of all steps, where nobody waits meanwhile."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            outcome: T = end.value
-            return outcome

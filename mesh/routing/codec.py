@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from mesh.at_once import done_at_once
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.errors import InvalidRuleError
@@ -35,7 +36,6 @@ from mesh.routing.table import RoutingTable
 from mesh.routing.topic_versions import TopicVersions, past_key, version_key
 from mesh.routing.visits import Past, Stay
 from mesh.rpc import acls, admin, quotas, routing
-from mesh.steps import done_at_once
 
 _KINDS: dict[str, tuple[type[ExactName | NamePrefix | NameRegex], Subject]] = {
     f"{subject.value}{kind.suffix}": (kind, subject)

@@ -2,7 +2,7 @@
 
 Theory of operation
 1. Two tables of one fold share the parts of their rules (`ordered`) and their policies, but for those that changed. So
-   `delta_between` looks into the changed parts only. Of tables that share nothing it compares all entries.
+   `delta_between` looks into the changed parts only. It compares all entries of tables that share nothing.
 2. A delta holds whole entries, those that go, too: a reader that lacks one has another table than the writer believes.
    Policies are lists whose order counts. Their changes say places.
 3. `table_after` changes a table as a fold does: all parts, and the indexes of look-ups, are carried on. Its steps take

@@ -17,13 +17,13 @@ from typing import Generic, TypeVar
 
 from google.protobuf.message import Message
 
+from mesh.at_once import done_at_once
 from mesh.routing import codec
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.rules import RuleVersion
 from mesh.routing.table import RoutingTable
 from mesh.routing.visits import Past
 from mesh.rpc import acls, quotas, routing
-from mesh.steps import done_at_once
 
 Item = TypeVar("Item")
 SMALL = 128

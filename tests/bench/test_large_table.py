@@ -28,7 +28,7 @@ from mesh.routing.delta import delta_between
 from mesh.routing.fold import with_changes
 from mesh.routing.table_bytes import TableBytes
 from mesh.routing.visits import Past
-from mesh.rpc import discovery, events
+from mesh.rpc import discovery, events, routing
 from services.gateway.downstream.received_tables import ReceivedTables, table_of
 from tests.bench.figures import Sheet, Table
 
@@ -83,7 +83,7 @@ def orders(folder: Path) -> list[Path]:
         change = events.RuleChange(created=rule_to_proto(rule), rank=0.5 + number / 1000)
         tables.append(with_changes(tables[-1], 4 + number, [change]))
     encode = TableBytes()
-    sent = [discovery.WatchResponse(apply=_parsed(encode.of(tables[0])))]
+    sent = [discovery.WatchResponse(apply=routing.RoutingTable.FromString(encode.of(tables[0])))]
     for before, after in pairwise(tables):
         delta = delta_between(before, after)
         assert delta is not None
@@ -93,10 +93,6 @@ def orders(folder: Path) -> list[Path]:
     for path, order in zip(paths, sent, strict=True):
         path.write_bytes(order.SerializeToString())
     return paths
-
-
-def _parsed(encoded: bytes) -> object:
-    return discovery.WatchResponse().apply.FromString(encoded)
 
 
 @pytest.mark.timeout(300)

@@ -111,7 +111,7 @@ class Reporter:
     async def _write(self, call: Call) -> None:
         """Everything first, then each change, and all every few seconds. Changes until the next report are one.
 
-        Of clients only what changed on this stream: there may be many, and a rollout must not wait for them.
+        It has only the clients that changed on this stream: there may be many, and a rollout must not wait for them.
         """
         told: Mapping[str, discovery.ClientReport] = {}
         while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from mesh.at_once import done_at_once
 from mesh.routing import (
     ExactName,
     Folding,
@@ -20,7 +21,6 @@ from mesh.routing.delta import MOST_CHANGES, WrongBaseError, delta_between
 from mesh.routing.table_bytes import TableBytes
 from mesh.routing.table_reader import TableReader
 from mesh.rpc import acls, events, quotas, routing
-from mesh.steps import done_at_once
 from tests.unit.mesh.test_folding import OTHERS, PICKERS, TOPICS, logs
 
 ACLS = tuple(

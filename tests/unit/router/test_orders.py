@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesh.at_once import done_at_once
 from mesh.routing import ExactName, ForwardingRule, RoutingState, RoutingTable, RuleVersion, codec
 from mesh.routing.codec import table_from_proto, table_to_proto
 from mesh.routing.table_bytes import TableBytes
 from mesh.routing.table_reader import TableReader
 from mesh.rpc import discovery, routing
-from mesh.steps import done_at_once
 from services.router.discovery.member import Apply, Hold, Order, Release, Switch, Try
 from services.router.discovery.orders import OrderEncoder, OrderStream
 from tests.unit.router.decisions import DecisionLog
@@ -105,7 +105,7 @@ def test_a_member_that_reads_deltas_gets_the_same_tables(
     digest = b"" if runs is None else done_at_once(reader.begin(table_from_proto(table_to_proto(runs))))
     stream = OrderStream(encoder, reads_deltas=True, table_digest=digest)
     for place, (kind, table) in enumerate(orders):
-        order = Apply(table) if kind is Apply else kind(table, 7_000)
+        order = Apply(table) if kind is Apply else Hold(table, 7_000) if kind is Hold else Try(table, 50)
         response = discovery.WatchResponse.FromString(stream.response(order))
         message = table_of(response)
         is_delta = isinstance(message, routing.TableDelta)
