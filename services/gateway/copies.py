@@ -36,6 +36,7 @@ MODULES: Final = (
     "upstream.left_behind",
     "quotas.accounts",
     "downstream.toll",
+    "downstream.turns",
     "downstream.following",
     "downstream.in_flight",
     "downstream.forwarding",

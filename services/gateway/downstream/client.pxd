@@ -6,6 +6,7 @@ from services.gateway.downstream.fetch_in_flight cimport FetchInFlight
 from services.gateway.downstream.forwarding cimport Forwarder
 from services.gateway.downstream.in_flight cimport InFlight
 from services.gateway.downstream.toll cimport Toll
+from services.gateway.downstream.turns cimport Turns
 from services.gateway.frame_stream cimport FrameStream
 from services.gateway.quotas.accounts cimport Quotas
 from services.gateway.wire.scanner.walks cimport headers
@@ -15,15 +16,15 @@ cdef Py_ssize_t _FETCH, _PRODUCE
 
 
 cdef class ClientConnection(FrameStream):
-    cdef public bint _held, _pumping
     cdef public Py_ssize_t _most_requests
     cdef public FetchForwarder _fetches
     cdef public Forwarder _forwarder
     cdef public object _advertised, _asked_node, _connections, _entrance, _follower, _gate, _introduction, _lanes, _mesh
-    cdef public object _now, _pipelined, _pipelined_asking, _queue, _reading, _serial, _serial_running, _sharing, _slots
+    cdef public object _now, _queue, _reading, _slots
     cdef public Quotas _quotas
     cdef public Toll _toll
-    cdef public object _untaken, session
+    cdef public Turns _turns
+    cdef public object session
 
     @cython.locals(header=headers.RequestHeader, toll=Toll, now=double)
     cpdef frame_received(self, object frame, bint owned)
@@ -36,7 +37,5 @@ cdef class ClientConnection(FrameStream):
     @cython.locals(fetch=FetchInFlight)
     cpdef bint _is_fetch_forwarded(self, headers.RequestHeader header, object frame, double now) except -1
 
-    cpdef bint _is_free(self) except -1
-
-    @cython.locals(answers=Count, size=Py_ssize_t, toll=Toll)
+    @cython.locals(answers=Count, size=Py_ssize_t, toll=Toll, turns=Turns)
     cpdef answered(self, object slot, tuple pieces)

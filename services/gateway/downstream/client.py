@@ -2,8 +2,7 @@
 
 Theory of operation
 1. Each request gets a slot at its arrival. Slots are answered in any order and leave in theirs (`Slots`).
-2. When a request may start is its handler's `Order`: Produce as soon as the Produce before it has sent its calls, the
-   others one after the other, as on a broker. While a topic moves, Produce of that topic waits or is refused (`Hold`).
+2. A request that goes by its plan starts when `Turns` says so.
 3. The gateway does not read requests beyond the bounds (`Reading`). While the client does not read its answers, its
    earlier requests wait too: a Fetch request is small, but its answer is not.
 4. If a client disconnects, its waiting requests are dropped, except Produce: the gateway carries a Produce through, as
@@ -16,43 +15,36 @@ Theory of operation
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 
 import structlog
 
 from services.gateway import metrics
-from services.gateway.authentication.principal import CERTIFICATE
-from services.gateway.authorization.guarding import guarded
 from services.gateway.downstream.entrance import OPEN, Entrance
-from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_forwarding import FetchForwarder
 from services.gateway.downstream.fetch_in_flight import FetchInFlight
 from services.gateway.downstream.forwarding import Forwarder
-from services.gateway.downstream.gate import FIRST_FRAMES_BYTES, Gate
-from services.gateway.downstream.hold import Hold, Started
+from services.gateway.downstream.gate import Gate, gate_for
 from services.gateway.downstream.in_flight import InFlight
 from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.mesh import Mesh
-from services.gateway.downstream.passing import Passed, Source
+from services.gateway.downstream.passing import Passed
 from services.gateway.downstream.reading import Reading
-from services.gateway.downstream.siblings import Introduction, SiblingWay
-from services.gateway.downstream.slots import Slot, Slots, bytes_out, count_request
+from services.gateway.downstream.siblings import Introduction
+from services.gateway.downstream.slots import AnySlot, Slot, Slots, bytes_out, count_request
 from services.gateway.downstream.tables import Follower
 from services.gateway.downstream.toll import Toll
+from services.gateway.downstream.turns import Turns
 from services.gateway.frame_stream import FrameStream, Passage
 from services.gateway.quotas.accounts import Quotas
 from services.gateway.requests.failures import is_failure
 from services.gateway.requests.groups.share_opening import end_sessions
-from services.gateway.requests.handler import Order
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Session
 from services.gateway.requests.mesh.api_versions import unsupported_version
 from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Answer, MeshView, RawResponse, Request
 from services.gateway.requests.table import HANDLERS
-from services.gateway.upstream.answer_memory import Share
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.frames import LEAST_FRAME_BYTES, SIZE_BYTES, Pieces, RequestHeader
@@ -79,24 +71,17 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         "_follower",
         "_forwarder",
         "_gate",
-        "_held",
         "_introduction",
         "_lanes",
         "_mesh",
         "_most_requests",
         "_now",
-        "_pipelined",
-        "_pipelined_asking",
-        "_pumping",
         "_queue",
         "_quotas",
         "_reading",
-        "_serial",
-        "_serial_running",
-        "_sharing",
         "_slots",
         "_toll",
-        "_untaken",
+        "_turns",
         "session",
     )
 
@@ -122,7 +107,6 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self._entrance = entrance
         self._gate: Gate | None = None
         """None: the client may send requests, for as long as it likes."""
-        self._sharing = SiblingWay(self, mesh)
         self._lanes = Lanes(on_congestion=self._upstream_congestion, on_unheard=self._unheard)
         self._forwarder = Forwarder(self, mesh, self.session, self._follower, self._lanes)
         self._now = asyncio.get_running_loop().time
@@ -131,17 +115,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self._reading = Reading(self, self._slots, mesh)
         self._quotas = mesh.quotas if introduction is None else Quotas()  # the client is charged where it is connected
         self._toll = Toll(self._quotas, self.session, self._reading)
-        self._fetches = FetchForwarder(self, mesh, self.session, self._follower, self._lanes)
-        self._serial: deque[Slot] = deque()
-        """ONE_BY_ONE requests that have not started."""
-        self._serial_running: Slot | FetchInFlight | None = None
-        self._pipelined: deque[Slot] = deque()
-        """PIPELINED requests that have not started."""
-        self._pipelined_asking: Slot | None = None
-        self._held = False
-        self._pumping = False
-        self._untaken: Share | None = None
-        """The part of its answers that the client has not read, as counted in the room of gathered answers."""
+        self._fetches = FetchForwarder(self, self._slots, mesh, self.session, self._follower, self._lanes)
+        self._turns = Turns(self, mesh, self._follower, self._lanes, self._toll)
 
     @property
     def unanswered(self) -> int:
@@ -156,31 +131,15 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self.session.address = peer[0] if peer else ""
         if self._transport is not None:
             self.session.asked_node = self._asked_node(self._transport)
-            self._come_in(self._transport)
+            self._gate = gate_for(self, self._entrance, self._transport)
         if self._introduction is not None:
             self._introduction.apply(self.session)
         self._connections.add(self)
         metrics.client_connections.inc()
         self._toll.connected(self.session.address)
 
-    def _come_in(self, transport: asyncio.BaseTransport) -> None:
-        """Find who the client is, by its certificate, or let it log in first."""
-        entrance = self._entrance
-        if entrance.sasl is not None:
-            self.bound_frames(0, FIRST_FRAMES_BYTES)
-            self._gate = Gate(self, entrance, entrance.sasl)
-            return
-        shown = entrance.shown(transport)
-        if shown is not None:
-            self.session.prove(shown)
-            return
-        metrics.failed_authentications.labels(entrance.listener, CERTIFICATE).inc()
-        log.warning("closing a connection: no mapping rule matches the certificate", **self.who())
-        self.drain("no mapping rule matches the certificate")
-
     def admitted(self, *, for_good: bool) -> None:
-        least, most = LEAST_FRAME_BYTES, self._mesh.limits.max_frame_bytes
-        self.bound_frames(least, most)
+        self.bound_frames(LEAST_FRAME_BYTES, self._mesh.limits.max_frame_bytes)
         if for_good and self._gate is not None:
             self._gate = None
 
@@ -229,18 +188,12 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         slot = Slot(header, handler, request, size)
         self._queue.append(slot)
         self._mesh.budget.add(size)
-        if handler.order is Order.AT_ONCE:
-            self._start(slot)
-        elif handler.order is Order.PIPELINED:
-            self._pipelined.append(slot)
-        else:
-            self._serial.append(slot)
-        self._pump()
+        self._turns.take(slot, handler.order)
         self._reading.update()
 
     def _is_forwarded(self, header: RequestHeader, frame: memoryview, now: float) -> bool:
         """Whether this Produce needs no plan, and is on its way."""
-        if not self._is_free():
+        if not self._turns.is_free_for_produce():
             return False
         produce = self._forwarder.begun(header, frame, now)
         if produce is None:
@@ -252,24 +205,21 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
 
     def _is_fetch_forwarded(self, header: RequestHeader, frame: memoryview, now: float) -> bool:
         """The same for a Fetch."""
-        if self._serial_running is not None or self._serial or self.congested:
+        if not self._turns.is_free_for_fetch():
             return False
         fetch = self._fetches.begun(header, frame, now)
         if fetch is None:
             return False
-        self._serial_running = fetch
+        self._turns.running = fetch
         self._queue.append(fetch)
         self._fetches.ask(fetch)
         if len(self._queue) >= self._most_requests:
             self._reading.update()
         return True
 
-    def _is_free(self) -> bool:
-        """Whether no Produce has to wait, which the next one would overtake."""
-        return not self._pipelined and self._pipelined_asking is None and self._mesh.hold is None
-
     def frame_begun(self, beginning: memoryview, missing: int) -> Passage | None:
-        if self._slots.draining is not None or not self._is_free() or (self._gate is not None and self._gate.is_shut):
+        shut = self._gate is not None and self._gate.is_shut
+        if shut or self._slots.draining is not None or not self._turns.is_free_for_produce():
             return None
         arriving = self._forwarder.begun_in_part(beginning, missing, self._now())
         if arriving is None:
@@ -304,81 +254,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         )
         self._drain_and_close("request not served")
 
-    def _pump(self) -> None:
-        """Start what may start. Not recursive, however deep the starts trigger one another."""
-        if self._pumping:
-            return
-        self._pumping = True
-        try:
-            while self._start_next():
-                pass
-        finally:
-            self._pumping = False
-
-    def _start_next(self) -> bool:
-        if self._serial and self._serial_running is None and not self.congested:
-            slot = self._serial_running = self._serial.popleft()
-            self._start(slot)
-            return True
-        if (
-            self._pipelined
-            and self._pipelined_asking is None
-            and not self._held
-            and not self._lanes.must_be_heard_first
-        ):
-            slot = self._pipelined[0]
-            hold = self._mesh.hold
-            if hold is not None and slot.request is not None and self._is_held(slot.request, hold):
-                self._held = True
-                hold.wait(self._released)
-                return False
-            self._pipelined_asking = self._pipelined.popleft()
-            self._start(slot)
-            return True
-        return False
-
-    def _is_held(self, request: Request, hold: Hold) -> bool:
-        return not hold.refuses and hold.concerns(request, self._follower.identity(request.header.client_id))
-
-    def _released(self) -> None:
-        self._held = False
-        self._pump()
-
     def view(self, header: RequestHeader) -> MeshView:
         return self._mesh.view(self.session, self._advertised, self._follower.view(header.client_id))
-
-    def _start(self, slot: Slot) -> None:
-        assert slot.handler is not None and slot.request is not None
-        if self._sharing.takes(slot):
-            return
-        followed = self._follower.view(slot.header.client_id)
-        view = self._mesh.view(self.session, self._advertised, followed)
-        if slot.produces and self._mesh.hold is not None and self._mesh.hold.refuses:
-            view = replace(view, undecided=self._mesh.hold.moving(self._follower.client))
-        access = self._follower.access()
-        if access is None:
-            plan = slot.handler.plan(slot.request, view)
-        else:
-            plan = guarded(slot.handler, slot.request, view, access, self._mesh.refused.take)
-        slot.exchange = exchange = Exchange(
-            plan,
-            self._mesh.clusters,
-            self._mesh.conversions,
-            self._lanes,
-            slot.header.client_id,
-            lambda _, answer: self.slot_answered(slot, answer),
-            followed.names,
-        )
-        if slot.produces:
-            self._mesh.producing[slot] = Started(slot.request, self._follower.client)
-            exchange.on_asked = self._asked
-        if self._toll.worked is not None:
-            exchange.on_work = self._toll.work
-        exchange.start()
-
-    def _asked(self) -> None:
-        self._pipelined_asking = None
-        self._pump()
 
     # --- answers -------------------------------------------------------------------------------------------------
 
@@ -388,19 +265,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self._mesh.budget.add(-slot.held_bytes)
         slot.held_bytes = 0
         slot.request = slot.exchange = None  # they hold one another, and what brokers have said
-        self._count(slot.header.api_key, slot.header.api_version, answer)
-        if self.is_open:
-            self._slots.fill(slot, answer)
-            self._slots.flush()
-        if slot is self._serial_running:
-            self._serial_running = None
-        if self.is_open:
-            self._pump()
-            self._reading.update()
-        elif slot in self._queue:
-            self._queue.remove(slot)
-            self._pump()
-            self._close_lanes_when_done()
+        self._has_answer(slot, slot.header.api_key, slot.header.api_version, answer)
 
     def answered(self, slot: InFlight | FetchInFlight, pieces: Pieces) -> None:
         slots, frame = self._queue, pieces[0]
@@ -411,8 +276,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             else:
                 self.fetch_ended(slot, answer)
             return
-        if slot is self._serial_running:
-            self._serial_running = None
+        turns = self._turns
+        turns.ended(slot)
         answers = slot.answers
         answers.total += 1
         headers.patch_correlation_id(frame, SIZE_BYTES, slot.clients_id)
@@ -430,52 +295,35 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             self._slots.flush()
             if self._fd == -1:
                 return
-        if self._pipelined or self._serial:
-            self._pump()
+        turns.pump()
         if self._reading.paused_for is not None:
             self._reading.update()
 
     def produce_ended(self, produce: InFlight, answer: Answer) -> None:
-        self._count(ApiKey.PRODUCE, produce.version, answer)
-        if self.is_open:
-            self._slots.fill(produce, answer)
-            self._slots.flush()
-        if self.is_open:
-            if self._pipelined or self._serial:
-                self._pump()
-            if self._reading.paused_for is not None:
-                self._reading.update()
-        elif produce in self._queue:
-            self._queue.remove(produce)
-            self._pump()  # what has waited for it goes on without its client
-            self._close_lanes_when_done()
+        self._has_answer(produce, ApiKey.PRODUCE, produce.version, answer)
 
     def fetch_ended(self, fetch: FetchInFlight, answer: Answer | Passed) -> None:
-        self._count(ApiKey.FETCH, fetch.version, answer)
-        self._serial_running = None
         fetch.exchange = None
+        self._has_answer(fetch, ApiKey.FETCH, fetch.version, answer)
+
+    def _has_answer(self, slot: AnySlot, api_key: int, version: int, answer: Answer | Passed) -> None:
+        """The answer leaves when all answers before it have left."""
+        self._count(api_key, version, answer)
+        self._turns.ended(slot)
         if self.is_open:
-            self._slots.fill(fetch, answer)
+            self._slots.fill(slot, answer)
             self._slots.flush()
         if self.is_open:
-            if self._serial:
-                self._pump()
-            if self._reading.paused_for is not None:
-                self._reading.update()
+            self._turns.pump()
+            self._reading.update()
+        elif slot in self._queue:  # a Produce, which is carried through without its client
+            self._queue.remove(slot)
+            self._turns.pump()
+            self._close_lanes_when_done()
 
     def charged(self, api_key: int, version: int, pieces: Sequence[Buffer], size: int) -> Sequence[Buffer]:
         """See `Slots`."""
         return self._toll.leaves(api_key, version, pieces, size) if self._quotas.counts else pieces
-
-    def answer_begun(self, slot: object, pieces: Sequence[Buffer], source: Source) -> Passage | None:
-        """See `Slots`."""
-        return self._slots.answer_begun(slot, pieces, source)
-
-    def is_next(self, slot: object) -> bool:
-        return self._slots.is_next(slot)
-
-    def passing_ended(self) -> None:
-        self._slots.passing = None
 
     def _count(self, api_key: int, version: int, answer: Answer | Passed) -> None:
         count_request(api_key, version, answer, is_open=self.is_open)
@@ -491,14 +339,10 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self._reading.gathering(delta)
 
     def congestion(self, congested: bool) -> None:
-        self._untaken = None
-        if congested:
-            self._untaken = Share(self._mesh.clusters.answer_room)
-            self._untaken.take(self.unsent_bytes)
         if self._slots.passing is not None:
             self._slots.passing.hold_back(congested)
         if not congested:
-            self._pump()
+            self._turns.pump()
         self._reading.update()
 
     def _upstream_congestion(self, congested: bool) -> None:
@@ -528,13 +372,11 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self.close(str(error))
 
     def lost(self, reason: str) -> None:
-        self._untaken = None
         self._toll.close()
         self._reading.end()
         self._connections.discard(self)
         metrics.client_connections.dec()
-        self._serial.clear()
-        self._sharing.close()
+        self._turns.end()
         if self._gate is not None:
             self._gate.end()
         end_sessions(self.session, self._mesh.memory.share_sessions)

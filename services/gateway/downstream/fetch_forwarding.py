@@ -27,7 +27,8 @@ from services.gateway.downstream.fetch_in_flight import FetchInFlight, Step
 from services.gateway.downstream.fetch_placing import FetchPlacing
 from services.gateway.downstream.fetch_questions import Part, Question, owned_copy
 from services.gateway.downstream.mesh import Mesh
-from services.gateway.downstream.passing import Brought, Passed, Source
+from services.gateway.downstream.passing import Brought, Passed
+from services.gateway.downstream.slots import Slots
 from services.gateway.downstream.tables import Follower
 from services.gateway.frame_stream import Passage
 from services.gateway.requests.memory import Session
@@ -44,7 +45,6 @@ from services.gateway.requests.traffic.calls import count_forwarded_fetch, idle_
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.upstream.left_behind import LeftBehind
 from services.gateway.wire.frames import Pieces, encode_request
-from services.gateway.wire.primitives import Buffer
 from services.gateway.wire.scanner.walks import headers
 
 _NOTHING = memoryview(b"")
@@ -57,10 +57,6 @@ class Client(Protocol):
     def is_open(self) -> bool: ...
 
     def view(self, header: headers.RequestHeader) -> MeshView: ...
-
-    def is_next(self, slot: object) -> bool: ...
-
-    def answer_begun(self, slot: object, pieces: Sequence[Buffer], source: Source) -> Passage | None: ...
 
     def answered(self, slot: FetchInFlight, pieces: Pieces) -> None:
         """The client's answer, which lacks only its number. Its pieces may lie in a receive buffer."""
@@ -82,13 +78,17 @@ class FetchForwarder:
         "_mesh",
         "_placing",
         "_session",
+        "_slots",
         "_tables",
         "_timer",
         "_timer_at",
     )
 
-    def __init__(self, client: Client, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes) -> None:
+    def __init__(
+        self, client: Client, slots: Slots, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes
+    ) -> None:
         self._client = client
+        self._slots = slots
         self._mesh = mesh
         self._session = session
         self._lanes = lanes
@@ -239,12 +239,12 @@ class FetchForwarder:
 
     def begun_to_come(self, fetch: FetchInFlight, part: Part, beginning: memoryview, missing: int) -> Passage | None:
         """A large answer has begun to arrive. It may pass if its beginning already shows that it is clean."""
-        found = fetch.begins(part, beginning, missing) if self._client.is_next(fetch) else None
+        found = fetch.begins(part, beginning, missing) if self._slots.is_next(fetch) else None
         if found is None:
             return None
         fetch.ended = True
         pieces = fetch.passing(part, found, beginning, missing)
-        passage = self._client.answer_begun(fetch, pieces, part.way.connection)
+        passage = self._slots.answer_begun(fetch, pieces, part.way.connection)
         if passage is None or self._memory.traffic is None:
             return passage
         brought = fetch.brought = Brought(passage, found.topic, found.record_bytes)

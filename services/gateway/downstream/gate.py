@@ -21,6 +21,7 @@ import structlog
 from services.gateway import metrics
 from services.gateway.authentication.conversation import Conversation, Reply, SaslPolicy, Stage
 from services.gateway.authentication.mechanisms import Proved
+from services.gateway.authentication.principal import CERTIFICATE
 from services.gateway.downstream.entrance import Entrance
 from services.gateway.downstream.slots import Slot
 from services.gateway.requests.memory import Session
@@ -61,6 +62,9 @@ class Client(Protocol):
 
     def send(self, *pieces: Buffer) -> None: ...
 
+    def bound_frames(self, least: int, most: int) -> None:
+        """The bytes of the frames that come from here on."""
+
     def admitted(self, *, for_good: bool) -> None:
         """The client may send requests now; `for_good`: the session has no end."""
 
@@ -71,6 +75,24 @@ class Client(Protocol):
     def close(self, reason: str) -> None: ...
 
     def who(self) -> dict[str, str | None]: ...
+
+
+def gate_for(client: Client, entrance: Entrance, transport: asyncio.BaseTransport) -> Gate | None:
+    """The gate of a client that has to log in first. None: the client's certificate shows its principal.
+
+    If no mapping rule matches the certificate, the connection ends.
+    """
+    if entrance.sasl is not None:
+        client.bound_frames(0, FIRST_FRAMES_BYTES)
+        return Gate(client, entrance, entrance.sasl)
+    shown = entrance.shown(transport)
+    if shown is not None:
+        client.session.prove(shown)
+        return None
+    metrics.failed_authentications.labels(entrance.listener, CERTIFICATE).inc()
+    log.warning("closing a connection: no mapping rule matches the certificate", **client.who())
+    client.drain("no mapping rule matches the certificate")
+    return None
 
 
 class Gate:

@@ -1,7 +1,7 @@
 """A large answer on its way from a broker to a client while it still comes: none of it is kept.
 
 Theory of operation
-1. Only the answer that is the client's next one may pass (`ClientConnection.answer_begun`); any other is gathered.
+1. Only the answer that is the client's next one may pass (`Slots.answer_begun`); any other is gathered.
    Until its end nothing else is sent to the client, for answers leave in their order anyway.
 2. If the client does not read the answer, the gateway stops reading from the broker (`BrokerConnection.hold_back`).
    Therefore the broker's connection has to belong to this client alone.
@@ -9,6 +9,7 @@ Theory of operation
    answer.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from services.gateway import metrics
@@ -42,17 +43,16 @@ class Outlet(Protocol):
 
     def send(self, *pieces: Buffer) -> None: ...
 
-    def passing_ended(self) -> None: ...
-
     def abort(self, reason: str) -> None: ...
 
 
 class PassingAnswer:
-    """See above. The passage of one answer."""
+    """See above. The passage of one answer; `ended` is called when no more of it comes."""
 
-    __slots__ = ("_held_back", "_outlet", "_request", "_source")
+    __slots__ = ("_ended", "_held_back", "_outlet", "_request", "_source")
 
-    def __init__(self, outlet: Outlet, request: Passing, source: Source) -> None:
+    def __init__(self, outlet: Outlet, request: Passing, source: Source, ended: Callable[[], None]) -> None:
+        self._ended = ended
         self._outlet = outlet
         self._request = request
         self._source = source
@@ -64,11 +64,11 @@ class PassingAnswer:
             self._outlet.send(piece)
         if not missing:
             self.hold_back(False)
-            self._outlet.passing_ended()
+            self._ended()
             self._request.passed_on()
 
     def cut(self, reason: str) -> None:
-        self._outlet.passing_ended()
+        self._ended()
         self._outlet.abort(f"the broker left in the middle of an answer: {reason}")
 
     def hold_back(self, held_back: bool) -> None:

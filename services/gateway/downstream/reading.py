@@ -17,6 +17,7 @@ from services.gateway import metrics
 from services.gateway.downstream.in_flight import InFlight
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.slots import Slots
+from services.gateway.upstream.answer_memory import Share
 
 log = structlog.get_logger(__name__)
 
@@ -75,6 +76,7 @@ class Reading:
         "_turned_away",
         "_unread",
         "_unread_timer",
+        "_untaken",
         "arriving",
         "muted",
         "paused_for",
@@ -102,6 +104,8 @@ class Reading:
         self._unread = 0
         """The bytes that the client had not read at the last check."""
         self._unread_timer: asyncio.TimerHandle | None = None
+        self._untaken: Share | None = None
+        """The part of its answers that the client has not read, as counted in the room of gathered answers."""
         self._turned_away: asyncio.TimerHandle | None = None
 
     def update(self) -> None:
@@ -179,6 +183,7 @@ class Reading:
         if self._unread_timer is not None:
             self._unread_timer.cancel()
             self._unread_timer = None
+        self._untaken = None
         if self._turned_away is not None:
             self._turned_away.cancel()
             self._turned_away = None
@@ -188,8 +193,11 @@ class Reading:
         if self._unread_timer is not None:
             self._unread_timer.cancel()
             self._unread_timer = None
+        self._untaken = None
         if self._client.congested:
             self._unread = self._client.unsent_bytes
+            self._untaken = Share(self._mesh.clusters.answer_room)
+            self._untaken.take(self._unread)
             self._unread_timer = self._loop.call_later(UNREAD_S, self._look_at_the_reader)
 
     def _look_at_the_reader(self) -> None:

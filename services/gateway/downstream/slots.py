@@ -131,9 +131,12 @@ class Slots:
         bytes_out.total += sum(map(len, pieces))
         client, header, size = self._client, cast(AnySlot, slot).header, headers.int32_at(pieces[0], 0) + SIZE_BYTES
         client.send(*client.charged(header.api_key, header.api_version, pieces, size))
-        passing = self.passing = PassingAnswer(self._client, cast(Passing, slot), source)
-        passing.hold_back(self._client.congested)
+        passing = self.passing = PassingAnswer(client, cast(Passing, slot), source, self._passing_ended)
+        passing.hold_back(client.congested)
         return passing
+
+    def _passing_ended(self) -> None:
+        self.passing = None
 
     def abandon(self) -> int:
         """The client is gone: only its Produce requests go on. Returns the bytes that the others have held."""

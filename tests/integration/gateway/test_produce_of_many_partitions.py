@@ -6,7 +6,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from services.gateway import metrics
-from services.gateway.downstream import client
+from services.gateway.downstream import turns
 from services.gateway.downstream.exchange import Exchange
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
@@ -39,7 +39,7 @@ async def test_records_for_many_partitions_are_forwarded_and_stored_once(
             plans += 1
             super().start()
 
-    monkeypatch.setattr(client, "Exchange", Counted)
+    monkeypatch.setattr(turns, "Exchange", Counted)
     before = produced()
     create_topic(kafka_c1, apples, PARTITIONS)
     gateway = start_gateway(rules.to("c1", [apples]))

@@ -12,8 +12,7 @@ from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion
 from mesh.traffic.counting import Counts
 from mesh.traffic.sketches import LatencySketch
 from services.gateway import metrics
-from services.gateway.downstream import client as client_module
-from services.gateway.downstream import fetch_forwarding, fetch_in_flight
+from services.gateway.downstream import fetch_forwarding, fetch_in_flight, turns
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.traffic.clients import ClientTraffic
@@ -56,7 +55,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
             plans += 1
             super().start()
 
-    for module in (client_module, fetch_forwarding):
+    for module in (turns, fetch_forwarding):
         monkeypatch.setattr(module, "Exchange", Counted)
     return lambda: plans
 

@@ -208,7 +208,14 @@ ForwarderT = TypeVar("ForwarderT", bound=FetchForwarder)
 def forwards_by(stage: Stage, kind: type[ForwarderT]) -> ForwarderT:
     """The only connection forwards by this from now on."""
     (connection,) = stage.gateway.connections
-    made = kind(connection, stage.gateway.mesh, connection.session, connection._follower, connection._lanes)
+    made = kind(
+        connection,
+        connection._slots,
+        stage.gateway.mesh,
+        connection.session,
+        connection._follower,
+        connection._lanes,
+    )
     connection._fetches = made
     return made
 

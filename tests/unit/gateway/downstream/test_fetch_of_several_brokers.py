@@ -10,8 +10,7 @@ import pytest
 from mesh.traffic.counting import Counts
 from mesh.traffic.sketches import LatencySketch
 from services.gateway import metrics
-from services.gateway.downstream import client as client_module
-from services.gateway.downstream import fetch_forwarding
+from services.gateway.downstream import fetch_forwarding, turns
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_forwarding import FetchForwarder
 from services.gateway.requests.topic_ids import mesh_topic_id
@@ -46,7 +45,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
             plans += 1
             super().start()
 
-    for module in (client_module, fetch_forwarding):
+    for module in (turns, fetch_forwarding):
         monkeypatch.setattr(module, "Exchange", Counted)
     return lambda: plans
 

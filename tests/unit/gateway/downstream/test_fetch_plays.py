@@ -139,7 +139,7 @@ def response(told: FetchResponse, version: int) -> RawResponse:
 
 
 class Hearing:
-    """The client's connection, as its forwarder knows it."""
+    """The client's connection and its slots, as its forwarder knows them."""
 
     is_open = True
     answer: Any = None
@@ -194,7 +194,7 @@ class ForwardedPlay(Play):
         session: Any = self.world.session
         follower = Follower(self.mesh.tables, session)
         hearing: Any = self.hearing
-        self.forwarder = Doubting(hearing, self.mesh, session, follower, self.lanes)
+        self.forwarder = Doubting(hearing, hearing, self.mesh, session, follower, self.lanes)
         self.unheard.clear()
 
     def connect_anew(self) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion
 from services.gateway import metrics
-from services.gateway.downstream import client as client_module
-from services.gateway.downstream import following, sweeping
+from services.gateway.downstream import following, sweeping, turns
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.nodes import Advertised
@@ -50,7 +49,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
             plans += 1
             super().start()
 
-    monkeypatch.setattr(client_module, "Exchange", Counted)
+    monkeypatch.setattr(turns, "Exchange", Counted)
     return lambda: plans
 
 

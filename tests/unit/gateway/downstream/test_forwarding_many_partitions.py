@@ -10,8 +10,7 @@ import pytest
 
 from mesh.traffic.counting import Counts
 from mesh.traffic.sketches import LatencySketch
-from services.gateway.downstream import client as client_module
-from services.gateway.downstream import forwarding
+from services.gateway.downstream import forwarding, turns
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.auditing.clients import AuditedBatch, AuditedTopics, ClientAudit
 from services.gateway.requests.topic_ids import mesh_topic_id
@@ -43,7 +42,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
             plans += 1
             super().start()
 
-    monkeypatch.setattr(client_module, "Exchange", Counted)
+    monkeypatch.setattr(turns, "Exchange", Counted)
     return lambda: plans
 
 

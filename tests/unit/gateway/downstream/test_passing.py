@@ -51,10 +51,10 @@ class Slot:
 
     def begun(self, beginning: memoryview, missing: int) -> Passage | None:
         assert self.source is not None
-        if not self._client.is_next(self):
+        if not self._client._slots.is_next(self):
             return None
         patch_correlation_id(beginning, SIZE_BYTES, self.header.correlation_id)
-        return self._client.answer_begun(self, (beginning,), self.source)
+        return self._client._slots.answer_begun(self, (beginning,), self.source)
 
     def passed_on(self) -> None:
         self.told = "passed on"

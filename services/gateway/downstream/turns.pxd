@@ -1,0 +1,15 @@
+from services.gateway.downstream.toll cimport Toll
+
+
+cdef class Turns:
+    cdef public bint _held, _pumping
+    cdef public object _client, _follower, _lanes, _mesh, _sharing, asking, pipelined, running, serial
+    cdef public Toll _toll
+
+    cpdef bint is_free_for_produce(self) except -1
+
+    cpdef bint is_free_for_fetch(self) except -1
+
+    cpdef pump(self)
+
+    cpdef ended(self, object slot)

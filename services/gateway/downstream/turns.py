@@ -1,0 +1,160 @@
+"""When the requests of one client start that go by their plans.
+
+A handler's `Order` says when: Produce as soon as the Produce before it has sent its calls, the others one after the
+other, as on a broker. While a topic moves, Produce of that topic waits or is refused (`Hold`).
+"""
+
+from collections import deque
+from dataclasses import replace
+from typing import Protocol
+
+from services.gateway.authorization.guarding import guarded
+from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.fetch_in_flight import FetchInFlight
+from services.gateway.downstream.hold import Hold, Started
+from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.siblings import SiblingWay
+from services.gateway.downstream.slots import Slot
+from services.gateway.downstream.tables import Follower
+from services.gateway.downstream.toll import Toll
+from services.gateway.requests.handler import Order
+from services.gateway.requests.memory import Session
+from services.gateway.requests.plan import Answer, MeshView, Request
+from services.gateway.upstream.lanes import Lanes
+from services.gateway.wire.frames import RequestHeader
+
+
+class Client(Protocol):
+    """The connection whose requests these are."""
+
+    session: Session
+
+    @property
+    def congested(self) -> bool: ...
+
+    def view(self, header: RequestHeader) -> MeshView: ...
+
+    def slot_answered(self, slot: Slot, answer: Answer) -> None: ...
+
+
+class Turns:
+    """See above."""
+
+    __slots__ = (
+        "_client", "_follower", "_held", "_lanes", "_mesh", "_pumping", "_sharing", "_toll", "asking", "pipelined",
+        "running", "serial",
+    )  # fmt: skip
+
+    def __init__(self, client: Client, mesh: Mesh, follower: Follower, lanes: Lanes, toll: Toll) -> None:
+        self._client = client
+        self._mesh = mesh
+        self._follower = follower
+        self._lanes = lanes
+        self._toll = toll
+        self._sharing = SiblingWay(client, mesh)
+        self.serial: deque[Slot] = deque()
+        """ONE_BY_ONE requests that have not started."""
+        self.running: Slot | FetchInFlight | None = None
+        """The ONE_BY_ONE request that has started and has no answer yet."""
+        self.pipelined: deque[Slot] = deque()
+        """PIPELINED requests that have not started."""
+        self.asking: Slot | None = None
+        """The PIPELINED request that has started and has not sent its calls yet."""
+        self._held = False
+        self._pumping = False
+
+    def take(self, slot: Slot, order: Order) -> None:
+        """The request starts, or waits for its turn."""
+        if order is Order.AT_ONCE:
+            self._start(slot)
+        elif order is Order.PIPELINED:
+            self.pipelined.append(slot)
+        else:
+            self.serial.append(slot)
+        self.pump()
+
+    def is_free_for_produce(self) -> bool:
+        """Whether no Produce has to wait, which the next one would overtake."""
+        return not self.pipelined and self.asking is None and self._mesh.hold is None
+
+    def is_free_for_fetch(self) -> bool:
+        """Whether the next ONE_BY_ONE request may start."""
+        return self.running is None and not self.serial and not self._client.congested
+
+    def pump(self) -> None:
+        """Start what may start. Not recursive, however deep the starts trigger one another."""
+        if self._pumping or not (self.pipelined or self.serial):
+            return
+        self._pumping = True
+        try:
+            while self._start_next():
+                pass
+        finally:
+            self._pumping = False
+
+    def ended(self, slot: object) -> None:
+        """The request has its answer."""
+        if slot is self.running:
+            self.running = None
+
+    def end(self) -> None:
+        """The client is gone: only its Produce goes on."""
+        self.serial.clear()
+        self._sharing.close()
+
+    def _start_next(self) -> bool:
+        if self.serial and self.running is None and not self._client.congested:
+            slot = self.running = self.serial.popleft()
+            self._start(slot)
+            return True
+        if self.pipelined and self.asking is None and not self._held and not self._lanes.must_be_heard_first:
+            slot = self.pipelined[0]
+            hold = self._mesh.hold
+            if hold is not None and slot.request is not None and self._is_held(slot.request, hold):
+                self._held = True
+                hold.wait(self._released)
+                return False
+            self.asking = self.pipelined.popleft()
+            self._start(slot)
+            return True
+        return False
+
+    def _is_held(self, request: Request, hold: Hold) -> bool:
+        return not hold.refuses and hold.concerns(request, self._follower.identity(request.header.client_id))
+
+    def _released(self) -> None:
+        self._held = False
+        self.pump()
+
+    def _start(self, slot: Slot) -> None:
+        assert slot.handler is not None and slot.request is not None
+        if self._sharing.takes(slot):
+            return
+        client, mesh, follower = self._client, self._mesh, self._follower
+        view = client.view(slot.header)
+        if slot.produces and mesh.hold is not None and mesh.hold.refuses:
+            view = replace(view, undecided=mesh.hold.moving(follower.client))
+        access = follower.access()
+        if access is None:
+            plan = slot.handler.plan(slot.request, view)
+        else:
+            plan = guarded(slot.handler, slot.request, view, access, mesh.refused.take)
+        slot.exchange = exchange = Exchange(
+            plan,
+            mesh.clusters,
+            mesh.conversions,
+            self._lanes,
+            slot.header.client_id,
+            lambda _, answer: client.slot_answered(slot, answer),
+            follower.view(slot.header.client_id).names,
+        )
+        if slot.produces:
+            mesh.producing[slot] = Started(slot.request, follower.client)
+            exchange.on_asked = self._asked
+        if self._toll.worked is not None:
+            exchange.on_work = self._toll.work
+        exchange.start()
+
+    def _asked(self) -> None:
+        self.asking = None
+        self.pump()
