@@ -120,6 +120,6 @@ def told(order: bytes) -> tuple[str, int]:
     place = 1
     while order[place] & _MORE:
         place += 1
-    kind = _KINDS[order[0] >> _TYPE_BITS].name
-    assert kind in ("apply", "apply_delta"), f"a light member reads no large {kind}"
-    return kind, revision_of(order[place + 1 : place + 1 + REVISION_BYTES])
+    field = _KINDS[order[0] >> _TYPE_BITS].name
+    assert field in ("apply", "apply_delta"), f"a light member reads no large {field}"
+    return field, revision_of(order[place + 1 : place + 1 + REVISION_BYTES])

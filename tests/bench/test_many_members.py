@@ -2,8 +2,8 @@
 
 What a new rule costs, and how soon all gateways have it: by deltas, and as gateways of older releases get tables.
 
-`MESH_BENCH_TABLES` may be `deltas`, because 1,000 whole tables are a gigabyte a change. `MESH_BENCH_MEMBERS` is how many gateways there are, `MESH_BENCH_RULES` how many rules, `MESH_BENCH_CHANGES` how many
-rules are added one after another.
+`MESH_BENCH_TABLES` may be `deltas`, because 1,000 whole tables are a gigabyte a change. `MESH_BENCH_MEMBERS` is how
+many gateways there are, `MESH_BENCH_RULES` how many rules, `MESH_BENCH_CHANGES` how many are added then.
 """
 
 from __future__ import annotations

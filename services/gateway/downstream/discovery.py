@@ -224,7 +224,7 @@ class Discovery:
             held_revision=self._held_revision,
             not_awaited=not self._awaited,
             reads_deltas=digest is not None,
-            table_digest=digest,
+            table_digest=digest or b"",
         )
 
     # --- orders --------------------------------------------------------------------------------------------------
