@@ -31,7 +31,10 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 
 def _below(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
-    for name, command in sorted(group.commands.items()):
+    context = click.Context(group)
+    for name in sorted(group.list_commands(context)):
+        command = group.get_command(context, name)
+        assert command is not None, name
         if command.hidden:
             continue
         whole = f"{path} {name}".strip()

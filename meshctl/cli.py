@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
+import importlib
 
 import click
 
-from meshctl.commands.access import access
-from meshctl.commands.acl import acl
-from meshctl.commands.apply import apply, export
-from meshctl.commands.audit import audit
-from meshctl.commands.canary import canary
-from meshctl.commands.cluster import cluster
-from meshctl.commands.completion import completion
-from meshctl.commands.content import content
-from meshctl.commands.context import context
-from meshctl.commands.dashboard import dashboard
-from meshctl.commands.decision import explain, status, watch
-from meshctl.commands.freezing import freeze, thaw
-from meshctl.commands.instances import instances
-from meshctl.commands.jobs import jobs
-from meshctl.commands.login import login
-from meshctl.commands.mirror import mirror
-from meshctl.commands.past import diff, history, revert
-from meshctl.commands.quota import quota
-from meshctl.commands.replay import replay
-from meshctl.commands.rule import rule
-from meshctl.commands.schedule import schedule
-from meshctl.commands.sidecars import sidecars
-from meshctl.commands.topic import topic
-from meshctl.commands.traffic import traffic
-from meshctl.commands.transactions import transactions
-from meshctl.commands.users import users
 from meshctl.failures import EXIT_CODES_HELP
 from meshctl.session import Group
 
+_COMMANDS = {
+    **{name: name for name in (
+        "access", "acl", "apply", "audit", "canary", "cluster", "completion", "content", "context", "dashboard",
+        "instances", "jobs", "login", "mirror", "quota", "replay", "rule", "schedule", "sidecars", "topic", "traffic",
+        "transactions", "users",
+    )},
+    **dict.fromkeys(("explain", "status", "watch"), "decision"),
+    **dict.fromkeys(("freeze", "thaw"), "freezing"),
+    **dict.fromkeys(("diff", "history", "revert"), "past"),
+    "export": "apply",
+}  # fmt: skip
+"""Each command, and its module in `meshctl.commands`."""
 _HELP = f"""Operate a Kafka mesh: which clusters there are, which topics live where, and why.
 
 Talks to control over gRPC; finds the local mesh by itself.
@@ -42,18 +28,23 @@ Talks to control over gRPC; finds the local mesh by itself.
 {EXIT_CODES_HELP}"""
 
 
-@click.group(cls=Group, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("kafka-mesh"), prog_name="meshctl")
+class _Root(Group):
+    """Imports a command when somebody asks for it: the imports of all of them are half of the time of a start."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _COMMANDS and cmd_name not in self.commands:
+            module = importlib.import_module(f"meshctl.commands.{_COMMANDS[cmd_name]}")
+            self.add_command(getattr(module, cmd_name))
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Root, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kafka-mesh", prog_name="meshctl")
 def cli() -> None:
     """See `_HELP`: a docstring can't be composed."""
-
-
-for _command in (
-    cluster, rule, mirror, content, canary, schedule, freeze, thaw, explain, apply, export, diff, revert,
-    history, access, users, acl, quota, audit, status, watch, instances, sidecars, jobs, replay, traffic, transactions,
-    topic, context, login, dashboard, completion,
-):  # fmt: skip
-    cli.add_command(_command)
 
 
 def main() -> None:

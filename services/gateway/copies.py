@@ -31,6 +31,7 @@ MODULES: Final = (
     "requests.records.fetch_sessions",
     "requests.records.broker_fetches",
     "requests.records.fetch_writing",
+    "upstream.deadlines",
     "upstream.connection",
     "upstream.seats",
     "upstream.left_behind",

@@ -11,7 +11,7 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.fixtures.replicas import ReplicatedControl, check, kill_at_random
 
-KILLS, SEED = 5, 1
+KILLS, SEED = 3, 1
 
 
 @pytest.mark.timeout(300)

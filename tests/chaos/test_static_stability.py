@@ -23,9 +23,8 @@ PARTITIONS = 3
 @pytest.fixture
 async def load(own_world: World) -> AsyncIterator[TopicUnderLoad]:
     """A topic under load on c1 that c2 has too."""
-    assert own_world.operator is not None
     topic = await own_world.topic_on_both(PARTITIONS)
-    await own_world.operator.move(topic, "c1")
+    await moved_when_healed(own_world, topic, "c1")
     load = await TopicUnderLoad.start(own_world.bootstrap, topic, own_world.name("group"))
     yield load
     await load.stop()

@@ -19,8 +19,8 @@ from tests.clients.registry import load as load_of
 from tests.clients.upstream import Upstream
 
 JAVA, LIBRDKAFKA = "java-4.4", "confluent"
-RECORDS_PER_SECOND = 100  # of each producer: each switch meets several records of each, yet easy on two cores
-RECORDS_OF_PROGRESS = 50  # of each producer: half a second, longer than a switch
+RECORDS_PER_SECOND = 50  # of each producer: each switch meets several records of each, yet easy on two cores
+RECORDS_OF_PROGRESS = 25  # of each producer: half a second, longer than a switch
 
 
 class TopicUnderLoad:

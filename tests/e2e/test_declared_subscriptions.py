@@ -76,8 +76,8 @@ class Shops:
 
 
 @pytest.fixture
-def shops(mesh_factory: Callable[..., Mesh], tmp_path: Path, unique_name: Callable[[str], str]) -> Iterator[Shops]:
-    mesh, topic = mesh_factory(), unique_name("apples")
+def shops(own_mesh: Mesh, tmp_path: Path, unique_name: Callable[[str], str]) -> Iterator[Shops]:
+    mesh, topic = own_mesh, unique_name("apples")
     Side("c1", mesh.cluster("c1")).create(topic)
     with Backend().running() as backend, ExitStack() as running:
         made = Shops(mesh, topic, tmp_path, backend)

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,18 +111,18 @@ def backend_of(desk: Desk, language: str, folder: Path) -> tuple[str, Path]:
     return start, copy
 
 
-def test_the_kafka_may_be_the_mesh_of_make_run(mesh_factory: Callable[..., Mesh], topic: str, tmp_path: Path) -> None:
+def test_the_kafka_may_be_the_mesh_of_make_run(own_mesh: Mesh, topic: str, tmp_path: Path) -> None:
     """Its topic is there with the first record, by the rule that the page gives."""
     need("curl", "python3")
-    mesh = mesh_factory()
     beside_the_mesh, *_, sidecar, produce, _, _ = BLOCKS
-    paste(beside_the_mesh, mesh.state.parent)
-    mesh.wait_for("sidecar", State.DOWN)
-    desk = Desk(tmp_path, mesh.gateway, topic)
+    paste(beside_the_mesh, own_mesh.state.parent)
+    own_mesh.wait_for("sidecar", State.DOWN)
+    desk = Desk(tmp_path, own_mesh.gateway, topic)
     start, _ = backend_of(desk, "python", tmp_path)
     with desk.terminal(sidecar), desk.terminal(f"PYTHONUNBUFFERED=1 {start}") as backend:
         wait_unless(lambda: obstacle_to(desk, produce), "the record is in the mesh")
         await_line(backend, "alice pays 12")
+    own_mesh.start("sidecar")
 
 
 @pytest.mark.parametrize("language", PROGRAMS)

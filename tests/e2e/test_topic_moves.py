@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer
 
 from tests.clients.topic_under_load import TopicUnderLoad
@@ -17,7 +18,6 @@ from tests.clients.upstream import Upstream
 from tests.clients.world import World
 from tests.fixtures.freezing import frozen
 from tests.fixtures.meshes import Mesh
-from tests.fixtures.own_meshes import own_mesh, own_world  # noqa: F401
 from tests.fixtures.waiting import wait_until
 
 WITHIN_S = 90
@@ -87,7 +87,7 @@ async def stored(cluster: Upstream, topic: str) -> list[tuple[int, int, bytes]]:
     return sorted((each.partition, each.offset, each.value.encode()) for each in await cluster.read(topic))
 
 
-async def test_a_topic_moves_with_its_records_and_back(own_mesh: Mesh, own_world: World) -> None:  # noqa: F811
+async def test_a_topic_moves_with_its_records_and_back(own_mesh: Mesh, own_world: World) -> None:
     world = own_world
     topic, group = await on_c1(world), world.name("readers")
     first, second = (Reader(world.bootstrap, topic, group) for _ in range(2))
@@ -117,10 +117,11 @@ async def test_a_topic_moves_with_its_records_and_back(own_mesh: Mesh, own_world
     assert all(0 < move["pause_ms"] <= BUDGET_MS for move in (there, back, again))
 
 
-async def test_a_move_outlives_each_part_that_is_killed(own_mesh: Mesh, own_world: World) -> None:  # noqa: F811
+@pytest.mark.soak
+async def test_a_move_outlives_each_part_that_is_killed(own_mesh: Mesh, own_world: World) -> None:
     world = own_world
     topic = await on_c1(world)
-    load = await TopicUnderLoad.start(world.bootstrap, topic, world.name("group"))
+    load = await TopicUnderLoad.start(world.bootstrap, topic, world.name("group"), rate=100)
     load.expect_lost_connections()
     try:
         options = ("--to", "c2", "--rate", f"{SLOW_BYTES}", "--budget", f"{BUDGET_MS}")

@@ -12,6 +12,8 @@ HTTP_CLIENT = "httpx"
 SKETCHES = "datasketches"
 ARRAYS = "numpy"
 """Comes with the sketches of latencies."""
+TABLES = "rich"
+FILES = "yaml"
 START_TIMEOUT_S = 60.0
 
 
@@ -24,3 +26,13 @@ def test_a_service_starts_without_libraries_that_few_installations_need(service:
     imported = set(run.stdout.split())
     assert f"services.{service}.__main__" in imported
     assert imported.isdisjoint({HTTP_CLIENT, SKETCHES, ARRAYS})
+
+
+def test_meshctl_starts_without_the_libraries_of_single_commands() -> None:
+    script = "import sys, meshctl.cli; print(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=START_TIMEOUT_S
+    )
+    imported = set(run.stdout.split())
+    assert "meshctl.cli" in imported
+    assert imported.isdisjoint({HTTP_CLIENT, TABLES, FILES})

@@ -8,9 +8,11 @@ import asyncio
 import random
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final, Protocol
 
-from services.gateway.requests.plan import RawResponse
+from services.gateway.requests.plan import RawResponse, Sent, Unreachable
+from services.gateway.upstream.awaiting import Settle
 from services.gateway.upstream.keyring import Keyring, KeyringError, Keys
 from services.gateway.upstream.sasl import Login, LoginRefusedError, Step
 from services.gateway.wire.primitives import WireError
@@ -32,8 +34,11 @@ class Door(Protocol):
     address: str
     ended: str | None
 
-    def say(self, message: Struct, version: int) -> Awaitable[RawResponse]:
-        """Send this, whether the connection is ready for others or not. Raises ConnectionEndedError."""
+    async def clear(self) -> None:
+        """Wait until all of the request that is midway has been sent."""
+
+    def say(self, message: Struct, version: int, timeout_s: float, settle: Settle) -> None:
+        """Send this, whether the connection is ready for others or not."""
 
     def admitted(self) -> None:
         """Other requests may be sent from now on ..."""
@@ -89,9 +94,23 @@ class Admission:
         self._door.admitted()
 
     async def _say(self, step: Step) -> Struct:
-        answer = await self._door.say(step.message, step.version)
+        await self._door.clear()
+        if self._door.ended is not None:
+            raise ConnectionEndedError(self._door.ended)
+        told: asyncio.Future[RawResponse] = asyncio.get_running_loop().create_future()
+
+        def settle(outcome: RawResponse | Unreachable | Sent, _: bool) -> None:
+            if told.done():
+                return
+            if isinstance(outcome, RawResponse):
+                self._judging = True
+                told.set_result(replace(outcome, frame=memoryview(bytes(outcome.frame))))
+            else:
+                told.set_exception(ConnectionEndedError(self._door.ended))
+
+        self._door.say(step.message, step.version, LOGIN_TIMEOUT_S, settle)
         try:
-            return answer.decode(step.answer)
+            return (await told).decode(step.answer)
         except WireError as error:
             raise LoginRefusedError(f"an answer that is not {step.answer.__name__} v{step.version}: {error}") from None
 
@@ -129,10 +148,6 @@ class Admission:
         self._door.broke_off(reason, "security")
 
     # --- what the connection tells -------------------------------------------------------------------------------
-
-    def answered(self) -> None:
-        """An answer to `say` has come, and is about to be judged."""
-        self._judging = True
 
     def lost(self, reason: str) -> bool:
         """The connection is gone. Returns whether an answer is being judged: its verdict then gives the reason."""

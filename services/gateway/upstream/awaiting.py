@@ -1,13 +1,20 @@
-"""The waiters for a broker's answer, or for a connection to carry a request."""
+"""Requests to a broker: their bytes, and the waiters for an answer or for a connection to carry them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from services.gateway.frame_stream import Passage
-from services.gateway.requests.plan import RawResponse, Sent, Unreachable
-from services.gateway.wire.frames import SIZE_BYTES, parse_response_header
+from services.gateway.requests.plan import Body, Call, RawResponse, Sent, Unreachable, Verbatim
+from services.gateway.wire.frames import (
+    REQUEST_ID_AT,
+    SIZE_BYTES,
+    encode_request,
+    parse_response_header,
+    request_prefix,
+)
 from services.gateway.wire.primitives import Buffer
+from services.gateway.wire.scanner import patch_correlation_id
 
 Settle = Callable[[RawResponse | Unreachable | Sent, bool], None]
 """Takes the outcome of a call, and whether the buffer behind it is the taker's own."""
@@ -60,3 +67,15 @@ class Unsent(NamedTuple):
     pending: Awaiting | None
     sent: Settle | None = None
     """Gets the outcome of a request that has no answer, when the request leaves."""
+
+
+def pieces_of(call: Call, api_key: int, correlation_id: int, client_id: str | None) -> tuple[Buffer, ...]:
+    """The bytes of a call's request. WireError: its version has no room for what it says."""
+    message = call.message
+    if isinstance(message, Verbatim):
+        patch_correlation_id(message.frame, REQUEST_ID_AT, correlation_id)
+        return (message.frame,)
+    if isinstance(message, Body):
+        size = sum(map(len, message.pieces))
+        return (request_prefix(api_key, call.version, correlation_id, client_id, size), *message.pieces)
+    return (encode_request(message, call.version, correlation_id, client_id),)

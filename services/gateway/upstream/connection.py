@@ -4,7 +4,7 @@ Theory of operation
 1. A broker answers the requests of a connection in their order, so a response belongs to the oldest pending request.
    If its correlation id does not agree, the connection is broken and closed.
 2. Requests may be submitted before the connection is up: they wait, in order, and leave in order.
-3. Each request has a deadline. If a deadline passes, the connection is closed: all requests behind would wait too.
+3. Each request has a deadline. If a deadline passes, the connection is closed (`Deadlines`).
 4. When the connection ends, all pending requests get `Unreachable`. Nothing is ever sent twice.
 5. A large request of a client may leave while it still comes (`begin_passing_on`). Until its end, other
    requests wait, and the large request has no deadline. If its client disconnects before the end, the connection takes
@@ -18,17 +18,17 @@ import asyncio
 import math
 import ssl
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
 from services.gateway import metrics
 from services.gateway.frame_stream import FrameStream, Passage
-from services.gateway.requests.plan import Body, Call, RawResponse, Sent, Unreachable, Verbatim
-from services.gateway.upstream.admission import LOGIN_TIMEOUT_S, Admission, ConnectionEndedError
+from services.gateway.requests.plan import Call, Sent, Unreachable
+from services.gateway.upstream.admission import Admission, ConnectionEndedError
 from services.gateway.upstream.answer_memory import AnswerMemory, AnswerRoom, SharedBytes
-from services.gateway.upstream.awaiting import Awaiting, PendingCall, Settle, Unsent
+from services.gateway.upstream.awaiting import Awaiting, PendingCall, Settle, Unsent, pieces_of
+from services.gateway.upstream.deadlines import Deadlines
 from services.gateway.upstream.keyring import Keyring, KeyringError
 from services.gateway.upstream.lookup import Lookup
 from services.gateway.upstream.sasl import LoginRefusedError
@@ -38,7 +38,6 @@ from services.gateway.wire.frames import (
     REQUEST_START_BYTES,
     SIZE_BYTES,
     encode_request,
-    request_prefix,
     request_start,
 )
 from services.gateway.wire.primitives import Buffer, WireError
@@ -47,11 +46,6 @@ from services.gateway.wire.schema import Struct, api_key_of
 
 MAX_CORRELATION_ID: Final = 0x7FFF_FFFF
 OUR_CLIENT_ID: Final = "kafka-mesh-gateway"
-LOOK_AGAIN_S: Final = 1.0
-"""How often deadlines are checked while a large answer comes, or nothing is read: requests behind are not late."""
-STALLED_S: Final = 30.0
-"""The longest pause in a large answer that passes while it comes, as long as the gateway reads it. Such an answer is no
-longer among the pending ones, so no deadline covers it."""
 SEVERED: Final = "a request was broken off in the middle"
 
 
@@ -59,34 +53,10 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
     """See above."""
 
     __slots__ = (
-        "_admission",
-        "_held_back_at",
-        "_loop",
-        "_max_in_flight",
-        "_memory",
-        "_midway",
-        "_missing_before",
-        "_next_id",
-        "_pending",
-        "_ready",
-        "_received_bytes",
-        "_retired",
-        "_sent_bytes",
-        "_severed",
-        "_through",
-        "_timer",
-        "_timer_at",
-        "_waiting",
-        "address",
-        "cluster",
-        "ended",
-        "fault",
-        "heard",
-        "on_broken",
-        "on_congestion",
-        "superseded",
-        "unheard",
-    )
+        "_admission", "_deadlines", "_loop", "_max_in_flight", "_memory", "_midway", "_next_id", "_pending", "_ready",
+        "_received_bytes", "_retired", "_sent_bytes", "_severed", "_through", "_waiting", "address", "cluster",
+        "ended", "fault", "heard", "on_broken", "on_congestion", "superseded", "unheard",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -122,11 +92,8 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
         """The waiter whose request has left in part; the last one of those pending."""
         self._through: asyncio.Future[None] | None = None
         """Done when no request is midway any more."""
-        self._held_back_at: float | None = None
-        """The time since which no answers are read, because their receiver does not take them."""
-        self._missing_before = 0
-        """Bytes that were missing of a large answer when deadlines were checked last."""
         self._memory = AnswerMemory(self, answer_room)
+        self._deadlines = Deadlines(self, self._memory)
         self._severed = False
         """Whether the rest of the request that is midway will never come."""
         self._ready = False
@@ -134,8 +101,6 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
         """Whether the broker has answered anything."""
         self._retired: str | None = None
         self._next_id = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
         self._sent_bytes = metrics.upstream_bytes.labels(cluster, "out")
         self._received_bytes = metrics.upstream_bytes.labels(cluster, "in")
 
@@ -148,13 +113,13 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
             async with asyncio.timeout(timeout_s):
                 await self._admission.enter(host, lambda tls: lookup.connect(lambda: self, host, port, tls))
         except TimeoutError:
-            self._fail(f"no connection to {self.address} within {timeout_s:g} s", "connect")
+            self.broke_off(f"no connection to {self.address} within {timeout_s:g} s", "connect")
         except (KeyringError, LoginRefusedError, ssl.SSLError) as error:
             self._admission.refused(error)
         except ConnectionEndedError:
             pass  # the code that ended it has logged the reason
         except OSError as error:
-            self._fail(f"no connection to {self.address}: {error.strerror or error}", "connect")
+            self.broke_off(f"no connection to {self.address}: {error.strerror or error}", "connect")
         return self.fault
 
     @property
@@ -173,26 +138,17 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
             settle(Unreachable(self.cluster, fact, never_sent=True), True)
             return
         self._next_id = correlation_id = self._next_id % MAX_CORRELATION_ID + 1
-        message = call.message
-        pieces: tuple[Buffer, ...]
-        if isinstance(message, Verbatim):
-            headers.patch_correlation_id(message.frame, REQUEST_ID_AT, correlation_id)
-            pieces = (message.frame,)
-        elif isinstance(message, Body):
-            size = sum(map(len, message.pieces))
-            pieces = (request_prefix(api_key, call.version, correlation_id, client_id, size), *message.pieces)
-        else:
-            try:
-                pieces = (encode_request(message, call.version, correlation_id, client_id),)
-            except WireError as error:  # the waiter must get an outcome, even for a fault of the gateway
-                fact = f"{api_name(api_key)} v{call.version} can't say it: {error}"
-                settle(Unreachable(self.cluster, fact, never_sent=True, unsupported=True), True)
-                return
+        try:
+            pieces = pieces_of(call, api_key, correlation_id, client_id)
+        except WireError as error:  # the waiter must get an outcome, even for a fault of the gateway
+            fact = f"{api_name(api_key)} v{call.version} can't say it: {error}"
+            settle(Unreachable(self.cluster, fact, never_sent=True, unsupported=True), True)
+            return
         pending = None
         if not call.no_answer:
             deadline = self._loop.time() + call.timeout_s
             pending = PendingCall(correlation_id, api_key, call.version, deadline, settle)
-            self._watch(deadline)
+            self._deadlines.watch(deadline)
         self._out(pending, settle if pending is None else None, *pieces)
 
     def takes_more(self) -> bool:
@@ -234,7 +190,7 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
         awaiting, self._midway = self._midway, None
         if awaiting is not None:
             awaiting.deadline = deadline
-            self._watch(deadline)
+            self._deadlines.watch(deadline)
         self._is_through()
         if self._ready and self._waiting:
             self.admitted()
@@ -244,11 +200,11 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
         self._severed = True
         self._pending.pop()
         if not self._pending:
-            self._fail(SEVERED, None)
+            self.broke_off(SEVERED, None)
 
     def give_up(self, fact: str) -> None:
         """End the connection: the broker does not read the bytes that it is sent."""
-        self._fail(f"{self.address}: {fact}", "timeout")
+        self.broke_off(f"{self.address}: {fact}", "timeout")
 
     def _is_through(self) -> None:
         if self._through is not None and not self._through.done():
@@ -257,8 +213,8 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
     def _numbered(self, awaiting: Awaiting) -> int:
         """Number the request: it waits for its answer from here on. Returns its correlation id."""
         self._next_id = awaiting.correlation_id = correlation_id = self._next_id % MAX_CORRELATION_ID + 1
-        if self._timer is None or awaiting.deadline < self._timer_at:
-            self._watch(awaiting.deadline)
+        if awaiting.deadline < self._deadlines.at:
+            self._deadlines.watch(awaiting.deadline)
         self._pending.append(awaiting)
         return correlation_id
 
@@ -274,51 +230,32 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
             sent(Sent(), True)
 
     def hold_back(self, held_back: bool) -> None:
-        """Stop reading answers, or start again. The deadlines of pending requests move by the pause."""
-        now = self._loop.time()
-        if held_back:
-            self._held_back_at = now
-            self.pause_reading()
-        elif self._held_back_at is not None:
-            for pending in self._pending:
-                pending.deadline += now - self._held_back_at
-            self._held_back_at = None
-            self._missing_before = 0  # the answer could not go on
-            self.resume_reading()
+        """Stop reading answers, or start again."""
+        self._deadlines.hold_back(held_back)
+
+    def unanswered(self) -> Iterator[Awaiting]:
+        """All requests that wait for an answer, sent or not."""
+        yield from self._pending
+        yield from (item.pending for item in self._waiting if item.pending is not None)
 
     # --- for the login -------------------------------------------------------------------------------------------
 
-    async def say(self, message: Struct, version: int) -> RawResponse:
+    async def clear(self) -> None:
         if self._midway is not None:
             self._through = self._loop.create_future()
             await self._through
-        if self.ended is not None:
-            raise ConnectionEndedError(self.ended)
-        told: asyncio.Future[RawResponse] = self._loop.create_future()
 
-        def settle(outcome: RawResponse | Unreachable | Sent, _: bool) -> None:
-            if told.done():
-                return
-            if isinstance(outcome, RawResponse):
-                self._admission.answered()
-                told.set_result(replace(outcome, frame=memoryview(bytes(outcome.frame))))
-            else:
-                told.set_exception(ConnectionEndedError(self.ended))
-
+    def say(self, message: Struct, version: int, timeout_s: float, settle: Settle) -> None:
         self._next_id = correlation_id = self._next_id % MAX_CORRELATION_ID + 1
-        deadline = self._loop.time() + LOGIN_TIMEOUT_S
+        deadline = self._loop.time() + timeout_s
         self._pending.append(PendingCall(correlation_id, api_key_of(message), version, deadline, settle))
-        self._watch(deadline)
+        self._deadlines.watch(deadline)
         frame = encode_request(message, version, correlation_id, OUR_CLIENT_ID)
         self._sent_bytes.total += len(frame)
         self.send(frame)
-        return await told
 
     def ask_to_wait(self) -> None:
         self._ready = False
-
-    def broke_off(self, reason: str, kind: str) -> None:
-        self._fail(reason, kind)
 
     def admitted(self) -> None:
         """Send all requests that have waited."""
@@ -333,40 +270,6 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
             if item.sent is not None:
                 item.sent(Sent(), True)
         self._maybe_retire()
-
-    # --- deadlines -----------------------------------------------------------------------------------------------
-
-    def _watch(self, deadline: float) -> None:
-        if deadline == math.inf:
-            return
-        if self._timer is not None:
-            if self._timer_at <= deadline:
-                return
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._loop.call_at(deadline, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        waiting = (item.pending for item in self._waiting if item.pending is not None)
-        first = min(chain(self._pending, waiting), key=lambda pending: pending.deadline, default=None)
-        now, before, missing = self._loop.time(), self._missing_before, self.still_missing
-        self._missing_before = missing
-        if first is None:
-            if not missing:
-                return
-            if self._held_back_at is None and missing == before:
-                self._fail(f"{self.address} stopped in the middle of an answer", "timeout")
-            else:
-                self._watch(now + STALLED_S)
-        elif self._memory.is_wanting and self._held_back_at is not None and now - self._held_back_at >= STALLED_S:
-            self._fail(f"no memory for a large answer of {self.address} in time", "memory")
-        elif self._held_back_at is not None or (missing and missing != before):
-            self._watch(max(first.deadline, now + LOOK_AGAIN_S))
-        elif first.deadline <= now:
-            self._fail(f"{api_name(first.api_key)}: no answer from {self.address} in time", "timeout")
-        else:
-            self._watch(first.deadline)
 
     # --- what FrameStream tells ----------------------------------------------------------------------------------
 
@@ -384,12 +287,12 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
         correlation_id = headers.int32_at(frame, SIZE_BYTES)
         in_order = self._pending
         if not in_order or in_order[0].correlation_id != correlation_id:
-            self._fail(f"{self.address} answered request {correlation_id}, which was not the next", "malformed")
+            self.broke_off(f"{self.address} answered request {correlation_id}, which was not the next", "malformed")
             return
         pending = in_order.popleft()
         if pending is self._midway:
             self._pending.append(pending)
-            self._fail(f"{self.address} answered a request before it had all of it", "malformed")
+            self.broke_off(f"{self.address} answered a request before it had all of it", "malformed")
             return
         try:
             pending.answered(frame, owned)
@@ -398,7 +301,7 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
             raise
         if self._severed:
             if not self._pending:
-                self._fail(SEVERED, None)
+                self.broke_off(SEVERED, None)
         elif self._retired is not None:
             self._maybe_retire()
 
@@ -413,7 +316,7 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
         passage = pending.begun(beginning, missing)
         if passage is not None:
             self._pending.popleft()
-            self._missing_before = 0
+            self._deadlines.missing_before = 0
             self._received_bytes.total += len(beginning) + missing
         return passage
 
@@ -431,17 +334,17 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
             self.on_congestion(congested)
 
     def bad_frame(self, error: WireError) -> None:
-        self._fail(f"{self.address} sent what is not Kafka: {error}", "malformed")
+        self.broke_off(f"{self.address} sent what is not Kafka: {error}", "malformed")
 
     def lost(self, reason: str) -> None:
         metrics.upstream_connections.labels(self.cluster).dec()
         told = f"connection to {self.address}: {reason}"
         if not self._admission.lost(told):
-            self._fail(told, "lost")
+            self.broke_off(told, "lost")
 
     def shut(self, reason: str) -> None:
         """Close the connection: the gateway no longer needs it."""
-        self._fail(reason, None)
+        self.broke_off(reason, None)
 
     def retire(self, reason: str) -> None:
         """Nothing more will be submitted: close when all is sent and answered."""
@@ -460,14 +363,12 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
         self._ready = False
         self._memory.end()
         self._is_through()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._deadlines.end()
         self._admission.end()
         if self.on_congestion is not None:
             self.on_congestion(False)
 
-    def _fail(self, reason: str, kind: str | None) -> None:
+    def broke_off(self, reason: str, kind: str | None) -> None:
         """End the connection; without a `kind` the gateway itself closes it."""
         if self.ended is not None:
             return

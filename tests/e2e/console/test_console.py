@@ -123,6 +123,7 @@ async def test_a_rule_is_changed_and_undone_by_keyboard_alone(mesh: Consoled, ch
     assert [each for each in chromium.faults() if "favicon" not in each] == []
 
 
+@pytest.mark.soak
 async def test_the_palette_explains_a_topic_and_the_skip_link_comes_first(mesh: Consoled, chromium: Browser) -> None:
     topic = (await the_rule(mesh)).spec.match.topic_prefix
 
@@ -149,6 +150,7 @@ async def test_an_open_page_shows_a_change_without_a_key(mesh: Consoled, chromiu
     await asyncio.to_thread(chromium.shows, "inventory")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("width", [375, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_nothing(mesh: Consoled, chromium: Browser, axe: str, width: int, scheme: str) -> None:
@@ -174,6 +176,7 @@ async def test_axe_finds_nothing(mesh: Consoled, chromium: Browser, axe: str, wi
     assert await asyncio.to_thread(looks) == {}
 
 
+@pytest.mark.soak
 async def test_the_first_paint_is_quick_and_the_picture_of_the_page_is_made_here(
     mesh: Consoled, chromium: Browser
 ) -> None:

@@ -34,9 +34,8 @@ PRINTED_S = CALL_S = END_S = 60.0
 
 
 @pytest.mark.timeout(400)
-def test_from_nothing_to_the_pasted_lines_and_again(kafka_jars: None, tmp_path: Path) -> None:
-    state = tmp_path / STATE_FOLDER
-    with running_mesh(state) as mesh:
+def test_from_nothing_to_the_pasted_lines(kafka_jars: None, tmp_path: Path) -> None:
+    with running_mesh(tmp_path / STATE_FOLDER) as mesh:
         wait_until(lambda: "Ctrl-C stops all" in output(mesh), "all is printed", PRINTED_S)
         printed = output(mesh)
         for service in SERVICES:
@@ -54,6 +53,15 @@ def test_from_nothing_to_the_pasted_lines_and_again(kafka_jars: None, tmp_path: 
         assert mesh.end(signal.SIGINT) == 0
         assert not [pid for pid in pids if psutil.pid_exists(pid)]
 
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+def test_a_mesh_whose_state_an_earlier_version_left_starts_again_with_its_rules(
+    kafka_jars: None, tmp_path: Path
+) -> None:
+    state = tmp_path / STATE_FOLDER
+    with running_mesh(state) as mesh:
+        mesh.meshctl("rule", "set", "--accept-skip", "--prefix", "apples", "--to", "c2", "--reason", "a test")
     shutil.rmtree(state / CERTIFICATES_FOLDER)  # as an earlier version leaves its state
     with running_mesh(state) as mesh:
         assert "c2" in mesh.meshctl("explain", "apples").stdout

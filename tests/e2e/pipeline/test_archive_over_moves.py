@@ -20,6 +20,7 @@ LONG, SHORT = 900, 300
 """Records: the log of c1 is longer than that of c2 when the topic comes back."""
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_each_record_is_archived_once_over_moves_to_and_fro(
     spark_mesh: Mesh, sides: dict[str, Side], apples: str, tmp_path: Path

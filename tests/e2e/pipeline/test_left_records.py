@@ -14,7 +14,7 @@ from tests.fixtures.meshes import Mesh
 from tests.fixtures.record_rules import Side
 from tests.fixtures.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.soak]
 
 WITHIN_S = 180.0
 OPEN_MS = 600_000
@@ -63,7 +63,6 @@ def test_records_that_a_topic_left_at_its_former_cluster_are_archived_once_and_i
     assert archived(folder, 1) == log_of(sides["c2"], apples)
 
 
-@pytest.mark.soak
 def test_left_records_are_found_under_the_name_that_the_topic_had_there_and_the_topic_goes_on_there_when_it_is_back(
     spark_mesh: Mesh, sides: dict[str, Side], apples: str, tmp_path: Path
 ) -> None:
@@ -86,7 +85,6 @@ def test_left_records_are_found_under_the_name_that_the_topic_had_there_and_the_
     assert archived(folder, 2) == {}
 
 
-@pytest.mark.soak
 def test_left_records_count_as_missing_until_their_transaction_has_ended_and_they_are_archived(
     spark_mesh: Mesh, sides: dict[str, Side], apples: str, folder: Path
 ) -> None:
@@ -107,7 +105,6 @@ def test_left_records_count_as_missing_until_their_transaction_has_ended_and_the
     assert archived(folder, 0) == log_of(sides["c1"], apples)
 
 
-@pytest.mark.soak
 def test_what_was_deleted_before_the_archive_read_it_is_named_as_lost_until_an_operator_accepts_that(
     spark_mesh: Mesh, sides: dict[str, Side], apples: str, folder: Path
 ) -> None:

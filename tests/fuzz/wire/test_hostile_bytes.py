@@ -1,9 +1,9 @@
 """Hostile bytes give a message or a `WireError`, and take no more memory than the bytes justify.
 
-Each run has new examples. `MESH_REPEAT` multiplies their number; `make soak` sets it.
+Each run has new examples. `MESH_REPEAT` multiplies their number; `make soak` sets it, and takes the versions between
+the oldest and the newest one of each message too.
 """
 
-import os
 import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
@@ -26,6 +26,7 @@ from services.gateway.wire.messages import (
 from services.gateway.wire.messages.consumer_protocol import subscription_of
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.schema import MessageSpec, Struct
+from tests.fixtures.sweeps import REPEAT, ends
 from tests.unit.gateway.wire.both_walks import PYTHON, Walks, both
 from tests.unit.gateway.wire.records import batch
 from tests.unit.gateway.wire.strategies import every_version, message_id, structs
@@ -41,11 +42,9 @@ SCANS: list[tuple[Scan, type[Struct], int]] = [
     )
     for version in range(newest + 1)
 ]
-pytestmark = pytest.mark.repeated
-REPEAT = int(os.environ.get("MESH_REPEAT", "1"))
 some = settings(max_examples=5 * REPEAT, deadline=None, suppress_health_check=list(HealthCheck))
 more = settings(max_examples=25 * REPEAT, deadline=None, suppress_health_check=list(HealthCheck))
-each_version = pytest.mark.parametrize(("spec", "version"), list(every_version()), ids=message_id)
+each_version = pytest.mark.parametrize(("spec", "version"), ends(every_version()), ids=message_id)
 each_scan = pytest.mark.parametrize(
     ("scan", "cls", "version"), SCANS, ids=lambda value: getattr(value, "__name__", None)
 )

@@ -13,10 +13,11 @@ from services.gateway.wire.legacy.conversion import Corrupt, Readable, Stored, b
 from services.gateway.wire.legacy.message_sets import write_message
 from services.gateway.wire.legacy.record import Record
 from services.gateway.wire.primitives import WireError
+from tests.fixtures.sweeps import REPEAT
 from tests.fuzz.wire.test_hostile_bytes import damaged
 from tests.unit.gateway.wire.old_client_bytes import MAGIC_0, MAGIC_1, MAGIC_1_LOG_APPEND_TIME
 
-more = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+more = settings(max_examples=50 * REPEAT, deadline=None, suppress_health_check=list(HealthCheck))
 SETS = [each for sets in (MAGIC_0, MAGIC_1, MAGIC_1_LOG_APPEND_TIME) for each in sets.values()]
 BATCHES = [batch for batch in batches_of(tuple(SETS)) if isinstance(batch, bytes)]
 MIB = 1024 * 1024

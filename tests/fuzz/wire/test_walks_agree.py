@@ -19,12 +19,13 @@ from services.gateway.wire.messages import (
 )
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.schema import Struct
+from tests.fixtures.sweeps import REPEAT
 from tests.fuzz.wire.test_hostile_bytes import damaged
 from tests.unit.gateway.wire.both_walks import COMPILED, PYTHON, RUNNING, is_compiled
 from tests.unit.gateway.wire.strategies import structs
 
 pytestmark = is_compiled
-some = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=12 * REPEAT, deadline=None, suppress_health_check=list(HealthCheck))
 
 WALKS: list[tuple[str, type[Struct], int]] = [
     (walk, cls, version)

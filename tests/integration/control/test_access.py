@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
@@ -20,11 +18,11 @@ from mesh.rpc.tls import RpcTls
 from services.control.store import leader
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.forked_meshctl import forked_meshctl
 from tests.fixtures.members import certificate_of
 from tests.integration.control.world import CALL, World, refused, until
 
 DENIED = grpc.StatusCode.PERMISSION_DENIED
-COMMAND_S = 60
 COUNTS_WITHIN_S = 1.0
 ROUNDS = 3
 VIEWER, OPERATOR, ADMIN = access.ROLE_VIEWER, access.ROLE_OPERATOR, access.ROLE_ADMIN
@@ -321,8 +319,8 @@ async def test_meshctl_grants_explains_and_revokes(secured: World, authority: Au
     address = f"127.0.0.1:{secured.control.port}"
 
     async def meshctl(user: RpcTls, *words: str) -> tuple[int, str]:
-        command = [sys.executable, "-m", "meshctl", "--address", address, "--tls-folder", str(user.folder), *words]
-        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=COMMAND_S)
+        command = ["--address", address, "--tls-folder", str(user.folder), *words]
+        done = await asyncio.to_thread(forked_meshctl().call, command, {}, tmp_path)
         return done.returncode, done.stdout + done.stderr
 
     root, ada = certificate_of(authority, "viewer", "root"), certificate_of(authority, "viewer", "ada")

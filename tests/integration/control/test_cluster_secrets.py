@@ -11,6 +11,7 @@ import pytest
 
 from mesh.rpc import admin, routing
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.sweeps import mostly
 from tests.integration.control.world import CALL, World, refused
 
 SECRET = "a-secret-of-control"
@@ -29,7 +30,7 @@ def spec(world: World, config: str, name: str, value: str) -> routing.ClusterSpe
     return spec
 
 
-@pytest.mark.parametrize("config", ["producer_config", "consumer_config"])
+@pytest.mark.parametrize("config", mostly(["producer_config"], ["consumer_config"]))
 @pytest.mark.parametrize(
     ("name", "value"),
     [

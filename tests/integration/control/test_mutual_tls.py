@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -17,13 +15,12 @@ from mesh.rpc.channels import open_channel
 from services.control.decisions.members import rollouts
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.forked_meshctl import forked_meshctl
 from tests.fixtures.members import certificate_of
 from tests.fixtures.ports import free_block
 from tests.integration.control.gateway_pair import GatewayPair
 from tests.integration.control.world import CALL, World, refused, until
 from tests.integration.router.parts import ServiceProcess
-
-COMMAND_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -122,12 +119,13 @@ async def test_a_member_that_names_another_one_is_refused(secured: World, author
         await refused(report.read(), grpc.StatusCode.PERMISSION_DENIED, "for the role router")
 
 
-async def test_meshctl_calls_with_the_certificate_of_its_user(secured: World, authority: Authority) -> None:
+async def test_meshctl_calls_with_the_certificate_of_its_user(
+    secured: World, authority: Authority, tmp_path: Path
+) -> None:
     address = f"127.0.0.1:{secured.control.port}"
 
     async def meshctl(*options: str) -> tuple[int, str]:
-        command = [sys.executable, "-m", "meshctl", "--address", address, *options]
-        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=COMMAND_S)
+        done = await asyncio.to_thread(forked_meshctl().call, ["--address", address, *options], {}, tmp_path)
         return done.returncode, done.stdout + done.stderr
 
     operator = str(certificate_of(authority, "operator", "otto").folder)

@@ -9,6 +9,7 @@ import pytest
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.oauth_issuer import CLIENT_SECRET
 from tests.fixtures.secured_kafka import PASSWORD, SecuredKafka, Way
+from tests.fixtures.sweeps import mostly
 from tests.integration.control.world import World, log_in_kafka, until
 
 
@@ -16,7 +17,7 @@ def world_at(way: Way, database: str, events_topic: str) -> World:
     return World(database, way.bootstrap, events_topic, home_properties=way.properties)
 
 
-@pytest.mark.parametrize("name", ["mutual tls", "PLAIN", "SCRAM-SHA-512 over tls", "OAUTHBEARER over tls"])
+@pytest.mark.parametrize("name", mostly(["mutual tls", "OAUTHBEARER over tls"], ["PLAIN", "SCRAM-SHA-512 over tls"]))
 async def test_the_log_is_published_to_a_secured_home(
     name: str, secured: SecuredKafka, database: str, kafka_c1: KafkaCluster, events_topic: str
 ) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +15,12 @@ from mesh.rpc.channels import OPTIONS
 from mesh.rpc.token_callers import PeopleIssuer
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.forked_meshctl import forked_meshctl
 from tests.fixtures.members import certificate_of
 from tests.fixtures.token_issuer import TokenIssuer
 from tests.integration.control.world import CALL, World, refused, until
 
 DENIED, UNKNOWN = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED
-COMMAND_S = 60
 KEYS_TIMEOUT_MS = 20_000
 """The stand-in for the issuer shares its processor with all tests."""
 MESH = "mesh"
@@ -160,11 +157,7 @@ async def test_meshctl_takes_the_token_of_a_context(
     token_file.chmod(0o644)
 
     async def meshctl(*words: str) -> tuple[int, str]:
-        command = [sys.executable, "-m", "meshctl", *words]
-        environment = os.environ | {"MESHCTL_CONFIG_FOLDER": str(folder)}
-        done = await asyncio.to_thread(
-            subprocess.run, command, capture_output=True, text=True, timeout=COMMAND_S, env=environment
-        )
+        done = await asyncio.to_thread(forked_meshctl().call, words, {"MESHCTL_CONFIG_FOLDER": str(folder)}, tmp_path)
         return done.returncode, done.stdout + done.stderr
 
     address = f"127.0.0.1:{world.control.server.token_port}"

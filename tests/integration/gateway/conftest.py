@@ -10,6 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 from mesh.routing import RoutingTable
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.leaders import await_leaders
+from tests.fixtures.sweeps import mostly
 from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.transacting import JavaTransactions, LibrdkafkaTransacting, Open
 
@@ -73,7 +74,7 @@ def jvm() -> Iterator[JavaTransactions]:
     program.close()
 
 
-@pytest.fixture(params=["java", "librdkafka"])
+@pytest.fixture(params=mostly(["librdkafka"], ["java"]))
 def open_producer(request: pytest.FixtureRequest) -> Open:
     if request.param == "librdkafka":
         return LibrdkafkaTransacting

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from mesh.routing import ExactName, ForwardingRule, Subject
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
+from tests.fixtures.sweeps import mostly
 from tests.fixtures.waiting import wait_unless
 from tests.integration.gateway.conftest import CreateTopic, DeleteTopic, StartGateway
 from tests.integration.gateway.gateways import gateways_side_by_side
@@ -99,9 +100,7 @@ def missing(*members: Member, batches: int = 1) -> str | None:
     return None if found == 2 * COUNT * batches else f"{found} records"
 
 
-@pytest.mark.parametrize(
-    "assignor", ["range", pytest.param("roundrobin", marks=pytest.mark.soak), "cooperative-sticky"]
-)
+@pytest.mark.parametrize("assignor", mostly(["cooperative-sticky"], ["range", "roundrobin"]))
 def test_members_share_topics_of_both_clusters_and_take_over(
     assignor: str, gateway: RunningGateway, apples: str, bananas: str, group: str
 ) -> None:

@@ -9,6 +9,7 @@ from services.gateway import metrics
 from services.gateway.downstream import turns
 from services.gateway.downstream.exchange import Exchange
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.sweeps import mostly
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import read_all
 from tests.integration.gateway.running import Rules
@@ -21,7 +22,7 @@ def produced() -> int:
     return sum(count.total for (api, *_), count in metrics.requests._counts.items() if api == "Produce")
 
 
-@pytest.mark.parametrize("idempotent", [False, True])
+@pytest.mark.parametrize("idempotent", mostly([True], [False]))
 async def test_records_for_many_partitions_are_forwarded_and_stored_once(
     idempotent: bool,
     rules: Rules,

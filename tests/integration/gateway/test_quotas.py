@@ -214,6 +214,7 @@ def test_a_consumer_keeps_to_its_quota(filled: House) -> None:
     assert is_held_back(moved, took)
 
 
+@pytest.mark.soak
 async def test_an_aiokafka_consumer_keeps_to_its_quota(filled: House) -> None:
     filled.limit(of_client("aio", Key.CONSUMER_BYTE_RATE))
     consumer = AIOKafkaConsumer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from local.processes import log_tail
 from local.readiness import HttpReady
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
-from tests.fixtures.forked_meshctl import ForkedMeshctl
+from tests.fixtures.forked_meshctl import forked_meshctl
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_unless
 
@@ -76,18 +75,12 @@ def control(
         process.wait(START_TIMEOUT_S)
 
 
-@pytest.fixture(scope="session")
-def forked_meshctl() -> Iterator[ForkedMeshctl]:
-    with contextlib.closing(ForkedMeshctl()) as program:
-        yield program
-
-
 @pytest.fixture
-def meshctl(control: str, forked_meshctl: ForkedMeshctl, tmp_path: Path) -> Meshctl:
+def meshctl(control: str, tmp_path: Path) -> Meshctl:
     """`meshctl("rule", "list")`, as a process of its own; `check=False` where an error is expected."""
 
     def run(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        done = forked_meshctl.call(arguments, {"MESHCTL_ADDRESS": control, "USER": "ada"}, tmp_path)
+        done = forked_meshctl().call(arguments, {"MESHCTL_ADDRESS": control, "USER": "ada"}, tmp_path)
         if check and done.returncode != 0:
             raise AssertionError(f"meshctl {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
         return done

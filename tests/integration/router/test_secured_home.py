@@ -14,10 +14,12 @@ from mesh.connection_security import ConnectionSecurity
 from services.router.agents.log_topic import EventLogError, ensure_topic
 from tests.fixtures.certificates import Authority
 from tests.fixtures.secured_kafka import PASSWORD, SHORT_LIFE_MS, WAYS, SecuredKafka, Way
+from tests.fixtures.sweeps import mostly
 from tests.fixtures.waiting import wait_until
 from tests.integration.router.conftest import StartRouter
 from tests.integration.router.parts import WITHIN_S, DataPlane, PublishedLog, ServiceProcess
 
+SOME_WAYS = {"mutual tls", "PLAIN", "SCRAM-SHA-512 over tls"}
 RENEWED_WITHIN_S = 60.0
 """From the end of a password to the next reading: the silence has to be noticed first."""
 
@@ -48,7 +50,7 @@ def logged(router: ServiceProcess) -> str:
     return router.log_file.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", mostly(sorted(SOME_WAYS), sorted(set(WAYS) - SOME_WAYS)))
 async def test_a_table_is_served_through_every_way_to_connect(
     name: str, secured: SecuredKafka, log: PublishedLog, start_router: StartRouter
 ) -> None:
@@ -71,6 +73,7 @@ def test_the_log_is_created_where_the_home_is_secured(
     wait_until(lambda: router.metric("position") == 3, "the events are folded", WITHIN_S)
 
 
+@pytest.mark.soak
 def test_a_reading_outlives_logins_that_the_broker_ends(
     secured: SecuredKafka, log: PublishedLog, start_router: StartRouter
 ) -> None:

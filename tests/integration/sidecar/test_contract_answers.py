@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from unittest import mock
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from services.sidecar.api.contract import CONTRACT
 from services.sidecar.api.status import status_response
@@ -93,8 +94,22 @@ def topic() -> str:
     return f"answers-{uuid.uuid4().hex[:8]}"
 
 
+def each_once(answers: list[Answer]) -> list[ParameterSet]:
+    """`make test` gets each code and each operation once, `make soak` each code of each operation."""
+    told: set[object] = set()
+    marked: list[ParameterSet] = []
+    for answer in answers:
+        operation, *what = answer
+        is_new = not {operation, tuple(what)} <= told
+        told |= {operation, tuple(what)}
+        marked.append(pytest.param(answer, marks=() if is_new else pytest.mark.soak))
+    return marked
+
+
 @pytest.mark.parametrize(
-    "answer", [one for one in PROMISED if row(SHOWN, one) is None], ids=lambda one: "-".join(map(str, one))
+    "answer",
+    each_once([one for one in PROMISED if row(SHOWN, one) is None]),
+    ids=lambda one: "-".join(map(str, one)),
 )
 def test_a_promised_answer_is_given(sidecars: Sidecars, answer: Answer) -> None:
     operation, status, code = answer

@@ -69,7 +69,7 @@ def test_a_transaction_that_is_aborted_leaves_nothing_and_its_batch_comes_again_
     assert len(backend.calls) > 1
 
 
-@pytest.mark.parametrize(("source", "target"), [("c1", "c2"), ("c2", "c1")])
+@pytest.mark.parametrize(("source", "target"), [("c1", "c2"), pytest.param("c2", "c1", marks=pytest.mark.soak)])
 def test_replies_on_another_cluster_are_written_once_with_the_commits_of_their_records(
     source: str,
     target: str,

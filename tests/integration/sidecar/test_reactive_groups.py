@@ -12,6 +12,7 @@ import pytest
 
 from services.sidecar.reactive.options import Change
 from tests.fixtures.backend import Backend, accept, held, slow
+from tests.fixtures.sweeps import mostly
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.reactive_world import (
     consumer,
@@ -36,7 +37,7 @@ def backend() -> Iterator[Backend]:
         yield running
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", mostly(["consumer"], ["classic"]))
 def test_a_batch_on_its_way_ends_before_its_partition_is_given_away(
     kafka: Kafka, backend: Backend, orders: str, group: str, protocol: str
 ) -> None:

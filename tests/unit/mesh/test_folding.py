@@ -31,6 +31,7 @@ from mesh.routing import (
 from mesh.routing.codec import cluster_to_proto, rule_from_proto, rule_to_proto
 from mesh.routing.state_codec import state_from_proto, state_to_proto
 from mesh.rpc import events, snapshots
+from tests.fixtures.sweeps import REPEAT
 
 TOPICS = ("a", "ab", "abc", "ac", "b", "bc")
 PICKERS, OTHERS = ClientIdentity(client_id="picker"), ClientIdentity(client_id="cook")
@@ -196,7 +197,7 @@ def seen(table: RoutingTable, client: ClientIdentity) -> Iterator[tuple[str, tup
         yield topic, None if route is None else (Place(route.cluster, route.upstream_topic), route.visit, route.before)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40 * REPEAT, deadline=None)
 @given(logs(), st.data())
 def test_a_log_gives_one_state_however_it_is_folded(log: list[events.Event], data: st.DataObject) -> None:
     in_one_go = Folding(RoutingState())
@@ -218,7 +219,7 @@ def test_a_log_gives_one_state_however_it_is_folded(log: list[events.Event], dat
         assert from_snapshot.state == one_by_one
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40 * REPEAT, deadline=None)
 @given(logs())
 def test_what_is_counted_up_is_what_the_whole_history_says(log: list[events.Event]) -> None:
     state, history = RoutingState(), WholeHistory()

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="the extra `pipeline` is not installed (make env PIPELINE=1)")
+
 from services.pipeline.archives.former_clusters import FormerClusters, FormerPlace
 from services.pipeline.archives.left_behind import LeftBehind, left_behind
 from services.pipeline.kafka.clusters import Cluster, ClustersError

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("pyspark", reason="the extra `pipeline` is not installed (make env PIPELINE=1)")
+
 from services.pipeline.storage.hadoop import HadoopFolder
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="the extra `pipeline` is not installed (make env PIPELINE=1)")
+
 from services.pipeline.auditing.data_source import planned_at
 from services.pipeline.kafka.position_json import parse, render
 from services.pipeline.kafka.positions import (

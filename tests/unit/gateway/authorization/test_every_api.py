@@ -16,6 +16,7 @@ from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from services.gateway.wire.schema import Struct
+from tests.fixtures.sweeps import ends
 from tests.unit.gateway.authorization.asked import access_of, ask, request_of, response_of, sample
 
 FREE = {
@@ -48,11 +49,10 @@ def _versions(key: int) -> range:
     return range(handler.older.versions.low if handler.older else handler.versions.low, handler.versions.high + 1)
 
 
-VERSIONS = [
-    pytest.param(key, version, id=f"{api_name(key)}-{version}")
-    for key in sorted(HANDLERS)
-    for version in _versions(key)
-]
+VERSIONS = ends(
+    ((key, version) for key in sorted(HANDLERS) for version in _versions(key)),
+    name=lambda key, version: f"{api_name(key)}-{version}",
+)
 OF_ONESELF = [(ApiKey.CREATE_DELEGATION_TOKEN, version) for version in range(3)]
 """Before version 3, a client asks for a token of its own."""
 

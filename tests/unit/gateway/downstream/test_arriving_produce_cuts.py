@@ -26,6 +26,7 @@ from services.gateway.wire.frames import SIZE_BYTES, encode_request, encode_resp
 from services.gateway.wire.messages import ProduceRequest
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
 from services.gateway.wire.scanner import patch_correlation_id
+from tests.fixtures.sweeps import REPEAT
 from tests.unit.gateway.downstream.test_order import produce, written
 from tests.unit.gateway.replaceable import FromClient, ToBroker
 from tests.unit.gateway.wire.records import batch
@@ -136,7 +137,7 @@ def check(cuts: Sequence[int]) -> None:
     mesh = between.client._mesh
     assert not mesh.producing
     assert not mesh.budget.held_bytes
-    between.broker._timer.cancel()
+    between.broker._deadlines._timer.cancel()
 
 
 def edges() -> Iterator[int]:
@@ -161,7 +162,7 @@ async def test_byte_by_byte_around_the_beginning_of_a_large_frame() -> None:
 
 
 @given(cuts=st.lists(st.integers(1, len(WHOLE) - 1), max_size=12))
-@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=50 * REPEAT, suppress_health_check=list(HealthCheck))
 async def test_cuts_anywhere(cuts: list[int]) -> None:
     check(cuts)
 

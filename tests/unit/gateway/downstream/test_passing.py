@@ -179,13 +179,13 @@ async def test_a_client_that_leaves_in_the_middle_harms_nobody(stage: Stage) -> 
 async def test_a_client_that_does_not_read_makes_the_broker_wait_and_nobody_is_late_for_that(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.gateway.upstream.connection.LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr("services.gateway.upstream.deadlines.LOOK_AGAIN_S", 0.05)
     async with world(stage) as here:
         body = bytes(20 << 20)
         slot = here.ask(1)
         here.client.pause()
         here.say(answer_of(slot, body))
-        await until(lambda: here.broker._held_back_at)
+        await until(lambda: here.broker._deadlines.held_back_at)
         behind = here.ask(2, timeout_s=0.1)
         assert here.connection.unsent_bytes < 4 << 20
         late = asyncio.Event()
@@ -196,13 +196,13 @@ async def test_a_client_that_does_not_read_makes_the_broker_wait_and_nobody_is_l
         here.client.resume()
         assert await here.client.frame() == (1).to_bytes(4, "big") + body
         assert await here.client.frame() == (2).to_bytes(4, "big") + b"small"
-        assert here.broker._held_back_at is None
+        assert here.broker._deadlines.held_back_at is None
 
 
 async def test_a_broker_that_does_not_go_on_with_an_answer_is_given_up(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.gateway.upstream.connection.STALLED_S", 0.2)
+    monkeypatch.setattr("services.gateway.upstream.deadlines.STALLED_S", 0.2)
     async with world(stage) as here:
         slot = here.ask(1, timeout_s=1.0)
         sent = metrics.client_bytes.labels("out")
@@ -221,7 +221,7 @@ async def test_an_answer_that_goes_on_slowly_is_not_given_up(stage: Stage) -> No
         here.say(whole[:told])
         for _ in range(3):
             await until(partial(passed, sent, before + told))
-            here.broker._expire()
+            here.broker._deadlines.check()
             here.say(whole[told : told + 1000])
             told += 1000
         assert here.broker.ended is None
@@ -235,12 +235,12 @@ async def test_who_takes_an_answer_late_is_not_taken_for_a_broker_that_does_not_
         slot = here.ask(1)
         here.client.pause()
         here.say(answer_of(slot, body))
-        await until(lambda: here.broker._held_back_at)
+        await until(lambda: here.broker._deadlines.held_back_at)
         for _ in range(3):
-            here.broker._expire()
+            here.broker._deadlines.check()
         here.client.resume()
-        await until(lambda: here.broker._held_back_at is None)
-        here.broker._expire()
+        await until(lambda: here.broker._deadlines.held_back_at is None)
+        here.broker._deadlines.check()
         assert await here.client.frame() == (1).to_bytes(4, "big") + body
         assert here.broker.ended is None
 

@@ -29,6 +29,7 @@ from services.gateway.wire.messages import create_acls as rights
 from services.gateway.wire.messages import create_partitions as growing
 from services.gateway.wire.messages import create_topics as creating
 from services.gateway.wire.messages import delete_topics as deleting
+from tests.fixtures.sweeps import REPEAT
 from tests.unit.gateway.requests.playbook import Playbook, World
 
 TOPIC, LITERAL = 2, 3
@@ -171,7 +172,7 @@ def expected(name: str, owned: bool, said: Mapping[tuple[str, str], int]) -> int
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=APIS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20 * REPEAT, deadline=None)
 @given(names=NAMES, verdicts=VERDICTS)
 def test_nothing_is_lost_and_nothing_invented(
     api: Api, names: list[str], verdicts: dict[str, list[ErrorCode] | None]

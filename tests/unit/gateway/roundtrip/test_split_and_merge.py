@@ -29,6 +29,7 @@ from services.gateway.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from services.gateway.wire.schema import Kind, Struct, message_of
+from tests.fixtures.sweeps import REPEAT
 from tests.unit.gateway.requests.playbook import Playbook
 from tests.unit.gateway.roundtrip.fleet import (
     CODES,
@@ -102,7 +103,7 @@ wanted_items = st.lists(
 
 @pytest.mark.parametrize("splitting", SPLITTINGS, ids=lambda found: f"{api_name(found.api_key)}-v{found.version}")
 @given(layout=layouts, silent=silences, places=wanted_items)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10 * REPEAT, deadline=None)
 def test_nothing_is_lost_or_invented(
     splitting: Splitting,
     layout: dict[str, tuple[str, list[int | None]]],
@@ -144,7 +145,7 @@ def test_nothing_is_lost_or_invented(
 
 
 @given(layout=layouts, silent=st.frozensets(st.sampled_from(CLUSTERS)), names=st.none() | wanted_topics)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10 * REPEAT, deadline=None)
 def test_metadata_names_each_topic_once_as_its_owner_does(
     layout: dict[str, tuple[str, list[int | None]]], silent: frozenset[str], names: list[str] | None
 ) -> None:

@@ -60,7 +60,7 @@ class Reader:
 
     @property
     def is_held_back(self) -> bool:
-        return self.connection._held_back_at is not None
+        return self.connection._deadlines.held_back_at is not None
 
 
 def fetched(size: int = SIZE) -> bytes:
@@ -125,7 +125,7 @@ async def test_who_finds_no_room_goes_on_when_there_is_some(scripted: ScriptedBr
 
 
 async def test_who_waits_for_room_is_not_late(scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.gateway.upstream.connection.LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr("services.gateway.upstream.deadlines.LOOK_AGAIN_S", 0.05)
     room = AnswerRoom(SIZE)
     first = await half_heard(scripted, room)
     second = await fetching(scripted, room, timeout_s=1.0)
@@ -140,7 +140,7 @@ async def test_who_waits_for_room_is_not_late(scripted: ScriptedBroker, monkeypa
 
 async def test_who_waits_for_room_too_long_is_told(scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, bound_s in (("LOOK_AGAIN_S", 0.05), ("STALLED_S", 0.2)):
-        monkeypatch.setattr(f"services.gateway.upstream.connection.{name}", bound_s)
+        monkeypatch.setattr(f"services.gateway.upstream.deadlines.{name}", bound_s)
     room = AnswerRoom(SIZE)
     first = await half_heard(scripted, room)
     second = await fetching(scripted, room, timeout_s=1.0)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from services.gateway.wire.codec import decode, encode
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.schema import Kind, MessageSpec
+from tests.fixtures.sweeps import ends
 from tests.unit.gateway.wire.strategies import every_version, message_id, structs
 
 kio_index = pytest.importorskip("kio.index", reason="kio is not installed")
@@ -32,7 +33,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "version"), PAIRS, ids=message_id)
+@pytest.mark.parametrize(("spec", "version"), ends(PAIRS), ids=message_id)
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_kio_reads_what_we_write_and_writes_what_we_read(spec: MessageSpec, version: int, data: st.DataObject) -> None:

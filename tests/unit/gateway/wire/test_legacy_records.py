@@ -18,6 +18,7 @@ from services.gateway.wire.legacy.message_sets import read_message_set, write_me
 from services.gateway.wire.legacy.record import Group, Record
 from services.gateway.wire.legacy.record_batches import read_batch
 from services.gateway.wire.primitives import WireError
+from tests.fixtures.sweeps import REPEAT
 from tests.unit.gateway.wire.old_client_bytes import MAGIC_0, MAGIC_1, MAGIC_1_LOG_APPEND_TIME
 
 PLENTY = 1 << 20
@@ -322,7 +323,7 @@ def test_a_damaged_batch_harms_no_other_partition() -> None:
 texts = st.none() | st.binary(max_size=300)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20 * REPEAT, deadline=None)
 @given(
     content=st.lists(st.tuples(st.integers(-1, 1 << 61), texts, texts), min_size=1, max_size=20),
     codec=st.sampled_from(OLD_CODECS),

@@ -5,12 +5,13 @@ from hypothesis import strategies as st
 
 from services.gateway.wire.batches import MOST_COUNTED, count_records
 from services.gateway.wire.passing_records import PassingRecords
+from tests.fixtures.sweeps import REPEAT
 from tests.unit.gateway.wire.records import batch
 
 pieces_of_it = st.lists(st.integers(0, 150), max_size=20)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60 * REPEAT, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 200), max_size=8), cuts=pieces_of_it, cut_short=st.integers(0, 80), junk=st.binary()
 )

@@ -28,11 +28,12 @@ from services.gateway.wire.scanner import (
 )
 from services.gateway.wire.scanner.fetch_join import by_topic
 from services.gateway.wire.schema import NO_UUID
+from tests.fixtures.sweeps import REPEAT
 from tests.unit.gateway.wire.both_walks import Walks, both
 from tests.unit.gateway.wire.records import batch
 from tests.unit.gateway.wire.strategies import structs
 
-some = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=12 * REPEAT, deadline=None, suppress_health_check=list(HealthCheck))
 PAD = b"shared"
 
 

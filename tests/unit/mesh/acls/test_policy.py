@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mesh.acls import OPERATIONS_OF, Acl, Decision, Operation, PatternType, Permission, Policy, ResourceType, Subject
 from mesh.acls.policy import EVERY_OPERATION
 from mesh.acls.subjects import plain_host
+from tests.fixtures.sweeps import REPEAT
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 READ, WRITE, DESCRIBE, ALL = Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.ALL
@@ -228,7 +229,7 @@ def is_about(each: Acl, subject: Subject, operation: Operation, resource_type: R
     return each.resource_type is resource_type and names and principals and hosts and each.operation in operations
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=100 * REPEAT, deadline=None)
 @given(
     st.lists(_acls, max_size=25),
     st.sampled_from([ALICE, BOB]),
@@ -246,7 +247,7 @@ def test_decisions_are_those_of_a_plain_reading(
     assert decision.acl in (denies or about) or (decision.acl is None and not about)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=50 * REPEAT, deadline=None)
 @given(st.lists(_acls, max_size=12), st.sampled_from([ALICE, BOB]))
 def test_an_operation_that_is_allowed_for_a_short_name_is_allowed_somewhere(acls: list[Acl], subject: Subject) -> None:
     policy = Policy(acls)

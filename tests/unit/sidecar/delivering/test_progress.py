@@ -14,6 +14,7 @@ from services.sidecar.delivering.policy import DeliveryPolicy, WhenExhausted
 from services.sidecar.delivering.progress import Progress
 from services.sidecar.records import Outcome, Outgoing
 from tests.fixtures.deliveries import batch, outcomes
+from tests.fixtures.sweeps import REPEAT
 
 POLICY = DeliveryPolicy(max_retries=2, retry_delay=1.0, max_retry_delay=5.0)
 NOW = 1_800_000_000_000
@@ -205,7 +206,7 @@ BACKENDS = st.dictionaries(
 
 
 @given(count=st.integers(1, 12), bad=BACKENDS, threshold=st.integers(0, 100), patience=st.integers(1, 3))
-@settings(max_examples=200)
+@settings(max_examples=60 * REPEAT)
 def test_whoever_fails_how_order_is_kept_and_only_the_bad_are_given_up(
     count: int, bad: dict[int, Said | CallFailedError], threshold: int, patience: int
 ) -> None:

@@ -30,6 +30,7 @@ from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import FetchRequest, FetchResponse
 from services.gateway.wire.messages.fetch import FetchableTopicResponse, PartitionData
 from services.gateway.wire.scanner import FetchResponseScan, scan_fetch_response
+from tests.fixtures.sweeps import REPEAT
 
 VERSION = 12
 LIMITS = Limits(max_wait_ms=500, min_bytes=1, max_bytes=1000, rack_id="")
@@ -247,5 +248,5 @@ class BothSides(RuleBasedStateMachine):
 
 TestBothSides = BothSides.TestCase
 TestBothSides.settings = settings(
-    max_examples=50, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=20 * REPEAT, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )

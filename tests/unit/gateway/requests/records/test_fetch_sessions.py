@@ -23,6 +23,7 @@ from services.gateway.requests.records.fetch_sessions import (
     wish_of,
 )
 from services.gateway.wire.errors import ErrorCode
+from tests.fixtures.sweeps import REPEAT
 
 A: Slot = ("apples", 0)
 B: Slot = ("apples", 1)
@@ -285,4 +286,4 @@ class BothSides(RuleBasedStateMachine):
 
 
 TestBothSides = BothSides.TestCase
-TestBothSides.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestBothSides.settings = settings(max_examples=15 * REPEAT, stateful_step_count=25, deadline=None)
