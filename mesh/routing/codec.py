@@ -6,16 +6,20 @@ clients, so leaving the field out could widen the rule. Rules and tables with un
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TypeVar
+from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from mesh.at_once import done_at_once
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.errors import InvalidRuleError
 from mesh.routing.identity_codec import identity_from_proto, identity_to_proto
+from mesh.routing.living import LivingRules
+from mesh.routing.ordered import Ordered
+from mesh.routing.policies import Policies
 from mesh.routing.rules import (
     UNMATCHED_TOPICS,
     ExactName,
@@ -30,6 +34,7 @@ from mesh.routing.rules import (
     field_of,
 )
 from mesh.routing.table import RoutingTable
+from mesh.routing.topic_versions import TopicVersions, past_key, version_key
 from mesh.routing.visits import Past, Stay
 from mesh.rpc import acls, admin, quotas, routing, validation
 from mesh.validation.codec import is_known
@@ -52,8 +57,10 @@ _KNOWN_OPERATIONS = frozenset(acls.AclOperation.values()) - {acls.ACL_OPERATION_
 _KNOWN_QUOTA_KEYS = frozenset(quotas.QuotaKey.values()) - {quotas.QUOTA_KEY_UNSPECIFIED}
 _KNOWN_PERMISSIONS = frozenset(acls.AclPermission.values()) - {acls.ACL_PERMISSION_UNSPECIFIED}
 
-VERSIONS_IN_A_STEP = 50
-"""Versions of rules that are read within a millisecond."""
+ITEMS_IN_A_STEP = 50
+"""Versions of rules, or pasts, that are read within a millisecond."""
+Item = TypeVar("Item")
+Sent = TypeVar("Sent", bound=Message)
 TABLE_FORMAT = 4
 """The format of tables that this release understands (Member.table_format)."""
 TABLE_FORMAT_OF_ACLS = 2
@@ -83,7 +90,7 @@ def format_needed(table: RoutingTable) -> int:
 
 def match_from_proto(message: routing.RuleMatch) -> Match:
     """The match; InvalidRuleError when none is set or it can't be."""
-    _check_known(message, "match")
+    check_known(message, "match")
     field = message.WhichOneof("kind")
     client = client_match_from_proto(message.client) if message.HasField("client") else None
     if field == UNMATCHED_TOPICS:
@@ -106,7 +113,7 @@ def match_to_proto(match: Match) -> routing.RuleMatch:
 
 
 def client_match_from_proto(message: routing.ClientMatch) -> ClientMatch:
-    _check_known(message, "match.client")
+    check_known(message, "match.client")
     return ClientMatch(
         message.principal,
         message.client_id,
@@ -137,7 +144,7 @@ def client_from_proto(message: admin.ClientIdentity) -> ClientIdentity:
 
 
 def rule_from_proto(message: routing.RuleSpec) -> ForwardingRule:
-    _check_known(message, "rule")
+    check_known(message, "rule")
     return ForwardingRule(
         message.rule_id,
         match_from_proto(message.match),
@@ -203,32 +210,55 @@ def cluster_to_proto(cluster: UpstreamCluster) -> routing.UpstreamCluster:
 
 def table_from_proto(message: routing.RoutingTable) -> RoutingTable:
     """The table; InvalidRuleError when a rule can't be understood: a data plane then refuses it with the reason."""
-    steps = table_in_steps(message)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            table: RoutingTable = end.value
-            return table
+    return done_at_once(table_in_steps(message))
 
 
-def table_in_steps(message: routing.RoutingTable) -> Generator[None, None, RoutingTable]:
-    """The same, step by step: between two steps, which take a millisecond at most, the caller may do other work."""
-    _check_known(message, "table")
-    versions: list[RuleVersion] = []
-    for each in message.rule_versions:
-        versions.append(_version_from_proto(each))
-        if len(versions) % VERSIONS_IN_A_STEP == 0:
-            yield
-    return RoutingTable(
-        message.revision,
-        map(cluster_from_proto, message.clusters),
-        versions,
-        map(_past_from_proto, message.pasts),
-        acl_policy_from_proto(message.acl_policy) if message.HasField("acl_policy") else None,
-        quota_policy_from_proto(message.quota_policy) if message.HasField("quota_policy") else None,
-        validation_policy_from_proto(message.validation_policy) if message.HasField("validation_policy") else None,
+def table_in_steps(
+    message: routing.RoutingTable, learn: Callable[[RuleVersion | Past, Message], None] | None = None
+) -> Generator[None, None, RoutingTable]:
+    """The same, step by step: between two steps, which take a millisecond at most, the caller may do other work.
+
+    `learn` gets each version and each past with its message.
+    """
+    check_known(message, "table")
+    versions = yield from _items_in_steps(message.rule_versions, version_from_proto, learn)
+    pasts = yield from _items_in_steps(message.pasts, past_from_proto, learn)
+    acl_policy = acl_policy_from_proto(message.acl_policy) if message.HasField("acl_policy") else None
+    quota_policy = quota_policy_from_proto(message.quota_policy) if message.HasField("quota_policy") else None
+    validation_policy = (
+        validation_policy_from_proto(message.validation_policy) if message.HasField("validation_policy") else None
     )
+    clusters = [cluster_from_proto(each) for each in message.clusters]
+    yield
+    living = yield from LivingRules.in_steps([version for version in versions if version.alive])
+    ended = yield from Ordered.in_steps([version for version in versions if not version.alive], version_key)
+    counted = yield from Ordered.in_steps(pasts, past_key)
+    topics = TopicVersions(living, ended, counted)
+    policies = Policies(acl_policy, quota_policy, validation_policy)
+    return RoutingTable.resting_on(
+        message.revision, {each.name: each for each in clusters}, _Read(living, topics), policies
+    )
+
+
+class _Read(NamedTuple):
+    """The rules of a table that is read."""
+
+    living_rules: LivingRules
+    topics: TopicVersions
+
+
+def _items_in_steps(
+    messages: Sequence[Sent], read: Callable[[Sent], Item], learn: Callable[[Item, Sent], None] | None
+) -> Generator[None, None, list[Item]]:
+    items: list[Item] = []
+    for message in messages:
+        item = read(message)
+        items.append(item)
+        if learn is not None:
+            learn(item, message)
+        if len(items) % ITEMS_IN_A_STEP == 0:
+            yield
+    return items
 
 
 def acl_policy_from_proto(message: acls.AclPolicy) -> acls.AclPolicy:
@@ -284,8 +314,8 @@ def _copy(message: M) -> M | None:
     return copy if copy.ByteSize() == message.ByteSize() else None
 
 
-def _version_from_proto(message: routing.RuleVersion) -> RuleVersion:
-    _check_known(message, "version")
+def version_from_proto(message: routing.RuleVersion) -> RuleVersion:
+    check_known(message, "version")
     try:
         rule = rule_from_proto(message.rule)
     except InvalidRuleError as error:
@@ -314,13 +344,13 @@ def version_to_proto(version: RuleVersion) -> routing.RuleVersion:
     )
 
 
-def _past_from_proto(message: routing.TopicPast) -> Past:
-    _check_known(message, "past")
+def past_from_proto(message: routing.TopicPast) -> Past:
+    check_known(message, "past")
     return Past(match_from_proto(message.match), message.until_revision, tuple(map(_stay_from_proto, message.stays)))
 
 
 def _stay_from_proto(message: routing.PastStay) -> Stay:
-    _check_known(message, "past")
+    check_known(message, "past")
     return Stay(message.cluster, message.visits, message.upstream_topic)
 
 
@@ -335,7 +365,7 @@ def past_to_proto(past: Past) -> routing.TopicPast:
     )
 
 
-def _check_known(message: Message, field_name: str) -> None:
+def check_known(message: Message, field_name: str) -> None:
     unknown = UnknownFieldSet(message)
     if len(unknown):
         numbers = ", ".join(map(str, sorted({unknown[index].field_number for index in range(len(unknown))})))

@@ -35,15 +35,30 @@ class Index(Generic[Item]):
     def add(self, item: Item) -> None:
         by_text, text = self._place_of(self._match_of(item))
         same = by_text.get(text)
-        if same is not None:
-            same.append(item)
-            return
-        by_text[text] = [item]
-        if by_text is self._exact:
+        if same is None:
+            same = by_text[text] = []
+        same.append(item)
+        if len(same) > 1 or by_text is self._exact:
             return
         lengths = self._lengths if by_text is self._by_head else self._core_lengths
         if len(text) not in lengths:
             insort(lengths, len(text))
+
+    def changed(self, gone: Iterable[Item], come: Iterable[Item]) -> Index[Item]:
+        """The index without the items that go, which are here, and with those that come. A copy shares all lists."""
+        after: Index[Item] = Index((), self._match_of)
+        after._exact, after._by_head, after._by_core = self._exact.copy(), self._by_head.copy(), self._by_core.copy()
+        after._lengths, after._core_lengths = self._lengths.copy(), self._core_lengths.copy()
+        for item in gone:
+            by_text, text = after._place_of(self._match_of(item))
+            by_text[text] = [each for each in by_text[text] if each is not item]
+            if not by_text[text]:
+                del by_text[text]
+        for item in come:
+            by_text, text = after._place_of(self._match_of(item))
+            by_text[text] = [*by_text.get(text, ())]
+            after.add(item)
+        return after
 
     def discard(self, item: Item) -> None:
         by_text, text = self._place_of(self._match_of(item))

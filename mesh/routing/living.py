@@ -6,14 +6,14 @@ A change of a few rules makes the next `LivingRules` from the last, and reads no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from mesh.routing.heads import beginning_with, beginnings_of
 from mesh.routing.ordered import Ordered
-from mesh.routing.rules import ExactName, ForwardingRule, Match, NameRegex, RuleVersion, UnmatchedTopics
+from mesh.routing.rules import ExactName, ForwardingRule, Match, NameRegex, RuleVersion, Subject, UnmatchedTopics
 
 
 class LivingRules:
@@ -36,8 +36,23 @@ class LivingRules:
         """The living ones of these versions."""
         living = [version for version in versions if version.until_revision is None]
         rules = cls(Ordered(living, order_of), Counter(map(_kind, living)))
-        for some in (_RENAMING, _EXPRESSIONS, _ABOUT_SOME):  # few, and asked for after a change
+        for some in _ASKED_SOON:
             rules._some(some)
+        return rules
+
+    @classmethod
+    def in_steps(cls, living: list[RuleVersion]) -> Generator[None, None, LivingRules]:
+        """The rules of these living versions, which are in their order, step by step."""
+        ordered = yield from Ordered.in_steps(living, order_of)
+        kinds: Counter[type[Match]] = Counter()
+        found: dict[_Some, list[RuleVersion]] = {some: [] for some in _ASKED_SOON}
+        for part in ordered.parts:
+            kinds.update(map(_kind, part))
+            for some, versions in found.items():
+                versions.extend(filter(some.has, part))
+            yield
+        rules = cls(ordered, kinds)
+        rules._made = {some: Ordered(versions, some.key) for some, versions in found.items()}
         return rules
 
     @property
@@ -74,6 +89,10 @@ class LivingRules:
         pairs = [(self.get(rule_id), version) for rule_id, version in by_id.items()]
         gone = [old for old, new in pairs if old is not None and old is not new]
         come = [new for old, new in pairs if new is not None and old is not new]
+        return self.replaced(gone, come)
+
+    def replaced(self, gone: Collection[RuleVersion], come: Collection[RuleVersion]) -> LivingRules:
+        """The rules without the versions that go, which are here, and with those that come."""
         kinds = Counter(self.kinds)
         kinds.subtract(map(_kind, gone))
         kinds.update(map(_kind, come))
@@ -110,6 +129,11 @@ class LivingRules:
     def expressions(self) -> Ordered[RuleVersion]:
         """The versions that match by an expression, in their order."""
         return self._some(_EXPRESSIONS)
+
+    @property
+    def transactions(self) -> Ordered[RuleVersion]:
+        """The versions about transactional ids, in their order."""
+        return self._some(_TRANSACTIONS)
 
     @property
     def about_some(self) -> Ordered[RuleVersion]:
@@ -164,3 +188,6 @@ _BY_HEAD = _Some(lambda version: True, _head)
 _RENAMING = _Some(lambda version: version.rule.template is not None, _names)
 _EXPRESSIONS = _Some(lambda version: isinstance(version.rule.match, NameRegex), order_of)
 _ABOUT_SOME = _Some(lambda version: version.rule.match.client is not None, order_of)
+_TRANSACTIONS = _Some(lambda version: version.rule.match.subject is Subject.TRANSACTIONAL_ID, order_of)
+_ASKED_SOON = (_RENAMING, _EXPRESSIONS, _ABOUT_SOME, _TRANSACTIONS)
+"""Few, and asked for after a change."""

@@ -7,9 +7,9 @@ items the change costs as much as with a hundred.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, compress, count, islice
-from operator import is_, is_not
+from operator import is_, is_not, lt
 from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -30,6 +30,23 @@ class Ordered(Generic[Item]):
         self.key = key
         self._parts = [ordered[start : start + PART] for start in range(0, len(ordered), PART)]
         self._firsts = [key(part[0]) for part in self._parts]
+
+    @classmethod
+    def in_steps(cls, items: list[Item], key: Callable[[Item], Any]) -> Generator[None, None, Ordered[Item]]:
+        """The sequence of items that are in its order already, step by step; of others, some step takes long."""
+        parts, firsts, last = [], [], None
+        for start in range(0, len(items), PART):
+            part = items[start : start + PART]
+            keys = [*([] if last is None else [last]), *map(key, part)]
+            if not all(map(lt, keys, islice(keys, 1, None))):
+                return cls(items, key)
+            parts.append(part)
+            firsts.append(keys[-len(part)])
+            last = keys[-1]
+            yield
+        ordered: Ordered[Item] = cls.__new__(cls)
+        ordered.key, ordered._parts, ordered._firsts = key, parts, firsts
+        return ordered
 
     def changed(self, gone: Collection[Item], come: Collection[Item]) -> Ordered[Item]:
         """The sequence without the items that go, which are in it, and with those that come."""

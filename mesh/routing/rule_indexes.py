@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
+from typing import Generic, TypeVar
 
 from mesh.routing.clients import ClientMatch, Conditions
 from mesh.routing.index import Index, match_of
@@ -11,8 +14,17 @@ from mesh.routing.rules import RuleVersion, Subject
 from mesh.routing.topic_versions import TopicVersions
 from mesh.routing.visits import Past, latest, pasts_in_order
 
+Item = TypeVar("Item")
 MOST_ASKED_IN_PARTS = 200
 """Look-ups of one table: control asks a table that it decides about little, and a gateway asks its table always."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[Item]):
+    """The items by which two tables differ."""
+
+    gone: Sequence[Item]
+    come: Sequence[Item]
 
 
 class RuleIndexes:
@@ -36,6 +48,29 @@ class RuleIndexes:
         self._past_index: Index[Past] | None = None
         self._renaming: tuple[RuleVersion, ...] | None = None
         self._transaction_homes: frozenset[str] | None = None
+
+    def index_in_steps(self) -> Generator[None, None, None]:
+        """Makes the indexes, which the first look-ups would make at once."""
+        indexes: dict[Subject, Index[RuleVersion]] = {subject: Index((), match_of) for subject in Subject}
+        for part in (*self.living.ordered.parts, *self.topics.ended.parts):
+            for version in part:
+                if version.rule.match.client is None:
+                    indexes[version.rule.match.subject].add(version)
+            yield
+        past_index: Index[Past] = Index((), attrgetter("match"))
+        for counted in self.topics.pasts.parts:
+            for past in counted:
+                past_index.add(past)
+            yield
+        self._indexes, self._past_index = indexes, past_index
+
+    def carry_on(self, before: RuleIndexes, versions: Change[RuleVersion], pasts: Change[Past]) -> None:
+        """Takes over the look-ups of the table before, of which these versions and pasts have gone and come."""
+        for subject, index in before._indexes.items():
+            gone, come = ([v for v in some if _is_for_all(v, subject)] for some in (versions.gone, versions.come))
+            self._indexes[subject] = index.changed(gone, come)
+        if before._past_index is not None:
+            self._past_index = before._past_index.changed(pasts.gone, pasts.come)
 
     @property
     def ended(self) -> tuple[RuleVersion, ...]:
@@ -80,8 +115,7 @@ class RuleIndexes:
     @property
     def transaction_homes(self) -> frozenset[str]:
         if self._transaction_homes is None:
-            about = (v.rule for v in self.living.ordered if v.rule.match.subject is Subject.TRANSACTIONAL_ID)
-            self._transaction_homes = frozenset(rule.target_cluster for rule in about)
+            self._transaction_homes = frozenset(each.rule.target_cluster for each in self.living.transactions)
         return self._transaction_homes
 
     def past(self, topic: str) -> Past | None:
@@ -89,7 +123,7 @@ class RuleIndexes:
         if self._past_index is None:
             if self._is_asked_little():
                 return latest(self.topics.pasts_matching(topic))
-            self._past_index = Index(self.pasts, attrgetter("match"))
+            self._past_index = Index(self.topics.pasts, attrgetter("match"))
         return latest(self._past_index.matching(topic))
 
     def matching(self, subject: Subject, name: str) -> list[RuleVersion]:
@@ -108,7 +142,7 @@ class RuleIndexes:
         index = self._indexes.get(subject)
         if index is None:
             index = self._indexes[subject] = Index(
-                (v for v in self.versions if v.rule.match.subject is subject and v.rule.match.client is None), match_of
+                (version for version in self.versions if _is_for_all(version, subject)), match_of
             )
         return index
 
@@ -116,3 +150,7 @@ class RuleIndexes:
         """The index of the rules that apply because these conditions hold."""
         versions = (version for each in holding for version in self._about_some[each])
         return Index((version for version in versions if version.rule.match.subject is subject), match_of)
+
+
+def _is_for_all(version: RuleVersion, subject: Subject) -> bool:
+    return version.rule.match.subject is subject and version.rule.match.client is None

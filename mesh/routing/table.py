@@ -158,6 +158,11 @@ class RoutingTable(WithPolicies):
         table._begin_whole(_Common(revision, by_ordinal, rules.living_rules, rules.topics, policies))
         return table
 
+    @property
+    def indexes(self) -> RuleIndexes:
+        """The indexes of look-ups."""
+        return self._common
+
     def _begin_whole(self, common: _Common) -> None:
         """Its rules are those of all clients, although it answers as for a client of whom nothing is known."""
         self._begin(common, EVERYONE)
@@ -354,13 +359,9 @@ class RoutingTable(WithPolicies):
 
     def _leads(self, topic: str, rule: ForwardingRule, place: Place) -> bool:
         """Whether this rule decides about the topic, and leads there."""
-        return (
-            self._first(Subject.TOPIC, topic) is rule
-            and rule.upstream_name(topic) == place.upstream_topic
-            and is_topic_name(topic)
-            and is_topic_name(place.upstream_topic)
-            and not (is_own_topic(topic) or is_own_topic(place.upstream_topic))
-        )
+        there = place.upstream_topic
+        are_names = is_topic_name(topic) and is_topic_name(there) and not (is_own_topic(topic) or is_own_topic(there))
+        return self._first(Subject.TOPIC, topic) is rule and rule.upstream_name(topic) == there and are_names
 
     @property
     def _renaming(self) -> dict[str, Renames]:

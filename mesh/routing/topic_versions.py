@@ -46,7 +46,7 @@ class TopicVersions:
 
     @classmethod
     def of(cls, living: LivingRules, ended: Iterable[RuleVersion], pasts: Iterable[Past]) -> TopicVersions:
-        return cls(living, Ordered(ended, version_key), Ordered(pasts, _past_key))
+        return cls(living, Ordered(ended, version_key), Ordered(pasts, past_key))
 
     @property
     def in_parts(self) -> bool:
@@ -190,7 +190,7 @@ def version_key(version: RuleVersion) -> tuple[str, str, str, int]:
     return match.head, match.text, version.rule.rule_id, version.from_revision
 
 
-def _past_key(past: Past) -> tuple[str, str, str]:
+def past_key(past: Past) -> tuple[str, str, str]:
     return past.match.head, past.match.text, past.match.suffix
 
 

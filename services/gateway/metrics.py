@@ -248,6 +248,10 @@ conversion_seconds = Histogram(
 failed_conversions = Counter(
     "kafka_mesh_gateway_failed_conversions", "Conversions without a result: out of time or room.", ["function"]
 )
+deltas_refused = Counter(
+    "kafka_mesh_gateway_table_deltas_refused",
+    "Changes of tables that did not fit the table here; whole tables followed.",
+)
 discovery_connected = Gauge("kafka_mesh_gateway_discovery_connected", "1 while a router is connected.")
 traffic = TrafficMetrics("gateway")
 unopened_audit_bytes = Gauge(

@@ -38,6 +38,11 @@ push_latency = Histogram(
     ["answer"],
     buckets=_LATENCY_BUCKETS,
 )
+table_bytes = Counter(
+    f"{_PREFIX}table_bytes",
+    "Bytes of tables sent to data planes: as a whole (table), or as the differences from the table before (delta).",
+    ["form"],
+)
 outbox = Gauge(f"{_PREFIX}outbox_orders", "Orders that wait to be written to data planes, all together.")
 watches_ended = Counter(
     f"{_PREFIX}watches_ended", "Streams that the router ended: slow, protocol, replaced, stopping.", ["reason"]

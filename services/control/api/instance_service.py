@@ -105,10 +105,11 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
             raise Unavailable("TOO_MANY_MEMBERS", f"control shows at most {MAX_SIDECARS} sidecars")
         self._sidecars.report(sidecar, request.instances)
         self._sidecars.report_subscriptions(sidecar, request.subscriptions)
+        next_beat_ms = self._sidecars.next_beat_ms
         if not request.takes_subscriptions:
-            return instances.BeatResponse()
+            return instances.BeatResponse(next_beat_ms=next_beat_ms)
         news = self._subscriptions.news_for(sidecar, request.subscriptions_digest)
-        return instances.BeatResponse(subscriptions=news)
+        return instances.BeatResponse(subscriptions=news, next_beat_ms=next_beat_ms)
 
     async def PlaceOrder(self, request: instances.PlaceOrderRequest, context: Any) -> events.SidecarOrder:
         self._journal.require_loaded()

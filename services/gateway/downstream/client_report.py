@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mesh.rpc import admin, discovery
-from services.gateway.downstream.tables import Ends, RunningCanary
+from services.gateway.downstream.answers import Answers
+from services.gateway.downstream.client import ClientConnection
+from services.gateway.downstream.tables import Ends, RunningCanary, Tables
 from services.gateway.requests.memory import Session
 from services.gateway.requests.uses import GROUPS_REMEMBERED, IDS_REMEMBERED, TOPICS_REMEMBERED, shortened
 
 MAX_CLIENTS = 1000
 MAX_NAMES = 20_000
 """Most names of topics, groups and transactional ids in one report. Names of the last clients are left out."""
+
+CLIENTS_EVERY_S = 3.0
+CANARY_EVERY_S = 1.0
+"""The interval of reports while a table is tried: the outcomes of requests decide whether the canary goes on."""
+
+
+async def report_clients(connections: Iterable[ClientConnection], tables: Tables, answers: Answers) -> None:
+    """Reports the clients while they change, until cancelled."""
+    reported: discovery.ClientReport | None = None
+    while True:
+        report = client_report((connection.session for connection in connections), tables.canary)
+        if report != reported:
+            answers.add(discovery.WatchRequest(clients=report))
+            reported = report
+        await asyncio.sleep(CLIENTS_EVERY_S if tables.canary is None else CANARY_EVERY_S)
 
 
 @dataclass(slots=True)

@@ -21,9 +21,12 @@ Theory of operation
 4. The gateway may get a table that moves topics without a complete hold before it (the gateway was cut off, or came
    late). It then holds these topics by itself before it puts the table in force, for `DRAIN_S` at most or until the
    next order.
-5. The gateway reports its clients every few seconds while they change, and the parts of quotas that they use every
+5. A router that has sent a table on this watch sends of the next one what differs (`mesh.routing.delta`). The gateway
+   compares the digest of the whole. If the delta does not fit, the gateway ends the watch, and takes whole tables on
+   the next one.
+6. The gateway reports its clients every few seconds while they change, and the parts of quotas that they use every
    second. Control divides the quotas by these reports.
-6. At an orderly stop the gateway sends a goodbye when it serves no client any more and clusters have answered all
+7. At an orderly stop the gateway sends a goodbye when it serves no client any more and clusters have answered all
    records. Without the goodbye, control could not tell this gateway from a gateway that is cut off and serves on.
    Changes that move topics would then wait for it. After a goodbye topics move without the gateway. So before the
    goodbye the gateway notes on disk that its table may become old (`awaited.py`). The next start then serves no client
@@ -42,20 +45,21 @@ import structlog
 
 from mesh import VERSION
 from mesh.routing import InvalidRuleError, RoutingTable, came_into_force
-from mesh.routing.codec import TABLE_FORMAT, table_in_steps
-from mesh.rpc import admin, discovery, discovery_grpc, routing
+from mesh.routing.codec import TABLE_FORMAT
+from mesh.routing.delta import WrongBaseError
+from mesh.rpc import admin, discovery, discovery_grpc
 from mesh.rpc.cancellation import heed_cancellation
 from mesh.rpc.tls import RpcTls
-from mesh.steps import done_between
 from services.gateway import metrics
 from services.gateway.downstream.answers import Answers
 from services.gateway.downstream.awaited import Awaited
 from services.gateway.downstream.client import ClientConnection
-from services.gateway.downstream.client_report import client_report
+from services.gateway.downstream.client_report import report_clients
 from services.gateway.downstream.hold import Hold
 from services.gateway.downstream.last_table import TableKeeper
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.quota_reports import QuotaReports
+from services.gateway.downstream.received_tables import ReceivedTables, table_of
 from services.gateway.downstream.routers import NoRouterError, Routers
 from services.gateway.downstream.tables import RunningCanary
 from services.gateway.upstream import security
@@ -66,9 +70,6 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0
 """The pause between two watches. It is drawn from half of this to all of it: gateways lose a router all at once."""
 FIRST_PATIENCE_S, MAX_PATIENCE_S = 3.0, 60.0
 """How long a router may send nothing if there are others. The time grows while no router sends anything."""
-CLIENTS_EVERY_S = 3.0
-CANARY_EVERY_S = 1.0
-"""The interval of reports while a table is tried: the outcomes of requests decide whether the canary goes on."""
 GOODBYE_S = 2.0
 """Time for the goodbye and for its note on disk; after that the gateway ends without an answer."""
 DRAIN_S = 5.0
@@ -99,7 +100,8 @@ class Discovery:
         """So control can tell the goodbye of this process from an earlier one's."""
         self._routers = Routers(routers, tls)
         self._awaited = awaited
-        self._keeper = TableKeeper(state_dir, awaited)
+        self._received = ReceivedTables()
+        self._keeper = TableKeeper(state_dir, awaited, self._received.encoded)
         self._mesh = mesh
         self._connections = connections
         self._answers = Answers()
@@ -165,11 +167,14 @@ class Discovery:
         self._stop_telling()  # a router takes no answers to what another one has ordered
         self._answers = Answers()
         told, address = False, ""
-        reporting = asyncio.gather(self._report_clients(), self._quota_reports.run(self._answers))
+        clients = report_clients(self._connections, self._mesh.tables, self._answers)
+        reporting = asyncio.gather(clients, self._quota_reports.run(self._answers))
         try:
             async with self._routers.connected() as router:
                 address = router.address
-                stream = discovery_grpc.DiscoveryServiceStub(router.channel).Watch(self._answers.sent(self._hello()))
+                stream = discovery_grpc.DiscoveryServiceStub(router.channel).Watch(
+                    self._answers.sent(await self._hello())
+                )
                 self._watching = True
                 async with asyncio.timeout(patience_s):
                     response = await stream.read()
@@ -186,6 +191,8 @@ class Discovery:
                 log.warning("no router can be reached; trying on", reason=self._complaint)
         except TimeoutError:
             log.warning("router has nothing to tell; trying the next one", router=address, s=patience_s)
+        except WrongBaseError as error:
+            log.warning("a delta does not fit; the router sends whole tables now", router=address, reason=str(error))
         except grpc.aio.AioRpcError as error:
             log.warning("router left", router=address, code=error.code().name, details=error.details())
         except Exception:  # a fault of the gateway must not end the watch for good
@@ -201,7 +208,8 @@ class Discovery:
             self._answers.end()
         return told
 
-    def _hello(self) -> discovery.Hello:
+    async def _hello(self) -> discovery.Hello:
+        digest = await self._received.begin(self._mesh.table)
         member = admin.Member(
             name=f"members/{self._name}",
             kind=admin.MEMBER_KIND_GATEWAY,
@@ -215,6 +223,8 @@ class Discovery:
             revision=self._mesh.table.revision,
             held_revision=self._held_revision,
             not_awaited=not self._awaited,
+            reads_deltas=digest is not None,
+            table_digest=digest or b"",
         )
 
     # --- orders --------------------------------------------------------------------------------------------------
@@ -224,12 +234,12 @@ class Discovery:
             return
         self._arrive()
         match order.WhichOneof("kind"):
-            case "apply":
-                self._apply(await self._understood(order.apply))
+            case "apply" | "apply_delta":
+                self._apply(await self._understood(order))
             case "hold":
-                self._hold(await self._understood(order.hold.table), order.hold)
+                self._hold(await self._understood(order), order.hold.hold_ms)
             case "canary":
-                self._try_out(await self._understood(order.canary.table), order.canary.permille)
+                self._try_out(await self._understood(order), order.canary.permille)
             case "switch":
                 self._switch(order.switch.revision)
             case "release":
@@ -239,10 +249,11 @@ class Discovery:
             case unknown:
                 log.warning("an order that this gateway does not know", kind=unknown)
 
-    async def _understood(self, message: routing.RoutingTable) -> RoutingTable | None:
+    async def _understood(self, order: discovery.WatchResponse) -> RoutingTable | None:
         """The table, or None after a NACK. Clients are served between two steps: thousands of rules take long."""
+        message = table_of(order)
         try:
-            table = await done_between(table_in_steps(message))
+            table = await self._received.read(message)
             security.check(table)
         except (InvalidRuleError, security.UnservedClusterError) as error:
             self._answers.nack(message.revision, str(error))
@@ -295,7 +306,7 @@ class Discovery:
         if self._held_revision and came_into_force(self._held_revision, table):
             self._move_ended(self._held_revision)
 
-    def _hold(self, table: RoutingTable | None, order: discovery.HoldOrder) -> None:
+    def _hold(self, table: RoutingTable | None, hold_ms: int) -> None:
         if table is None:
             return
         if table.revision == self._held_revision:
@@ -305,22 +316,22 @@ class Discovery:
         self._held_revision = 0
         hold = self._mesh.begin_hold(table)
         self._pending = table
-        loop, hold_ms = asyncio.get_running_loop(), order.hold_ms
+        loop = asyncio.get_running_loop()
         self._expiry = loop.call_later(hold_ms / 1000, self._hold_ran_out, f"{hold_ms} ms passed")
-        self._holding = loop.create_task(self._promise(hold, order.table), name="hold")
+        self._holding = loop.create_task(self._promise(hold, table), name="hold")
 
-    async def _promise(self, hold: Hold, message: routing.RoutingTable) -> None:
+    async def _promise(self, hold: Hold, table: RoutingTable) -> None:
         """Say HELD when the old clusters have worked off what was sent, and the promise outlives this process."""
         await hold.complete.wait()
         await self._mesh.settled(hold.moves_for_some)
         try:
-            await self._keeper.hold(message)
+            await self._keeper.hold(table)
         except OSError as error:
-            self._answers.nack(message.revision, f"the move can't be kept on disk: {error}")
+            self._answers.nack(table.revision, f"the move can't be kept on disk: {error}")
             return
         self._holding = None
-        self._held_revision = message.revision
-        self._answers.ack(message.revision, admin.MEMBER_PHASE_HELD)
+        self._held_revision = table.revision
+        self._answers.ack(table.revision, admin.MEMBER_PHASE_HELD)
 
     def _move_ended(self, revision: int) -> None:
         self._keeper.move_ended(revision)
@@ -384,13 +395,3 @@ class Discovery:
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
-
-    async def _report_clients(self) -> None:
-        reported: discovery.ClientReport | None = None
-        while True:
-            canary = self._mesh.tables.canary
-            report = client_report((connection.session for connection in self._connections), canary)
-            if report != reported:
-                self._answers.add(discovery.WatchRequest(clients=report))
-                reported = report
-            await asyncio.sleep(CLIENTS_EVERY_S if canary is None else CANARY_EVERY_S)

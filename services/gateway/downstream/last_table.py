@@ -1,7 +1,10 @@
 """The last routing table on disk. A gateway starts with this table if no router can send the present one, and if
 control moves no topic without the gateway (`awaited.py`).
 
-The file is the protobuf JSON of `mesh.v1.RoutingTable`. Without routers it is also the only source of the rules.
+The file `routing-table.pb` is a `mesh.v1.RoutingTable` of protobuf: the gateway has the bytes of each rule anyway, so a
+change writes the file as a whole without encoding the rules again. A crash leaves the old table or the new one.
+Gateways of earlier releases wrote protobuf JSON, and an operator without routers writes `routing-table.json` by hand:
+the later of the two files counts. A gateway that has written a table removes the JSON file.
 
 Before a gateway says HELD, it keeps the table to come in a file of its own (protobuf). A gateway that starts again
 before it knows how the move has ended finds this file, and writes the moving topics nowhere. An operator may remove the
@@ -11,8 +14,9 @@ file when no router can come back: the gateway then starts under the table befor
 import asyncio
 import fcntl
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 
 import structlog
@@ -20,14 +24,16 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 from mesh.routing import InvalidRuleError, RoutingTable
-from mesh.routing.codec import table_from_proto, table_to_proto
+from mesh.routing.codec import table_from_proto
+from mesh.routing.table_bytes import REVISION_BYTES, TableBytes, revision_of
 from mesh.rpc import routing
-from mesh.whole_files import replace_file
+from mesh.whole_files import remove_files, replace_file
 from services.gateway.downstream.awaited import Awaited
 
 log = structlog.get_logger(__name__)
 
-FILE_NAME = "routing-table.json"
+FILE_NAME = "routing-table.pb"
+JSON_NAME = "routing-table.json"
 LOCK_NAME = ".routing-table.lock"
 HELD_NAME = "held-table-{revision}.pb"
 _HELD = re.compile(r"held-table-(\d+)\.pb")
@@ -40,15 +46,23 @@ class UnusableTableError(Exception):
 
 def load(state_dir: Path) -> RoutingTable | None:
     """The table, or None when there is no file."""
-    path = state_dir / FILE_NAME
+    found = [table for table in (_load(state_dir / JSON_NAME), _load(state_dir / FILE_NAME)) if table is not None]
+    return max(found, key=attrgetter("revision"), default=None)
+
+
+def _load(path: Path) -> RoutingTable | None:
     try:
-        text = path.read_text(encoding="utf-8")
+        return table_from_proto(_parsed(path))
     except FileNotFoundError:
         return None
-    try:
-        return table_from_proto(json_format.Parse(text, routing.RoutingTable()))
-    except (json_format.ParseError, InvalidRuleError, UnicodeDecodeError) as error:
+    except (json_format.ParseError, DecodeError, InvalidRuleError, UnicodeDecodeError) as error:
         raise UnusableTableError(f"{path}: not a routing table ({error}); remove it to start without one") from error
+
+
+def _parsed(path: Path) -> routing.RoutingTable:
+    if path.name == JSON_NAME:
+        return json_format.Parse(path.read_text(encoding="utf-8"), routing.RoutingTable())
+    return routing.RoutingTable.FromString(path.read_bytes())
 
 
 def load_held(state_dir: Path) -> RoutingTable | None:
@@ -77,22 +91,26 @@ def _held_files(state_dir: Path) -> dict[int, Path]:
     return {int(match[1]): path for path in state_dir.glob("held-table-*.pb") if (match := _HELD.fullmatch(path.name))}
 
 
-def save_held(state_dir: Path, message: routing.RoutingTable) -> None:
+def save_held(state_dir: Path, revision: int, encoded: bytes) -> None:
     """Keep the table of a move that is about to be decided. Workers of one gateway may write the same file."""
-    replace_file(state_dir / HELD_NAME.format(revision=message.revision), message.SerializeToString())
+    replace_file(state_dir / HELD_NAME.format(revision=revision), encoded)
 
 
 def save(state_dir: Path, table: RoutingTable) -> None:
     """Replace the file as a whole: a crash leaves the old table or the new one."""
-    text = json_format.MessageToJson(table_to_proto(table), preserving_proto_field_name=True)
-    replace_file(state_dir / FILE_NAME, f"{text}\n".encode())
+    _save(state_dir, TableBytes().of(table))
 
 
-def save_unless_older(state_dir: Path, table: RoutingTable) -> None:
+def _save(state_dir: Path, encoded: bytes) -> None:
+    replace_file(state_dir / FILE_NAME, encoded)
+    remove_files([state_dir / JSON_NAME])
+
+
+def save_unless_older(state_dir: Path, revision: int, encoded: bytes) -> None:
     """As `save`, unless there is a younger one: several workers of a gateway share the folder, and one may be late."""
     with locked(state_dir):
-        if table.revision >= _revision(state_dir / FILE_NAME):
-            save(state_dir, table)
+        if revision >= max(_revision(state_dir / FILE_NAME), _revision(state_dir / JSON_NAME)):
+            _save(state_dir, encoded)
 
 
 @contextmanager
@@ -107,10 +125,13 @@ def locked(state_dir: Path) -> Iterator[None]:
 def _revision(path: Path) -> int:
     """The revision of the table on disk; -1 for none. Parsing the table would take long with thousands of rules."""
     try:
-        found = _REVISION.search(path.read_bytes())
+        with path.open("rb") as file:
+            if path.name == JSON_NAME:
+                found = _REVISION.search(file.read())
+                return -1 if found is None else int(found[1])
+            return revision_of(file.read(REVISION_BYTES))
     except FileNotFoundError:
         return -1
-    return -1 if found is None else int(found[1])
 
 
 class TableKeeper:
@@ -118,8 +139,9 @@ class TableKeeper:
     client should wait. It writes one table at a time; of the tables that come meanwhile, only the last one.
     """
 
-    def __init__(self, state_dir: Path, awaited: Awaited) -> None:
+    def __init__(self, state_dir: Path, awaited: Awaited, encoded: Callable[[RoutingTable], Awaitable[bytes]]) -> None:
         self._state_dir = state_dir
+        self._encoded = encoded
         self._awaited = awaited
         self._is_kept = False
         """Whether the disk has the last table of a router, and says that control waits for this gateway."""
@@ -137,9 +159,9 @@ class TableKeeper:
         self._write_on()
         return written
 
-    async def hold(self, message: routing.RoutingTable) -> None:
+    async def hold(self, table: RoutingTable) -> None:
         """Returns when the table to come is on disk; OSError when it can't be kept there."""
-        await asyncio.to_thread(save_held, self._state_dir, message)
+        await asyncio.to_thread(save_held, self._state_dir, table.revision, await self._encoded(table))
 
     def move_ended(self, revision: int) -> None:
         """It is known how the move of this revision has ended: its file goes, after the table in force is kept."""
@@ -169,7 +191,8 @@ class TableKeeper:
             ended, self._ended = self._ended, 0
             try:
                 if following is not None:
-                    await asyncio.to_thread(self._save, following[0])
+                    table = following[0]
+                    await asyncio.to_thread(self._save, table.revision, await self._encoded(table))
                 if ended:
                     await asyncio.to_thread(forget_held, self._state_dir, ended)
             except OSError as error:
@@ -178,10 +201,10 @@ class TableKeeper:
                 if following is not None:
                     following[1].set()
 
-    def _save(self, table: RoutingTable) -> None:
+    def _save(self, revision: int, encoded: bytes) -> None:
         """If the table can't be kept, the table before stays on disk, and must not be served after a crash."""
         try:
-            save_unless_older(self._state_dir, table)
+            save_unless_older(self._state_dir, revision, encoded)
             if not (self._is_kept or self._leaves):
                 self._awaited.write()
                 self._is_kept = True

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 from mesh.routing import RoutingTable
+from mesh.routing.delta import delta_between
+from mesh.routing.table_bytes import TableBytes, field
 from mesh.rpc import admin, discovery
+from services.router import metrics
 from services.router.discovery.member import (
     Answer,
     Answered,
@@ -18,10 +22,11 @@ from services.router.discovery.member import (
     Switch,
     Try,
 )
-from services.router.discovery.table_bytes import TableBytes, field
 
 REMEMBERED_TABLES = 4
-"""Encoded tables kept for the next member: those in force and pending, now and just before."""
+"""Tables kept for the next member: those in force and pending, now and just before."""
+REMEMBERED_DELTAS = 16
+"""From each of these tables to each other one."""
 
 PHASES = {
     Answer.APPLIED: admin.MEMBER_PHASE_APPLIED,
@@ -32,24 +37,80 @@ PHASES = {
 _ANSWERS = {phase: answer for answer, phase in PHASES.items() if answer is not Answer.REFUSED}
 
 
+@dataclass(slots=True)
+class _Known:
+    """A table, its digest, and its bytes once a member needs the whole table."""
+
+    table: RoutingTable
+    digest: bytes
+    encoded: bytes | None = None
+
+
 class OrderEncoder:
-    """Orders to the bytes of a WatchResponse. All members get the same few tables: each is encoded once."""
+    """Tables as orders carry them. All members get the same few tables and deltas: each is encoded once."""
 
     def __init__(self) -> None:
-        self._encode = TableBytes()
-        self._tables: deque[tuple[RoutingTable, bytes]] = deque(maxlen=REMEMBERED_TABLES)
+        self._bytes = TableBytes()
+        self._tables: deque[_Known] = deque(maxlen=REMEMBERED_TABLES)
+        self._deltas: deque[tuple[bytes, bytes, bytes | None]] = deque(maxlen=REMEMBERED_DELTAS)
+        """The digests of two tables, and the delta between them; None where the whole table is better."""
+
+    def known(self, table: RoutingTable) -> _Known:
+        for known in self._tables:
+            if known.table is table:
+                return known
+        self._tables.append(_Known(table, self._bytes.digest(table)))
+        return self._tables[-1]
+
+    def with_digest(self, digest: bytes) -> _Known | None:
+        """One of the last tables."""
+        return next((known for known in self._tables if known.digest == digest), None)
+
+    def whole(self, known: _Known) -> bytes:
+        if known.encoded is None:
+            known.encoded = self._bytes.of(known.table)
+        return known.encoded
+
+    def delta(self, before: _Known, after: _Known) -> bytes | None:
+        """The delta between two tables; None where the whole table is better."""
+        for base, digest, encoded in self._deltas:
+            if (base, digest) == (before.digest, after.digest):
+                return encoded
+        delta = delta_between(before.table, after.table)
+        if delta is None:
+            encoded = None
+        else:
+            delta.base, delta.digest = before.digest, after.digest
+            encoded = delta.SerializeToString()
+        self._deltas.append((before.digest, after.digest, encoded))
+        return encoded
+
+
+class OrderStream:
+    """The orders of one stream as bytes of WatchResponse, passed in as they are sent.
+
+    A member that reads deltas has the table of the order before, so the next order says what differs.
+    """
+
+    def __init__(self, encoder: OrderEncoder, *, reads_deltas: bool = False, table_digest: bytes = b"") -> None:
+        """`reads_deltas`, `table_digest`: as in the member's Hello."""
+        self._encoder = encoder
+        self._reads_deltas = reads_deltas
+        self._runs = table_digest
+        self._sent: _Known | None = None
 
     def response(self, order: Order) -> bytes:
         match order:
             case Apply(table):
-                return field(discovery.WatchResponse, "apply", self._encoded(table))
+                name, encoded = self._table(table)
+                return field(discovery.WatchResponse, "apply_delta" if name == "delta" else "apply", encoded)
             case Hold(table, hold_ms):
                 hold = discovery.HoldOrder(hold_ms=hold_ms).SerializeToString()
-                hold += field(discovery.HoldOrder, "table", self._encoded(table))
+                hold += field(discovery.HoldOrder, *self._table(table))
                 return field(discovery.WatchResponse, "hold", hold)
             case Try(table, permille):
                 canary = discovery.CanaryOrder(permille=permille).SerializeToString()
-                canary += field(discovery.CanaryOrder, "table", self._encoded(table))
+                canary += field(discovery.CanaryOrder, *self._table(table))
                 return field(discovery.WatchResponse, "canary", canary)
             case Switch(revision):
                 return discovery.WatchResponse(switch=discovery.SwitchOrder(revision=revision)).SerializeToString()
@@ -58,13 +119,18 @@ class OrderEncoder:
             case Divide(parts):
                 return discovery.WatchResponse(quota_parts=parts).SerializeToString()
 
-    def _encoded(self, table: RoutingTable) -> bytes:
-        for known, encoded in self._tables:
-            if known is table:
-                return encoded
-        encoded = self._encode.of(table)
-        self._tables.append((table, encoded))
-        return encoded
+    def _table(self, table: RoutingTable) -> tuple[str, bytes]:
+        """The field that the table takes, and its bytes."""
+        after, before = self._encoder.known(table), self._sent
+        if before is None and self._runs:
+            before = self._encoder.with_digest(self._runs)
+        encoded = self._encoder.delta(before, after) if self._reads_deltas and before is not None else None
+        name = "table" if encoded is None else "delta"
+        if encoded is None:
+            encoded = self._encoder.whole(after)
+        self._sent = after
+        metrics.table_bytes.labels(name).inc(len(encoded))
+        return name, encoded
 
 
 def answered(request: discovery.WatchRequest, at: float) -> Answered:

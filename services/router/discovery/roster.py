@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import grpc
@@ -49,6 +50,9 @@ class Roster:
         self._quota_parts: dict[str, quotas.QuotaParts] = {}
         """The parts of quotas of each gateway, as control last divided them."""
         bulletin.on_notice(self._spread)
+        for answer in (*Answer, None):
+            phase = metrics.members.labels(answer.value if answer else "none")
+            phase.set_function(partial(self._number_with, answer))  # counted when somebody asks
 
     def enter(self, identity: admin.Member) -> Session:
         """A stream began."""
@@ -61,7 +65,7 @@ class Roster:
         self._sessions[identity.name] = session
         self._departures.pop(identity.name, None)
         self._divide_to(session)
-        self._changed()
+        self.change.note()
         return session
 
     def leave(self, session: Session) -> None:
@@ -69,7 +73,7 @@ class Roster:
         session.drop_outbox()
         if self._sessions.get(session.identity.name) is session:
             del self._sessions[session.identity.name]
-            self._changed()
+            self.change.note()
 
     def depart(self, session: Session) -> None:
         """It stops in order and serves nobody any more: no change has to wait for it."""
@@ -83,12 +87,12 @@ class Roster:
     def heard(self, session: Session, message: Message) -> None:
         """The member said something."""
         session.tell(message)
-        self._changed()
+        self.change.note()
 
     def heard_clients(self, session: Session, report: discovery.ClientReport) -> None:
         """The member reported its clients."""
         session.clients = report
-        self._changed()
+        self.change.note()
 
     def heard_quota_parts(self, session: Session, parts: quotas.QuotaParts) -> None:
         """The member reported the parts of quotas that its clients use."""
@@ -159,15 +163,11 @@ class Roster:
             session.tell(news)
         metrics.revision.set(notice.state.effective.revision)
         metrics.pending_revision.set(notice.state.pending.revision if notice.state.pending else 0)
-        self._changed()
+        self.change.note()
 
     def _news(self, notice: Notice) -> News:
         held_ms = 1000 * (self._clock() - notice.pending_since)
         return News(notice.state, max(0, round(self._hold.milliseconds - held_ms)), notice.decided_at)
 
-    def _changed(self) -> None:
-        standings = [session.member.standing.answer for session in self._sessions.values()]
-        for answer in Answer:
-            metrics.members.labels(answer.value).set(standings.count(answer))
-        metrics.members.labels("none").set(standings.count(None))
-        self.change.note()
+    def _number_with(self, answer: Answer | None) -> int:
+        return [session.member.standing.answer for session in self._sessions.values()].count(answer)

@@ -15,7 +15,7 @@ from mesh.rpc import admin, discovery
 from mesh.rpc.errors import bad_request
 from services.router import metrics
 from services.router.discovery.member import Hello, MemberState, ProtocolError
-from services.router.discovery.orders import OrderEncoder, answered
+from services.router.discovery.orders import OrderEncoder, OrderStream, answered
 from services.router.discovery.roster import Roster
 from services.router.discovery.session import Ending, Session
 
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class DiscoveryService:
-    """One call of Watch for each data plane. Its orders are bytes already: all data planes get the same ones."""
+    """One call of Watch for each data plane. Its orders are bytes already: data planes share them."""
 
     def __init__(self, roster: Roster, read_to_end: Callable[[], Awaitable[None]]) -> None:
         """`read_to_end` returns when the roster knows what the log holds now, or when the log is out of reach."""
@@ -55,10 +55,11 @@ class DiscoveryService:
                 member=hello.member.name,
                 runs=hello.revision,
             )
+        orders = OrderStream(self._encoder, reads_deltas=hello.reads_deltas, table_digest=hello.table_digest)
         listening = asyncio.create_task(self._listen(session, request_iterator))
         try:
             while (order := await session.next_order()) is not None:
-                yield self._encoder.response(order)
+                yield orders.response(order)
         finally:
             listening.cancel()
             self._roster.leave(session)

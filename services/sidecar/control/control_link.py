@@ -37,6 +37,8 @@ from services.sidecar.reactive.reactive_consumer import ReactiveConsumer
 from services.sidecar.telemetry import metrics
 
 BEAT_SECONDS = 3.0
+LONGEST_BEAT_SECONDS = 10.0
+"""Control may ask for fewer beats. Control takes a sidecar for gone that is silent for 15 s."""
 FIRST_PAUSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
 RETRY_SECONDS = 0.2
@@ -122,7 +124,8 @@ class ControlLink:
         while True:
             self._wake.clear()
             try:
-                if (await self._beat()).superseded:
+                answer = await self._beat()
+                if answer.superseded:
                     await self._superseded("control hears of a younger process of this sidecar's name")
                     await asyncio.Event().wait()
                 if not is_known:
@@ -144,7 +147,7 @@ class ControlLink:
             is_known, failures = True, 0
             metrics.control_up.set(1)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(BEAT_SECONDS):
+                async with asyncio.timeout(max(BEAT_SECONDS, min(answer.next_beat_ms / 1000, LONGEST_BEAT_SECONDS))):
                     await self._wake.wait()
 
     async def close(self, timeout: float) -> None:

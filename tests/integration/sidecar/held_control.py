@@ -26,6 +26,8 @@ class HeldControl(instances_grpc.InstanceServiceServicer):
         self.subscriptions: subscriptions.SubscriptionsOfSidecar | None = None
         """Those that it declares; None for a control of an earlier release."""
         self.reports: dict[str, subscriptions.SubscriptionReport] = {}
+        self.next_beat_ms = 0
+        """When the sidecar shall beat again; 0 for a control of an earlier release."""
         self.refused = ""
         self.younger = ""
         """An incarnation that others have to give way to."""
@@ -92,6 +94,7 @@ class HeldControl(instances_grpc.InstanceServiceServicer):
         self.statuses.update({status.name: status for status in request.instances})
         self.reports = {report.name: report for report in request.subscriptions}
         response = instances.BeatResponse(superseded=bool(self.younger) and request.incarnation != self.younger)
+        response.next_beat_ms = self.next_beat_ms
         if self.subscriptions is not None and self.subscriptions.digest != request.subscriptions_digest:
             response.subscriptions.CopyFrom(self.subscriptions)
         return response

@@ -1,5 +1,6 @@
 """What control hears of a sidecar, and that its absence harms nobody. Control is a server that the test holds."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -44,6 +45,19 @@ def test_control_hears_of_the_sidecar_and_its_instances(
         ("members/sidecar-test", admin.MEMBER_KIND_SIDECAR)
     }
     assert control.actors == {"sidecar-test"}  # who decided, in control's history
+
+
+def test_a_control_with_many_sidecars_hears_fewer_beats(
+    sidecar: SidecarWorld, control: HeldControl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sidecar waits as long as control says, but never so long that control takes the sidecar for gone."""
+    monkeypatch.setattr(control_link, "LONGEST_BEAT_SECONDS", 1.0)
+    control.next_beat_ms = 60_000
+    control.start()
+    wait_until(lambda: control.members, "the first beat")
+    began, heard = time.monotonic(), len(control.members)
+    wait_until(lambda: len(control.members) >= heard + 3, "three more beats")
+    assert time.monotonic() - began >= 2.0
 
 
 def test_without_control_all_works_and_it_hears_everything_later(

@@ -149,3 +149,11 @@ def test_the_one_that_is_gone_for_longest_makes_room(
     clock.now += EXPIRY
     assert sidecars.hear("s3", ELDER)
     assert sidecars.is_alive("s2")
+
+
+@pytest.mark.parametrize(("number", "next_beat_ms"), [(1, 3_000), (1_200, 3_000), (2_000, 5_000), (9_000, 7_000)])
+def test_many_sidecars_beat_less_often(sidecars: Sidecars, number: int, next_beat_ms: int) -> None:
+    for each in range(number):
+        sidecars.hear(f"s{each}", ELDER)
+    assert sidecars.next_beat_ms == next_beat_ms
+    assert 2 * sidecars.next_beat_ms < EXPIRY / timedelta(milliseconds=1)

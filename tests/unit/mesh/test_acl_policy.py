@@ -10,8 +10,8 @@ from mesh.routing import Folding, InvalidRuleError, RoutingState, fold
 from mesh.routing.acl_policy import AclDraft
 from mesh.routing.codec import TABLE_FORMAT_OF_ACLS, format_needed, table_from_proto, table_to_proto
 from mesh.routing.state_codec import state_from_proto, state_to_proto
+from mesh.routing.table_bytes import TableBytes
 from mesh.rpc import acls, events, routing
-from services.router.discovery.table_bytes import TableBytes
 from tests.unit.router.decisions import DecisionLog, two_clusters
 
 

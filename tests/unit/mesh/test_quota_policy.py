@@ -8,8 +8,8 @@ from mesh.routing import Folding, InvalidRuleError, RoutingState
 from mesh.routing.codec import TABLE_FORMAT_OF_QUOTAS, format_needed, table_from_proto, table_to_proto
 from mesh.routing.listed_policy import QUOTAS, ListedDraft
 from mesh.routing.state_codec import state_from_proto, state_to_proto
+from mesh.routing.table_bytes import TableBytes
 from mesh.rpc import events, quotas, routing
-from services.router.discovery.table_bytes import TableBytes
 from tests.unit.router.decisions import DecisionLog, two_clusters
 
 PRODUCE, CONSUME = quotas.QUOTA_KEY_PRODUCER_BYTE_RATE, quotas.QUOTA_KEY_CONSUMER_BYTE_RATE

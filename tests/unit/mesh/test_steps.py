@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from mesh.routing.codec import VERSIONS_IN_A_STEP, table_from_proto, table_in_steps, table_to_proto
+from mesh.routing.codec import ITEMS_IN_A_STEP, table_from_proto, table_in_steps, table_to_proto
 from mesh.rpc import routing
 from mesh.steps import done_between
 
@@ -37,7 +37,7 @@ async def test_others_run_after_each_few_rules() -> None:
     finally:
         serving.cancel()
     assert len(table.rules) == RULES
-    assert turns >= RULES // VERSIONS_IN_A_STEP
+    assert turns >= RULES // ITEMS_IN_A_STEP
 
 
 async def test_the_table_is_the_one_that_is_read_at_once() -> None:

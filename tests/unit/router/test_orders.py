@@ -8,18 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesh.at_once import done_at_once
 from mesh.routing import ExactName, ForwardingRule, RoutingState, RoutingTable, RuleVersion, codec
-from mesh.routing.codec import table_from_proto
-from mesh.rpc import discovery
+from mesh.routing.codec import table_from_proto, table_to_proto
+from mesh.routing.table_bytes import TableBytes
+from mesh.routing.table_reader import TableReader
+from mesh.rpc import discovery, routing
 from services.router.discovery.member import Apply, Hold, Order, Release, Switch, Try
-from services.router.discovery.orders import OrderEncoder
+from services.router.discovery.orders import OrderEncoder, OrderStream
 from tests.unit.router.decisions import DecisionLog
 
 MANY = 1_000
 
 
 def read(encoder: OrderEncoder, order: Order) -> discovery.WatchResponse:
-    return discovery.WatchResponse.FromString(encoder.response(order))
+    """The order as a member reads it that reads no deltas."""
+    return discovery.WatchResponse.FromString(OrderStream(encoder).response(order))
 
 
 def states() -> list[RoutingState]:
@@ -79,10 +83,72 @@ def test_a_change_encodes_the_rules_that_change_and_no_other(monkeypatch: pytest
     rules = [ForwardingRule(f"r{number}", ExactName(f"topic-{number}"), "c1") for number in range(MANY)]
     versions = [RuleVersion(rule, float(place), 1) for place, rule in enumerate(rules)]
     log.state = RoutingState(RoutingTable(1, log.state.effective.clusters.values(), versions), None, 1)
-    encoder.response(Apply(log.state.effective))
+    stream = OrderStream(encoder, reads_deltas=True)
+    stream.response(Apply(log.state.effective))
     assert len(encoded) == MANY
     encoded.clear()
-    encoder.response(Apply(log.rule("apples", to="c1").effective))
+    read(encoder, Apply(log.rule("apples", to="c1").effective))
     assert encoded == ["apples"]
-    encoder.response(Apply(log.remove("apples").effective))
+    read(encoder, Apply(log.remove("apples").effective))
     assert encoded == ["apples"]
+
+
+ORDERS = st.lists(st.tuples(st.sampled_from((Apply, Hold, Try)), st.sampled_from(TABLES)), max_size=12)
+
+
+@given(ORDERS, st.sampled_from([None, *TABLES]))
+def test_a_member_that_reads_deltas_gets_the_same_tables(
+    orders: list[tuple[type[Apply | Hold | Try], RoutingTable]], runs: RoutingTable | None
+) -> None:
+    """Whatever it runs at first; another member of the same router reads whole tables."""
+    encoder, reader = OrderEncoder(), TableReader()
+    digest = b"" if runs is None else done_at_once(reader.begin(table_from_proto(table_to_proto(runs))))
+    stream = OrderStream(encoder, reads_deltas=True, table_digest=digest)
+    for place, (kind, table) in enumerate(orders):
+        order = Apply(table) if kind is Apply else Hold(table, 7_000) if kind is Hold else Try(table, 50)
+        response = discovery.WatchResponse.FromString(stream.response(order))
+        message = table_of(response)
+        is_delta = isinstance(message, routing.TableDelta)
+        assert done_at_once(reader.after(message) if is_delta else reader.whole(message)) == table
+        assert is_delta == (place > 0 or (runs is not None and same(runs, table)))
+        assert table_from_proto(table_of(read(encoder, order))) == table
+
+
+def same(one: RoutingTable, other: RoutingTable) -> bool:
+    """Whether the router, which has just begun, knows the member's table."""
+    return TableBytes().digest(one) == TableBytes().digest(other)
+
+
+def table_of(response: discovery.WatchResponse) -> Any:
+    """The table of an order, or the delta in its place."""
+    kind = response.WhichOneof("kind")
+    assert kind is not None
+    order = getattr(response, kind)
+    if kind in ("apply", "apply_delta"):
+        return order
+    return order.delta if order.HasField("delta") else order.table
+
+
+def test_a_gateway_that_comes_from_another_router_gets_the_little_that_differs() -> None:
+    """Both routers have read the same log."""
+    table = TABLES[-1]
+    held = TableBytes().digest(table_from_proto(table_to_proto(table)))
+    response = OrderStream(OrderEncoder(), reads_deltas=True, table_digest=held).response(Apply(table))
+    delta = discovery.WatchResponse.FromString(response).apply_delta
+    assert (delta.base, delta.digest) == (held, held)
+    assert len(response) < 64
+
+
+def test_tables_of_one_number_are_told_apart() -> None:
+    """A cluster changes while a move is pending: the table before the switch and the one after have one revision."""
+    log = DecisionLog()
+    log.cluster("c1")
+    log.cluster("c2")
+    log.rule("apples", to="c1")
+    log.move("apples", to="c2")
+    before = log.cluster("c2", port=9093).effective
+    after = log.switch().effective
+    assert before.revision == after.revision
+    held = TableBytes().digest(before)
+    response = OrderStream(OrderEncoder(), reads_deltas=True, table_digest=held).response(Apply(after))
+    assert discovery.WatchResponse.FromString(response).HasField("apply")

@@ -28,6 +28,11 @@ MAX_SUBSCRIPTIONS = 300
 
 partitions_gauge = Gauge("kafka_mesh_control_instance_partitions", "Partitions of instances whose positions are kept.")
 
+BEATS_A_SECOND = 400
+"""Beats that control wants of all sidecars together."""
+SHORTEST_BEAT_MS, LONGEST_BEAT_MS = 3_000, 7_000
+"""The bounds of the time to the next beat: EXPIRY is a little more than two of the longest."""
+
 
 @dataclass(slots=True)
 class _Sidecar:
@@ -137,6 +142,11 @@ class Sidecars:
         shown.state = instances.INSTANCE_STATE_UNREACHABLE
         shown.problem = f"sidecar {instance.sidecar!r} has not been heard of since {entry.heard:%H:%M:%S} UTC"
         return Heard(shown, entry.heard)
+
+    @property
+    def next_beat_ms(self) -> int:
+        """When the sidecar that beats now shall beat again. All sidecars count that control remembers."""
+        return max(SHORTEST_BEAT_MS, min(len(self._sidecars) * 1000 // BEATS_A_SECOND, LONGEST_BEAT_MS))
 
     def is_alive(self, sidecar: str) -> bool:
         entry = self._sidecars.get(sidecar)

@@ -15,6 +15,7 @@ from mesh.rpc import admin, discovery, discovery_grpc, routing
 from services.gateway.downstream import last_table
 from services.gateway.downstream.awaited import Awaited
 from services.gateway.downstream.discovery import Discovery
+from services.gateway.downstream.received_tables import ReceivedTables
 from services.gateway.requests.records import producer_memory
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import mint_producer_id
@@ -74,6 +75,10 @@ class ScriptedRouter(discovery_grpc.DiscoveryServiceServicer):
     def hold(self, table: RoutingTable, hold_ms: int = 5000) -> None:
         order = discovery.HoldOrder(table=table_to_proto(table), hold_ms=hold_ms)
         self.orders.put_nowait(discovery.WatchResponse(hold=order))
+
+    @property
+    def hellos(self) -> list[discovery.Hello]:
+        return [request.hello for request in self.said if request.WhichOneof("kind") == "hello"]
 
     @property
     def acks(self) -> list[tuple[int, int]]:
@@ -169,9 +174,9 @@ async def test_a_table_is_acknowledged_when_it_is_on_disk(
     """A gateway that is killed then, and starts again without a router, does not serve the table before."""
     save, was_told_before = last_table.save_unless_older, list[bool]()
 
-    def slow(state_dir: Path, table: RoutingTable) -> None:
+    def slow(state_dir: Path, revision: int, encoded: bytes) -> None:
         was_told_before.append(router.has_ack.wait(0.5))
-        save(state_dir, table)
+        save(state_dir, revision, encoded)
 
     monkeypatch.setattr(last_table, "save_unless_older", slow)
     router.apply(stage.table(2, apples="c2"))
@@ -290,7 +295,7 @@ async def test_a_gateway_that_starts_again_after_held_refuses_the_moving_topic(s
 async def test_held_is_not_said_where_the_promise_cannot_be_kept_on_disk(
     router: ScriptedRouter, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(state_dir: Path, message: routing.RoutingTable) -> None:
+    def full(state_dir: Path, revision: int, encoded: bytes) -> None:
         raise OSError("no space left on device")
 
     monkeypatch.setattr(last_table, "save_held", full)
@@ -490,7 +495,7 @@ async def test_no_goodbye_is_said_where_the_disk_cannot_say_it(
 async def test_a_table_that_the_disk_refuses_leaves_no_older_table_to_start_with(
     router: ScriptedRouter, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(state_dir: Path, table: RoutingTable) -> None:
+    def full(state_dir: Path, revision: int, encoded: bytes) -> None:
         raise OSError("no space left on device")
 
     awaited = Awaited(tmp_path, "g1")
@@ -567,16 +572,17 @@ async def test_of_tables_that_come_faster_than_the_disk_takes_them_the_last_is_k
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[int] = []
-    save, begun, go_on = last_table.save, threading.Event(), threading.Event()
+    save, begun, go_on = last_table.save_unless_older, threading.Event(), threading.Event()
 
-    def slow(state_dir: Path, table: RoutingTable) -> None:
+    def slow(state_dir: Path, revision: int, encoded: bytes) -> None:
         begun.set()
         assert go_on.wait(15)
-        written.append(table.revision)
-        save(state_dir, table)
+        written.append(revision)
+        save(state_dir, revision, encoded)
 
-    monkeypatch.setattr(last_table, "save", slow)
-    keeper = last_table.TableKeeper(tmp_path / "kept", Awaited(tmp_path / "kept", "g1"))
+    monkeypatch.setattr(last_table, "save_unless_older", slow)
+    kept = Awaited(tmp_path / "kept", "g1")
+    keeper = last_table.TableKeeper(tmp_path / "kept", kept, ReceivedTables().encoded)
     keeper.keep(stage.table(2))
     await until(begun.is_set)
     for revision in (3, 4, 5):
