@@ -10,7 +10,7 @@ from mesh.routing.state_codec import state_from_proto, state_to_proto
 from mesh.rpc import events, routing, validation
 from mesh.validation import Rule
 from mesh.validation.codec import policy_from_proto, rule_to_proto
-from services.router.discovery.table_bytes import TableBytes
+from mesh.routing.table_bytes import TableBytes
 from tests.unit.router.decisions import DecisionLog, two_clusters
 
 SMALL = Rule("small", "orders", max_message_bytes=1000)
