@@ -7,10 +7,10 @@ import pytest
 from mesh.routing import InvalidRuleError, RoutingState
 from mesh.routing.codec import TABLE_FORMAT_OF_VALIDATION, format_needed, table_from_proto, table_to_proto
 from mesh.routing.state_codec import state_from_proto, state_to_proto
+from mesh.routing.table_bytes import TableBytes
 from mesh.rpc import events, routing, validation
 from mesh.validation import Rule
 from mesh.validation.codec import policy_from_proto, rule_to_proto
-from mesh.routing.table_bytes import TableBytes
 from tests.unit.router.decisions import DecisionLog, two_clusters
 
 SMALL = Rule("small", "orders", max_message_bytes=1000)
