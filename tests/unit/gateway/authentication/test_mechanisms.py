@@ -239,7 +239,7 @@ async def test_plain_is_refused_if_the_user_changes_while_the_password_is_checke
 
 async def test_bearer() -> None:
     proved = await BearerServer(token_check).respond(f"n,,\x01auth=Bearer {TOKEN}\x01tenant=fruit\x01\x01".encode())
-    assert proved == Proved(Principal("ann", "OAUTHBEARER", ("buyers",)), b"", 1000.0)
+    assert proved == Proved(Principal("ann", "OAUTHBEARER", ("buyers",)), b"", 1000.0, TOKEN)
 
 
 async def test_a_refused_bearer_token_has_its_reason_and_is_not_repeated() -> None:
