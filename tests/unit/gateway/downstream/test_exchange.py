@@ -29,7 +29,7 @@ class Upstream:
             raise WireError("Metadata.topics", -1, "can't be encoded")
         self.settles.append(settle)
 
-    def incarnation(self, cluster: str) -> int:
+    def incarnation(self, cluster: str, _lanes: object) -> int:
         return int(cluster.removeprefix("c"))
 
 
