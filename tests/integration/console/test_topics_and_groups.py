@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -128,7 +129,7 @@ async def test_a_narrowed_viewer_sees_its_topics_and_no_others(console: Consoled
         for path in ("/topics", f"/topics/{readers.bananas}", "/groups", f"/groups/{readers.group}", "/moves"):
             page = await vera.sees(path, 403)
             assert "oidc:vera has viewer for topics" in page
-            assert "c2" not in page
+            assert not re.search(r"\bc2\b", page)  # a name of a test may have these letters in it
 
 
 async def says(visitor: Visitor, path: str, text: str) -> bool:
