@@ -28,30 +28,40 @@ async def done(mesh: Mesh, move: Move) -> Move:
 
 
 class Reader:
-    """A consumer of a group, in a thread. It notes what it reads, and commits before it leaves."""
+    """A consumer of a group, in a thread. The reader notes what it reads, and commits before it leaves."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self.read: list[tuple[int, int, bytes]] = []
-        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
-        self._consumer.subscribe([topic])
+        self._settings = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+        self._topic = topic
+        self._has_position = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     @contextmanager
     def running(self) -> Iterator[Reader]:
+        """Begins when the group has a position: only then a move has one to carry."""
         self._thread.start()
         try:
+            assert self._has_position.wait(WITHIN_S), f"the group has no position after {WITHIN_S} s"
             yield self
         finally:
             self._ended.set()
             self._thread.join(WITHIN_S)
 
     def _run(self) -> None:
+        # a consumer that subscribes is a member: one that nobody polls would hold back the group's rebalance
+        consumer = Consumer(self._settings)
+        consumer.subscribe([self._topic])
         while not self._ended.is_set():
-            for message in self._consumer.consume(500, 0.1):
+            messages = consumer.consume(500, 0.1)
+            for message in messages:
                 assert message.error() is None, message.error()
                 self.read.append((message.partition() or 0, message.offset() or 0, message.value() or b""))
-        self._consumer.close()
+            if messages and not self._has_position.is_set():
+                consumer.commit(asynchronous=False)
+                self._has_position.set()
+        consumer.close()
 
 
 async def on_c1(world: World) -> str:
