@@ -6,11 +6,11 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 import structlog
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -27,11 +27,13 @@ from services.console.asking import Ask, View
 from services.console.control import NOBODY_CAN_LOG_IN, Caller, Control
 from services.console.headers import STREAM, Door, is_from_here
 from services.console.live import follow, look_at
-from services.console.outcomes import STATUS, TITLES, CallError, Ending
-from services.console.parts import Cell, Form, Moved, Notice, Page, Part, Tone, hidden
+from services.console.outcomes import CONTROL, STATUS, CallError, Ending
+from services.console.parts import Cell, File, Form, Moved, Notice, Page, Part, Tone, hidden
+from services.console.records.access import Records
 from services.console.routes import CHANGES, PAGES
 from services.console.sessions import NAME_BYTES, FormKeys, Sessions, is_token
 from services.console.settings import ConsoleSettings
+from services.console.views.record_rows import events_of
 
 HERE = Path(__file__).parent
 LONGEST_FORM = 64 * 1024
@@ -62,6 +64,7 @@ class Viewer:
 
     name: str
     caller: Caller | None
+    token: str = field(default="", repr=False)
 
     @property
     def logged_in(self) -> bool:
@@ -72,10 +75,15 @@ class Console:
     """The pages, for an event loop. `stopping` ends open streams."""
 
     def __init__(
-        self, settings: ConsoleSettings, control: Control, sessions: Sessions, stopping: asyncio.Event
+        self,
+        settings: ConsoleSettings,
+        control: Control,
+        sessions: Sessions,
+        records: Records,
+        stopping: asyncio.Event,
     ) -> None:
         self._settings, self._control, self._sessions = settings, control, sessions
-        self._stopping = stopping
+        self._records, self._stopping = records, stopping
         self._keys = FormKeys()
         self._cookie = "__Host-mesh-console" if settings.browsers_use_tls else "mesh-console"
         self._streams = 0
@@ -93,6 +101,7 @@ class Console:
             Route("/login", self._login_page, methods=["GET"]),
             Route("/login", self._login, methods=["POST"]),
             Route("/logout", self._logout, methods=["POST"]),
+            Route("/live/records", self._tail, methods=["GET"]),
             Route("/live/{what:path}", self._live, methods=["GET"]),
             Route("/static/{name}", self._static, methods=["GET"]),
         ]
@@ -107,7 +116,7 @@ class Console:
         by_itself = "hx-request" in request.headers or request.url.path.startswith(STREAM)
         session = self._sessions.peek(name) if by_itself else self._sessions.find(name)
         if session is not None:
-            return Viewer(name, self._control.by_token(session.token))
+            return Viewer(name, self._control.by_token(session.token), session.token)
         return Viewer(name, self._control.by_certificate() if self._settings.reads_without_login else None)
 
     def _showing(self, view: View) -> Any:
@@ -116,9 +125,11 @@ class Console:
             if viewer.caller is None:
                 return self._login_form(request, viewer, HTTPStatus.UNAUTHORIZED, "Log in to see this mesh.")
             try:
-                made = await view(_ask(request, viewer.caller, {}))
+                made = await view(self._ask(request, viewer, viewer.caller, {}))
             except CallError as failure:
                 return self._failed(request, viewer, failure, {})
+            if isinstance(made, File):
+                return _saved(made)
             assert isinstance(made, Page)  # only changes lead elsewhere
             return self._page(request, viewer, made)
 
@@ -131,13 +142,17 @@ class Console:
             if viewer.caller is None or not viewer.logged_in:
                 return self._login_form(request, viewer, HTTPStatus.UNAUTHORIZED, "Changes need a log-in.")
             try:
-                made = await view(_ask(request, viewer.caller, form))
+                made = await view(self._ask(request, viewer, viewer.caller, form))
             except CallError as failure:
                 return self._failed(request, viewer, failure, form)
             assert isinstance(made, Moved)
             return RedirectResponse(made.to, HTTPStatus.SEE_OTHER)
 
         return carry_out
+
+    def _ask(self, request: Request, viewer: Viewer, caller: Caller, form: Mapping[str, str]) -> Ask:
+        records = self._records.of(viewer.token)
+        return Ask(caller, request.url.path, records, request.path_params, dict(request.query_params), form)
 
     async def _form(self, request: Request, viewer: Viewer) -> dict[str, str]:
         """The fields of a form that a page of this console sent. HTTPException."""
@@ -171,7 +186,7 @@ class Console:
             await caller.call(caller.stubs.decisions.GetStatus, admin.GetStatusRequest())
         except CallError as failure:
             if failure.ending is not Ending.NOT_ALLOWED:  # control knows a caller whose rights are narrow
-                text = f"{TITLES[failure.ending]}. {failure}"
+                text = f"{failure.title}. {failure}"
                 return self._login_form(request, viewer, STATUS[failure.ending], text)
         if viewer.name:
             self._sessions.close(viewer.name)
@@ -212,6 +227,19 @@ class Console:
 
         return StreamingResponse(events(), media_type="text/event-stream")
 
+    async def _tail(self, request: Request) -> Response:
+        viewer = self._viewer(request)
+        if viewer.caller is None:
+            return Response(status_code=HTTPStatus.NO_CONTENT)
+        ask = self._ask(request, viewer, viewer.caller, {})
+        row = self._templates.get_template("parts.html").module.row  # type: ignore[attr-defined]  # its macro
+
+        def goes_on() -> bool:
+            ended = viewer.logged_in and self._sessions.peek(viewer.name) is None
+            return not ended and not self._stopping.is_set()
+
+        return StreamingResponse(events_of(ask, goes_on, row), media_type="text/event-stream")
+
     async def _static(self, request: Request) -> Response:
         """From memory: a thread for each file that is read would cost more than the files."""
         asset = self._files.get(request.path_params["name"])
@@ -240,14 +268,14 @@ class Console:
         tone = Tone.WARNING if ending is Ending.UNKNOWN else Tone.BAD
         parts: list[Part] = [Notice(str(failure), tone, list(failure.details))]
         links: list[Cell] = []
-        if ending is Ending.UNKNOWN:
+        if ending is Ending.UNKNOWN and failure.by == CONTROL:
             fields = tuple(hidden(name, value) for name, value in form.items())
             again = "Ask again. Control makes the change once, however often you ask"
             parts.append(Form(again, request.url.path, "Ask control again", fields, changes=True))
             links.append(Cell("Look into the history", "/history"))
-        if ending is Ending.NOT_ALLOWED and not viewer.logged_in:
+        if ending in (Ending.NOT_ALLOWED, Ending.LOGIN_NEEDED) and not viewer.logged_in:
             links.append(Cell("Log in", "/login"))
-        page = Page(TITLES[ending], parts, links=links, status=STATUS[ending])
+        page = Page(failure.title, parts, links=links, status=STATUS[ending])
         return self._page(request, viewer, page)
 
     def _login_form(self, request: Request, viewer: Viewer, status: int, text: str) -> Response:
@@ -291,8 +319,10 @@ class Console:
         )
 
 
-def _ask(request: Request, caller: Caller, form: Mapping[str, str]) -> Ask:
-    return Ask(caller, request.url.path, request.path_params, dict(request.query_params), form)
+def _saved(file: File) -> Response:
+    """The browser saves it, whatever it is, and shows none of it."""
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"}
+    return Response(file.body, media_type="application/octet-stream", headers=headers)
 
 
 def _address(request: Request) -> str:

@@ -6,13 +6,17 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from services.console.control import Caller
-from services.console.outcomes import CallError, Ending
-from services.console.parts import Control, Field, Form, Moved, Page, Tone, hidden, reason
+from services.console.outcomes import CONSOLE, CallError, Ending
+from services.console.parts import Control, Field, File, Form, Moved, Page, Tone, hidden, reason
+
+if TYPE_CHECKING:
+    from services.console.records.access import ViewersRecords
 
 PAGE_SIZE = 50
 """Rows of a table: 50 rows are about 20 kB."""
@@ -24,6 +28,7 @@ class Ask:
 
     caller: Caller
     path: str
+    records: ViewersRecords
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Parts of the path."""
     query: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +61,7 @@ class Ask:
         return here(self.path, **{**self.query, "page": token}) if token else ""
 
 
-View = Callable[[Ask], Awaitable[Page | Moved]]
+View = Callable[[Ask], Awaitable[Page | Moved | File]]
 
 
 def here(path: str, **query: str | int) -> str:
@@ -67,7 +72,7 @@ def here(path: str, **query: str | int) -> str:
 
 def wrong(name: str, text: str) -> CallError:
     """A field that is not right."""
-    return CallError(Ending.REFUSED, "INVALID_ARGUMENT", f"{name}: {text}.")
+    return CallError(Ending.REFUSED, "INVALID_ARGUMENT", f"{name}: {text}.", by=CONSOLE)
 
 
 def time_of(ask: Ask, name: str) -> Timestamp | None:

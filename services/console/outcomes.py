@@ -1,4 +1,4 @@
-"""How a call to control ended, in words: refused, no answer, or unknown. No I/O.
+"""How a call to control, or to a gateway, ended, in words: refused, no answer, or unknown. No I/O.
 
 A change whose call ended without control's word may have been made. The console calls that unknown, never a failure.
 """
@@ -28,24 +28,30 @@ class Ending(Enum):
     """The thing does not exist."""
     AWAY = "away"
     """Nothing was sent to control, or a question has no answer: nothing has changed by it."""
+    BUSY = "busy"
+    """As many do this now as may."""
     UNKNOWN = "unknown"
     """A change was sent, and control's answer did not come: the change may have been made."""
 
 
+CONTROL, CONSOLE, GATEWAY = "Control", "The console", "The gateway"
+"""Those who refuse."""
 STATUS = {
     Ending.REFUSED: HTTPStatus.CONFLICT,
     Ending.NOT_ALLOWED: HTTPStatus.FORBIDDEN,
     Ending.LOGIN_NEEDED: HTTPStatus.UNAUTHORIZED,
     Ending.ABSENT: HTTPStatus.NOT_FOUND,
     Ending.AWAY: HTTPStatus.SERVICE_UNAVAILABLE,
+    Ending.BUSY: HTTPStatus.TOO_MANY_REQUESTS,
     Ending.UNKNOWN: HTTPStatus.GATEWAY_TIMEOUT,
 }
-TITLES = {
-    Ending.REFUSED: "Control refused this",
+_TITLES = {
+    Ending.REFUSED: "{} refused this",
     Ending.NOT_ALLOWED: "You may not see or do this",
     Ending.LOGIN_NEEDED: "Log in first",
     Ending.ABSENT: "There is no such thing",
-    Ending.AWAY: "Control does not answer",
+    Ending.AWAY: "{} does not answer",
+    Ending.BUSY: "Too many do this now",
     Ending.UNKNOWN: "The outcome is unknown",
 }
 NOT_SENT = ("failed to connect", "connections to all backends failing", "dns resolution failed", "tsi handshake")
@@ -69,13 +75,19 @@ _SILENT = (
 
 @dataclass(eq=False)
 class CallError(Exception):
-    """A call that control did not answer with OK."""
+    """A call that was not answered with OK."""
 
     ending: Ending
     code: str
     text: str
     """Control's own sentence, or what the console knows."""
     details: tuple[str, ...] = ()
+    by: str = CONTROL
+    """Who was asked."""
+
+    @property
+    def title(self) -> str:
+        return _TITLES[self.ending].format(self.by)
 
     def __str__(self) -> str:
         return self.text

@@ -25,6 +25,8 @@ class Control(StrEnum):
     TICK = "tick"
     HIDDEN = "hidden"
     TIME = "datetime-local"
+    AREA = "area"
+    """Several lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,29 @@ class Form:
     kind: str = "form"
 
 
-Part = Table | Facts | Notice | Form
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A text as it is, with its line breaks, which can be copied."""
+
+    title: str
+    text: str
+    note: str = ""
+    kind: str = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A table whose rows come while the page is open: see `views/record_rows.py`."""
+
+    title: str
+    columns: Sequence[str]
+    source: str
+    """The address of the server-sent events."""
+    empty: str
+    kind: str = "stream"
+
+
+Part = Table | Facts | Notice | Form | Block | Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +155,14 @@ def hidden(name: str, value: str | int) -> Field:
 
 def reason() -> Field:
     return Field("reason", "Why", help="For the history.")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """Bytes to save, in the place of a page."""
+
+    name: str
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)

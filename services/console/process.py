@@ -14,6 +14,7 @@ from mesh.server_certificate import ServerCertificate
 from mesh.telemetry import serve_management
 from services.console.app import Console
 from services.console.control import Control
+from services.console.records.access import Records
 from services.console.sessions import Sessions
 from services.console.settings import ConsoleSettings
 
@@ -39,7 +40,8 @@ class ConsoleProcess:
         self._certificate = None if settings.tls is None else ServerCertificate(settings.tls)
         self._socket = bound_socket(settings.listen)
         self.port: int = self._socket.getsockname()[1]
-        app = Console(settings, self._control, sessions, stopping).app()
+        self._records = Records(settings)
+        app = Console(settings, self._control, sessions, self._records, stopping).app()
         config = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", server_header=False, proxy_headers=False,
             timeout_graceful_shutdown=STOP_S, h11_max_incomplete_event_size=64 * 1024,
@@ -63,6 +65,7 @@ class ConsoleProcess:
         for task in (serving, *others):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._records.close()
         await self._control.close()
 
 

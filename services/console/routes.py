@@ -15,6 +15,8 @@ from services.console.views import (
     policies,
     quotas,
     record_rules,
+    record_writing,
+    records,
     replaying,
     rules,
     schedules,
@@ -42,6 +44,11 @@ PAGES = (
     Row("/", overview.overview, "Overview"),
     Row("/topics", topics.listing, "Topics"),
     Row("/topics/{topic}", topics.one),
+    Row("/records", records.listing, "Records"),
+    Row("/records/one", records.one),
+    Row("/records/whole", records.whole),
+    Row("/records/tail", records.tail, "Follow records", in_menu=False),
+    Row("/records/new", record_writing.new, "Write a record", in_menu=False),
     Row("/groups", groups.listing, "Groups"),
     Row("/groups/{group:path}", groups.one),
     Row("/resets/new", groups.new_reset, "Reset a group", in_menu=False),
@@ -91,6 +98,7 @@ PAGES = (
     Row("/schedules/{name}", schedules.one),
 )
 CHANGES = (
+    Row("/records/send", record_writing.send),
     Row("/rules/change", rules.make),
     Row("/resets/start", groups.reset),
     Row("/moves/start", moves.start),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
+from mesh.connection_security import Protocol
 from mesh.rpc.tls import RpcTlsSettings
 from mesh.server_certificate import TlsFiles
 from mesh.settings import Address, ServiceSettings, WordList, host_port, is_loopback, refuse_open_door
@@ -57,6 +58,31 @@ class ConsoleSettings(RpcTlsSettings, ServiceSettings, service="console"):
     """Open pages that update themselves. One more page shows no updates until it is loaded again."""
     call_timeout_s: float = Field(default=15.0, ge=0.1, le=300)
     """Seconds that control has for an answer."""
+    gateway_address: Address | None = None
+    """A listener of a gateway, for records of topics; empty: the console shows no records."""
+    gateway_protocol: Protocol = Protocol.SASL_SSL
+    """`security.protocol` of that listener. By `sasl_ssl` each viewer logs in with the own token (OAUTHBEARER). By
+    `plaintext` and `ssl` the gateway can't tell viewers apart, and the console only reads."""
+    gateway_ca: Path | None = None
+    """Authorities that sign the certificate of that listener, in PEM; empty: those of the system."""
+    sidecar_url: str = ""
+    """Address of a sidecar, for the lines that viewers copy; empty: the lines have `$SIDECAR` in its place."""
+    max_looks: int = Field(default=4, ge=1, le=100)
+    """Looks at records at a time. One more is refused."""
+    max_tails: int = Field(default=10, ge=1, le=100)
+    """Pages at a time that follow the records of a topic. One more is refused."""
+    tail_records_per_s: int = Field(default=20, ge=1, le=1000)
+    """Records that such a page shows in a second. A page that is far behind goes to the newest records."""
+    records_page: int = Field(default=50, ge=1, le=200)
+    """Records on a page at most."""
+    records_scanned: int = Field(default=20_000, ge=100, le=10_000_000)
+    """Records that one look reads at most, for example for a filter that few records fit."""
+    records_mebibytes: int = Field(default=16, ge=1, le=1024)
+    """MiB that one look reads at most."""
+    records_timeout_s: float = Field(default=10.0, ge=0.5, le=300)
+    """Seconds that one look takes at most."""
+    record_bytes: int = Field(default=200, ge=20, le=1000)
+    """Bytes of a key, a value or a header in a list of records. Each record has a page with more of it."""
     log_level: str = "INFO"
     """Least level of the entries in the log: `DEBUG`, `INFO`, `WARNING` or `ERROR`."""
 
@@ -67,6 +93,9 @@ class ConsoleSettings(RpcTlsSettings, ServiceSettings, service="console"):
         harm = "others could read tokens and cookies on their way; set tls_certificate and tls_key"
         safe = self.allow_insecure or self.tls_in_front or self.tls_certificate is not None
         refuse_open_door("listen", self.listen, self.service, safe=safe, harm=harm)
+        is_open = self.gateway_protocol is Protocol.SASL_PLAINTEXT and self.gateway_address is not None
+        if is_open and not is_loopback(host_port(self.gateway_address or "")[0]):
+            raise ValueError("gateway_protocol: tokens would travel in the open; use sasl_ssl")
         return self
 
     @property

@@ -1,4 +1,4 @@
-// The palette (Ctrl-K), and what an open page says when the console itself does not answer.
+// The palette (Ctrl-K), texts to copy, the length of a tail, and what an open page says when the console itself does not answer.
 "use strict";
 
 const palette = document.getElementById("palette");
@@ -62,3 +62,23 @@ document.body.addEventListener("htmx:sseOpen", () => {
 document.body.addEventListener("htmx:responseError", (event) => {
   trouble.textContent = `The page could not be loaded again (${event.detail.xhr.status}): it shows the past.`;
 });
+
+const MOST_ROWS = 200; // of a tail: older ones leave the page, not the topic
+document.body.addEventListener("htmx:sseMessage", (event) => {
+  if (event.target.id !== "records") return;
+  while (event.target.rows.length > MOST_ROWS) event.target.deleteRow(-1);
+});
+for (const button of document.querySelectorAll("button[data-copy]")) {
+  const label = button.textContent;
+  button.addEventListener("click", async () => {
+    const text = document.getElementById(button.dataset.copy);
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(text); // the browser gives no clipboard here: Ctrl-C does
+      button.textContent = "Selected: press Ctrl-C";
+    }
+    setTimeout(() => { button.textContent = label; }, 3000);
+  });
+}

@@ -114,6 +114,7 @@ async def one(ask: Ask) -> Page:
     parts.append(past)
     links = [
         Cell("Try it for a client", here("/explain", about="topic", name=name)),
+        Cell("Its records", here("/records", topic=name)),
         Cell("Its history", here("/history", topic=name)),
     ]
     if ask.may_change and not isinstance(found, CallError):

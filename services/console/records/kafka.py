@@ -1,0 +1,172 @@
+"""The console's clients of the gateway: their settings, the viewer's login, and their errors in words.
+
+Theory of operation
+1. A client belongs to one look of one viewer. It logs in with the token of this viewer, or with nothing, if the
+   listener of the gateway asks for nothing. So ACLs, quotas and audit of the gateway count for the viewer.
+2. A client is in no group and commits nothing. It has bounds in bytes, so a fast topic can't fill the memory.
+3. librdkafka comes with the first look at records. A console of which nobody wants records does not load it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from services.console.outcomes import GATEWAY, CallError, Ending
+from services.console.records.wanted import MOST_PARTITIONS
+from services.console.sessions import end_of
+from services.console.settings import ConsoleSettings
+
+CLIENT_ID = "mesh.console"
+TOKEN_LIFE_S = 3600.0
+"""Of a token that does not say when it ends: librdkafka wants to know. The gateway knows better."""
+KILOBYTE = 1024
+QUEUE_KILOBYTES = 4 * KILOBYTE
+"""Kilobytes of records that a client has fetched ahead."""
+FETCH_BYTES = 1024 * KILOBYTE
+"""Bytes of one answer, unless a single record is larger."""
+LARGEST_ANSWER = 64 * 1024 * KILOBYTE
+"""Bytes of an answer that a client takes at all: no record of a topic is larger, but for topics set up so."""
+STEP_S = 0.5
+"""Seconds of one wait, after which a refused login is noticed."""
+
+log = logging.getLogger(__name__)
+
+
+class Client:
+    """One client of librdkafka. Its calls wait, so they run in a thread."""
+
+    def __init__(self, settings: ConsoleSettings, token: str, **own: Any) -> None:
+        import confluent_kafka  # 2 MB, which a console needs for records alone
+
+        self._kafka = confluent_kafka
+        self._refused: Any = None
+        self._trouble: Any = None
+        assert settings.gateway_address is not None
+        self.properties: dict[str, Any] = {
+            "bootstrap.servers": settings.gateway_address,
+            "client.id": CLIENT_ID,
+            "security.protocol": settings.gateway_protocol.value,
+            "socket.connection.setup.timeout.ms": int(1000 * settings.records_timeout_s),
+            "receive.message.max.bytes": LARGEST_ANSWER,
+            "error_cb": self._heed,
+            "logger": log,
+            **own,
+        }
+        if settings.gateway_ca is not None and settings.gateway_protocol.encrypts:
+            self.properties["ssl.ca.location"] = str(settings.gateway_ca)
+        if settings.gateway_protocol.authenticates:
+            expires = end_of(token) or time.time() + TOKEN_LIFE_S
+            self.properties["sasl.mechanisms"] = "OAUTHBEARER"
+            self.properties["oauth_cb"] = lambda _: (token, expires)
+
+    def consumer(self, *, committed: bool) -> Any:
+        """In no group, although librdkafka needs the name of one."""
+        return self._made(
+            self._kafka.Consumer,
+            {
+                "group.id": CLIENT_ID,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+                "queued.max.messages.kbytes": QUEUE_KILOBYTES,
+                "fetch.max.bytes": FETCH_BYTES,
+                "message.max.bytes": FETCH_BYTES,
+                "max.partition.fetch.bytes": FETCH_BYTES,
+                "fetch.wait.max.ms": 100,
+                "fetch.queue.backoff.ms": 10,
+            },
+        )
+
+    def producer(self, seconds: float) -> Any:
+        own = {"enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": int(1000 * seconds)}
+        return self._made(self._kafka.Producer, {**own, "message.max.bytes": LARGEST_ANSWER})
+
+    def partitions(self, consumer: Any, topic: str, deadline: float) -> list[int]:
+        """The partitions of a topic; makes none. CallError: the gateway does not answer, or refuses."""
+        found = self._metadata(consumer, topic, deadline).topics[topic]
+        if found.error is not None:
+            raise refusal(found.error, f"topic {topic!r}")
+        return sorted(found.partitions)
+
+    def ask(self, question: Callable[[], Any], about: str) -> Any:
+        """The answer to a question. CallError."""
+        try:
+            return question()
+        except self._kafka.KafkaException as error:
+            raise refusal(self._refused or error.args[0], about) from None
+
+    def check(self, about: str) -> None:
+        """CallError: the gateway has refused the login."""
+        if self._refused is not None:
+            raise refusal(self._refused, about)
+
+    @property
+    def trouble(self) -> str:
+        """The last that went wrong on the way to the gateway; empty if nothing did."""
+        return "" if self._trouble is None else str(self._trouble.str())
+
+    def _metadata(self, consumer: Any, topic: str, deadline: float) -> Any:
+        """Asks in steps: a refused login is known by a callback alone, which needs a call between."""
+        about = f"topic {topic!r}"
+        while True:
+            try:
+                return consumer.list_topics(topic, timeout=STEP_S)
+            except self._kafka.KafkaException as error:
+                consumer.poll(0)
+                self.check(about)
+                if time.monotonic() >= deadline:
+                    raise refusal(self._trouble or error.args[0], about) from None
+
+    def _made(self, kind: Any, own: dict[str, Any]) -> Any:
+        try:
+            return kind({**self.properties, **own})
+        except self._kafka.KafkaException as error:
+            raise refusal(error.args[0], "the client of the gateway") from None
+
+    def _heed(self, error: Any) -> None:
+        self._trouble = error
+        if error.code() in (self._kafka.KafkaError._AUTHENTICATION, self._kafka.KafkaError._SSL):
+            self._refused = error
+
+
+def refusal(error: Any, about: str) -> CallError:
+    """An error of librdkafka, or of a broker, for a page."""
+    name, said = error.name(), error.str()
+    ending = ENDINGS.get(name, Ending.REFUSED)
+    advice = ADVICE.get(name, "")
+    return CallError(ending, name, f"{about}: {said} ({name}).", (advice,) if advice else (), by=GATEWAY)
+
+
+ENDINGS = {
+    "TOPIC_AUTHORIZATION_FAILED": Ending.NOT_ALLOWED,
+    "CLUSTER_AUTHORIZATION_FAILED": Ending.NOT_ALLOWED,
+    "SASL_AUTHENTICATION_FAILED": Ending.NOT_ALLOWED,
+    "_AUTHENTICATION": Ending.NOT_ALLOWED,
+    "UNKNOWN_TOPIC_OR_PART": Ending.ABSENT,
+    "_UNKNOWN_TOPIC": Ending.ABSENT,
+    "_UNKNOWN_PARTITION": Ending.ABSENT,
+    "_TRANSPORT": Ending.AWAY,
+    "_ALL_BROKERS_DOWN": Ending.AWAY,
+    "_RESOLVE": Ending.AWAY,
+    "_TIMED_OUT": Ending.AWAY,
+    "_SSL": Ending.AWAY,
+    "_MSG_TIMED_OUT": Ending.UNKNOWN,
+}
+"""By the name of the error."""
+_LOGIN = (
+    "The gateway does not take your token: its TOKEN_ISSUERS must have the issuer and an audience of the token, and "
+    "the token must not have ended."
+)
+ADVICE = {
+    "_AUTHENTICATION": _LOGIN,
+    "SASL_AUTHENTICATION_FAILED": _LOGIN,
+    "TOPIC_AUTHORIZATION_FAILED": "An ACL must allow you the operation: Read to read, Write to write.",
+    "_SSL": "Set GATEWAY_CA of the console to the authority of the gateway's certificate.",
+    "_MSG_TIMED_OUT": "The record may be written all the same: look at the newest records before you send it again.",
+}
+TOO_MANY = f"the topic has more than {MOST_PARTITIONS} partitions: name one"
