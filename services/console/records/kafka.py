@@ -63,7 +63,7 @@ class Client:
             self.properties["oauth_cb"] = lambda _: (token, expires)
 
     def consumer(self, *, committed: bool) -> Any:
-        """In no group, although librdkafka needs the name of one."""
+        """In no group. librdkafka needs the name of one all the same, and asks for its coordinator: see `is_of_group`."""
         return self._made(
             self._kafka.Consumer,
             {
@@ -140,6 +140,16 @@ def refusal(error: Any, about: str) -> CallError:
     ending = ENDINGS.get(name, Ending.REFUSED)
     advice = ADVICE.get(name, "")
     return CallError(ending, name, f"{about}: {said} ({name}).", (advice,) if advice else (), by=GATEWAY)
+
+
+def is_end(error: Any) -> bool:
+    """Whether this is no error, but the word that a partition has no more records now."""
+    return bool(error.name() == "_PARTITION_EOF")
+
+
+def is_of_group(error: Any) -> bool:
+    """Whether the gateway refuses the group, which no client of the console joins: the look goes on."""
+    return bool(error.name() == "GROUP_AUTHORIZATION_FAILED")
 
 
 ENDINGS = {

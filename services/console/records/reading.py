@@ -20,14 +20,13 @@ from typing import Any, Protocol
 from mesh.judging.records import Record
 from services.console.asking import wrong
 from services.console.outcomes import CONSOLE, GATEWAY, CallError, Ending
-from services.console.records.kafka import STEP_S, TOO_MANY, Client, refusal
+from services.console.records.kafka import STEP_S, TOO_MANY, Client, is_end, is_of_group, refusal
 from services.console.records.wanted import MOST_PARTITIONS, Bounds, Found, Start, Wanted
 
 GROWTH = 8
 """A part is so many times as long as the one that was read before it."""
 QUESTION_S = 5.0
 """Seconds for the ends of a partition, or for the offsets of a time."""
-EOF = "_PARTITION_EOF"
 
 
 class Judge(Protocol):
@@ -197,11 +196,11 @@ class Look:
         while todo and not self.tally.bound:
             message = self._ask(lambda: self.consumer.poll(STEP_S))
             self.client.check(self.about)
-            if message is None:
+            if message is None or ((error := message.error()) is not None and is_of_group(error)):
                 continue
-            partition = message.partition()
-            if (error := message.error()) is not None and error.name() != EOF:
+            if error is not None and not is_end(error):
                 raise refusal(error, self.about)
+            partition = message.partition()
             if partition not in todo:
                 continue
             if error is not None or message.offset() >= todo[partition]:

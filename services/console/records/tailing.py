@@ -16,8 +16,8 @@ from typing import Any
 
 from mesh.judging.records import Record
 from services.console.asking import wrong
-from services.console.records.kafka import TOO_MANY, Client, refusal
-from services.console.records.reading import EOF, Tally, judge_of
+from services.console.records.kafka import TOO_MANY, Client, is_end, is_of_group, refusal
+from services.console.records.reading import Tally, judge_of
 from services.console.records.wanted import MOST_PARTITIONS, Bounds, Wanted
 
 TURN_S = 1.0
@@ -90,7 +90,7 @@ class Tail:
                     break
                 continue
             if (error := message.error()) is not None:
-                if error.name() != EOF:
+                if not is_end(error) and not is_of_group(error):
                     raise refusal(error, self.about)
                 continue
             tally.take(message)
