@@ -107,7 +107,7 @@ class ViewersRecords:
         return place
 
     async def tail(self, wanted: Wanted, *, goes_on: Callable[[], bool]) -> AsyncGenerator[Turn, None]:
-        """Turns, for as long as `goes_on`. CallError."""
+        """Turns, for as long as `goes_on`; an empty one as it begins. CallError."""
         if self.records.tails >= self.settings.max_tails:
             metrics.records_refused.inc()
             text = f"{self.settings.max_tails} viewers follow records now, and no more may (MAX_TAILS)."
@@ -120,6 +120,7 @@ class ViewersRecords:
             tail = Tail(Client(self.settings, self.token), wanted, self.settings.tail_records_per_s)
             begun = tail
             await self.records.run(lambda: begun.begin(self.settings.records_timeout_s))
+            yield Turn([])
             while goes_on():
                 yield await self.records.run(begun.turn)
         finally:

@@ -29,6 +29,8 @@ FETCH_BYTES = 1024 * KILOBYTE
 """Bytes of one answer, unless a single record is larger."""
 LARGEST_ANSWER = 64 * 1024 * KILOBYTE
 """Bytes of an answer that a client takes at all: no record of a topic is larger, but for topics set up so."""
+QUESTION_S = 5.0
+"""Seconds for the ends of a partition, or for the offsets of a time."""
 STEP_S = 0.5
 """Seconds of one wait, after which a refused login is noticed."""
 
@@ -63,7 +65,7 @@ class Client:
             self.properties["oauth_cb"] = lambda _: (token, expires)
 
     def consumer(self, *, committed: bool) -> Any:
-        """In no group. librdkafka needs the name of one all the same, and asks for its coordinator: see `is_of_group`."""
+        """In no group, although librdkafka needs the name of one, and asks for its coordinator: see `is_of_group`."""
         return self._made(
             self._kafka.Consumer,
             {
@@ -83,7 +85,8 @@ class Client:
         )
 
     def producer(self, seconds: float) -> Any:
-        own = {"enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": int(1000 * seconds)}
+        """Sends a record once: by a retry it could be there twice, and idempotence would need one more right."""
+        own = {"acks": "all", "retries": 0, "linger.ms": 0, "message.timeout.ms": int(1000 * seconds)}
         return self._made(self._kafka.Producer, {**own, "message.max.bytes": LARGEST_ANSWER})
 
     def partitions(self, consumer: Any, topic: str, deadline: float) -> list[int]:
@@ -92,6 +95,12 @@ class Client:
         if found.error is not None:
             raise refusal(found.error, f"topic {topic!r}")
         return sorted(found.partitions)
+
+    def ends(self, consumer: Any, topic: str, partition: int) -> tuple[int, int]:
+        """The first offset and the end of a partition. CallError."""
+        place = self._kafka.TopicPartition(topic, partition)
+        found = self.ask(lambda: consumer.get_watermark_offsets(place, QUESTION_S), f"topic {topic!r}")
+        return found[0], found[1]
 
     def ask(self, question: Callable[[], Any], about: str) -> Any:
         """The answer to a question. CallError."""
@@ -165,7 +174,6 @@ ENDINGS = {
     "_RESOLVE": Ending.AWAY,
     "_TIMED_OUT": Ending.AWAY,
     "_SSL": Ending.AWAY,
-    "_MSG_TIMED_OUT": Ending.UNKNOWN,
 }
 """By the name of the error."""
 _LOGIN = (
@@ -177,6 +185,5 @@ ADVICE = {
     "SASL_AUTHENTICATION_FAILED": _LOGIN,
     "TOPIC_AUTHORIZATION_FAILED": "An ACL must allow you the operation: Read to read, Write to write.",
     "_SSL": "Set GATEWAY_CA of the console to the authority of the gateway's certificate.",
-    "_MSG_TIMED_OUT": "The record may be written all the same: look at the newest records before you send it again.",
 }
 TOO_MANY = f"the topic has more than {MOST_PARTITIONS} partitions: name one"

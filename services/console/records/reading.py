@@ -20,13 +20,11 @@ from typing import Any, Protocol
 from mesh.judging.records import Record
 from services.console.asking import wrong
 from services.console.outcomes import CONSOLE, GATEWAY, CallError, Ending
-from services.console.records.kafka import STEP_S, TOO_MANY, Client, is_end, is_of_group, refusal
+from services.console.records.kafka import QUESTION_S, STEP_S, TOO_MANY, Client, is_end, is_of_group, refusal
 from services.console.records.wanted import MOST_PARTITIONS, Bounds, Found, Start, Wanted
 
 GROWTH = 8
 """A part is so many times as long as the one that was read before it."""
-QUESTION_S = 5.0
-"""Seconds for the ends of a partition, or for the offsets of a time."""
 
 
 class Judge(Protocol):
@@ -118,9 +116,7 @@ class Look:
         if len(chosen) > MOST_PARTITIONS:
             raise wrong("partition", TOO_MANY)
         for each in chosen:
-            self.ends[each] = self._ask(
-                lambda each=each: self.consumer.get_watermark_offsets(self._at(each), QUESTION_S)
-            )
+            self.ends[each] = self.client.ends(self.consumer, topic, each)
 
     def forward(self) -> Found:
         at = self._starts()

@@ -114,6 +114,8 @@ class Tail:
         return behind
 
     def _go_to_ends(self) -> None:
-        from confluent_kafka import OFFSET_END, TopicPartition  # loaded by now: see `kafka.py`
+        from confluent_kafka import TopicPartition  # loaded by now: see `kafka.py`
 
-        self.consumer.assign([TopicPartition(self.wanted.topic, each, OFFSET_END) for each in self.partitions])
+        topic = self.wanted.topic
+        ends = {each: self.client.ends(self.consumer, topic, each)[1] for each in self.partitions}
+        self.consumer.assign([TopicPartition(topic, each, end) for each, end in ends.items()])

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.console.outcomes import CONSOLE, GATEWAY, CallError, Ending
-from services.console.records.kafka import ADVICE, STEP_S, Client, refusal
+from services.console.records.kafka import STEP_S, Client, refusal
 
 MOST_REMEMBERED = 10_000
 """Forms."""
+SILENT = ("_MSG_TIMED_OUT", "_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")
+"""Names of errors after which the record may be written all the same."""
+ADVICE = "Look at the newest records before you send it again."
 UNANSWERED = "the gateway did not answer in time. The record may have been written, or may still be written"
 
 
@@ -92,13 +95,13 @@ def write(client: Client, record: New, seconds: float) -> Place:
     while not ends and time.monotonic() < deadline + STEP_S:
         producer.poll(STEP_S)
     if not ends:
-        raise CallError(Ending.UNKNOWN, "_MSG_TIMED_OUT", f"{about}: {UNANSWERED}.", by=GATEWAY)
+        raise _unknown(about)
     error, message = ends[0]
     if error is not None:
         client.check(about)
-        if error.name() == "_MSG_TIMED_OUT":
-            raise CallError(
-                Ending.UNKNOWN, error.name(), f"{about}: {UNANSWERED}.", (ADVICE[error.name()],), by=GATEWAY
-            )
-        raise refusal(error, about)
+        raise _unknown(about) if error.name() in SILENT else refusal(error, about)
     return Place(record.topic, message.partition(), message.offset())
+
+
+def _unknown(about: str) -> CallError:
+    return CallError(Ending.UNKNOWN, "_MSG_TIMED_OUT", f"{about}: {UNANSWERED}.", (ADVICE,), by=GATEWAY)

@@ -17,7 +17,6 @@ RETRY_MS = 30_000
 
 async def events_of(ask: Ask, goes_on: Callable[[], bool], row: Callable[[Any], str]) -> AsyncGenerator[str, None]:
     """`row` makes HTML of cells, with escapes. Ends when the tail ends, or with the reason why there is none."""
-    yield event("begun", "")
     told = ""
     try:
         async with contextlib.aclosing(turns(ask, goes_on)) as found:
@@ -28,7 +27,7 @@ async def events_of(ask: Ask, goes_on: Callable[[], bool], row: Callable[[Any], 
                 if rows:
                     yield _rows("".join(row(each) for each in rows))
                 else:
-                    yield ": nothing new\n\n"  # so that a viewer who has left is noticed
+                    yield event("waiting", "")  # so that the console notices a viewer who has left
     except CallError as failure:
         yield f"retry: {RETRY_MS}\n{event('trouble', ' '.join((str(failure), *failure.details)))}"
 

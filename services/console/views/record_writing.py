@@ -30,10 +30,10 @@ async def send(ask: Ask) -> Moved:
     if not topic or not request_id:
         raise wrong("topic", "no topic is named")
     decode = _decoder(ask.said("form") or TEXT)
-    key, value = ask.form.get("key", ""), ask.form.get("value", "")
+    key, value = ask.form.get("record_key", ""), ask.form.get("value", "")
     record = New(
         topic,
-        decode("key", key) if key else None,
+        decode("record_key", key) if key else None,
         None if ask.said("null") else decode("value", value.replace("\r\n", "\n")),
         _headers(ask.form.get("headers", "")),
         ask.number("partition") if ask.said("partition") else None,
@@ -51,7 +51,7 @@ def _new_form(topic: str) -> Form:
             hidden("request_id", str(uuid.uuid4())),
             Field("topic", "Topic", value=topic, required=True),
             Field("partition", "Partition", help="Empty: by the key."),
-            Field("key", "Key", help="Empty: none."),
+            Field("record_key", "Key", help="Empty: none."),
             Field("value", "Value", Control.AREA),
             choice("form", "Key and value are", TEXT, TEXT, BASE64),
             tick("null", "The value is null (a tombstone)"),

@@ -35,7 +35,14 @@ async def test_a_form_writes_one_record_however_often_it_is_sent(house: Recorded
     async with house.consoled.person("ada") as ada:
         page = f"/records/new?topic={topic}"
         form = await ada.form(page, "/records/send")
-        said = {**form, "topic": topic, "partition": "1", "key": "a", "value": "ripe\r\nred", "headers": "kind: fruit"}
+        said = {
+            **form,
+            "topic": topic,
+            "partition": "1",
+            "record_key": "a",
+            "value": "ripe\r\nred",
+            "headers": "kind: fruit",
+        }
         first = await ada.client.post("/records/send", data=said)
         again = await ada.client.post("/records/send", data=said)
         assert first.status_code == again.status_code == 303, first.text
@@ -56,7 +63,7 @@ async def test_base64_null_and_fields_that_are_wrong(house: Recorded, topic: str
             return await ada.client.post("/records/send", data={**form, "topic": topic, **fields})
 
         assert (await sends(value="AAEC/w==", form="base64")).status_code == 303
-        assert (await sends(key="a", null="1", value="x")).status_code == 303
+        assert (await sends(record_key="a", null="1", value="x")).status_code == 303
         page = await ada.sees(f"/records?topic={topic}&start=oldest")
         assert "00 01 02 ff" in page
         assert "(null)" in page
