@@ -64,8 +64,11 @@ class Client:
             self.properties["sasl.mechanisms"] = "OAUTHBEARER"
             self.properties["oauth_cb"] = lambda _: (token, expires)
 
-    def consumer(self, *, committed: bool) -> Any:
-        """In no group, although librdkafka needs the name of one, and asks for its coordinator: see `is_of_group`."""
+    def consumer(self, *, committed: bool, wait_ms: int = 10) -> Any:
+        """In no group, although librdkafka needs the name of one, and asks for its coordinator: see `is_of_group`.
+
+        `wait_ms`: the gateway waits so long for records that are not there yet.
+        """
         return self._made(
             self._kafka.Consumer,
             {
@@ -79,7 +82,7 @@ class Client:
                 "fetch.max.bytes": FETCH_BYTES,
                 "message.max.bytes": FETCH_BYTES,
                 "max.partition.fetch.bytes": FETCH_BYTES,
-                "fetch.wait.max.ms": 100,
+                "fetch.wait.max.ms": wait_ms,
                 "fetch.queue.backoff.ms": 10,
             },
         )

@@ -21,6 +21,7 @@ from services.console.records.reading import Tally, judge_of
 from services.console.records.wanted import MOST_PARTITIONS, Bounds, Wanted
 
 TURN_S = 1.0
+WAIT_MS = 500
 SCANNED = 50
 """With a filter, a turn reads so many times as many records as it may show."""
 BEHIND_TURNS = 5
@@ -71,7 +72,7 @@ class Tail:
     def _begin(self, seconds: float) -> None:
         self.about = f"topic {self.wanted.topic!r}"
         self.judge = judge_of(self.wanted.filter)
-        self.consumer = self.client.consumer(committed=self.wanted.committed)
+        self.consumer = self.client.consumer(committed=self.wanted.committed, wait_ms=WAIT_MS)
         known = self.client.partitions(self.consumer, self.wanted.topic, time.monotonic() + seconds)
         self.partitions = known if self.wanted.partition is None else [self.wanted.partition]
         if len(self.partitions) > MOST_PARTITIONS:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from mesh.connection_security import Protocol
 from services.console.settings import ConsoleSettings, ReadWithoutLogin
 
 
@@ -47,3 +48,9 @@ def test_a_certificate_needs_its_key() -> None:
 def test_names_of_this_machine_and_given_names_count() -> None:
     known = ConsoleSettings(listen="127.0.0.2:8090", hosts=("mesh.example",)).known_hosts
     assert {"localhost", "127.0.0.1", "[::1]", "127.0.0.2", "mesh.example"} == known
+
+
+def test_tokens_do_not_go_to_a_gateway_in_the_open() -> None:
+    with pytest.raises(ValidationError, match="tokens would travel in the open"):
+        ConsoleSettings(gateway_address="gateway.example:9092", gateway_protocol=Protocol.SASL_PLAINTEXT)
+    assert ConsoleSettings(gateway_address="gateway.example:9093").gateway_protocol is Protocol.SASL_SSL
