@@ -27,7 +27,8 @@ PATHS = (
     "/acls/check?action=add&principal=User:ada&permission=allow&operation=Read&type=topic&pattern=literal&name=x",
     "/acls/explain?principal=User:ada&operation=Read&type=topic&name=x", "/users", "/grants", "/grants/explain",
     "/grants/check?action=grant&principal=oidc:bob&role=viewer", "/record-rules", "/replays", "/transactions",
-    "/sidecars", "/orders", "/clients", "/traffic", "/schedules", "/none",
+    "/records", "/records?topic=TOPIC",
+    "/records/tail?topic=TOPIC", "/sidecars", "/orders", "/clients", "/traffic", "/schedules", "/none",
 )  # fmt: skip
 PAINTED_WITHIN_MS = 300.0
 ROUNDS = 5

@@ -12,16 +12,20 @@ from pathlib import Path
 import httpx
 import psutil
 
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.console_records import recorded
 from tests.fixtures.consoles import Consoled
 from tests.fixtures.members import certificate_of
 from tests.fixtures.ports import free_block
-from tests.integration.control.world import CALL, WITHIN, router, until
+from tests.integration.control.world import CALL, WITHIN, create_topic, router, until
 
 VIEWERS = 10
 ROUNDS = 3
 PAGES = ("/", "/topics", "/groups", "/rules", "/history", "/audit", "/clients", "/replays")
 MOST_MB = 60.0
 """Of the process's own memory."""
+MOST_MORE_MB = 40.0
+"""By ten looks at a time: the library, CEL, and a client for each look with what it has fetched."""
 
 
 async def test_ten_viewers_take_less_than_sixty_megabytes(
@@ -42,14 +46,44 @@ async def test_ten_viewers_take_less_than_sixty_megabytes(
     assert memory.uss / 1e6 < MOST_MB, "pages of libraries, which processes share, are not the console's own"
 
 
+async def test_ten_viewers_of_records_take_a_bounded_amount_more(
+    console: Consoled, kafka_c1: KafkaCluster, tmp_path: Path, unique_name: Callable[[str], str]
+) -> None:
+    topic = unique_name("apples")
+    create_topic(kafka_c1.bootstrap, topic, 2)
+    port = free_block(2)
+    async with (
+        recorded(console, tmp_path, {"c1": kafka_c1}, {topic: "c1"}, asks_for_tokens=False) as house,
+        console_process(
+            console, port, tmp_path / "console.log", GATEWAY_ADDRESS=house.address, GATEWAY_PROTOCOL="plaintext",
+            MAX_LOOKS="10",
+        ) as process,
+    ):  # fmt: skip
+        house.write("c1", topic, *({"value": f'{{"n":{n},"text":"{"x" * 1000}"}}'} for n in range(2000)))
+        own = psutil.Process(process.pid)
+        figures = [own.memory_full_info()]
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=CALL) as client:
+            for path in ("/topics", f"/records?topic={topic}", f"/records?topic={topic}&filter=value.n%20%3C%203"):
+                for _ in range(ROUNDS):
+                    for answer in await asyncio.gather(*[client.get(path) for _ in range(VIEWERS)]):
+                        assert answer.status_code == 200, answer.text
+                figures.append(own.memory_full_info())
+    for what, each in zip(("started", "pages", "records", "filters"), figures, strict=True):
+        print(f"{what}: resident {each.rss / 1e6:.1f} MB, the process's own {each.uss / 1e6:.1f} MB")
+    assert (figures[-1].uss - figures[1].uss) / 1e6 < MOST_MORE_MB
+
+
 @contextlib.asynccontextmanager
-async def console_process(console: Consoled, port: int, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+async def console_process(
+    console: Consoled, port: int, log: Path, **more: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """A console that has begun to serve."""
     settings = {
         "KAFKA_MESH_CONSOLE_LISTEN": f"127.0.0.1:{port}",
         "KAFKA_MESH_CONSOLE_METRICS_LISTEN": f"127.0.0.1:{port + 1}",
         "KAFKA_MESH_CONSOLE_CONTROL_ADDRESS": f"127.0.0.1:{console.world.control.port}",
         "KAFKA_MESH_CONSOLE_RPC_TLS_FOLDER": str(certificate_of(console.authority, "viewer", "console").folder),
+        **{f"KAFKA_MESH_CONSOLE_{name}": value for name, value in more.items()},
     }
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
