@@ -67,8 +67,8 @@ class ConsoleSettings(RpcTlsSettings, ServiceSettings, service="console"):
     """Authorities that sign the certificate of that listener, in PEM; empty: those of the system."""
     sidecar_url: str = ""
     """Address of a sidecar, for the lines that viewers copy; empty: the lines have `$SIDECAR` in its place."""
-    max_looks: int = Field(default=4, ge=1, le=100)
-    """Looks at records at a time. One more is refused."""
+    max_reads: int = Field(default=4, ge=1, le=100)
+    """Reads of records at a time. One more is refused."""
     max_tails: int = Field(default=10, ge=1, le=100)
     """Pages at a time that follow the records of a topic. One more is refused."""
     tail_records_per_s: int = Field(default=20, ge=1, le=1000)

@@ -44,7 +44,7 @@ class Records:
     async def run(self, work: Callable[[], T]) -> T:
         """In a thread of the pool, which has one for each look and each tail."""
         if self._threads is None:
-            most = self.settings.max_looks + self.settings.max_tails
+            most = self.settings.max_reads + self.settings.max_tails
             self._threads = ThreadPoolExecutor(most, thread_name_prefix="records")
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
@@ -135,12 +135,12 @@ class ViewersRecords:
 
     async def _look(self, work: Callable[[Client], T]) -> T:
         self._check()
-        if self.records.reads >= self.settings.max_looks:
+        if self.records.reads >= self.settings.max_reads:
             metrics.records_refused.inc()
-            text = f"{self.settings.max_looks} looks at records are under way, and no more may be (MAX_LOOKS)."
+            text = f"{self.settings.max_reads} reads of records are under way, and no more may be (MAX_READS)."
             raise CallError(Ending.BUSY, "TOO_MANY", text, by=CONSOLE)
         self.records.reads += 1
-        metrics.looks.set(self.records.reads)
+        metrics.reads.set(self.records.reads)
 
         def carried_out() -> T:
             return work(Client(self.settings, self.token))
@@ -151,7 +151,7 @@ class ViewersRecords:
 
     def _ended(self, _: object) -> None:
         self.records.reads -= 1
-        metrics.looks.set(self.records.reads)
+        metrics.reads.set(self.records.reads)
 
     @property
     def _is_for_this_machine(self) -> bool:

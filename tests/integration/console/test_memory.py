@@ -56,7 +56,7 @@ async def test_ten_viewers_of_records_take_a_bounded_amount_more(
         recorded(console, tmp_path, {"c1": kafka_c1}, {topic: "c1"}, asks_for_tokens=False) as house,
         console_process(
             console, port, tmp_path / "console.log", GATEWAY_ADDRESS=house.address, GATEWAY_PROTOCOL="plaintext",
-            MAX_LOOKS="10",
+            MAX_READS="10",
         ) as process,
     ):  # fmt: skip
         house.write("c1", topic, *({"value": f'{{"n":{n},"text":"{"x" * 1000}"}}'} for n in range(2000)))
