@@ -23,9 +23,9 @@ CLIENT_ID = "mesh.console"
 TOKEN_LIFE_S = 3600.0
 """Of a token that does not say when it ends: librdkafka wants to know. The gateway knows better."""
 KILOBYTE = 1024
-QUEUE_KILOBYTES = 4 * KILOBYTE
+QUEUE_KILOBYTES = KILOBYTE
 """Kilobytes of records that a client has fetched ahead."""
-FETCH_BYTES = 1024 * KILOBYTE
+FETCH_BYTES = 512 * KILOBYTE
 """Bytes of one answer, unless a single record is larger."""
 LARGEST_ANSWER = 64 * 1024 * KILOBYTE
 """Bytes of an answer that a client takes at all: no record of a topic is larger, but for topics set up so."""
