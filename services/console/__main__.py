@@ -6,6 +6,7 @@ from mesh.lifecycle import Lifecycle, run
 from mesh.settings import load
 from mesh.telemetry import configure_logging
 from services.console.process import serve
+from services.console.records.kafka import few_arenas
 from services.console.settings import ConsoleSettings
 
 STOP_TIMEOUT = 10.0
@@ -13,6 +14,7 @@ STOP_TIMEOUT = 10.0
 
 
 def main(argv: list[str] | None = None) -> None:
+    few_arenas()
     settings = load(ConsoleSettings, argv)
     configure_logging("console", level=settings.log_level)
 

@@ -9,9 +9,11 @@ Theory of operation
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from services.console.outcomes import GATEWAY, CallError, Ending
@@ -31,6 +33,9 @@ LARGEST_ANSWER = 64 * 1024 * KILOBYTE
 """Bytes of an answer that a client takes at all: no record of a topic is larger, but for topics set up so."""
 QUESTION_S = 5.0
 """Seconds for the ends of a partition, or for the offsets of a time."""
+M_ARENA_MAX = -8
+"""glibc's name of that parameter (malloc.h)."""
+ARENAS = 2
 STEP_S = 0.5
 """Seconds of one wait, after which a refused login is noticed."""
 
@@ -152,6 +157,12 @@ def refusal(error: Any, about: str) -> CallError:
     ending = ENDINGS.get(name, Ending.REFUSED)
     advice = ADVICE.get(name, "")
     return CallError(ending, name, f"{about}: {said} ({name}).", (advice,) if advice else (), by=GATEWAY)
+
+
+def few_arenas() -> None:
+    """Before threads begin: each thread of librdkafka would get an arena of glibc, which keeps what was freed in it."""
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
 
 
 def is_end(error: Any) -> bool:

@@ -26,7 +26,7 @@ AT_ONCE = 4
 PAGES = ("/", "/topics", "/groups", "/rules", "/history", "/audit", "/clients", "/replays")
 MOST_MB = 60.0
 """Of the process's own memory."""
-MOST_MORE_MB = 40.0
+MOST_MORE_MB = 25.0
 """By as many reads at a time as the console allows: the library, CEL, and a client for each read with its records."""
 
 
