@@ -1,0 +1,295 @@
+"""The tools that plan a change. A plan changes nothing: it says what would come of the change, and has the exact order.
+
+The server keeps the order until somebody confirms the plan. Before the order goes out, the plan is made again: if the
+facts of the plan are no longer the same, the order is not given.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+from google.protobuf.message import Message
+from pydantic import Field
+
+from mesh.rpc import admin, record_rules, replays, routing, topic_moves, topics
+from mesh.wording import edit_text
+from meshctl.assistant.arguments import Cluster, Group, Name, Reason, Text, Topic, named
+from meshctl.commands.changes import Request, edits_of, ordered
+from meshctl.commands.replay_starting import CALL_MARGIN, PLAN_SECONDS
+from meshctl.connection import Connection
+from meshctl.failures import ExitCode, MeshctlError
+from meshctl.output import as_dict
+from meshctl.replays import Place, range_of, what
+
+Match = Literal[
+    "topic", "topic_prefix", "topic_regex", "unmatched_topics", "group", "group_prefix", "transactional_id",
+    "transactional_id_prefix",
+]  # fmt: skip
+THROUGH = "(through an assistant)"
+"""Behind each reason, so that the history tells which decisions came this way."""
+Partition = Annotated[int | None, Field(ge=0, lt=2**31, description="Only this partition; all otherwise.")]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One exact change."""
+
+    what: str
+    order: Callable[[Connection], Message]
+    check: Callable[[Connection], None]
+    """MeshctlError if the facts of the plan are no longer the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would come of a change, and the change."""
+
+    facts: dict[str, Any]
+    change: Change
+
+
+def plan_rule_set(
+    connection: Connection,
+    match: Annotated[Match, Field(description="The kind of match.")],
+    name: Annotated[Text, Field(description="The topic, prefix, regex, group or id; empty for unmatched_topics.")],
+    target_cluster: Annotated[Text, Field(description="The cluster from now on; empty: as before.")],
+    reason: Reason,
+    upstream_topic: Annotated[Text | None, Field(description="The topic's name there: shop.{topic}.")] = None,
+    create_missing_topics: Annotated[bool, Field(description="Create topics that are absent on their target.")] = False,
+    accept_skip: Annotated[bool, Field(description="Accept that groups silently skip records.")] = False,
+    allow_unreachable: Annotated[bool, Field(description="Also if a cluster does not answer.")] = False,
+) -> Plan:
+    """Dry run of a forwarding rule: change the rule with exactly this match, or add it. The answer says which topics
+    move, what readers see (effects), which clients are affected, and findings, the worst first. SILENT_SKIP means
+    that a group would skip records. The records of a topic stay where they are: to take them along, use
+    plan_topic_move.
+    """
+    request = admin.SetRuleRequest(
+        match=_match(match, name), target_cluster=target_cluster, upstream_topic=upstream_topic
+    )
+    request.options.create_missing_topics = create_missing_topics
+    request.options.accept_skip = accept_skip
+    request.options.allow_unreachable = allow_unreachable
+    return _rules(connection, request, reason)
+
+
+def plan_rule_remove(
+    connection: Connection, rule: Annotated[Name, Field(description="The id of the rule.")], reason: Reason
+) -> Plan:
+    """Dry run of the removal of a forwarding rule: the topics that move because the next rule decides, or none."""
+    return _rules(connection, admin.RemoveRuleRequest(name=named("rules", rule)), reason)
+
+
+def plan_revert(
+    connection: Connection,
+    reason: Reason,
+    revision: Annotated[
+        int, Field(ge=0, lt=2**63, description="The rules of this revision; 0: those before the last change.")
+    ] = 0,
+) -> Plan:
+    """Dry run of an undo: the forwarding rules of an earlier revision, or those before the last change, as a new
+    decision. Control asks for the role operator also for this plan.
+    """
+    request = admin.RevertRequest(revision=revision) if revision else admin.RevertRequest(last=True)
+    return _rules(connection, request, reason)
+
+
+def plan_offset_reset(
+    connection: Connection,
+    group: Group,
+    topic: Topic,
+    to: Annotated[Name, Field(description='"start", "end", an offset of one partition, a time in RFC 3339, or "-2h".')],
+    reason: Reason,
+    partition: Partition = None,
+    stop_members: Annotated[bool, Field(description="Drain the members that sidecars hold meanwhile.")] = False,
+) -> Plan:
+    """Dry run of a reset: where a consumer group would read on. For each partition: committed_before is the offset
+    now (-1: none), start_offset the new offset, end_offset the end. A smaller offset means that the group reads
+    records again, a larger one that it skips records. Control refuses a reset while the group has members, and asks
+    for the role operator also for this plan.
+    """
+    wanted = range_of(topic, partition, None, None)
+    if to == "end":
+        wanted.start_at_end = True
+    elif to != "start":
+        place = Place().convert(to, None, None)
+        if isinstance(place, int) and partition is None:
+            raise MeshctlError("an offset is one of a partition: give a partition", ExitCode.BAD_REQUEST)
+        wanted = range_of(topic, partition, place, None)
+    by_group = replays.ReplayByGroup(group=group, stop=stop_members)
+    planned = _started(connection, replays.ReplaySpec(ranges=[wanted], group=by_group, dry_run=True), reason)
+    exact = replays.ReplaySpec(
+        ranges=[range_of(each.topic, each.partition, each.start_offset, None) for each in planned.partitions],
+        group=by_group,
+    )
+    if not exact.ranges:
+        raise MeshctlError(f"no partition of {topic} would get another offset", ExitCode.REFUSED)
+
+    def facts(found: replays.Replay) -> Any:
+        rows = sorted((p.topic, p.partition, p.cluster, p.committed_before, p.start_offset) for p in found.partitions)
+        return rows, sorted(found.stopped)
+
+    def check(again: Connection) -> None:
+        counted = replays.ReplaySpec(dry_run=True)
+        counted.MergeFrom(exact)
+        _compare(facts(planned), facts(_started(again, counted, reason)))
+
+    identifier = str(uuid.uuid4())
+    change = Change(what(exact), lambda now: _started(now, exact, _told(reason), identifier), check)
+    return Plan(as_dict(planned), change)
+
+
+def plan_topic_move(
+    connection: Connection,
+    topic: Topic,
+    target_cluster: Cluster,
+    reason: Reason,
+    bytes_per_second: Annotated[int, Field(ge=0, lt=2**63, description="Speed of the copy at most; 0: no bound.")] = 0,
+) -> Plan:
+    """What a move of a topic with its records to another cluster would copy, and the groups that go along with their
+    offsets. Control checks the rest when the move begins. Clients notice a short wait at the switch.
+    """
+
+    def place(asked: Connection) -> topics.GetTopicResponse:
+        return asked.call(asked.topics.GetTopic, topics.GetTopicRequest(name=named("topics", topic)))
+
+    def facts(found: topics.GetTopicResponse) -> Any:
+        return found.topic.cluster, found.topic.upstream_topic, found.topic.partitions
+
+    found = place(connection)
+    explained = connection.call(connection.decisions.Explain, admin.ExplainRequest(topic=topic))
+    known = [each for each in explained.live_partitions if each.start >= 0]
+    request = topic_moves.StartTopicMoveRequest(
+        spec=topic_moves.TopicMoveSpec(topic=topic, target_cluster=target_cluster, bytes_per_second=bytes_per_second),
+        reason=_told(reason),
+        request_id=str(uuid.uuid4()),
+    )
+    change = Change(
+        f"move topic {topic} with its records from {found.topic.cluster} to {target_cluster}",
+        lambda now: now.call(now.topic_moves.StartTopicMove, request),
+        lambda again: _compare(facts(found), facts(place(again))),
+    )
+    shown = {
+        "topic": as_dict(found.topic),
+        "to_cluster": target_cluster,
+        "offsets_to_copy": str(sum(each.end - each.start for each in known)),
+        "of_partitions": len(known),
+        "groups_that_go_along": [as_dict(each) for each in found.readers],
+        "notes": [*found.problems, *explained.notes],
+    }
+    return Plan(shown, change)
+
+
+def plan_cancel(
+    connection: Connection,
+    kind: Literal["move", "replay"],
+    name: Annotated[Name, Field(description="The id of the move or replay.")],
+    reason: Reason,
+) -> Plan:
+    """The state of an open move or replay that would be cancelled. A cancelled move leaves the topic where it is."""
+    identifier, why = str(uuid.uuid4()), _told(reason)
+    if kind == "move":
+        move = named("topicmoves", name)
+        cancel_move = topic_moves.CancelTopicMoveRequest(name=move, reason=why, request_id=identifier)
+
+        def look(asked: Connection) -> topic_moves.MoveWithRecords | replays.Replay:
+            return asked.call(asked.topic_moves.GetTopicMove, topic_moves.GetTopicMoveRequest(name=move))
+
+        def order(now: Connection) -> Message:
+            return now.call(now.topic_moves.CancelTopicMove, cancel_move)
+    else:
+        replay = named("replays", name)
+        cancel_replay = replays.CancelReplayRequest(name=replay, reason=why, request_id=identifier)
+
+        def look(asked: Connection) -> topic_moves.MoveWithRecords | replays.Replay:
+            return asked.call(asked.replays.GetReplay, replays.GetReplayRequest(name=replay))
+
+        def order(now: Connection) -> Message:
+            return now.call(now.replays.CancelReplay, cancel_replay)
+
+    found = look(connection)
+    change = Change(f"cancel {found.name}", order, lambda again: _compare(found.state, look(again).state))
+    return Plan(as_dict(found), change)
+
+
+def plan_record_rule(
+    connection: Connection,
+    record_rule: Annotated[Name, Field(description="The id of the mirror or content rule.")],
+    action: Literal["pause", "resume"],
+    reason: Reason,
+) -> Plan:
+    """A mirror or a content rule that would pause or go on, as control would have it then. Control asks for the role
+    operator also for this plan.
+    """
+    name = named("recordrules", record_rule)
+    before = connection.call(connection.record_rules.GetRecordRule, record_rules.GetRecordRuleRequest(name=name))
+
+    def call(asked: Connection, *, dry_run: bool) -> record_rules.RecordRule:
+        options = record_rules.RecordRuleOptions(
+            expected_revision=before.revision, validate_only=dry_run, reason=_told(reason), request_id=identifier
+        )
+        if action == "pause":
+            pause = record_rules.PauseRecordRuleRequest(name=name, options=options)
+            return asked.call(asked.record_rules.PauseRecordRule, pause)
+        resume = record_rules.ResumeRecordRuleRequest(name=name, options=options)
+        return asked.call(asked.record_rules.ResumeRecordRule, resume)
+
+    identifier = ""
+    planned = call(connection, dry_run=True)
+    identifier = str(uuid.uuid4())
+    change = Change(f"{action} record rule {name}", lambda now: call(now, dry_run=False), _control_checks)
+    return Plan(as_dict(planned), change)
+
+
+def _rules(connection: Connection, request: Request, reason: str) -> Plan:
+    """The dry run of a change of the rules. The order counts only for the rule set that the dry run saw."""
+    seen = connection.call(connection.rules.ListRules, admin.ListRulesRequest(page_size=1))
+    request.options.expected_revision = seen.revision
+    request.options.reason = _told(reason)
+    if edits := edits_of(request):
+        asked = admin.DryRunRequest(edits=edits, options=request.options)
+        planned: Message = connection.call(connection.rules.DryRun, asked)
+    else:  # a revert: control alone knows its edits
+        request.options.validate_only = True
+        planned = ordered(connection, request)
+        request.options.validate_only = False
+    request.options.request_id = str(uuid.uuid4())
+    return Plan(as_dict(planned), Change(edit_text(request), lambda now: ordered(now, request), _control_checks))
+
+
+def _control_checks(_connection: Connection) -> None:
+    """The order has an expected_revision: control refuses it if something has changed since the plan."""
+
+
+def _match(kind: Match, name: str) -> routing.RuleMatch:
+    if kind == "unmatched_topics":
+        return routing.RuleMatch(unmatched_topics=True)
+    if not name:
+        raise MeshctlError(f"name the {kind}", ExitCode.BAD_REQUEST)
+    made = routing.RuleMatch()
+    setattr(made, kind, name)
+    return made
+
+
+def _started(
+    connection: Connection, spec: replays.ReplaySpec, reason: str, request_id: str | None = None
+) -> replays.Replay:
+    request = replays.StartReplayRequest(
+        spec=spec, reason=reason, request_id=request_id or str(uuid.uuid4()), wait_ms=round(PLAN_SECONDS * 1000)
+    )
+    return connection.call(connection.replays.StartReplay, request, at_least=PLAN_SECONDS + CALL_MARGIN)
+
+
+def _told(reason: str) -> str:
+    return f"{reason} {THROUGH}"
+
+
+def _compare(planned: T, now: T) -> None:
+    if planned != now:
+        text = "the mesh has changed since the plan, so nothing was done: make the plan again"
+        raise MeshctlError(text, ExitCode.CONFLICT, status="PLAN_OUTDATED")
