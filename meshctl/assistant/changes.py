@@ -7,7 +7,7 @@ facts of the plan are no longer the same, the order is not given.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -30,6 +30,11 @@ Match = Literal[
 ]  # fmt: skip
 THROUGH = "(through an assistant)"
 """Behind each reason, so that the history tells which decisions came this way."""
+Consent = Literal["create_missing_topics", "accept_skip", "allow_shadowed", "allow_unreachable"]
+Consents = Annotated[
+    Sequence[Consent],
+    Field(max_length=4, description="Only what control names as the way out of a refusal or finding."),
+]
 Partition = Annotated[int | None, Field(ge=0, lt=2**31, description="Only this partition; all otherwise.")]
 
 T = TypeVar("T")
@@ -60,9 +65,8 @@ def plan_rule_set(
     target_cluster: Annotated[Text, Field(description="The cluster from now on; empty: as before.")],
     reason: Reason,
     upstream_topic: Annotated[Text | None, Field(description="The topic's name there: shop.{topic}.")] = None,
-    create_missing_topics: Annotated[bool, Field(description="Create topics that are absent on their target.")] = False,
-    accept_skip: Annotated[bool, Field(description="Accept that groups silently skip records.")] = False,
-    allow_unreachable: Annotated[bool, Field(description="Also if a cluster does not answer.")] = False,
+    before: Annotated[Text, Field(description="A new rule comes right before this one; last otherwise.")] = "",
+    consents: Consents = (),
 ) -> Plan:
     """Dry run of a forwarding rule: change the rule with exactly this match, or add it. The answer says which topics
     move, what readers see (effects), which clients are affected, and findings, the worst first. SILENT_SKIP means
@@ -72,17 +76,19 @@ def plan_rule_set(
     request = admin.SetRuleRequest(
         match=_match(match, name), target_cluster=target_cluster, upstream_topic=upstream_topic
     )
-    request.options.create_missing_topics = create_missing_topics
-    request.options.accept_skip = accept_skip
-    request.options.allow_unreachable = allow_unreachable
-    return _rules(connection, request, reason)
+    if before:
+        request.place.before = named("rules", before)
+    return _rules(connection, request, reason, consents)
 
 
 def plan_rule_remove(
-    connection: Connection, rule: Annotated[Name, Field(description="The id of the rule.")], reason: Reason
+    connection: Connection,
+    rule: Annotated[Name, Field(description="The id of the rule.")],
+    reason: Reason,
+    consents: Consents = (),
 ) -> Plan:
     """Dry run of the removal of a forwarding rule: the topics that move because the next rule decides, or none."""
-    return _rules(connection, admin.RemoveRuleRequest(name=named("rules", rule)), reason)
+    return _rules(connection, admin.RemoveRuleRequest(name=named("rules", rule)), reason, consents)
 
 
 def plan_revert(
@@ -91,12 +97,13 @@ def plan_revert(
     revision: Annotated[
         int, Field(ge=0, lt=2**63, description="The rules of this revision; 0: those before the last change.")
     ] = 0,
+    consents: Consents = (),
 ) -> Plan:
     """Dry run of an undo: the forwarding rules of an earlier revision, or those before the last change, as a new
     decision. Control asks for the role operator also for this plan.
     """
     request = admin.RevertRequest(revision=revision) if revision else admin.RevertRequest(last=True)
-    return _rules(connection, request, reason)
+    return _rules(connection, request, reason, consents)
 
 
 def plan_offset_reset(
@@ -246,11 +253,13 @@ def plan_record_rule(
     return Plan(as_dict(planned), change)
 
 
-def _rules(connection: Connection, request: Request, reason: str) -> Plan:
+def _rules(connection: Connection, request: Request, reason: str, consents: Sequence[str]) -> Plan:
     """The dry run of a change of the rules. The order counts only for the rule set that the dry run saw."""
     seen = connection.call(connection.rules.ListRules, admin.ListRulesRequest(page_size=1))
     request.options.expected_revision = seen.revision
     request.options.reason = _told(reason)
+    for each in consents:
+        setattr(request.options, each, True)
     if edits := edits_of(request):
         asked = admin.DryRunRequest(edits=edits, options=request.options)
         planned: Message = connection.call(connection.rules.DryRun, asked)

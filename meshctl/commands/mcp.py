@@ -17,8 +17,8 @@ def mcp(session: Session, allow_changes: bool) -> None:
     """Serve an assistant over the Model Context Protocol, on standard input and output.
 
     The assistant asks control with your own certificate or token, and your role decides. Without --allow-changes the
-    assistant only reads, and makes dry runs. With it, a change has two steps: a plan with a token, which counts once, and
-    its confirmation.
+    assistant only reads, and makes dry runs. With it, a change has two steps: a plan with a token that counts once,
+    and its confirmation.
 
     \b
     Examples:
