@@ -52,7 +52,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would come of a change, and the change."""
+    """The effects of a change as control foresees them, and the change."""
 
     facts: dict[str, Any]
     change: Change
@@ -158,7 +158,7 @@ def plan_topic_move(
     reason: Reason,
     bytes_per_second: Annotated[int, Field(ge=0, lt=2**63, description="Speed of the copy at most; 0: no bound.")] = 0,
 ) -> Plan:
-    """What a move of a topic with its records to another cluster would copy, and the groups that go along with their
+    """The records that a move of a topic to another cluster would copy, and the groups that go along with their
     offsets. Control checks the rest when the move begins. Clients notice a short wait at the switch.
     """
 

@@ -17,7 +17,7 @@ from meshctl.failures import ExitCode, MeshctlError, from_rpc
 from meshctl.output import as_dict
 
 MOST_GROUPS = 5
-"""Groups of a topic that are looked at: those that are furthest behind."""
+"""Groups of a topic that the answer explains: those that are furthest behind."""
 MOST_POSITIONS = 20
 """Partitions that the answer has for a group."""
 
@@ -29,10 +29,10 @@ def explain_lag(
     group: Annotated[Text, Field(description="A consumer group; or give a topic.")] = "",
     topic: Annotated[Text, Field(description="A topic: its groups that are furthest behind are explained.")] = "",
 ) -> dict[str, Any]:
-    """Why a consumer group lags, or why the groups of a topic lag. For each group: `reasons`, sentences that each
-    come from one fact that control knows (no member, a rebalance, a paused consumer of a sidecar, records deleted
-    before the group read them, a cluster away, a move under way), and the partitions that are furthest behind. Lag is
-    in records. `not_known` says which questions control did not answer, so a reason may be missing.
+    """Why a consumer group lags, or why the groups of a topic lag. For each group, `reasons` has sentences that each
+    come from one fact of control. Such a fact is a missing member, a rebalance, a paused consumer of a sidecar, a
+    loss by retention, a cluster that is away, or a move. `furthest_behind` has the partitions with the most lag. Lag
+    is in records. `not_known` says which questions control did not answer, so a reason may be missing.
     """
     if bool(group) is bool(topic):
         raise MeshctlError("give a group or a topic; one of the two", ExitCode.BAD_REQUEST)
@@ -49,7 +49,7 @@ def _late(connection: Connection, topic: str) -> list[str]:
 
 def _explained(connection: Connection, group: str, not_known: list[str]) -> dict[str, Any]:
     def asked(what: str, question: Callable[[], T], otherwise: T) -> T:
-        """A question that may fail: the rest is worth to be told."""
+        """A question that may fail: the answers to the others still count."""
         try:
             return question()
         except grpc.RpcError as error:

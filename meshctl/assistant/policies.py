@@ -145,8 +145,8 @@ def top_traffic(
     hours: Hours = 1,
     most: Size = 10,
 ) -> Message:
-    """Who or what had the most traffic in the last hours. `freshness` says how far the tables are: without a pipeline
-    that counts traffic, they are empty, and an empty answer then says nothing about the mesh.
+    """The clients, topics or others with the most traffic in the last hours. `freshness` says how far the tables are:
+    without a pipeline that counts traffic, they are empty, and an empty answer then says nothing about the mesh.
     """
     request = traffic.TopTalkersRequest(
         by=[traffic.TrafficDimension.Value(f"TRAFFIC_DIMENSION_{each.upper()}") for each in by],
@@ -185,7 +185,7 @@ def audit_records(
     page_size: Size = USUAL_PAGE,
     page_token: Token = "",
 ) -> Message:
-    """What became of records, the oldest event first, without their payload, from the table that a pipeline fills.
+    """The outcomes of records, the oldest event first, from the table that a pipeline fills. Payloads are not in it.
     Give a topic, an id or a service. `freshness` says how far the table is behind.
     """
     request = audit.QueryAuditRequest(

@@ -34,9 +34,9 @@ _ORDERS = {
 
 
 def mesh_status(connection: Connection) -> Document:
-    """The state of the mesh now: the revision in force, a rollout under way (pending_revision is not 0), a freeze, the
-    problems of control, and `away`: the clusters, gateways, routers and record rules that do not work, a sentence each.
-    An empty `away` means that control knows of no part that is away.
+    """The state of the mesh now: the revision in force, a rollout under way (pending_revision is not 0), a freeze,
+    and the problems of control. `away` names the clusters, gateways, routers and record rules that do not work, a
+    sentence each. An empty `away` means that control knows of no part that is away.
     """
     status = connection.status()
     found = as_dict(status)
@@ -79,9 +79,9 @@ def list_members(
     kind: Annotated[Kind | None, Field(description="Only members of this kind.")] = None,
     only_away: Annotated[bool, Field(description="Only those that are left behind or refused their table.")] = False,
 ) -> Document:
-    """The gateways, routers and sidecars that control has heard of: each with its revision, its phase, its clients and
-    when control last heard of it. left_behind means: no router hears of this gateway, which may still serve clients
-    under an older table.
+    """The gateways, routers and sidecars that control has heard of. Each has its revision, its phase, its clients and
+    the time when control last heard of it. left_behind means: no router hears of this gateway, which may still serve
+    clients under an older table.
     """
     status = connection.status()
     found = [
@@ -140,9 +140,9 @@ def explain_topic(
     principal: Annotated[Text, Field(description="As this principal sees it: User:alice.")] = "",
     address: Annotated[Text, Field(description="As a client from this IP address sees it.")] = "",
 ) -> Message:
-    """Why clients find a topic where they find it: the rules in the order tried, the rule that decides (matched:
-    true), the cluster, the name there, and for each partition its leader and first and last offset. An empty cluster
-    means that no rule leads anywhere: clients get UNKNOWN_TOPIC_OR_PARTITION.
+    """Why clients find a topic where they find it. `tried` has the rules in the order tried, and the rule that
+    decides has matched: true. The answer also has the cluster, the name there, and for each partition its leader and
+    offsets. An empty cluster means that no rule leads anywhere: clients get UNKNOWN_TOPIC_OR_PARTITION.
     """
     client = admin.ClientIdentity(principal=principal, client_id=client_id, address=address)
     return connection.call(connection.decisions.Explain, admin.ExplainRequest(topic=topic, client=client))
