@@ -45,6 +45,8 @@ class Change:
     """One exact change."""
 
     what: str
+    request: Message
+    """The order as it goes to control."""
     order: Callable[[Connection], Message]
     check: Callable[[Connection], None]
     """MeshctlError if the facts of the plan are no longer the same."""
@@ -146,8 +148,8 @@ def plan_offset_reset(
         counted.MergeFrom(exact)
         _compare(facts(planned), facts(_started(again, counted, reason)))
 
-    identifier = str(uuid.uuid4())
-    change = Change(what(exact), lambda now: _started(now, exact, _told(reason), identifier), check)
+    request = _start_of(exact, _told(reason))
+    change = Change(what(exact), request, lambda now: _ordered_start(now, request), check)
     return Plan(as_dict(planned), change)
 
 
@@ -178,6 +180,7 @@ def plan_topic_move(
     )
     change = Change(
         f"move topic {topic} with its records from {found.topic.cluster} to {target_cluster}",
+        request,
         lambda now: now.call(now.topic_moves.StartTopicMove, request),
         lambda again: _compare(facts(found), facts(place(again))),
     )
@@ -199,29 +202,27 @@ def plan_cancel(
     reason: Reason,
 ) -> Plan:
     """The state of an open move or replay that would be cancelled. A cancelled move leaves the topic where it is."""
-    identifier, why = str(uuid.uuid4()), _told(reason)
+    found = _running(connection, kind, name)
+    made: type[topic_moves.CancelTopicMoveRequest] | type[replays.CancelReplayRequest]
+    made = topic_moves.CancelTopicMoveRequest if kind == "move" else replays.CancelReplayRequest
+    request = made(name=found.name, reason=_told(reason), request_id=str(uuid.uuid4()))
+
+    def order(now: Connection) -> Message:
+        if isinstance(request, topic_moves.CancelTopicMoveRequest):
+            return now.call(now.topic_moves.CancelTopicMove, request)
+        return now.call(now.replays.CancelReplay, request)
+
+    def check(again: Connection) -> None:
+        _compare(found.state, _running(again, kind, name).state)
+
+    return Plan(as_dict(found), Change(f"cancel {found.name}", request, order, check))
+
+
+def _running(connection: Connection, kind: str, name: str) -> topic_moves.MoveWithRecords | replays.Replay:
     if kind == "move":
-        move = named("topicmoves", name)
-        cancel_move = topic_moves.CancelTopicMoveRequest(name=move, reason=why, request_id=identifier)
-
-        def look(asked: Connection) -> topic_moves.MoveWithRecords | replays.Replay:
-            return asked.call(asked.topic_moves.GetTopicMove, topic_moves.GetTopicMoveRequest(name=move))
-
-        def order(now: Connection) -> Message:
-            return now.call(now.topic_moves.CancelTopicMove, cancel_move)
-    else:
-        replay = named("replays", name)
-        cancel_replay = replays.CancelReplayRequest(name=replay, reason=why, request_id=identifier)
-
-        def look(asked: Connection) -> topic_moves.MoveWithRecords | replays.Replay:
-            return asked.call(asked.replays.GetReplay, replays.GetReplayRequest(name=replay))
-
-        def order(now: Connection) -> Message:
-            return now.call(now.replays.CancelReplay, cancel_replay)
-
-    found = look(connection)
-    change = Change(f"cancel {found.name}", order, lambda again: _compare(found.state, look(again).state))
-    return Plan(as_dict(found), change)
+        move = topic_moves.GetTopicMoveRequest(name=named("topicmoves", name))
+        return connection.call(connection.topic_moves.GetTopicMove, move)
+    return connection.call(connection.replays.GetReplay, replays.GetReplayRequest(name=named("replays", name)))
 
 
 def plan_record_rule(
@@ -236,21 +237,20 @@ def plan_record_rule(
     name = named("recordrules", record_rule)
     before = connection.call(connection.record_rules.GetRecordRule, record_rules.GetRecordRuleRequest(name=name))
 
-    def call(asked: Connection, *, dry_run: bool) -> record_rules.RecordRule:
-        options = record_rules.RecordRuleOptions(
-            expected_revision=before.revision, validate_only=dry_run, reason=_told(reason), request_id=identifier
-        )
-        if action == "pause":
-            pause = record_rules.PauseRecordRuleRequest(name=name, options=options)
-            return asked.call(asked.record_rules.PauseRecordRule, pause)
-        resume = record_rules.ResumeRecordRuleRequest(name=name, options=options)
-        return asked.call(asked.record_rules.ResumeRecordRule, resume)
+    made: type[record_rules.PauseRecordRuleRequest] | type[record_rules.ResumeRecordRuleRequest]
+    made = record_rules.PauseRecordRuleRequest if action == "pause" else record_rules.ResumeRecordRuleRequest
+    request = made(name=name)
+    request.options.expected_revision, request.options.reason = before.revision, _told(reason)
 
-    identifier = ""
-    planned = call(connection, dry_run=True)
-    identifier = str(uuid.uuid4())
-    change = Change(f"{action} record rule {name}", lambda now: call(now, dry_run=False), _control_checks)
-    return Plan(as_dict(planned), change)
+    def order(now: Connection) -> record_rules.RecordRule:
+        if isinstance(request, record_rules.PauseRecordRuleRequest):
+            return now.call(now.record_rules.PauseRecordRule, request)
+        return now.call(now.record_rules.ResumeRecordRule, request)
+
+    request.options.validate_only = True
+    planned = order(connection)
+    request.options.validate_only, request.options.request_id = False, str(uuid.uuid4())
+    return Plan(as_dict(planned), Change(f"{action} record rule {name}", request, order, _control_checks))
 
 
 def _rules(connection: Connection, request: Request, reason: str, consents: Sequence[str]) -> Plan:
@@ -268,7 +268,9 @@ def _rules(connection: Connection, request: Request, reason: str, consents: Sequ
         planned = ordered(connection, request)
         request.options.validate_only = False
     request.options.request_id = str(uuid.uuid4())
-    return Plan(as_dict(planned), Change(edit_text(request), lambda now: ordered(now, request), _control_checks))
+    return Plan(
+        as_dict(planned), Change(edit_text(request), request, lambda now: ordered(now, request), _control_checks)
+    )
 
 
 def _control_checks(_connection: Connection) -> None:
@@ -285,12 +287,17 @@ def _match(kind: Match, name: str) -> routing.RuleMatch:
     return made
 
 
-def _started(
-    connection: Connection, spec: replays.ReplaySpec, reason: str, request_id: str | None = None
-) -> replays.Replay:
-    request = replays.StartReplayRequest(
-        spec=spec, reason=reason, request_id=request_id or str(uuid.uuid4()), wait_ms=round(PLAN_SECONDS * 1000)
+def _started(connection: Connection, spec: replays.ReplaySpec, reason: str) -> replays.Replay:
+    return _ordered_start(connection, _start_of(spec, reason))
+
+
+def _start_of(spec: replays.ReplaySpec, reason: str) -> replays.StartReplayRequest:
+    return replays.StartReplayRequest(
+        spec=spec, reason=reason, request_id=str(uuid.uuid4()), wait_ms=round(PLAN_SECONDS * 1000)
     )
+
+
+def _ordered_start(connection: Connection, request: replays.StartReplayRequest) -> replays.Replay:
     return connection.call(connection.replays.StartReplay, request, at_least=PLAN_SECONDS + CALL_MARGIN)
 
 

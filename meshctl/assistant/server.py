@@ -86,7 +86,7 @@ def made(session: Session, *, allow_changes: bool) -> MCPServer[Any]:
 
     def plan(planning: Callable[..., Plan], given: Document) -> Document:
         found = asking.ask(lambda connection: planning(connection, **given))
-        shown = bounded({"change": found.change.what, "plan": found.facts})
+        shown = bounded({"change": found.change.what, "order": as_dict(found.change.request), "plan": found.facts})
         if allow_changes:
             shown["token"] = plans.add(found.change)
             shown["token_counts_for_seconds"] = LIFETIME_S

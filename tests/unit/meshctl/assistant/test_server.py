@@ -15,11 +15,12 @@ from click.testing import CliRunner
 from google.rpc import error_details_pb2
 from mcp import Client
 
-from mesh.rpc import admin, instances, replays, topics
+from mesh.rpc import admin, instances, replays, topic_moves, topics
 from meshctl.assistant.asking import UNKNOWN
 from meshctl.assistant.changes import THROUGH
 from meshctl.assistant.server import DATA, PLANS, QUESTIONS, made
 from meshctl.cli import cli
+from meshctl.output import as_dict
 from meshctl.session import ADDRESS_VARIABLE, Session
 from tests.fixtures.assistants import Assistant
 from tests.unit.meshctl.scripted_control import Refusal, ScriptedControl
@@ -77,6 +78,7 @@ async def test_the_order_is_the_plan_for_the_rules_that_the_plan_saw(control: Sc
         control.answers["ListRules"] = admin.ListRulesResponse(revision=42)
         await helper.asks("carry_out", token=plan["token"])
     [order] = control.requests("SetRule")
+    assert plan["order"] == as_dict(order), "the person has seen the whole order"
     assert order.match.topic_prefix == "pears"
     assert (order.options.expected_revision, order.options.validate_only) == (41, False)
     assert order.options.reason == f"harvest {THROUGH}"
@@ -103,6 +105,17 @@ async def test_a_record_rule_pauses_at_the_revision_of_the_plan(control: Scripte
     assert (checked.options.validate_only, order.options.validate_only) == (True, False)
     assert (checked.options.request_id, order.name) == ("", "recordrules/m1")
     assert order.options.request_id
+
+
+async def test_a_record_rule_goes_on_and_a_move_ends(control: ScriptedControl) -> None:
+    control.answers["GetTopicMove"] = topic_moves.MoveWithRecords(name="topicmoves/m1")
+    async with helped(control) as helper:
+        resume = await helper.asks("plan_record_rule", record_rule="m1", action="resume", reason="x")
+        cancel = await helper.asks("plan_cancel", kind="move", name="m1", reason="x")
+        await helper.asks("carry_out", token=cancel["token"])
+        await helper.asks("carry_out", token=resume["token"])
+    assert [each.options.validate_only for each in control.requests("ResumeRecordRule")] == [True, False]
+    assert [each.name for each in control.requests("CancelTopicMove")] == ["topicmoves/m1"]
 
 
 async def test_a_replay_that_has_ended_since_the_plan_is_not_cancelled(control: ScriptedControl) -> None:
