@@ -1,7 +1,7 @@
 """Record batches as bytes: the fields of a batch that a copy reads or writes. No I/O.
 
-The records of a batch pass as they are, compressed or not. A copy writes five fields of the header: the producer's id,
-epoch and sequence, the bit that says "transactional", and the checksum over these.
+A copy writes five fields of the header: the producer's id, epoch and sequence, the bit that says "transactional", and
+the checksum over these. The records inside are the matter of `records`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ class Attribute(IntFlag):
     CONTROL = 0x20
 
 
+PLAIN: Final = Attribute(0)
+CODEC: Final = 0x07
+"""The bits of the attributes that name the codec."""
+
+
 class ForeignBatchError(ValueError):
     """The bytes of a log are no batches that a copy can pass on. The message says why."""
 
@@ -68,11 +73,21 @@ class Batch:
         return Attribute.TRANSACTIONAL in self.attributes
 
     @property
+    def codec(self) -> int:
+        """0: the records are not compressed."""
+        return int(self.attributes) & CODEC
+
+    @property
+    def records_bytes(self) -> memoryview:
+        """The records, compressed or not."""
+        return self.raw[_HEAD.size :]
+
+    @property
     def content(self) -> bytes:
-        """All that readers see of the batch, the same on both sides of a copy."""
+        """All that readers see of the batch, the same on both sides of a copy that does not join it with others."""
         kept = (self.base_offset, self.next_offset, self.base_timestamp, self.max_timestamp, self.records)
         plain = self.attributes & ~Attribute.TRANSACTIONAL
-        return struct.pack(">qqqqih", *kept, int(plain)) + self.raw[_HEAD.size :]
+        return struct.pack(">qqqqih", *kept, int(plain)) + self.records_bytes
 
     def check(self) -> None:
         """ForeignBatchError: the checksum says that the bytes are damaged."""
@@ -136,6 +151,14 @@ def written_by(writer: Writer, batch: Batch) -> bytes:
     _HEAD.pack_into(copy, 0, 0, *head, 0, *rest)
     _HEAD.pack_into(copy, 0, 0, *head, calc_crc32c(memoryview(copy)[_SUMMED:]), *rest)
     return bytes(copy)
+
+
+def plain_batch(base: int, stop: int, first: int, latest: int, records: bytes) -> Batch:
+    """A batch of records that are not compressed, without a producer and without a checksum. `first`, `latest`: times."""
+    number = stop - base
+    head = (base, _HEAD.size - _OUTSIDE + len(records), UNKNOWN, MAGIC, 0)
+    raw = _HEAD.pack(*head, int(PLAIN), number - 1, first, latest, UNKNOWN, UNKNOWN, UNKNOWN, number) + records
+    return Batch(base, stop, PLAIN, first, latest, UNKNOWN, number, memoryview(raw))
 
 
 def filling(writer: Writer, offsets: int, timestamp: int) -> bytes:

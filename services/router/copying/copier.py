@@ -35,6 +35,7 @@ from mesh.topic_logs.batches import (
 )
 from mesh.topic_logs.brokers import Brokers, CopySetbackError, Fetched
 from mesh.topic_logs.course import Gap, steps
+from mesh.topic_logs.records import JOINED, contents, joined
 from services.router.copying.pace import Pace
 
 FETCH_BYTES: Final = 1 << 20
@@ -91,6 +92,8 @@ class Copier:
     source: Brokers
     target: Brokers
     pace: Pace = field(default_factory=Pace)
+    joins: int = JOINED
+    """Bytes of a batch that is joined from small ones; the target may take less than it takes by default."""
     progress: dict[int, PartitionCopy] = field(default_factory=dict)
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
@@ -186,7 +189,7 @@ class _Lane:
         progress, before = self._progress, self._progress.position
         fetched = await self._source.fetch(self._from, self._number, max(first, before), FETCH_BYTES, 0)
         progress.end = fetched.stable
-        for step in steps(before, fetched.records, fetched.aborted, stop):
+        for step in joined(steps(before, fetched.records, fetched.aborted, stop), self._copier.joins):
             match step:
                 case Gap():
                     await self._settle(0)
@@ -196,7 +199,6 @@ class _Lane:
         return progress.position > before
 
     async def _write(self, batch: Batch) -> None:
-        batch.check()
         await self._copier.pace.take(len(batch.raw))
         # a broker takes any first sequence of a producer that it does not know: the second batch has to wait
         await self._settle(IN_FLIGHT - 1 if self._has_written else 0)
@@ -279,12 +281,12 @@ class _Lane:
 
 
 def _visible(offset: int, fetched: Fetched) -> bytes | None:
-    """The part of the batch with this offset that readers see; None if they see nothing."""
+    """What readers see at this offset; None if they see nothing."""
     head = next(batches(fetched.records), None)
     if head is None or head.base_offset > offset:
         return None
     step = next(steps(head.base_offset, bytes(head.raw), fetched.aborted, NO_STOP))
-    return step.content if isinstance(step, Batch) else None
+    return next((content for _, content in contents(step, offset)), None) if isinstance(step, Batch) else None
 
 
 def _gravest(errors: ExceptionGroup[CopySetbackError | BrokenCopyError]) -> Exception:

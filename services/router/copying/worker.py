@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import structlog
 
 from mesh.rpc import record_rules
-from mesh.topic_logs.brokers import Brokers, CopySetbackError
+from mesh.topic_logs.brokers import Brokers, CopySetbackError, TooLargeError
+from mesh.topic_logs.records import JOINED
 from services.router.copying.copier import BrokenCopyError, Copier, CopyOrder, PartitionCopy
 from services.router.copying.pace import Pace
 from services.router.forwarding.orders import Progress, RunRule
@@ -42,6 +43,8 @@ class CopyWorker:
         self._stopping = False
         self._problem = ""
         self._broken = False
+        self._joins = JOINED
+        """As many bytes as the target takes: it may take less than brokers do by default."""
         self._states: dict[int, PartitionCopy] = {}
         self._records = self._bytes = self._setbacks = 0
 
@@ -99,6 +102,11 @@ class CopyWorker:
                 asyncio.run(self._session(self._wanted))
                 pause = SHORTEST_PAUSE
                 continue
+            except TooLargeError as error:
+                if self._joins:
+                    self._joins //= 2
+                    continue
+                self._problem = str(error)
             except (BrokenCopyError, CopySetbackError) as error:
                 self._problem = str(error)
                 log.warning("a copy waits", rule=self.rule_id, problem=self._problem)
@@ -127,7 +135,7 @@ class CopyWorker:
             Brokers(clusters[spec.source_cluster], client_id) as source,
             Brokers(clusters[spec.target_cluster], client_id) as target,
         ):
-            copier = Copier(order, source, target, Pace(spec.bytes_per_second))
+            copier = Copier(order, source, target, Pace(spec.bytes_per_second), self._joins)
             self._states = copier.progress
             running = asyncio.create_task(copier.run())
             try:
