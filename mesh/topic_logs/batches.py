@@ -154,7 +154,7 @@ def written_by(writer: Writer, batch: Batch) -> bytes:
 
 
 def plain_batch(base: int, stop: int, first: int, latest: int, records: bytes) -> Batch:
-    """A batch of records that are not compressed, without a producer and without a checksum. `first`, `latest`: times."""
+    """A batch that is not compressed, without a producer and a checksum. `first`, `latest`: times."""
     number = stop - base
     head = (base, _HEAD.size - _OUTSIDE + len(records), UNKNOWN, MAGIC, 0)
     raw = _HEAD.pack(*head, int(PLAIN), number - 1, first, latest, UNKNOWN, UNKNOWN, UNKNOWN, number) + records

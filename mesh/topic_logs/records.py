@@ -1,4 +1,4 @@
-"""The records inside plain batches, as bytes: what readers see of them, and small batches joined to larger ones. No I/O.
+"""The records inside plain batches: what readers see of them, and small batches joined to larger ones. No I/O.
 
 A source whose producers do not linger has a batch for each record, and a broker takes one batch of a partition at a
 time. So a copy joins small batches that follow one another: one write instead of hundreds. A record keeps its offset,

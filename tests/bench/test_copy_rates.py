@@ -33,7 +33,7 @@ LARGE = 100
 LARGER = 10
 """... and the factor of the records of their topic: it is copied sooner."""
 WRITTEN_PER_S, WRITTEN_S = 2000, 10
-KINDS = {
+KINDS: dict[str, dict[str, object]] = {
     "batches of 1 record": {"batch.num.messages": 1, "linger.ms": 0},
     "batches of 1 record, lz4": {"batch.num.messages": 1, "linger.ms": 0, "compression.type": "lz4"},
     f"batches of {LARGE} records": {"batch.num.messages": LARGE, "linger.ms": 50},
@@ -86,7 +86,9 @@ def _seconds_behind(sides: tuple[Side, Side], folder: Path, settings: dict[str, 
 
 def _write(side: Side, topic: str, number: int, settings: dict[str, object], per_second: float = 0) -> None:
     producer = side.producer(**{"queue.buffering.max.messages": 10_000, **settings})
-    value, began = random.Random(1).randbytes(RECORD_BYTES // 2).hex().encode(), time.monotonic()
+    chance, began = random.Random(1), time.monotonic()
+    words = b" ".join(b"%x" % chance.getrandbits(20) for _ in range(20))  # each codec makes a record smaller
+    value = (words * RECORD_BYTES)[:RECORD_BYTES]
     for each in range(number):
         while per_second and (early := began + each / per_second - time.monotonic()) > 0:
             producer.poll(early)

@@ -82,6 +82,32 @@ class PartitionCopy:
     """Whether the target has taken something in this session, or lacks nothing."""
     level_at: float = 0.0
     """When the copy was last at the source's end, by the monotonic clock."""
+    tail_s: float = 0.0
+    """The time that the last tail took: from a look at the source's end until the target had all up to there."""
+    tail: tuple[int, float] | None = None
+    """The tail that is on its way: its end, and when the copier saw it."""
+
+    def saw(self, end: int) -> None:
+        """The source ends here."""
+        self.end = end
+        if self.tail is None:
+            self.tail = end, time.monotonic()
+
+    def has(self, end: int) -> None:
+        """The target has all up to here."""
+        self.has_gone_on = True
+        if self.tail is not None and end >= self.tail[0]:
+            self.tail_s, self.tail = time.monotonic() - self.tail[1], None
+
+    def is_level(self) -> None:
+        """The target has all that the source has."""
+        self.has_gone_on = True
+        self.level_at = time.monotonic()
+        self.tail_s, self.tail = 0.0, None
+
+    def behind_s(self, now: float) -> float:
+        """The seconds that a cut would wait for the copy, as far as it can be known."""
+        return self.tail_s if self.tail is None else max(self.tail_s, now - self.tail[1])
 
 
 @dataclass(slots=True)
@@ -177,8 +203,7 @@ class _Lane:
                     moved = await self._copy_some(NO_STOP)
                 if not moved:
                     await self._settle(0)
-                    progress.level_at = time.monotonic()
-                    progress.has_gone_on = True
+                    progress.is_level()
                     await asyncio.sleep(IDLE_S)
         finally:
             for task, _ in self._sent:
@@ -188,7 +213,7 @@ class _Lane:
         """Copies what one Fetch brings; False when there is nothing new. `first`: the source has no earlier offset."""
         progress, before = self._progress, self._progress.position
         fetched = await self._source.fetch(self._from, self._number, max(first, before), FETCH_BYTES, 0)
-        progress.end = fetched.stable
+        progress.saw(fetched.stable)
         for step in joined(steps(before, fetched.records, fetched.aborted, stop), self._copier.joins):
             match step:
                 case Gap():
@@ -217,7 +242,7 @@ class _Lane:
             self._sent.popleft()
             self._progress.records += batch.records
             self._progress.bytes += len(batch.raw)
-            self._progress.has_gone_on = True
+            self._progress.has(batch.next_offset)
 
     async def _mark(self, gap: Gap) -> None:
         if not self._has_marked:
@@ -227,7 +252,7 @@ class _Lane:
             await self._target.mark(self._to, self._number, self._writer, stop - at)
             self._check(stop, (await self._target.range(self._to, self._number))[1])
         self._progress.position = gap.stop
-        self._progress.has_gone_on = True
+        self._progress.has(gap.stop)
         self._progress.gaps += gap.stop - gap.start
 
     def _check(self, wanted: int, found: int) -> None:

@@ -71,6 +71,7 @@ class CopyWorker:
         """How far the copy is; from any thread."""
         states, now = dict(self._states), time.monotonic()
         topic = self._wanted.order.spec.copy.topic
+        begun = bool(states) and all(each.is_open for each in states.values())
         said = record_rules.RecordRuleProgress(
             record_rule_id=self.rule_id,
             revision=self._wanted.order.revision,
@@ -81,6 +82,7 @@ class CopyWorker:
             records_written=self._records + sum(each.records for each in states.values()),
             problem=self._problem,
             broken=self._broken,
+            tail_ms=round(1000 * max(each.behind_s(now) for each in states.values())) if begun else None,
         )
         return Progress(
             said,

@@ -126,16 +126,13 @@ class TopicCut:
 
     async def reach(self) -> None:
         """Returns when both logs end alike and the groups have their positions."""
-        began = time.monotonic()
         try:
-            await asyncio.gather(self._reach_end(), self._reach_positions())
+            ends_ms, positions_ms = await asyncio.gather(_timed(self._reach_end()), _timed(self._reach_positions()))
         except UnreachableError as error:
             raise CutMissedError(str(error)) from error
         reached = events.TopicMoveCutReached(name=self._name, cuts=self._cuts, positions=self._groups.told())
-        level = time.monotonic()
-        await self._record(reached)
-        ms = {"level_ms": round(1000 * (level - began)), "stored_ms": round(1000 * (time.monotonic() - level))}
-        log.info("a cut is reached", move=self._name, **ms)
+        stored_ms = await _timed(self._record(reached))
+        log.info("a cut is reached", move=self._name, ends_ms=ends_ms, positions_ms=positions_ms, stored_ms=stored_ms)
 
     @property
     def lacks(self) -> str:
@@ -169,3 +166,10 @@ class TopicCut:
 
     async def _range(self, cluster: str, topic: str) -> dict[int, LogRange]:
         return (await self._connections.log_ranges(self._clusters[cluster], {topic: self._partitions}))[topic]
+
+
+async def _timed(step: Awaitable[None]) -> int:
+    """The milliseconds that a step of the cut takes."""
+    began = time.monotonic()
+    await step
+    return round(1000 * (time.monotonic() - began))
