@@ -30,7 +30,8 @@ MINTED: Final = 1 << 62
 SEQUENCES: Final = 1 << 31
 FILL_AT_ONCE: Final = 100_000
 """Offsets of one filling batch: compressed, it has less than the 1 MB that brokers take by default."""
-ZSTD: Final = 4
+GZIP: Final = 1
+"""The codec that needs no package beside aiokafka."""
 UNKNOWN: Final = -1
 
 
@@ -164,7 +165,7 @@ def plain_batch(base: int, stop: int, first: int, latest: int, records: bytes) -
 def filling(writer: Writer, offsets: int, timestamp: int) -> bytes:
     """A batch of empty records, to take offsets that nobody will read."""
     builder = DefaultRecordBatchBuilder(
-        MAGIC, ZSTD, 0, writer.producer_id, writer.epoch, writer.sequence, FILL_AT_ONCE * 64
+        MAGIC, GZIP, 0, writer.producer_id, writer.epoch, writer.sequence, FILL_AT_ONCE * 64
     )
     for number in range(offsets):
         builder.append(number, timestamp, None, None, [])

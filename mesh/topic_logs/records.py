@@ -26,7 +26,7 @@ _PLACE: Final = struct.Struct(">qq")
 def contents(batch: Batch, start: int = 0) -> Iterator[tuple[int, bytes]]:
     """All that readers see from offset `start` on, the same however the batches of a log are joined.
 
-    Each is told with its number of records: 1, or those of a compressed batch, which counts as a whole.
+    Each comes with its number of records: 1, or those of a compressed batch, which counts as a whole.
     """
     if batch.codec:
         yield batch.next_offset - max(batch.base_offset, start), batch.content

@@ -83,7 +83,7 @@ class PartitionCopy:
     level_at: float = 0.0
     """When the copy was last at the source's end, by the monotonic clock."""
     tail_s: float = 0.0
-    """The time that the last tail took: from a look at the source's end until the target had all up to there."""
+    """The seconds that the target last took to reach an end of the source, from when the copier saw this end."""
     tail: tuple[int, float] | None = None
     """The tail that is on its way: its end, and when the copier saw it."""
 
@@ -306,7 +306,7 @@ class _Lane:
 
 
 def _visible(offset: int, fetched: Fetched) -> bytes | None:
-    """What readers see at this offset; None if they see nothing."""
+    """The content that readers see at this offset; None if they see nothing."""
     head = next(batches(fetched.records), None)
     if head is None or head.base_offset > offset:
         return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -22,6 +24,7 @@ from mesh.topic_logs.batches import (
 from mesh.topic_logs.course import Gap, steps
 
 STOP = 1 << 40
+WITHIN_S = 60
 CONTROL = 0x20
 WRITER = Writer(producer_of("move-1"), 3, 17)
 LARGEST_BATCH = 1_000_000
@@ -119,6 +122,12 @@ def test_producers_of_moves_are_none_of_a_broker() -> None:
     found = {producer_of(f"move-{number}") for number in range(1000)}
     assert len(found) == 1000
     assert all(MINTED <= each < 1 << 63 for each in found)
+
+
+def test_a_filling_batch_needs_no_package_that_a_router_lacks() -> None:
+    filled = "filling(Writer(1, 0, 0), 9, 0)"
+    code = f"import sys; sys.modules['cramjam'] = None; from mesh.topic_logs.batches import Writer, filling; {filled}"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=WITHIN_S)
 
 
 def test_a_filling_batch_is_small_enough_for_each_broker() -> None:
