@@ -2,7 +2,8 @@
 
 The pause that control tells lasts from the first hold to the switch on all gateways. The pause of a producer is its
 longest time from a record to the record's acknowledgement during the move. Control's log has the steps of the pause.
-`MESH_BENCH_MOVES` bounds the moves; `MESH_BENCH_BUSY` is the number of processes that keep cores busy meanwhile.
+`MESH_BENCH_MOVES` bounds the moves; `MESH_BENCH_RATE` is about how many records of 1 KB, in batches of
+their own, each of two producers writes in a second; `MESH_BENCH_BUSY` how many processes keep cores busy meanwhile.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from tests.fixtures.moves_under_faults import PROGRESS, check, moving
 
 MOVES = int(os.environ.get("MESH_BENCH_MOVES", "24"))
 BUSY = int(os.environ.get("MESH_BENCH_BUSY", "0"))
+RATE = float(os.environ.get("MESH_BENCH_RATE", "100"))
+RECORD_BYTES = 1000
 STEPS = ("held_ms", "ends_ms", "positions_ms", "cut_ms", "stored_ms", "applied_ms")
 """Fields of control's log: `cut_ms` has in it what is before it, and that the cut is stored."""
 
@@ -39,7 +42,8 @@ async def test_the_pause_of_a_move(
     tmp_path: Path,
 ) -> None:
     met: list[float] = []
-    world = moving(postgres(), kafka_c1, kafka_c2, unique_name("moving"), tmp_path, random.Random(1))
+    names, wait_s = ["a" * RECORD_BYTES, "b" * RECORD_BYTES], 1 / RATE
+    world = moving(postgres(), kafka_c1, kafka_c2, unique_name("moving"), tmp_path, random.Random(1), names, wait_s)
     async with world as run:
         with _busy():
             for number in range(MOVES):
@@ -59,7 +63,10 @@ async def test_the_pause_of_a_move(
     for name, values in {**told, **{step: spent[step] for step in STEPS}}.items():
         ordered = sorted(values)
         print(f"{name}: half {at(ordered, 0.5):.0f} ms, p99 {at(ordered, 0.99):.0f} ms, most {ordered[-1]:.0f} ms")
-    print(f"{MOVES} moves, {given_up} cuts given up, {BUSY} busy processes, load {os.getloadavg()[0]:.1f}")
+    print(
+        f"{MOVES} moves, {given_up} cuts given up, {RATE:.0f} records/s, {BUSY} busy processes, "
+        f"load {os.getloadavg()[0]:.1f}"
+    )
 
 
 def _steps(folder: Path) -> dict[str, list[float]]:

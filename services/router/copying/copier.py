@@ -2,7 +2,7 @@
 
 Theory of operation
 1. Nothing is stored about a copy but the copy itself: a session goes on from the end of the target's log. Before, it
-   compares the last batch there with the source's batch at the same offset. So a topic that was moved away can be
+   compares the last record there with the source's record at the same offset. So a topic that was moved away can be
    copied back to: the old log ends where the new one goes on.
 2. All sessions of a move write as one producer, whose id follows from the move's. The leader of a partition remembers
    the producer's last sequence, and a session asks for it. A batch that an earlier session has sent, and that arrives
