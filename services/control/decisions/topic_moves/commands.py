@@ -215,6 +215,8 @@ class TopicMoveDecisions:
         caller = Caller(move.actor, f"{move.name} cuts: {move.reason}" if move.reason else f"{move.name} cuts")
         source = table.clusters[move.copy.source_cluster]
         partitions = await self._connections.partitions_of(source, move.copy.topic) or 0
+        logs = await self._connections.log_ranges(source, {move.copy.topic: partitions})
+        starts = {number: each.start for number, each in logs[move.copy.topic].items()}
         groups = Groups(self._connections, move, table)
         for _ in range(FOLLOWS):
             if await groups.follow():
@@ -224,7 +226,7 @@ class TopicMoveDecisions:
             return
         await self._append(move.name, events.TopicMoveCutBegun(name=move.name), Caller(CONTROL))
         reached = partial(self._append, move.name, caller=Caller(CONTROL))
-        cut = TopicCut(self._connections, move, table, partitions, groups, reached)
+        cut = TopicCut(self._connections, move, table, starts, groups, reached)
         try:
             change = await self._rules.change(
                 _switch(move), ChangeWishes(accept_skip=True), caller, lambda _: None, cut=cut
