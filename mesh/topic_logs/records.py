@@ -36,7 +36,7 @@ def contents(batch: Batch, start: int = 0) -> Iterator[tuple[int, bytes]]:
             yield 1, _PLACE.pack(offset, batch.base_timestamp + later) + body
 
 
-def joined(steps: Iterable[Step], most: int = JOINED) -> Iterator[Step]:
+def joined(steps: Iterable[Step], most: float = JOINED) -> Iterator[Step]:
     """The steps, with small batches joined to batches of `most` bytes. ForeignBatchError: a batch is damaged."""
     waiting: list[Batch] = []
     size = 0

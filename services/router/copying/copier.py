@@ -214,7 +214,8 @@ class _Lane:
         progress, before = self._progress, self._progress.position
         fetched = await self._source.fetch(self._from, self._number, max(first, before), FETCH_BYTES, 0)
         progress.saw(fetched.stable)
-        for step in joined(steps(before, fetched.records, fetched.aborted, stop), self._copier.joins):
+        most = min(self._copier.joins, self._copier.pace.at_once)
+        for step in joined(steps(before, fetched.records, fetched.aborted, stop), most):
             match step:
                 case Gap():
                     await self._settle(0)

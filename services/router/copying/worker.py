@@ -104,12 +104,10 @@ class CopyWorker:
                 asyncio.run(self._session(self._wanted))
                 pause = SHORTEST_PAUSE
                 continue
-            except TooLargeError as error:
-                if self._joins:
-                    self._joins //= 2
-                    continue
-                self._problem = str(error)
             except (BrokenCopyError, CopySetbackError) as error:
+                if isinstance(error, TooLargeError) and self._joins:
+                    self._joins //= 4
+                    continue
                 self._problem = str(error)
                 log.warning("a copy waits", rule=self.rule_id, problem=self._problem)
                 if isinstance(error, BrokenCopyError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from mesh.topic_logs.batches import (
     written_by,
 )
 from mesh.topic_logs.course import Gap, steps
+from services.router.copying.pace import Pace
 
 STOP = 1 << 40
 WITHIN_S = 60
@@ -136,3 +138,8 @@ def test_a_filling_batch_is_small_enough_for_each_broker() -> None:
     whole = MemoryRecords(made).next_batch()
     assert whole is not None
     assert sum(1 for _ in whole) == FILL_AT_ONCE
+
+
+def test_a_copy_with_a_rate_writes_a_tenth_of_a_second_at_once() -> None:
+    assert Pace(20_000).at_once == 2000
+    assert Pace().at_once == math.inf
