@@ -29,6 +29,8 @@ MOVES = int(os.environ.get("MESH_BENCH_MOVES", "24"))
 BUSY = int(os.environ.get("MESH_BENCH_BUSY", "0"))
 RATE = float(os.environ.get("MESH_BENCH_RATE", "100"))
 RECORD_BYTES = 1000
+MOVE_S = 2
+"""Seconds of a producer's records that stand beside a move: the machine may be busy without one."""
 STEPS = ("held_ms", "ends_ms", "positions_ms", "cut_ms", "stored_ms", "applied_ms")
 """Fields of control's log: `cut_ms` has in it what is before it, and that the cut is stored."""
 
@@ -42,6 +44,7 @@ async def test_the_pause_of_a_move(
     tmp_path: Path,
 ) -> None:
     met: list[float] = []
+    usual: list[float] = []
     names, wait_s = ["a" * RECORD_BYTES, "b" * RECORD_BYTES], 1 / RATE
     world = moving(postgres(), kafka_c1, kafka_c2, unique_name("moving"), tmp_path, random.Random(1), names, wait_s)
     async with world as run:
@@ -54,12 +57,22 @@ async def test_the_pause_of_a_move(
                     await writer.goes_on(PROGRESS)
                 met.extend(1000 * writer.longest_s for writer in run.writers)
                 print(f"{move.pause_ms} ms, {move.cuts_given_up} cuts given up: {move.problem}")
+            for _ in range(MOVES):
+                for writer in run.writers:
+                    writer.longest_s = 0.0
+                for writer in run.writers:
+                    await writer.goes_on(int(MOVE_S * RATE))
+                usual.extend(1000 * writer.longest_s for writer in run.writers)
         given_up = run.moves.given_up
         await run.end()
     owner, cluster = ("c1", kafka_c1) if MOVES % 2 == 0 else ("c2", kafka_c2)
     check(await Upstream(owner, cluster.bootstrap).read(run.topic), run.writers)
     spent = _steps(tmp_path)
-    told = {"control tells": [float(each) for each in run.moves.pauses], "a producer met": met}
+    told = {
+        "control tells": [float(each) for each in run.moves.pauses],
+        "a producer met": met,
+        "a producer met without a move": usual,
+    }
     for name, values in {**told, **{step: spent[step] for step in STEPS}}.items():
         ordered = sorted(values)
         print(f"{name}: half {at(ordered, 0.5):.0f} ms, p99 {at(ordered, 0.99):.0f} ms, most {ordered[-1]:.0f} ms")
