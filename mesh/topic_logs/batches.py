@@ -1,7 +1,7 @@
 """Record batches as bytes: the fields of a batch that a copy reads or writes. No I/O.
 
-The records of a batch pass as they are, compressed or not. A copy writes five fields of the header: the producer's id,
-epoch and sequence, the bit that says "transactional", and the checksum over these.
+A copy writes five fields of the header: the producer's id, epoch and sequence, the bit that says "transactional", and
+the checksum over these. The records inside are the matter of `records`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ MINTED: Final = 1 << 62
 SEQUENCES: Final = 1 << 31
 FILL_AT_ONCE: Final = 100_000
 """Offsets of one filling batch: compressed, it has less than the 1 MB that brokers take by default."""
-ZSTD: Final = 4
+GZIP: Final = 1
+"""The codec that needs no package beside aiokafka."""
 UNKNOWN: Final = -1
 
 
@@ -40,6 +41,11 @@ class Attribute(IntFlag):
     LOG_APPEND_TIME = 0x08
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
+
+
+PLAIN: Final = Attribute(0)
+CODEC: Final = 0x07
+"""The bits of the attributes that name the codec."""
 
 
 class ForeignBatchError(ValueError):
@@ -68,11 +74,21 @@ class Batch:
         return Attribute.TRANSACTIONAL in self.attributes
 
     @property
+    def codec(self) -> int:
+        """0: the records are not compressed."""
+        return int(self.attributes) & CODEC
+
+    @property
+    def records_bytes(self) -> memoryview:
+        """The records, compressed or not."""
+        return self.raw[_HEAD.size :]
+
+    @property
     def content(self) -> bytes:
-        """All that readers see of the batch, the same on both sides of a copy."""
+        """All that readers see of the batch, the same on both sides of a copy that does not join it with others."""
         kept = (self.base_offset, self.next_offset, self.base_timestamp, self.max_timestamp, self.records)
         plain = self.attributes & ~Attribute.TRANSACTIONAL
-        return struct.pack(">qqqqih", *kept, int(plain)) + self.raw[_HEAD.size :]
+        return struct.pack(">qqqqih", *kept, int(plain)) + self.records_bytes
 
     def check(self) -> None:
         """ForeignBatchError: the checksum says that the bytes are damaged."""
@@ -138,10 +154,18 @@ def written_by(writer: Writer, batch: Batch) -> bytes:
     return bytes(copy)
 
 
+def plain_batch(base: int, stop: int, first: int, latest: int, records: bytes) -> Batch:
+    """A batch that is not compressed, without a producer and a checksum. `first`, `latest`: times."""
+    number = stop - base
+    head = (base, _HEAD.size - _OUTSIDE + len(records), UNKNOWN, MAGIC, 0)
+    raw = _HEAD.pack(*head, int(PLAIN), number - 1, first, latest, UNKNOWN, UNKNOWN, UNKNOWN, number) + records
+    return Batch(base, stop, PLAIN, first, latest, UNKNOWN, number, memoryview(raw))
+
+
 def filling(writer: Writer, offsets: int, timestamp: int) -> bytes:
     """A batch of empty records, to take offsets that nobody will read."""
     builder = DefaultRecordBatchBuilder(
-        MAGIC, ZSTD, 0, writer.producer_id, writer.epoch, writer.sequence, FILL_AT_ONCE * 64
+        MAGIC, GZIP, 0, writer.producer_id, writer.epoch, writer.sequence, FILL_AT_ONCE * 64
     )
     for number in range(offsets):
         builder.append(number, timestamp, None, None, [])

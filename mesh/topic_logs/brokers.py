@@ -39,6 +39,7 @@ WAIT_MS: Final = 200
 """The time that a broker waits for new records."""
 REMEDIES: Final = {
     10: "raise max.message.bytes of the topic there to that of the source",
+    18: "raise segment.bytes of the topic there to that of the source",
     19: "bring the replicas of the partition back, or lower min.insync.replicas there",
     20: "bring the replicas of the partition back, or lower min.insync.replicas there",
     29: "give the user of the cluster the rights that the page about moves names",
@@ -48,6 +49,8 @@ REMEDIES: Final = {
     87: "the broker refuses a record: compare the topic's settings on both clusters",
 }
 """Kafka's error code -> the remedy for an operator."""
+TOO_LARGE: Final = (10, 18)
+"""The codes that say: larger than max.message.bytes, or than segment.bytes."""
 _FAILURES: Final = (
     ClusterAccessError, IncompatibleBrokerVersion, KafkaError, NotImplementedError, OSError, TimeoutError,
     UnservedSecurityError,
@@ -56,6 +59,10 @@ _FAILURES: Final = (
 
 class CopySetbackError(Exception):
     """The copy can't go on now. An operator reads the message."""
+
+
+class TooLargeError(CopySetbackError):
+    """The topic takes only smaller batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +203,8 @@ class Brokers:
         if code:
             setback = self._setback(f"{topic}-{partition} can't be {what}", for_code(code)())
             remedy = REMEDIES.get(code)
-            raise CopySetbackError(f"{setback}; {remedy}") if remedy else setback
+            kind = TooLargeError if code in TOO_LARGE else CopySetbackError
+            raise kind(f"{setback}; {remedy}" if remedy else f"{setback}")
 
     def _setback(self, what: str, error: BaseException) -> CopySetbackError:
         return CopySetbackError(f"cluster {self.name!r}, {what}: {reason_of(error)}")

@@ -11,6 +11,7 @@ from aiokafka.record.util import calc_crc32c
 from mesh.topic_logs.batches import Batch, ForeignBatchError, batches
 from mesh.topic_logs.brokers import Brokers, CopySetbackError
 from mesh.topic_logs.course import Gap, steps
+from mesh.topic_logs.records import contents
 
 FETCH_BYTES: Final = 1 << 20
 _CRC: Final = struct.Struct(">I")
@@ -25,8 +26,11 @@ class Evidence:
 
     def with_batch(self, batch: Batch, start: int) -> Evidence:
         """The records of a batch, chained to those before. Its records before `start` are deleted, and count not."""
-        records = batch.next_offset - max(batch.base_offset, start)
-        return Evidence(self.records + records, calc_crc32c(_CRC.pack(self.crc) + batch.content))
+        records, crc = self.records, self.crc
+        for number, content in contents(batch, start):
+            records += number
+            crc = calc_crc32c(_CRC.pack(crc) + content)
+        return Evidence(records, crc)
 
 
 async def evidence(brokers: Brokers, topic: str, partition: int, start: int, end: int) -> Evidence:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,19 +18,16 @@ import psutil
 import pytest
 
 from services.router.forwarding.orders import RunRule
+from tests.bench.copied import WITHIN_S, cost
 from tests.bench.figures import Sheet, Table, spread, watched
 from tests.clients.mirror_maker.driver import class_path
 from tests.fixtures.clusters import KafkaCluster
-from tests.fixtures.record_rules import Side, Workers, ends, mirror, two_sides
+from tests.fixtures.record_rules import Side, Workers, mirror, two_sides
 from tests.fixtures.toolchains import need
 
 RECORDS = int(os.environ.get("MESH_BENCH_RECORDS", "1000000"))
 RECORD_BYTES = 200
 PARTITIONS = 4
-WARM = 0.2
-"""Of the records, the part that is not counted."""
-WITHIN_S = 300.0
-LOOK_S = 0.02
 
 ROUTER, MAKER, MAKER_ONCE = "mesh mirror, exactly once", "MirrorMaker 2, at least once", "MirrorMaker 2, exactly once"
 
@@ -61,9 +57,9 @@ def test_cpu_of_a_mirrored_record(sides: tuple[Side, Side], tmp_path: Path, shee
                 _router(sides, full, copy, folder) if name == ROUTER else _maker(sides, full, source, folder, name)
             )
             with running as process, watched(process) as disturbance:
-                cost, rate = _measure(c2, copy, process)
-            costs[name].append(cost)
-            rates[name].append(rate)
+                found = cost(c2, copy, RECORDS, process)
+            costs[name].append(found.cpu_us)
+            rates[name].append(found.per_second)
             others.append(disturbance.cores)
     title = f"A mirrored record: {RECORDS:,} of {RECORD_BYTES} B, {PARTITIONS} partitions, {rounds} rounds"
     rows = [[name, spread(costs[name], 2), spread(rates[name])] for name in costs]
@@ -134,26 +130,3 @@ def _maker(sides: tuple[Side, Side], topic: str, source: str, folder: Path, name
     finally:
         process.kill()
         process.wait()
-
-
-def _measure(target: Side, copy: str, process: psutil.Process) -> tuple[float, float]:
-    """Microseconds of CPU for a record, and records in a second, from a fifth to all of them."""
-    deadline = time.monotonic() + WITHIN_S
-    first: tuple[int, float, float] | None = None
-    while True:
-        assert time.monotonic() < deadline, f"{copy} is not complete"
-        done = sum(ends(target, copy).values())
-        now = (done, time.monotonic(), _cpu_s(process))
-        if first is None and done >= WARM * RECORDS:
-            first = now
-        if done >= RECORDS:  # marks of transactions count as records here: some hundred of a million
-            assert first is not None
-            records, seconds, cpu = (late - early for late, early in zip(now, first, strict=True))
-            return 1e6 * cpu / records, records / seconds
-        time.sleep(LOOK_S)
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    """Of it and its children, all threads."""
-    times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
-    return sum(each.user + each.system for each in times)

@@ -151,6 +151,11 @@ class Connections:
             cluster, lambda client, _: offsets.log_ranges(client, topics, CALL_TIMEOUT - REQUEST_TIMEOUT)
         )
 
+    async def log_ends(self, cluster: UpstreamCluster, topic: str, partitions: int) -> dict[int, int]:
+        """The next offset of every partition: one request to each leader, where `log_ranges` has two."""
+        bound = CALL_TIMEOUT - REQUEST_TIMEOUT
+        return await self._call(cluster, lambda client, _: offsets.log_ends(client, topic, partitions, bound))
+
     async def live_partitions(self, cluster: UpstreamCluster, topic: str) -> list[LivePartition]:
         """The leader and the offsets of each partition of a topic that exists."""
         return await self._call(cluster, lambda client, _: live_partitions(client, topic))

@@ -59,6 +59,14 @@ def log_ranges(client: AdminClient, topics: Mapping[str, int], bound: float) -> 
     return ranges
 
 
+def log_ends(client: AdminClient, topic: str, partitions: int, bound: float) -> dict[int, int]:
+    """The next offset of every partition. Raises KafkaException."""
+    wanted = [TopicPartition(topic, number) for number in range(partitions)]
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    found = listed(client, dict.fromkeys(wanted, latest), time.monotonic() + bound)
+    return {each.partition: end for each, end in found.items()}
+
+
 def listed(
     client: AdminClient, specs: Mapping[TopicPartition, OffsetSpec], deadline: float
 ) -> dict[TopicPartition, int]:

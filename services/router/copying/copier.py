@@ -2,7 +2,7 @@
 
 Theory of operation
 1. Nothing is stored about a copy but the copy itself: a session goes on from the end of the target's log. Before, it
-   compares the last batch there with the source's batch at the same offset. So a topic that was moved away can be
+   compares the last record there with the source's record at the same offset. So a topic that was moved away can be
    copied back to: the old log ends where the new one goes on.
 2. All sessions of a move write as one producer, whose id follows from the move's. The leader of a partition remembers
    the producer's last sequence, and a session asks for it. A batch that an earlier session has sent, and that arrives
@@ -35,6 +35,7 @@ from mesh.topic_logs.batches import (
 )
 from mesh.topic_logs.brokers import Brokers, CopySetbackError, Fetched
 from mesh.topic_logs.course import Gap, steps
+from mesh.topic_logs.records import JOINED, contents, joined
 from services.router.copying.pace import Pace
 
 FETCH_BYTES: Final = 1 << 20
@@ -81,6 +82,32 @@ class PartitionCopy:
     """Whether the target has taken something in this session, or lacks nothing."""
     level_at: float = 0.0
     """When the copy was last at the source's end, by the monotonic clock."""
+    tail_s: float = 0.0
+    """The seconds that the target last took to reach an end of the source, from when the copier saw this end."""
+    tail: tuple[int, float] | None = None
+    """The tail that is on its way: its end, and when the copier saw it."""
+
+    def saw(self, end: int) -> None:
+        """The source ends here."""
+        self.end = end
+        if self.tail is None:
+            self.tail = end, time.monotonic()
+
+    def has(self, end: int) -> None:
+        """The target has all up to here."""
+        self.has_gone_on = True
+        if self.tail is not None and end >= self.tail[0]:
+            self.tail_s, self.tail = time.monotonic() - self.tail[1], None
+
+    def is_level(self) -> None:
+        """The target has all that the source has."""
+        self.has_gone_on = True
+        self.level_at = time.monotonic()
+        self.tail_s, self.tail = 0.0, None
+
+    def behind_s(self, now: float) -> float:
+        """The seconds that a cut would wait for the copy, as far as it can be known."""
+        return self.tail_s if self.tail is None else max(self.tail_s, now - self.tail[1])
 
 
 @dataclass(slots=True)
@@ -91,6 +118,8 @@ class Copier:
     source: Brokers
     target: Brokers
     pace: Pace = field(default_factory=Pace)
+    joins: int = JOINED
+    """Bytes of a batch that is joined from small ones; the target may take less than it takes by default."""
     progress: dict[int, PartitionCopy] = field(default_factory=dict)
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
@@ -174,8 +203,7 @@ class _Lane:
                     moved = await self._copy_some(NO_STOP)
                 if not moved:
                     await self._settle(0)
-                    progress.level_at = time.monotonic()
-                    progress.has_gone_on = True
+                    progress.is_level()
                     await asyncio.sleep(IDLE_S)
         finally:
             for task, _ in self._sent:
@@ -185,8 +213,9 @@ class _Lane:
         """Copies what one Fetch brings; False when there is nothing new. `first`: the source has no earlier offset."""
         progress, before = self._progress, self._progress.position
         fetched = await self._source.fetch(self._from, self._number, max(first, before), FETCH_BYTES, 0)
-        progress.end = fetched.stable
-        for step in steps(before, fetched.records, fetched.aborted, stop):
+        progress.saw(fetched.stable)
+        most = min(self._copier.joins, self._copier.pace.at_once)
+        for step in joined(steps(before, fetched.records, fetched.aborted, stop), most):
             match step:
                 case Gap():
                     await self._settle(0)
@@ -196,7 +225,6 @@ class _Lane:
         return progress.position > before
 
     async def _write(self, batch: Batch) -> None:
-        batch.check()
         await self._copier.pace.take(len(batch.raw))
         # a broker takes any first sequence of a producer that it does not know: the second batch has to wait
         await self._settle(IN_FLIGHT - 1 if self._has_written else 0)
@@ -215,7 +243,7 @@ class _Lane:
             self._sent.popleft()
             self._progress.records += batch.records
             self._progress.bytes += len(batch.raw)
-            self._progress.has_gone_on = True
+            self._progress.has(batch.next_offset)
 
     async def _mark(self, gap: Gap) -> None:
         if not self._has_marked:
@@ -225,7 +253,7 @@ class _Lane:
             await self._target.mark(self._to, self._number, self._writer, stop - at)
             self._check(stop, (await self._target.range(self._to, self._number))[1])
         self._progress.position = gap.stop
-        self._progress.has_gone_on = True
+        self._progress.has(gap.stop)
         self._progress.gaps += gap.stop - gap.start
 
     def _check(self, wanted: int, found: int) -> None:
@@ -279,12 +307,12 @@ class _Lane:
 
 
 def _visible(offset: int, fetched: Fetched) -> bytes | None:
-    """The part of the batch with this offset that readers see; None if they see nothing."""
+    """The content that readers see at this offset; None if they see nothing."""
     head = next(batches(fetched.records), None)
     if head is None or head.base_offset > offset:
         return None
     step = next(steps(head.base_offset, bytes(head.raw), fetched.aborted, NO_STOP))
-    return step.content if isinstance(step, Batch) else None
+    return next((content for _, content in contents(step, offset)), None) if isinstance(step, Batch) else None
 
 
 def _gravest(errors: ExceptionGroup[CopySetbackError | BrokenCopyError]) -> Exception:

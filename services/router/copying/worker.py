@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import structlog
 
 from mesh.rpc import record_rules
-from mesh.topic_logs.brokers import Brokers, CopySetbackError
+from mesh.topic_logs.brokers import Brokers, CopySetbackError, TooLargeError
+from mesh.topic_logs.records import JOINED
 from services.router.copying.copier import BrokenCopyError, Copier, CopyOrder, PartitionCopy
 from services.router.copying.pace import Pace
 from services.router.forwarding.orders import Progress, RunRule
@@ -42,6 +43,8 @@ class CopyWorker:
         self._stopping = False
         self._problem = ""
         self._broken = False
+        self._joins = JOINED
+        """As many bytes as the target takes: it may take less than brokers do by default."""
         self._states: dict[int, PartitionCopy] = {}
         self._records = self._bytes = self._setbacks = 0
 
@@ -68,6 +71,7 @@ class CopyWorker:
         """How far the copy is; from any thread."""
         states, now = dict(self._states), time.monotonic()
         topic = self._wanted.order.spec.copy.topic
+        begun = bool(states) and all(each.is_open for each in states.values())
         said = record_rules.RecordRuleProgress(
             record_rule_id=self.rule_id,
             revision=self._wanted.order.revision,
@@ -78,6 +82,7 @@ class CopyWorker:
             records_written=self._records + sum(each.records for each in states.values()),
             problem=self._problem,
             broken=self._broken,
+            tail_ms=round(1000 * max(each.behind_s(now) for each in states.values())) if begun else None,
         )
         return Progress(
             said,
@@ -100,6 +105,9 @@ class CopyWorker:
                 pause = SHORTEST_PAUSE
                 continue
             except (BrokenCopyError, CopySetbackError) as error:
+                if isinstance(error, TooLargeError) and self._joins:
+                    self._joins //= 4
+                    continue
                 self._problem = str(error)
                 log.warning("a copy waits", rule=self.rule_id, problem=self._problem)
                 if isinstance(error, BrokenCopyError):
@@ -127,7 +135,7 @@ class CopyWorker:
             Brokers(clusters[spec.source_cluster], client_id) as source,
             Brokers(clusters[spec.target_cluster], client_id) as target,
         ):
-            copier = Copier(order, source, target, Pace(spec.bytes_per_second))
+            copier = Copier(order, source, target, Pace(spec.bytes_per_second), self._joins)
             self._states = copier.progress
             running = asyncio.create_task(copier.run())
             try:

@@ -20,8 +20,8 @@ from services.control.domain.topic_moves.moves import (
     check_sides,
     fold_topic_moves,
     is_elsewhere,
+    is_near,
     is_switched,
-    lag_of,
     lost,
     to_certify,
 )
@@ -149,10 +149,20 @@ def test_topics_that_cant_be_copied_with_their_offsets_are_refused(
         check_sides("apples", here, there)
 
 
-def test_a_copy_without_a_router_has_no_lag_that_counts() -> None:
-    said = record_rules.RecordRuleProgress(lag=3, partition_count=1)
-    assert lag_of(said) == 3
+def test_a_cut_begins_when_the_copy_takes_a_tenth_of_the_budget_for_its_tail() -> None:
+    move = after(STARTED)[0].get(NAME)
+    move.spec.hold_budget_ms = 1000
+    said = record_rules.RecordRuleProgress(lag=20_000, partition_count=1, tail_ms=100)
+    assert is_near(move, said)
+    said.tail_ms = 101
+    assert not is_near(move, said)
+
+
+def test_a_copy_that_nobody_runs_or_that_has_not_begun_is_not_near() -> None:
+    move = after(STARTED)[0].get(NAME)
+    said = record_rules.RecordRuleProgress(partition_count=1, tail_ms=0)
+    assert is_near(move, said)
     said.problem = "no router says that it runs it"
-    assert lag_of(said) is None
-    assert lag_of(None) is None
-    assert lag_of(record_rules.RecordRuleProgress()) is None
+    assert not is_near(move, said)
+    assert not is_near(move, None)
+    assert not is_near(move, record_rules.RecordRuleProgress(partition_count=1))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import struct
+import subprocess
+import sys
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -20,8 +23,10 @@ from mesh.topic_logs.batches import (
     written_by,
 )
 from mesh.topic_logs.course import Gap, steps
+from services.router.copying.pace import Pace
 
 STOP = 1 << 40
+WITHIN_S = 60
 CONTROL = 0x20
 WRITER = Writer(producer_of("move-1"), 3, 17)
 LARGEST_BATCH = 1_000_000
@@ -121,9 +126,20 @@ def test_producers_of_moves_are_none_of_a_broker() -> None:
     assert all(MINTED <= each < 1 << 63 for each in found)
 
 
+def test_a_filling_batch_needs_no_package_that_a_router_lacks() -> None:
+    filled = "filling(Writer(1, 0, 0), 9, 0)"
+    code = f"import sys; sys.modules['cramjam'] = None; from mesh.topic_logs.batches import Writer, filling; {filled}"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=WITHIN_S)
+
+
 def test_a_filling_batch_is_small_enough_for_each_broker() -> None:
     made = filling(WRITER, FILL_AT_ONCE, 1_700_000_000_000)
     assert len(made) < LARGEST_BATCH
     whole = MemoryRecords(made).next_batch()
     assert whole is not None
     assert sum(1 for _ in whole) == FILL_AT_ONCE
+
+
+def test_a_copy_with_a_rate_writes_a_tenth_of_a_second_at_once() -> None:
+    assert Pace(20_000).at_once == 2000
+    assert Pace().at_once == math.inf

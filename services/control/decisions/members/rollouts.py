@@ -210,6 +210,7 @@ class Rollouts:
         expected = frozenset({*self._members.gateways(), *self._awaited(without)})
         longest = self.hold_ms / 1000 if cut is None else min(self.hold_ms / 1000, cut.budget_s)
         decision = await self._held(revision, expected, without, started + longest)
+        held = time.monotonic()
         late: dict[str, str] = {}
         cause = "not all members held in time"
         if decision is not Verdict.SWITCH:
@@ -223,14 +224,24 @@ class Rollouts:
             await self.close(payload, caller)
             rollouts_total.labels("aborted").inc()
             raise RolloutAbandoned(revision, late, cause)
+        reached = time.monotonic()
         await self.close(events.RolloutSwitched(revision=revision), caller)
+        stored = time.monotonic()
         rollouts_total.labels("switched").inc()
         self._members.pass_over(without)
         if not await self.applied(revision, without):
             log.warning("not every gateway runs the switched table yet", revision=revision)
-        elapsed = time.monotonic() - started
-        switch_seconds.observe(elapsed)
-        return elapsed * 1000
+        ended = time.monotonic()
+        log.info(
+            "gateways have switched",
+            revision=revision,
+            held_ms=round(1000 * (held - started)),
+            cut_ms=round(1000 * (reached - held)),
+            stored_ms=round(1000 * (stored - reached)),
+            applied_ms=round(1000 * (ended - stored)),
+        )
+        switch_seconds.observe(ended - started)
+        return (ended - started) * 1000
 
     async def applied(self, revision: int, without: Collection[str] = ()) -> bool:
         """Waits, bounded, until connected gateways run `revision` or a later one, or have refused it."""

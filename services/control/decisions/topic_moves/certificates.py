@@ -7,7 +7,7 @@ Retention may have deleted the beginning of either log since, so both are read f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import structlog
 
@@ -17,6 +17,7 @@ from mesh.rpc import events, topic_moves
 from mesh.topic_logs.brokers import Brokers, CopySetbackError
 from mesh.topic_logs.evidence import Evidence, evidence
 from services.control.domain.errors import NotAllowed, Refusal, Unavailable
+from services.control.domain.topic_moves.certificates import changes
 from services.control.domain.topic_moves.moves import DONE, WORDS, has_gone_on, to_certify
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
@@ -77,7 +78,7 @@ class Certificates:
         except (CopySetbackError, UnreachableError) as error:
             raise Unavailable("CLUSTER_UNREACHABLE", f"{error}; nothing can be said about the move now") from None
         if move.HasField("certificate"):
-            _tell(found, _changes(move.certificate, found))
+            _tell(found, changes(move.certificate, found))
         return found
 
     async def _certify(self, move: topic_moves.MoveWithRecords) -> None:
@@ -158,7 +159,9 @@ async def _compared(
     (start, end), (start_there, end_there) = await asyncio.gather(
         here.range(topic, number), there.range(target_topic, number)
     )
-    proof = topic_moves.TopicMoveEvidence(partition=number, start=max(cut.start, start, start_there), end=cut.end)
+    proof = topic_moves.TopicMoveEvidence(
+        partition=number, start=max(cut.start, start, start_there), end=cut.end, by_record=True
+    )
     differences: list[str] = []
     if end < cut.end or (end > cut.end and not goes_on):
         differences.append(f"{topic}-{number} on {here.name!r} ends at {end}, and the cut is at {cut.end}")
@@ -203,22 +206,6 @@ def _misplaced(move: topic_moves.MoveWithRecords) -> Iterator[str]:
     for each in move.positions:
         if each.before != each.after:
             yield f"group {each.group!r} was at {each.before} of partition {each.partition}, and got {each.after}"
-
-
-def _changes(then: topic_moves.TopicMoveCertificate, now: topic_moves.TopicMoveCertificate) -> Iterator[str]:
-    """The differences from the certificate of then, where both are about the same offsets."""
-    known: Mapping[int, topic_moves.TopicMoveEvidence] = {each.partition: each for each in then.partitions}
-    for each in now.partitions:
-        before = known.get(each.partition)
-        if before is None or before.start != each.start:
-            continue
-        for side in ("source", "target"):
-            was, is_now = getattr(before, side), getattr(each, side)
-            if each.HasField(side) and was != is_now:
-                yield (
-                    f"partition {each.partition} of the {side} has changed since the certificate: {was.records} "
-                    f"records with CRC {was.crc:08x} then, and {is_now.records} with {is_now.crc:08x} now"
-                )
 
 
 def _now() -> float:

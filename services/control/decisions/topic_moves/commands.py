@@ -40,8 +40,8 @@ from services.control.domain.topic_moves.moves import (
     cancelled,
     check_sides,
     is_elsewhere,
+    is_near,
     is_switched,
-    lag_of,
     led_elsewhere,
     lost,
     source_of,
@@ -55,8 +55,6 @@ from services.control.upstream.connections import Connections, UnreachableError
 
 LOOK_EVERY = 0.5
 """Seconds between two checks of the open moves."""
-NEAR = 5_000
-"""Offsets that the copy may be behind when a cut begins: a copier does as many in a fraction of the budget."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds after a cut that was given up; the pause doubles."""
 SETTINGS = ("cleanup.policy", "message.timestamp.type")
@@ -175,10 +173,8 @@ class TopicMoveDecisions:
             return
         if await self._is_lost(move, NO_ROUTER if progress is None else progress.problem):
             return
-        lag = lag_of(progress)
-        if lag is None or lag > NEAR or _now() < self._not_before.get(move.name, 0):
-            return
-        await self._cut(move)
+        if is_near(move, progress) and _now() >= self._not_before.get(move.name, 0):
+            await self._cut(move)
 
     async def _is_lost(self, move: topic_moves.MoveWithRecords, problem: str) -> bool:
         """Tells a problem that lasts, and its end. True if the move has failed."""
@@ -219,6 +215,8 @@ class TopicMoveDecisions:
         caller = Caller(move.actor, f"{move.name} cuts: {move.reason}" if move.reason else f"{move.name} cuts")
         source = table.clusters[move.copy.source_cluster]
         partitions = await self._connections.partitions_of(source, move.copy.topic) or 0
+        logs = await self._connections.log_ranges(source, {move.copy.topic: partitions})
+        starts = {number: each.start for number, each in logs[move.copy.topic].items()}
         groups = Groups(self._connections, move, table)
         for _ in range(FOLLOWS):
             if await groups.follow():
@@ -228,7 +226,7 @@ class TopicMoveDecisions:
             return
         await self._append(move.name, events.TopicMoveCutBegun(name=move.name), Caller(CONTROL))
         reached = partial(self._append, move.name, caller=Caller(CONTROL))
-        cut = TopicCut(self._connections, move, table, partitions, groups, reached)
+        cut = TopicCut(self._connections, move, table, starts, groups, reached)
         try:
             change = await self._rules.change(
                 _switch(move), ChangeWishes(accept_skip=True), caller, lambda _: None, cut=cut

@@ -12,7 +12,6 @@ import structlog
 from mesh.routing import RoutingTable
 from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
-from services.control.domain.rules.effects import LogRange
 from services.control.upstream.connections import Connections, UnreachableError, connection_settings
 from services.control.upstream.groups import GroupRefusedError
 from services.control.upstream.member_offsets import MemberOffsets
@@ -108,11 +107,11 @@ class TopicCut:
         connections: Connections,
         move: topic_moves.MoveWithRecords,
         table: RoutingTable,
-        partitions: int,
+        starts: Mapping[int, int],
         groups: Groups,
         record: Callable[[events.TopicMoveCutReached], Awaitable[None]],
     ) -> None:
-        """`record`: writes the cut into the log of events, before the switch."""
+        """`starts`: the first offset of each partition of the source; `record`: writes the cut into the log."""
         self.budget_s = move.spec.hold_budget_ms / 1000
         self._name = move.name
         self._record = record
@@ -120,22 +119,19 @@ class TopicCut:
         self._connections = connections
         self._copy = move.copy
         self._clusters = table.clusters
-        self._partitions = partitions
+        self._starts = starts
         self._groups = groups
         self._behind = ""
 
     async def reach(self) -> None:
         """Returns when both logs end alike and the groups have their positions."""
-        began = time.monotonic()
         try:
-            await asyncio.gather(self._reach_end(), self._reach_positions())
+            ends_ms, positions_ms = await asyncio.gather(_timed(self._reach_end()), _timed(self._reach_positions()))
         except UnreachableError as error:
             raise CutMissedError(str(error)) from error
         reached = events.TopicMoveCutReached(name=self._name, cuts=self._cuts, positions=self._groups.told())
-        level = time.monotonic()
-        await self._record(reached)
-        ms = {"level_ms": round(1000 * (level - began)), "stored_ms": round(1000 * (time.monotonic() - level))}
-        log.info("a cut is reached", move=self._name, **ms)
+        stored_ms = await _timed(self._record(reached))
+        log.info("a cut is reached", move=self._name, ends_ms=ends_ms, positions_ms=positions_ms, stored_ms=stored_ms)
 
     @property
     def lacks(self) -> str:
@@ -143,29 +139,36 @@ class TopicCut:
         return "; ".join(each for each in (self._behind, self._groups.problem) if each)
 
     async def _reach_end(self) -> None:
+        copy = self._copy
         while True:
-            found = await self._range(self._copy.target_cluster, self._copy.target_topic)
+            found = await self._ends(copy.target_cluster, copy.target_topic)
             # a marker may come behind the hold: a commit is answered before its markers are written
-            wanted = await self._range(self._copy.source_cluster, self._copy.topic)
-            behind = [number for number in wanted if found[number].end != wanted[number].end]
+            wanted = await self._ends(copy.source_cluster, copy.topic)
+            behind = [number for number in sorted(wanted) if found[number] != wanted[number]]
             if not behind:
                 break
             number = behind[0]
             self._behind = (
-                f"the copy of {len(behind)} partitions is behind: {self._copy.topic}-{number} ends at "
-                f"{wanted[number].end} on {self._copy.source_cluster!r}, and at {found[number].end} on "
-                f"{self._copy.target_cluster!r}"
+                f"the copy of {len(behind)} partitions is behind: {copy.topic}-{number} ends at {wanted[number]} on "
+                f"{copy.source_cluster!r}, and at {found[number]} on {copy.target_cluster!r}"
             )
             await asyncio.sleep(LOOK_S)
         self._behind = ""
         self._cuts = [
-            topic_moves.TopicMoveCut(partition=number, start=each.start, end=each.end)
-            for number, each in sorted(wanted.items())
+            topic_moves.TopicMoveCut(partition=number, start=self._starts[number], end=end)
+            for number, end in sorted(wanted.items())
         ]
 
     async def _reach_positions(self) -> None:
         while not await self._groups.follow():
             await asyncio.sleep(LOOK_S)
 
-    async def _range(self, cluster: str, topic: str) -> dict[int, LogRange]:
-        return (await self._connections.log_ranges(self._clusters[cluster], {topic: self._partitions}))[topic]
+    async def _ends(self, cluster: str, topic: str) -> dict[int, int]:
+        return await self._connections.log_ends(self._clusters[cluster], topic, len(self._starts))
+
+
+async def _timed(step: Awaitable[None]) -> int:
+    """The milliseconds that a step of the cut takes."""
+    began = time.monotonic()
+    await step
+    return round(1000 * (time.monotonic() - began))

@@ -22,6 +22,10 @@ KEPT = 100
 """Ended moves that control keeps in memory; the log has all."""
 USUAL_BUDGET_MS = 1_000
 LARGEST_BUDGET_MS = 10_000
+TAIL_PART = 0.1
+"""The part of the budget that the copy may take for its tail: the rest is for a tail that is larger by then, for the
+positions of groups, and for the switch.
+"""
 MOST_PARTITIONS = 1_000
 """The cut of a move is one event, with all partitions in it."""
 COPYING = topic_moves.TOPIC_MOVE_STATE_COPYING
@@ -270,11 +274,11 @@ def _place(move: topic_moves.MoveWithRecords, table: RoutingTable) -> Place | No
     return None if route is None else Place(route.cluster, route.upstream_topic)
 
 
-def lag_of(progress: record_rules.RecordRuleProgress | None) -> int | None:
-    """Offsets that are not copied; None: no router says how far the copy is."""
-    if progress is None or progress.problem or not progress.partition_count:
-        return None
-    return progress.lag
+def is_near(move: topic_moves.MoveWithRecords, progress: record_rules.RecordRuleProgress | None) -> bool:
+    """Whether the copy takes so little time for its tail that a cut may begin."""
+    if progress is None or progress.problem or not progress.HasField("tail_ms"):
+        return False
+    return progress.tail_ms <= move.spec.hold_budget_ms * TAIL_PART
 
 
 def _with(known: TopicMoves, name: str, **fields: object) -> TopicMoves:
