@@ -1,14 +1,24 @@
-"""Counters of frequent events: each event adds to a plain number, which scrapes collect.
+"""Counters and times of frequent events: each event adds to plain numbers, which scrapes collect.
 
 The counters of prometheus_client take a lock and some calls for each addition: five additions were a fifth of our own
 code for a Produce. Only the event loop adds to the counters here, so they need no lock.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Final
 
 from prometheus_client import REGISTRY
-from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.utils import floatToGoString
+
+BUCKETS: Final = (
+    0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0
+)  # fmt: skip
+"""Upper bounds in seconds: from what the gateway takes for a small Produce to the longest call."""
+BOUNDS: Final = (*map(floatToGoString, BUCKETS), "+Inf")
 
 
 class Count:
@@ -42,4 +52,69 @@ class Counts(Collector):
         family = CounterMetricFamily(self._name, self._documentation, labels=self._labels)
         for values, count in list(self._counts.items()):
             family.add_metric(values, count.total)
+        yield family
+
+
+class Answered(Count):
+    """The answered requests of one client in one API and version, which count among those of all clients, too."""
+
+    __slots__ = ("of_all", "times")
+
+    def __init__(self, of_all: Count, times: "Times") -> None:
+        self.total = 0
+        self.of_all = of_all
+        self.times = times
+
+
+class Histogram:
+    """Seconds by buckets. Only the event loop adds to it."""
+
+    __slots__ = ("buckets", "seconds")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(BUCKETS) + 1)
+        """How many fell into each bucket alone, the last of which has no bound."""
+        self.seconds = 0.0
+
+    def observe(self, seconds: float) -> None:
+        if seconds < 0.0:  # a clock that stood still may differ in its last digits
+            seconds = 0.0
+        self.buckets[bisect_left(BUCKETS, seconds)] += 1
+        self.seconds += seconds
+
+
+class Times:
+    """The times of the answered requests of one API: in the gateway, and upstream."""
+
+    __slots__ = ("gateway", "upstream")
+
+    def __init__(self, gateway: Histogram, upstream: Histogram) -> None:
+        self.gateway = gateway
+        self.upstream = upstream
+
+    def took(self, seconds: float, upstream_s: float) -> None:
+        """A request took `seconds` in all, and `upstream_s` of them passed while clusters were asked."""
+        self.gateway.observe(seconds - upstream_s)
+        self.upstream.observe(upstream_s)
+
+
+class Histograms(Collector):
+    """Histograms by the value of one label."""
+
+    def __init__(self, name: str, documentation: str, label: str, registry: CollectorRegistry = REGISTRY) -> None:
+        self._name = name
+        self._documentation = documentation
+        self._labels = (label,)
+        self._histograms: dict[str, Histogram] = {}
+        registry.register(self)
+
+    def of(self, value: str) -> Histogram:
+        """The histogram of this value; code that observes often should keep it."""
+        return self._histograms.setdefault(value, Histogram())
+
+    def collect(self) -> Iterator[Metric]:
+        family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
+        for value, histogram in list(self._histograms.items()):
+            below = accumulate(list(histogram.buckets))
+            family.add_metric([value], list(zip(BOUNDS, below, strict=True)), histogram.seconds)
         yield family

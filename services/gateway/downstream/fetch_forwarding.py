@@ -20,6 +20,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import Protocol
 
 from services.gateway.downstream.exchange import Exchange
@@ -103,10 +104,7 @@ class FetchForwarder:
 
     def begun(self, header: headers.RequestHeader, frame: memoryview, now: float) -> FetchInFlight | None:
         """The request, if it needs no plan: `ask` then sends it to the brokers. None: the request needs its plan."""
-        fetch = self._placing.placed(self, header, frame, now)
-        if fetch is not None and self._memory.traffic is not None:
-            fetch.began = self._memory.traffic.clock()
-        return fetch
+        return self._placing.placed(self, header, frame, now)
 
     # --- questions to brokers ------------------------------------------------------------------------------------
 
@@ -115,11 +113,13 @@ class FetchForwarder:
         parts = fetch.parts
         if fetch.alone:
             self._ask(fetch, parts[0], fetch.arrived)
+            fetch.asked_at = perf_counter()
             return
         # taken up last: asking the other brokers drops answers that have waited for long
         for part in parts:
             if part.left is None and not fetch.ended:
                 self._ask(fetch, part, fetch.arrived)
+        fetch.asked_at = perf_counter()
         if not fetch.ended:
             self._current = fetch
             self._watch(fetch.is_over_at)
@@ -168,7 +168,9 @@ class FetchForwarder:
             return
         if fetch.is_over_at > self._timer_at:
             self._watch(fetch.is_over_at)
-        elif fetch.session_went_on:
+            return
+        fetch.heard_at = perf_counter()
+        if fetch.session_went_on:
             self._doubt(fetch)
         else:
             self._answer(fetch)
@@ -185,6 +187,7 @@ class FetchForwarder:
     def came(self, fetch: FetchInFlight, part: Part, outcome: Outcome, owned: bool) -> None:
         if fetch.ended:
             return
+        fetch.heard_at = perf_counter()
         step = fetch.come(part, outcome)
         if step is Step.ANSWER:
             self._answer(fetch)
@@ -207,6 +210,7 @@ class FetchForwarder:
     def _end(self, fetch: FetchInFlight) -> None:
         """End the request, and leave behind its questions without an answer."""
         fetch.ended = True
+        fetch.waited()
         if fetch.alone:
             return
         self._current = None
@@ -232,10 +236,14 @@ class FetchForwarder:
             self._mesh.conversions,
             self._lanes,
             header.client_id,
-            lambda _, answer: self._client.fetch_ended(fetch, answer),
+            lambda exchange, answer: self._decided(fetch, exchange, answer),
             seen.names,
         )
         fetch.exchange.start()
+
+    def _decided(self, fetch: FetchInFlight, exchange: Exchange, answer: Answer) -> None:
+        fetch.upstream_s += exchange.upstream_s
+        self._client.fetch_ended(fetch, answer)
 
     def begun_to_come(self, fetch: FetchInFlight, part: Part, beginning: memoryview, missing: int) -> Passage | None:
         """A large answer has begun to arrive. It may pass if its beginning already shows that it is clean."""

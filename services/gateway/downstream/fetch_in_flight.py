@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from enum import Enum, auto
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Final
 
 from mesh.routing import RoutingTable
-from services.gateway.counting import Count
+from services.gateway.counting import Answered
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_questions import Forwarder, Part, owned_copy
 from services.gateway.downstream.passing import Brought
@@ -70,6 +70,7 @@ class FetchInFlight:
         "answer",
         "answers",
         "arrived",
+        "asked_at",
         "began",
         "brought",
         "careful",
@@ -84,6 +85,7 @@ class FetchInFlight:
         "exchange",
         "forwarder",
         "found",
+        "heard_at",
         "isolation_level",
         "limits",
         "parts",
@@ -92,6 +94,7 @@ class FetchInFlight:
         "routes",
         "session",
         "table",
+        "upstream_s",
         "version",
         "wanted",
     )
@@ -130,11 +133,17 @@ class FetchInFlight:
         """Whether the answer passes while it arrives, if it is large and its beginning shows that it is clean."""
         self.found: dict[Slot, Found] = {}
         self.record_bytes = 0
-        self.began = 0.0
-        """The start by the clock of traffic, if traffic is counted ..."""
+        self.began = perf_counter()
+        """The start, ..."""
+        self.asked_at = 0.0
+        """... the time at which brokers had been asked, ..."""
+        self.heard_at = 0.0
+        """... the time at which the last answer came that it waited for ..."""
+        self.upstream_s = 0.0
+        """... and the time that clusters have taken."""
         self.brought: Brought | None = None
-        """... and the content of an answer that passes while it arrives."""
-        self.answers: Count
+        """The content of an answer that passes while it arrives, if traffic is counted."""
+        self.answers: Answered
         """The count of answered requests."""
         self.ended = False
         """Whether it takes no more answers. Its plan may still go on."""
@@ -171,7 +180,14 @@ class FetchInFlight:
         if exchange is not None:
             exchange.abandon()
 
+    def waited(self) -> None:
+        """It waits for clusters no more, or its plan does."""
+        if self.asked_at and self.heard_at:
+            self.upstream_s = max(0.0, self.heard_at - self.asked_at)
+
     def passed_on(self) -> None:
+        self.heard_at = perf_counter()
+        self.waited()
         self.forwarder.passed_on(self)
 
     # --- answers of brokers --------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ Theory of operation
 """
 
 from dataclasses import replace
+from time import perf_counter
 from typing import Final, Protocol
 
 from services.gateway import metrics
@@ -108,6 +109,7 @@ class Forwarder(Following):
 
     def begun(self, header: headers.RequestHeader, frame: memoryview, now: float) -> InFlight | None:
         """The request, if it needs no plan: it has then been sent. None: the request needs its plan."""
+        began = perf_counter()
         try:
             scan = produce.scan_produce(frame, header.api_version, header.body_offset, len(frame))
         except WireError:  # its plan reports it
@@ -126,15 +128,15 @@ class Forwarder(Following):
         if connection is not way.seat.own:
             request.seat, request.sent_at = way.seat, now
             way.seat.sent()
-        traffic = self._memory.traffic
-        if traffic is not None:
-            request.began = traffic.clock()
+        request.began = began
+        if self._memory.traffic is not None:
             request.brought = produce.count_produced(frame, scan)
         self._taken(request, way)
         if request.sent_version == request.version:
             connection.pass_on(frame, request)
         else:
             connection.pass_on_rewritten(ApiKey.PRODUCE, request.sent_version, _with_names(frame, request), request)
+        request.asked_at = perf_counter()
         return request
 
     def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> InFlight | None:
@@ -164,9 +166,7 @@ class Forwarder(Following):
         if connection is None or connection is not way.seat.own:  # others must not wait for its end
             return None
         request.connection = connection
-        traffic = self._memory.traffic
-        if traffic is not None:
-            request.began = traffic.clock()
+        if self._memory.traffic is not None:
             request.brought = produce.Produced.of(0 if batch.is_control else batch.record_count, batch.end)
         self._taken(request, way)
         if request.sent_version == request.version:
@@ -289,9 +289,13 @@ class Forwarder(Following):
             self._mesh.conversions,
             self._lanes,
             header.client_id,
-            lambda _, answer: self.ended(request, answer),
+            lambda exchange, answer: self._decided(request, exchange, answer),
         )
         exchange.start()
+
+    def _decided(self, request: InFlight, exchange: Exchange, answer: Answer) -> None:
+        request.upstream_s += exchange.upstream_s
+        self.ended(request, answer)
 
     def ended(self, request: InFlight, answer: Answer, *, counts: bool = True) -> None:
         self._producing.remove(request)
