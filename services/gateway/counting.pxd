@@ -1,3 +1,9 @@
+cimport cython
+
+cdef double UNIT_S
+cdef Py_ssize_t BUCKETS
+
+
 cdef class Count:
     cdef public long long total
 
@@ -6,6 +12,7 @@ cdef class Histogram:
     cdef public list buckets
     cdef public double seconds
 
+    @cython.locals(units=cython.longlong, place=Py_ssize_t)
     cpdef observe(self, double seconds)
 
 

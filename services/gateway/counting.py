@@ -4,7 +4,6 @@ The counters of prometheus_client take a lock and some calls for each addition: 
 code for a Produce. Only the event loop adds to the counters here, so they need no lock.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Final
@@ -12,13 +11,12 @@ from typing import Final
 from prometheus_client import REGISTRY
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
-from prometheus_client.utils import floatToGoString
 
-BUCKETS: Final = (
-    0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0
-)  # fmt: skip
-"""Upper bounds in seconds: from what the gateway takes for a small Produce to the longest call."""
-BOUNDS: Final = (*map(floatToGoString, BUCKETS), "+Inf")
+UNIT_S: Final = 0.00005
+"""The first bound of a histogram: about what the gateway takes for a small Produce."""
+BUCKETS: Final = 20
+"""Each bound is twice the one before. The last one is 26 s."""
+BOUNDS: Final = (*(str(UNIT_S * 2**place) for place in range(BUCKETS)), "+Inf")
 
 
 class Count:
@@ -72,14 +70,16 @@ class Histogram:
     __slots__ = ("buckets", "seconds")
 
     def __init__(self) -> None:
-        self.buckets = [0] * (len(BUCKETS) + 1)
+        self.buckets = [0] * (BUCKETS + 1)
         """How many fell into each bucket alone, the last of which has no bound."""
         self.seconds = 0.0
 
     def observe(self, seconds: float) -> None:
-        if seconds < 0.0:  # a clock that stood still may differ in its last digits
-            seconds = 0.0
-        self.buckets[bisect_left(BUCKETS, seconds)] += 1
+        units, place = int(seconds / UNIT_S), 0
+        while units > 0 and place < BUCKETS:
+            units >>= 1
+            place += 1
+        self.buckets[place] += 1
         self.seconds += seconds
 
 

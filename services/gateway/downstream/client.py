@@ -112,7 +112,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         """None: the client may send requests, for as long as it likes."""
         self._lanes = Lanes(self.session, on_congestion=self._upstream_congestion, on_unheard=self._unheard)
         self._forwarder = Forwarder(self, mesh, self.session, self._follower, self._lanes)
-        self._now = asyncio.get_running_loop().time
+        self._now = time.monotonic  # that of the loop stands still while a turn of it lasts
         self._slots = Slots(self)
         self._queue = self._slots.queue
         self._reading = Reading(self, self._slots, mesh)
@@ -148,7 +148,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             self._gate = None
 
     def queued(self, header: RequestHeader) -> Slot:
-        slot = Slot(header, None, None, 0, began=time.perf_counter())
+        slot = Slot(header, None, None, 0, began=self._now())
         self._queue.append(slot)
         return slot
 
@@ -304,7 +304,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             self.send(*toll.leaves(_FETCH if isinstance(slot, FetchInFlight) else _PRODUCE, slot.version, pieces, size))
         else:
             self.send(*pieces)
-        answers.times.took(time.perf_counter() - slot.began, slot.upstream_s)
+        answers.times.took(self._now() - slot.began, slot.upstream_s)
         if (slots and slots[0].done) or self._slots.draining is not None:
             self._slots.flush()
             if self._fd == -1:

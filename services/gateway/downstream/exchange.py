@@ -121,7 +121,7 @@ class Exchange:
 
     def _step(self, result: Any) -> None:
         if self._waits_since:
-            self.upstream_s += time.perf_counter() - self._waits_since
+            self.upstream_s += time.monotonic() - self._waits_since
             self._waits_since = 0.0
         on_work = self.on_work
         if on_work is None:
@@ -155,7 +155,7 @@ class Exchange:
                 return
             if not done:
                 if _asks_clusters(command):
-                    self._waits_since = time.perf_counter()
+                    self._waits_since = time.monotonic()
                 return
 
     def _end(self, answer: Answer) -> None:

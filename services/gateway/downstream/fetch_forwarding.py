@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from time import perf_counter
+from time import monotonic
 from typing import Protocol
 
 from services.gateway.downstream.exchange import Exchange
@@ -112,14 +112,14 @@ class FetchForwarder:
         """Ask the brokers, now that the request stands among its client's slots."""
         parts = fetch.parts
         if fetch.alone:
-            self._ask(fetch, parts[0], fetch.arrived)
-            fetch.asked_at = perf_counter()
+            self._ask(fetch, parts[0], fetch.began)
+            fetch.asked_at = monotonic()
             return
         # taken up last: asking the other brokers drops answers that have waited for long
         for part in parts:
             if part.left is None and not fetch.ended:
-                self._ask(fetch, part, fetch.arrived)
-        fetch.asked_at = perf_counter()
+                self._ask(fetch, part, fetch.began)
+        fetch.asked_at = monotonic()
         if not fetch.ended:
             self._current = fetch
             self._watch(fetch.is_over_at)
@@ -169,7 +169,7 @@ class FetchForwarder:
         if fetch.is_over_at > self._timer_at:
             self._watch(fetch.is_over_at)
             return
-        fetch.heard_at = perf_counter()
+        fetch.heard_at = monotonic()
         if fetch.session_went_on:
             self._doubt(fetch)
         else:
@@ -187,7 +187,7 @@ class FetchForwarder:
     def came(self, fetch: FetchInFlight, part: Part, outcome: Outcome, owned: bool) -> None:
         if fetch.ended:
             return
-        fetch.heard_at = perf_counter()
+        fetch.heard_at = monotonic()
         step = fetch.come(part, outcome)
         if step is Step.ANSWER:
             self._answer(fetch)
@@ -228,7 +228,7 @@ class FetchForwarder:
         header = fetch.header
         seen = self._tables.view_of(fetch.table)
         clusters = seen.clusters(fetch.clusters)
-        mesh = replace(self._client.view(header), table=fetch.table, clusters=clusters, now=fetch.arrived)
+        mesh = replace(self._client.view(header), table=fetch.table, clusters=clusters, now=fetch.began)
         began = None if self._memory.traffic is None else fetch.began
         fetch.exchange = Exchange(
             ended_in_doubt(Request(header, _NOTHING), mesh, fetch, began),

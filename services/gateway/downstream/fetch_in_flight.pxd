@@ -15,7 +15,7 @@ cdef Py_ssize_t _FETCH, _NO_TAGS, FLEXIBLE, NAMES_UNTIL, NO_SESSION
 cdef class FetchInFlight:
     cdef public bint alone, careful, done, ended, passes
     cdef public Py_ssize_t clients_id, epoch, isolation_level, record_bytes, version
-    cdef public double arrived, asked_at, began, heard_at, upstream_s
+    cdef public double asked_at, began, heard_at, upstream_s
     cdef public dict found, routes
     cdef public list answer, parts
     cdef public Answered answers

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import Enum, auto
-from time import monotonic, perf_counter
+from time import monotonic
 from typing import Final
 
 from mesh.routing import RoutingTable
@@ -69,7 +69,6 @@ class FetchInFlight:
         "alone",
         "answer",
         "answers",
-        "arrived",
         "asked_at",
         "began",
         "brought",
@@ -114,7 +113,6 @@ class FetchInFlight:
         """The client's session, if it has one ..."""
         self.epoch = 0
         """... and its epoch after this request."""
-        self.arrived = 0.0
         self.table: RoutingTable
         self.clusters: Mapping[str, ClusterKnowledge]
         """The knowledge of all clusters."""
@@ -133,7 +131,7 @@ class FetchInFlight:
         """Whether the answer passes while it arrives, if it is large and its beginning shows that it is clean."""
         self.found: dict[Slot, Found] = {}
         self.record_bytes = 0
-        self.began = perf_counter()
+        self.began = 0.0
         """The start, ..."""
         self.asked_at = 0.0
         """... the time at which brokers had been asked, ..."""
@@ -165,7 +163,7 @@ class FetchInFlight:
     @property
     def is_over_at(self) -> float:
         """The time at which the client gets the answers that have come."""
-        return self.arrived + self.limits.wait_s + GRACE_S
+        return self.began + self.limits.wait_s + GRACE_S
 
     @property
     def session_went_on(self) -> bool:
@@ -186,7 +184,7 @@ class FetchInFlight:
             self.upstream_s = max(0.0, self.heard_at - self.asked_at)
 
     def passed_on(self) -> None:
-        self.heard_at = perf_counter()
+        self.heard_at = monotonic()
         self.waited()
         self.forwarder.passed_on(self)
 

@@ -21,7 +21,7 @@ cdef class Forwarder(Following):
     cdef public object _client, _lanes, _refused
 
     @cython.locals(
-        scan=produce.ProduceScan, request=InFlight, way=Way, connection=BrokerConnection, began=double,
+        scan=produce.ProduceScan, request=InFlight, way=Way, connection=BrokerConnection,
     )
     cpdef InFlight begun(self, headers.RequestHeader header, object frame, double now)
 

@@ -18,7 +18,7 @@ Theory of operation
 """
 
 from dataclasses import replace
-from time import perf_counter
+from time import monotonic
 from typing import Final, Protocol
 
 from services.gateway import metrics
@@ -109,7 +109,6 @@ class Forwarder(Following):
 
     def begun(self, header: headers.RequestHeader, frame: memoryview, now: float) -> InFlight | None:
         """The request, if it needs no plan: it has then been sent. None: the request needs its plan."""
-        began = perf_counter()
         try:
             scan = produce.scan_produce(frame, header.api_version, header.body_offset, len(frame))
         except WireError:  # its plan reports it
@@ -128,7 +127,7 @@ class Forwarder(Following):
         if connection is not way.seat.own:
             request.seat, request.sent_at = way.seat, now
             way.seat.sent()
-        request.began = began
+        request.began = now
         if self._memory.traffic is not None:
             request.brought = produce.count_produced(frame, scan)
         self._taken(request, way)
@@ -136,7 +135,7 @@ class Forwarder(Following):
             connection.pass_on(frame, request)
         else:
             connection.pass_on_rewritten(ApiKey.PRODUCE, request.sent_version, _with_names(frame, request), request)
-        request.asked_at = perf_counter()
+        request.asked_at = monotonic()
         return request
 
     def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> InFlight | None:

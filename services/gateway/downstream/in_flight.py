@@ -3,7 +3,7 @@
 import math
 from asyncio import get_running_loop
 from collections.abc import Callable
-from time import perf_counter
+from time import monotonic
 from typing import Final, Protocol
 
 from mesh.routing import ClientIdentity, RoutingTable
@@ -173,7 +173,7 @@ class InFlight:
     # --- for the broker's connection -----------------------------------------------------------------------------
 
     def answered(self, frame: memoryview, owned: bool) -> None:
-        self.upstream_s = perf_counter() - self.asked_at
+        self.upstream_s = monotonic() - self.asked_at
         flexible = self.sent_version >= FLEXIBLE
         if self.seat is not None:
             self.seat.answered(self.sent_at, throttle_ms(frame, flexible=flexible))
@@ -209,7 +209,7 @@ class InFlight:
 
     def failed(self, outcome: Unreachable) -> None:
         if self.asked_at:
-            self.upstream_s = perf_counter() - self.asked_at
+            self.upstream_s = monotonic() - self.asked_at
         if self.seat is not None:
             self.seat.failed()
             self.seat = None
@@ -228,7 +228,7 @@ class InFlight:
         if missing:
             return
         self.connection = None
-        self.began = self.asked_at = perf_counter()  # how long its client took to send it says nothing of the mesh
+        self.began = self.asked_at = monotonic()  # how long its client took to send it says nothing of the mesh
         if outcome is not None:
             self.forwarder.astray(self, outcome)
         elif connection is not None:

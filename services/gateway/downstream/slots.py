@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
+from time import monotonic
 from typing import Protocol, cast
 
 import structlog
@@ -194,7 +194,7 @@ def count_request(session: Session, slot: AnySlot, answer: Answer | Passed, *, i
         count.total += 1
         count.of_all.total += 1
         if slot.began:
-            count.times.took(perf_counter() - slot.began, slot.upstream_s)
+            count.times.took(monotonic() - slot.began, slot.upstream_s)
         if not isinstance(answer, Passed):
             for code in codes_of(answer):
                 metrics.count_error(session.calls, api_key, code)

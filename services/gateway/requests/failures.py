@@ -10,7 +10,7 @@ from typing import Any
 
 from services.gateway.requests.plan import Answer, Body, Close, NoAnswer, RawResponse, Versioned
 from services.gateway.wire.errors import RETRIABLE, ErrorCode
-from services.gateway.wire.schema import Struct, fields_of
+from services.gateway.wire.schema import fields_of
 
 EVERYDAY = frozenset(
     {

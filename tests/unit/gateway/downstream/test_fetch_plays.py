@@ -252,7 +252,7 @@ class ForwardedPlay(Play):
             if what != "late":
                 self._hear(place, what)
             elif not found.alone and self.chance.random() < 0.5:
-                found.arrived -= 60  # its wait is over
+                found.began -= 60  # its wait is over
                 forwarder._look_at_the_time()
         forwarder.abandoned()
         if forwarder.has_doubted():
