@@ -5,6 +5,7 @@ looks (`measure`), so a request costs no more than its count.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.gateway.counting import Answered, Count
@@ -17,6 +18,11 @@ class Rates:
     requests: float = 0.0
     bytes_in: float = 0.0
     bytes_out: float = 0.0
+
+    def add(self, other: "Rates") -> None:
+        self.requests += other.requests
+        self.bytes_in += other.bytes_in
+        self.bytes_out += other.bytes_out
 
 
 @dataclass(slots=True)
@@ -34,6 +40,10 @@ class ClientCalls:
     last: float = 0.0
     """The look that last found new answers, or the time at which the connection was made."""
     rates: Rates = field(default_factory=Rates)
+    measured: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """The counts of `answered` ..."""
+    measured_errors: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """... and of `errors`, at the last look."""
     _looked: float = 0.0
     _before: tuple[int, int, int] = (0, 0, 0)
 
@@ -41,14 +51,12 @@ class ClientCalls:
         """The connection is made."""
         self.since = self.last = self._looked = now
 
-    @property
-    def requests(self) -> int:
-        return sum(each.total for each in self.answered.values())
-
     def measure(self, now: float) -> None:
         """Looks at the counts, and takes the rates since the last look."""
         seconds, before = now - self._looked, self._before
-        counts = (self.requests, self.bytes_in.total, self.bytes_out.total)
+        self.measured = {which: count.total for which, count in self.answered.items()}
+        self.measured_errors = dict(self.errors)
+        counts = (sum(self.measured.values()), self.bytes_in.total, self.bytes_out.total)
         if seconds <= 0.0:  # a clock that was put back
             self._looked = now
             return

@@ -10,7 +10,7 @@ from services.gateway.requests.uses import GROUPS_REMEMBERED, IDS_REMEMBERED, TO
 
 def session(client_id: str, *topics: str, address: str = "10.0.0.7") -> Session:
     made = Session(client_id=client_id, software_name="librdkafka", software_version="2.10.0", address=address)
-    made.uses.topics.note_all(topics)
+    made.uses.produced.note_all(topics)
     return made
 
 
@@ -53,7 +53,7 @@ def test_a_report_fits_into_a_message_to_the_router_however_long_names_are() -> 
 
     def wordy(number: int) -> Session:
         made = Session(client_id=f"{number:04}" + "c" * 32_000, software_name="s" * 1000, address="10.0.0.7")
-        made.uses.topics.note_all(f"{each:03}" + "t" * 100_000 for each in range(TOPICS_REMEMBERED))
+        made.uses.produced.note_all(f"{each:03}" + "t" * 100_000 for each in range(TOPICS_REMEMBERED))
         made.uses.groups.note_all(f"{each:02}" + "g" * 100_000 for each in range(GROUPS_REMEMBERED))
         made.uses.transactional_ids.note_all(f"{each:02}" + "i" * 100_000 for each in range(IDS_REMEMBERED))
         return made
