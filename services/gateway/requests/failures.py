@@ -5,12 +5,11 @@ While a canary runs, the gateway counts failures twice: those of connections tha
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from services.gateway.requests.plan import Answer, Body, Close, NoAnswer, RawResponse, Versioned
 from services.gateway.wire.errors import RETRIABLE, ErrorCode
-from services.gateway.wire.schema import fields_of
+from services.gateway.wire.schema import Struct, fields_of
 
 EVERYDAY = frozenset(
     {
@@ -44,8 +43,17 @@ class _Reader:
                 reader.read(each, found)
 
 
-@cache
-def _reader_of(cls: Any) -> _Reader:
+_readers: dict[type[Struct], _Reader] = {}
+
+
+def _reader_of(cls: type[Struct]) -> _Reader:
+    found = _readers.get(cls)
+    if found is None:
+        found = _readers[cls] = _made_reader(cls)
+    return found
+
+
+def _made_reader(cls: type[Struct]) -> _Reader:
     lists = ((name, _reader_of(spec.struct)) for name, spec, _ in fields_of(cls) if spec.repeated and spec.struct)
     has_code = any(name == "error_code" for name, _, _ in fields_of(cls))
     return _Reader(has_code, tuple((name, each) for name, each in lists if each.has_code or each.lists))
