@@ -1,4 +1,4 @@
-"""`meshctl clients` tells of real clients over two clusters: who they are, what they do, and what a release would break."""
+"""`meshctl clients` tells of real clients over two clusters: who they are, what they do, what a release would break."""
 
 from __future__ import annotations
 
