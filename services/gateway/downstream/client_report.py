@@ -135,7 +135,7 @@ def _latest(*names: set[str]) -> set[str]:
 
 
 def _apis(kind: _Kind) -> list[clients.ClientApi]:
-    """By name. The versions that no broker of a release speaks are told by the table of APIs."""
+    """By name. The table of APIs knows the versions that a release of Kafka removed."""
     used: dict[int, clients.ClientApi] = {}
     for (key, version), requests in sorted(kind.answered.items()):
         api = used.get(key)

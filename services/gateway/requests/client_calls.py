@@ -13,7 +13,7 @@ from services.gateway.counting import Answered, Count
 
 @dataclass(slots=True)
 class Rates:
-    """What a connection did in a second, in the time between the last two looks."""
+    """Requests and bytes of a connection in a second, in the time between the last two measurements."""
 
     requests: float = 0.0
     bytes_in: float = 0.0
@@ -52,7 +52,7 @@ class ClientCalls:
         self.since = self.last = self._looked = now
 
     def measure(self, now: float) -> None:
-        """Looks at the counts, and takes the rates since the last look."""
+        """Reads the counts, and takes the rates since the last measurement."""
         seconds, before = now - self._looked, self._before
         self.measured = {which: count.total for which, count in self.answered.items()}
         self.measured_errors = dict(self.errors)

@@ -29,7 +29,7 @@ EVERYDAY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Where the error codes of a message are."""
+    """The places of error codes in a message."""
 
     has_code: bool
     lists: tuple[tuple[str, "_Reader"], ...]
@@ -61,7 +61,7 @@ def _made_reader(cls: type[Struct]) -> _Reader:
 
 def codes_of(answer: Answer) -> Collection[int]:
     """The different error codes in an answer, without that of success. Answers that pass as bytes have none: the
-    gateway has looked at them."""
+    gateway has checked them."""
     match answer:
         case Close() | RawResponse() | NoAnswer():
             return ()
