@@ -51,6 +51,7 @@ def clients(session: Session, /, apis: bool, **wanted: str) -> None:
         print_json(as_dict(shown))
         return
     empty = "No client is like that."
+    columns: tuple[str, ...]
     if apis:
         columns = ("CLIENT ID", "SOFTWARE", "GATEWAY", "API", "VERSIONS", "REQUESTS", "REMOVED IN", "ERRORS")
         print_table(columns, (row for each in found for row in _api_rows(each)), empty=empty)

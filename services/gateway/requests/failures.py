@@ -31,13 +31,14 @@ EVERYDAY = frozenset(
 class _Reader:
     """The places of error codes in a message."""
 
-    has_code: bool
+    codes: tuple[str, ...]
+    """Fields that are codes, ..."""
     lists: tuple[tuple[str, "_Reader"], ...]
-    """Lists with codes in them, by their fields."""
+    """... and lists with codes in them, by their fields."""
 
     def read(self, part: Any, found: set[int]) -> None:
-        if self.has_code:
-            found.add(part.error_code)
+        for name in self.codes:
+            found.add(getattr(part, name))
         for name, reader in self.lists:
             for each in getattr(part, name) or ():
                 reader.read(each, found)
@@ -55,8 +56,8 @@ def _reader_of(cls: type[Struct]) -> _Reader:
 
 def _made_reader(cls: type[Struct]) -> _Reader:
     lists = ((name, _reader_of(spec.struct)) for name, spec, _ in fields_of(cls) if spec.repeated and spec.struct)
-    has_code = any(name == "error_code" for name, _, _ in fields_of(cls))
-    return _Reader(has_code, tuple((name, each) for name, each in lists if each.has_code or each.lists))
+    codes = tuple(name for name, _, _ in fields_of(cls) if name.endswith("error_code"))
+    return _Reader(codes, tuple((name, each) for name, each in lists if each.codes or each.lists))
 
 
 def codes_of(answer: Answer) -> Collection[int]:
