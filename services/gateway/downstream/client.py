@@ -276,16 +276,12 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         if slot.exchange is not None:
             slot.upstream_s = slot.exchange.upstream_s
         slot.request = slot.exchange = None  # they hold one another, and what brokers have said
-        self._has_answer(slot, answer)
+        self.has_answer(slot, answer)
 
     def answered(self, slot: InFlight | FetchInFlight, pieces: Pieces) -> None:
         slots, frame = self._queue, pieces[0]
         if self._fd == -1 or slots[0] is not slot or self._mesh.tables.canary is not None:
-            answer = RawResponse(memoryview(bytearray().join(pieces)), 0, slot.version)
-            if isinstance(slot, InFlight):
-                self.produce_ended(slot, answer)
-            else:
-                self.fetch_ended(slot, answer)
+            self.has_answer(slot, RawResponse(memoryview(bytearray().join(pieces)), 0, slot.version))
             return
         turns = self._turns
         turns.ended(slot)
@@ -313,14 +309,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         if self._reading.paused_for is not None:
             self._reading.update()
 
-    def produce_ended(self, produce: InFlight, answer: Answer) -> None:
-        self._has_answer(produce, answer)
-
-    def fetch_ended(self, fetch: FetchInFlight, answer: Answer | Passed) -> None:
-        fetch.exchange = None
-        self._has_answer(fetch, answer)
-
-    def _has_answer(self, slot: AnySlot, answer: Answer | Passed) -> None:
+    def has_answer(self, slot: AnySlot, answer: Answer | Passed) -> None:
         """The answer leaves when all answers before it have left."""
         self._count(slot, answer)
         self._turns.ended(slot)

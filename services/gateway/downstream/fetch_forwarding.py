@@ -62,7 +62,7 @@ class Client(Protocol):
     def answered(self, slot: FetchInFlight, pieces: Pieces) -> None:
         """The client's answer, which lacks only its number. Its pieces may lie in a receive buffer."""
 
-    def fetch_ended(self, fetch: FetchInFlight, answer: Answer | Passed) -> None:
+    def has_answer(self, slot: FetchInFlight, answer: Answer | Passed) -> None:
         """An answer in bytes may lie in a receive buffer."""
 
 
@@ -243,7 +243,8 @@ class FetchForwarder:
 
     def _decided(self, fetch: FetchInFlight, exchange: Exchange, answer: Answer) -> None:
         fetch.upstream_s += exchange.upstream_s
-        self._client.fetch_ended(fetch, answer)
+        fetch.exchange = None
+        self._client.has_answer(fetch, answer)
 
     def begun_to_come(self, fetch: FetchInFlight, part: Part, beginning: memoryview, missing: int) -> Passage | None:
         """A large answer has begun to arrive. It may pass if its beginning already shows that it is clean."""
@@ -263,7 +264,7 @@ class FetchForwarder:
         brought = fetch.brought
         if self._memory.traffic is not None and brought is not None:
             self._count(fetch, {brought.topic: (brought.records.records, brought.size)})
-        self._client.fetch_ended(fetch, Passed())
+        self._client.has_answer(fetch, Passed())
 
     def _count(self, fetch: FetchInFlight, sums: Mapping[str, Sequence[int]]) -> None:
         placing = self._placing

@@ -77,7 +77,7 @@ class Client(Protocol):
     def answered(self, slot: InFlight, pieces: Pieces) -> None:
         """The client's answer, which lacks only its number. Its pieces may lie in a receive buffer."""
 
-    def produce_ended(self, request: InFlight, answer: Answer) -> None:
+    def has_answer(self, slot: InFlight, answer: Answer) -> None:
         """An answer in bytes may lie in a receive buffer."""
 
     def arrived(self, size: int, missing: int) -> None:
@@ -301,7 +301,7 @@ class Forwarder(Following):
         self._mesh.produce_ended(request)
         if counts and self._memory.traffic is not None:
             count_forwarded(self._memory.traffic, self._session, request, answer)
-        self._client.produce_ended(request, answer)
+        self._client.has_answer(request, answer)
 
     def settled(self, request: InFlight) -> None:
         """The records certainly won't be stored: nobody has to wait for them."""

@@ -152,7 +152,7 @@ class Hearing:
         header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.FETCH, slot.version)
         self.answer = RawResponse(frame, header.body_offset, slot.version)
 
-    def fetch_ended(self, slot: FetchInFlight, answer: Any) -> None:
+    def has_answer(self, slot: FetchInFlight, answer: Any) -> None:
         self.answer = answer
 
 
