@@ -7,7 +7,7 @@ UV := $(BIN)/uv
 UV_VERSION := 0.13.9
 QUIX_VERSION := 3.28.1
 # what an image, or a person who runs a single part, installs; all agree with dev.txt
-EXTRA_LOCKS := control router gateway gssapi sidecar console meshctl local judge pipeline bench audit docs build
+EXTRA_LOCKS := control router gateway gssapi sidecar console meshctl mcp local judge pipeline bench audit release docs build
 COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command 'make lock'
 
@@ -52,6 +52,10 @@ $(VENV)/quix/.ready: $(VENV)/.ready locks/quix.txt
 
 $(VENV)/.audit: $(VENV)/.ready locks/audit.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r locks/audit.txt
+	@touch $@
+
+$(VENV)/.release: $(VENV)/.ready locks/release.txt
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r locks/release.txt
 	@touch $@
 
 stubs: $(VENV)/.ready ## the gRPC stubs, from proto/ into mesh/rpc/v1; the compiled copy of the gateway's hot modules

@@ -27,8 +27,10 @@ FORMAT_HEAP_MB = 256
 SELF_ARCHIVING_JAVA = 19
 # C1 alone reaches full start-up speed sooner and leaves the small machine's cores to the mesh.
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
+# Without its own hook, the logging goes on until a stopped broker has ended: controlled shutdown has a story too.
 QUIET_LOGGING = """\
 status = error
+shutdownHook = disable
 appender.out.type = Console
 appender.out.name = out
 appender.out.layout.type = PatternLayout

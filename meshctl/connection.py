@@ -28,6 +28,7 @@ from mesh.rpc import (
     replays_grpc,
     subscriptions_grpc,
     topic_moves_grpc,
+    topics_grpc,
     traffic_grpc,
     transactions_grpc,
     users_grpc,
@@ -85,6 +86,8 @@ class Connection:
         self.pipelines = pipelines_grpc.PipelineServiceStub(self._channel)
         self.subscriptions = subscriptions_grpc.SubscriptionServiceStub(self._channel)
         self.profiles = profiles_grpc.ProfileServiceStub(self._channel)
+        self.topics = topics_grpc.TopicServiceStub(self._channel)
+        self.groups = topics_grpc.GroupServiceStub(self._channel)
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
         self.clients = clients_grpc.ClientServiceStub(self._channel)

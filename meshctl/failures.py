@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import IO, Any, cast
@@ -91,17 +91,21 @@ class MeshctlError(click.ClickException):
         self.violations = tuple(violations)
         self.as_json = as_json
 
+    def document(self) -> dict[str, Any]:
+        """The error for a program."""
+        violations = [{"place": violation.place, "text": violation.text} for violation in self.violations]
+        body = {
+            "status": self.status,
+            "message": self.message,
+            "violations": violations,
+            "exit_code": self.exit_code,
+        }
+        return {"error": body}
+
     def show(self, file: IO[Any] | None = None) -> None:
         stream = file or click.get_text_stream("stderr")
         if self.as_json:
-            violations = [{"place": violation.place, "text": violation.text} for violation in self.violations]
-            body = {
-                "status": self.status,
-                "message": self.message,
-                "violations": violations,
-                "exit_code": self.exit_code,
-            }
-            click.echo(json.dumps({"error": body}, ensure_ascii=False), file=stream)
+            click.echo(json.dumps(self.document(), ensure_ascii=False), file=stream)
             return
         click.echo(f"meshctl: {self.message}", file=stream)
         for violation in self.violations:
@@ -113,22 +117,27 @@ def as_call(error: grpc.RpcError) -> grpc.Call:
     return cast(grpc.Call, error)
 
 
-def from_rpc(error: grpc.RpcError, endpoint: Endpoint) -> MeshctlError:
-    """The failure of a call, in the server's own words where it has any."""
+def is_from_control(error: grpc.RpcError) -> bool:
+    """Whether control itself refused the call: its refusals carry details, those of gRPC do not."""
+    return _status(as_call(error)) is not None
+
+
+def from_rpc(error: grpc.RpcError, endpoint: Endpoint, options: Mapping[str, str] = OPTIONS) -> MeshctlError:
+    """The failure of a call, in the server's own words where it has any. `options`: see `OPTIONS`."""
     call = as_call(error)
     code = call.code()
-    words = _with_options(call.details() or "")
+    words = _with_options(call.details() or "", options)
     status = _status(call)
     where = f"control at {endpoint.address} ({endpoint.source})"
     if status is None:  # control's own refusals carry details: this is grpc's, or a fault
         words = _without_details(code, words, where)
-    violations = [each for each in _violations(status) if words not in (each.text, str(each))]
+    violations = [each for each in _violations(status, options) if words not in (each.text, str(each))]
     exit_code = _EXIT_CODES.get(code, ExitCode.REFUSED)
     return MeshctlError(words or f"{where} answered {code.name}", exit_code, status=code.name, violations=violations)
 
 
-def _with_options(words: str) -> str:
-    for field, option in OPTIONS.items():
+def _with_options(words: str, options: Mapping[str, str]) -> str:
+    for field, option in options.items():
         words = words.replace(field, option)
     return words
 
@@ -159,13 +168,16 @@ def _status(error: grpc.Call) -> status_pb2.Status | None:
         return None
 
 
-def _violations(status: status_pb2.Status | None) -> list[Violation]:
+def _violations(status: status_pb2.Status | None, options: Mapping[str, str]) -> list[Violation]:
+    def said(text: str) -> str:
+        return _with_options(text, options)
+
     found: list[Violation] = []
     for detail in status.details if status else ():
         bad_request = error_details_pb2.BadRequest()
         precondition = error_details_pb2.PreconditionFailure()
         if detail.Unpack(bad_request):
-            found += [Violation(each.field, _with_options(each.description)) for each in bad_request.field_violations]
+            found += [Violation(each.field, said(each.description)) for each in bad_request.field_violations]
         elif detail.Unpack(precondition):
-            found += [Violation(each.subject, _with_options(each.description)) for each in precondition.violations]
+            found += [Violation(each.subject, said(each.description)) for each in precondition.violations]
     return found

@@ -5,6 +5,9 @@ Theory of operation
    in the transaction at home itself: the commit marker of home's coordinator makes the decision valid, the abort marker
    makes it void. So a producer that was fenced at home decides nothing, and no reader sees a decision that is not
    final.
+   Kafka 4.3 and 4.4 may skip the marker of a partition that has no leader (KAFKA-20734). Then a gateway asks home's
+   coordinator. If home has committed the transaction, the gateway repeats the decision outside a transaction: that
+   record is valid at once.
 2. A *note* says that a producer could not be fenced on a cluster when its successor began. It is valid at once.
 3. Both end with a record of the same key and no value, once they are carried out.
 4. A decision also has the last stable offset of each partition of the transaction, asked just before the decision.
@@ -53,9 +56,16 @@ class TransactionLog:
                     self._forget(of.transactional_id, key, of.at_home.producer_id)
                     return
                 decision = read_decision(of, value)
-                if decision is not None and undecided_of is not None:
-                    self.state = object()
-                    self._undecided.setdefault(undecided_of, {})[key] = decision
+                if decision is not None:
+                    self._take(decision, key, undecided_of)
+
+    def _take(self, decision: Decision, key: bytes, undecided_of: int | None) -> None:
+        self.state = object()
+        if undecided_of is not None:
+            self._undecided.setdefault(undecided_of, {})[key] = decision
+            return
+        self._undecided.get(decision.at_home.producer_id, {}).pop(key, None)
+        self._decisions.setdefault(decision.transactional_id, {})[key] = decision
 
     def _forget(self, transactional_id: str, key: bytes, producer_id: int) -> None:
         """Drops a decision, also one whose marker comes after the record that ends the decision."""
@@ -77,6 +87,17 @@ class TransactionLog:
     def written(self) -> tuple[Decision, ...]:
         """Decisions that home has neither committed nor aborted, as far as the log was read."""
         return tuple(decision for by_key in self._undecided.values() for decision in by_key.values())
+
+    def written_about(self, transactional_id: str) -> tuple[Decision, ...]:
+        """Those of the written decisions that are about this id."""
+        return tuple(decision for decision in self.written if decision.transactional_id == transactional_id)
+
+    def void(self, decision: Decision) -> None:
+        """Home has not committed the transaction of this written decision, and will not."""
+        undecided = self._undecided.get(decision.at_home.producer_id, {})
+        if undecided.get(decision.key) == decision:
+            self.state = object()
+            del undecided[decision.key]
 
     def carried_out(self, decision: Decision) -> None:
         """The decision ends for this process, before the log says so."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from mesh.transactions.states import ONGOING
+from mesh.transactions.registry import EPOCHS
+from mesh.transactions.states import ONGOING, SECOND_PROTOCOL_SINCE, was_committed
 
 DECIDED: Final = "decided"
 UNFENCED: Final = "unfenced"
@@ -66,6 +67,13 @@ class Decision:
     parts: Mapping[str, Part]
     stable: Mapping[LogPlace, int] = field(default_factory=dict)
     """The last stable offset of each partition of the transaction, home's included, when this was decided."""
+
+    def is_committed(self, state: str, identity: Identity) -> bool:
+        """Whether home has committed the transaction, by the state and identity that home's coordinator tells."""
+        second = self.version >= SECOND_PROTOCOL_SINCE
+        epochs = {self.at_home.epoch % EPOCHS}
+        same_producer = identity.producer_id == self.at_home.producer_id
+        return same_producer and was_committed(state, identity.epoch, epochs, second_protocol=second)
 
     @cached_property
     def key(self) -> bytes:

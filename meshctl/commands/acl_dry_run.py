@@ -41,12 +41,9 @@ def show_dry_run(
     session: Session, since: datetime | None, before: pb.AclPolicy, after: pb.AclPolicy, *, whole: bool
 ) -> None:
     """Judges the traffic by the policy `after` as if it were enforced. `whole`: shows also who is refused by both."""
-    connection = session.connect()
     now = datetime.now(UTC)
     start = (since or now - LAST).astimezone(UTC)
-    answer = _asked(connection, start)
-    judged = judge(answer, policy_from_proto(before), policy_from_proto(after))
-    last = _last_times(connection, start, judged.refused)
+    judged, last, answer = judged_traffic(session.connect(), start, before, after)
     if session.as_json:
         print_json({"dry_run": document(judged, last), "since": start.isoformat()})
         return
@@ -64,6 +61,15 @@ def show_dry_run(
         else "No client would have lost a right that it used, as far as traffic tells.",
     )  # fmt: skip
     _tell(judged, answer, len(shown), now, start)
+
+
+def judged_traffic(
+    connection: Connection, start: datetime, before: pb.AclPolicy, after: pb.AclPolicy
+) -> tuple[Judged, dict[Use, str], traffic.TopTalkersResponse]:
+    """The traffic since `start`, judged by the policy `after`; the hours of the last calls; and control's answer."""
+    answer = _asked(connection, start)
+    judged = judge(answer, policy_from_proto(before), policy_from_proto(after))
+    return judged, _last_times(connection, start, judged.refused), answer
 
 
 def _asked(connection: Connection, start: datetime) -> traffic.TopTalkersResponse:

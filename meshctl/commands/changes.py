@@ -12,6 +12,7 @@ from mesh.rpc import admin
 from mesh.wording import command_text, short
 from meshctl import wording
 from meshctl.commands.rule_options import AT
+from meshctl.connection import Connection
 from meshctl.output import moment, print_json, print_table
 from meshctl.session import Session
 
@@ -36,19 +37,24 @@ def carry_out(session: Session, request: Request) -> None:
     if at is not None:
         _schedule(session, request, at)
         return
-    if request.options.validate_only and (edits := _edits(request)):
+    if request.options.validate_only and (edits := edits_of(request)):
         _dry_run(session, admin.DryRunRequest(edits=edits, options=request.options))
         return
-    connection = session.connect()
-    method = getattr(connection.rules, type(request).__name__.removesuffix("Request"))
-    answer: admin.RuleChangeResponse = connection.call(method, request)
+    answer = ordered(session.connect(), request)
     if session.as_json:
         print_json(answer)
         return
     show_change(answer, dry_run=request.options.validate_only)
 
 
-def _edits(request: Request) -> Sequence[admin.RuleEdit]:
+def ordered(connection: Connection, request: Request) -> admin.RuleChangeResponse:
+    """The answer of control to the call of this request."""
+    method = getattr(connection.rules, type(request).__name__.removesuffix("Request"))
+    answer: admin.RuleChangeResponse = connection.call(method, request)
+    return answer
+
+
+def edits_of(request: Request) -> Sequence[admin.RuleEdit]:
     """The request as edits of the rule set; none for a revert, whose edits control alone knows."""
     match request:
         case admin.CreateRuleRequest():

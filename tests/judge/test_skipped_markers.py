@@ -94,6 +94,25 @@ class Heard:
         self.came.set()
 
 
+@pytest.mark.timeout(300)
+def test_a_broker_is_heard_until_it_has_stopped(cluster: KafkaCluster) -> None:
+    """A broker that hands back its partitions in an orderly stop skips markers then."""
+    stopped = threading.Event()
+    broker = cluster.brokers[ALONE - 1]
+
+    def hears(line: str) -> None:
+        if "TxnMarkerSenderThread" in line and "Stopped" in line:
+            stopped.set()
+
+    heard, broker.hears = broker.hears, hears
+    broker.stop()
+    try:
+        assert stopped.wait(WITHIN_S), f"the last lines of the broker are missing, see {broker.log}"
+    finally:
+        broker.hears = heard
+        broker.start()
+
+
 def test_the_words_of_a_broker_are_read() -> None:
     heard = Heard()
     SkippedMarkers(heard).hear(

@@ -22,6 +22,7 @@ RUN_BY = {
     "docs/how-to/back-up-and-restore.md": ("e2e/test_how_to.py",),
     "docs/how-to/client-authentication.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/declare-subscriptions.md": ("e2e/test_page_blocks.py",),
+    "docs/how-to/install-on-servers.md": ("e2e/test_release.py",),
     "docs/how-to/limit-clients.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/member-certificates.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/migrate-from-envoy.md": ("e2e/test_page_blocks.py",),

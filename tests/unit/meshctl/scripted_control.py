@@ -19,7 +19,20 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 
-from mesh.rpc import acls, admin, audit, instances, pipelines, profiles, record_rules, replays, traffic, transactions
+from mesh.rpc import (
+    acls,
+    admin,
+    audit,
+    instances,
+    pipelines,
+    profiles,
+    record_rules,
+    replays,
+    topic_moves,
+    topics,
+    traffic,
+    transactions,
+)
 
 SERVICES = {
     **acls.DESCRIPTOR.services_by_name,
@@ -30,6 +43,8 @@ SERVICES = {
     **audit.DESCRIPTOR.services_by_name,
     **pipelines.DESCRIPTOR.services_by_name,
     **profiles.DESCRIPTOR.services_by_name,
+    **topic_moves.DESCRIPTOR.services_by_name,
+    **topics.DESCRIPTOR.services_by_name,
     **traffic.DESCRIPTOR.services_by_name,
     **transactions.DESCRIPTOR.services_by_name,
 }

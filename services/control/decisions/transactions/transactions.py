@@ -80,8 +80,8 @@ class Transactions:
             SeenTransaction(
                 each,
                 self._home_of(each),
-                {cluster: found[each] for cluster, found in states.items() if each in found},
-                _decisions_on(each, logs),
+                known := {cluster: found[each] for cluster, found in states.items() if each in found},
+                _decisions_on(each, logs, known),
                 ordinals,
                 unasked,
             )
@@ -250,8 +250,16 @@ class Transactions:
         return found
 
 
-def _decisions_on(transactional_id: str, logs: Mapping[str, TransactionLog]) -> dict[str, tuple[Decision, ...]]:
-    found = {home: log.decisions_on(transactional_id) for home, log in logs.items()}
+def _decisions_on(
+    transactional_id: str, logs: Mapping[str, TransactionLog], states: Mapping[str, CoordinatorState]
+) -> dict[str, tuple[Decision, ...]]:
+    """Also those whose marker is missing, if home says that it has committed them (`mesh.transactions.log`, 1)."""
+    found = {}
+    for home, log in logs.items():
+        told = states.get(home)
+        unmarked = log.written_about(transactional_id) if told is not None else ()
+        committed = (each for each in unmarked if told is not None and each.is_committed(told.state, told.identity))
+        found[home] = (*log.decisions_on(transactional_id), *committed)
     return {home: decisions for home, decisions in found.items() if decisions}
 
 

@@ -6,7 +6,7 @@ Theory of operation
    same transactional id on two clusters. Home must know the id, too: two meshes may share a cluster.
 3. A part is registered at home before its first record is written, and a decision is in the log before home commits.
    So the sweep asks the part's cluster first, then all others, and reads the logs last. A part is abandoned if it is
-   open, no open transaction lists it, and no decision names it.
+   open, no open transaction lists it, and no decision names it, not even a written one (`decisions.settle`).
 4. While a cluster can't be asked, the sweep leaves all parts as they are. Their brokers abort them when PART_TIMEOUT_MS
    is over.
 5. The abort names the identity of the part (KIP-360). A coordinator refuses it if the producer has begun anew.
@@ -95,7 +95,10 @@ def _look(cluster: str, transactional_id: str, mesh: MeshView) -> Generator[Comm
         return
     logs = yield from read_logs([home for home in mesh.table.clusters if takes_part(home, mesh)], mesh)
     for found in logs.values():
-        if found is None or any(cluster in decision.parts for decision in found.decisions_on(transactional_id)):
+        if found is None:
+            return
+        known = (*found.decisions_on(transactional_id), *found.written_about(transactional_id))
+        if any(cluster in decision.parts for decision in known):
             return
     yield from _abort(cluster, transactional_id, identity_of(part), mesh)
 

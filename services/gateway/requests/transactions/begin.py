@@ -8,7 +8,9 @@ Theory of operation
    fenced on that cluster before the new producer's first record there (`parts`).
 3. A producer may name its old identity, to continue after an error (KIP-360). The cluster that gave this identity
    checks it: a new home does not know the identity, and would accept a producer that was replaced.
-4. Home fences first, the other clusters after it. A producer that comes to a cluster later asks home, and learns that
+4. If a cluster has an open part, or can't be asked, the gateway first settles the written decisions about the id. Home
+   can't tell their outcome any more once it has given the next identity.
+5. Home fences first, the other clusters after it. A producer that comes to a cluster later asks home, and learns that
    it was replaced. By then home has committed or aborted the open transaction, so every decision is in the log.
 """
 
@@ -20,9 +22,9 @@ import structlog
 
 from mesh.transactions import OPEN, Identity
 from services.gateway.requests.plan import Command, MeshView, Unreachable
-from services.gateway.requests.transactions.decisions import end_note, write_note
+from services.gateway.requests.transactions.decisions import end_note, settle, write_note
 from services.gateway.requests.transactions.home import takes_part, transaction_home
-from services.gateway.requests.transactions.log_reading import read_log
+from services.gateway.requests.transactions.log_reading import read_log, read_logs
 from services.gateway.requests.transactions.parts import FENCED_SOON, init_producer, take_over
 from services.gateway.requests.transactions.state import Producer
 from services.gateway.requests.transactions.survey import survey
@@ -40,6 +42,9 @@ def begin(
     if home is None:
         return _failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     elsewhere = [cluster for cluster in mesh.table.clusters if cluster != home]
+    error = yield from _settle(transactional_id, home, elsewhere, mesh)
+    if error:
+        return _failed(error)
     if message.producer_id >= 0 and elsewhere:
         moved = yield from _moved(message, transactional_id, version, home, mesh)
         if isinstance(moved, InitProducerIdResponse):
@@ -63,6 +68,24 @@ def begin(
     at_home = Identity(outcome.producer_id, outcome.producer_epoch)
     mesh.memory.producers.put(transactional_id, Producer(home, at_home, fenced), mesh.now)
     return outcome
+
+
+def _settle(
+    transactional_id: str, home: str, elsewhere: Iterable[str], mesh: MeshView
+) -> Generator[Command, Any, ErrorCode]:
+    """Settles what is written about the id. A log of another cluster than home that can't be read is left: that cluster
+    keeps what it knows."""
+    there = yield from survey(transactional_id, elsewhere, mesh)
+    if not any(isinstance(state, Unreachable) or state.transaction_state in OPEN for state in there.values()):
+        return ErrorCode.NONE
+    logs = yield from read_logs([cluster for cluster in mesh.table.clusters if takes_part(cluster, mesh)], mesh)
+    for cluster, found in logs.items():
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if found is not None:
+            error = yield from settle(cluster, found, transactional_id, mesh)
+        if error and cluster == home:
+            return error
+    return ErrorCode.NONE
 
 
 def _fence(

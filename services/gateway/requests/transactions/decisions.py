@@ -8,11 +8,14 @@ import structlog
 from mesh.transactions import (
     LOG_PARTITION,
     NOTE_VALUE,
+    ONGOING,
+    OPEN,
     SECOND_PROTOCOL_SINCE,
     TRANSACTIONS_TOPIC,
     Decision,
     Identity,
     Part,
+    TransactionLog,
     note_key,
 )
 from services.gateway.requests.placement import LEADER_ERRORS
@@ -101,6 +104,38 @@ def write_decision(home: str, decision: Decision, sequence: int, mesh: MeshView)
 def write_note(home: str, transactional_id: str, cluster: str, mesh: MeshView) -> Generator[Command, Any, ErrorCode]:
     fault = yield from see_to_topic(home, LOG_PARTITION, mesh)
     return fault or (yield from _write(home, note_key(transactional_id, cluster), NOTE_VALUE, mesh))
+
+
+def settle(
+    home: str, found: TransactionLog, transactional_id: str, mesh: MeshView
+) -> Generator[Command, Any, ErrorCode]:
+    """Asks home's coordinator about written decisions on the id whose marker is missing (`mesh.transactions.log`, 1).
+
+    Returns an error if home can't tell now. Home can tell until it gives the producer its next identity.
+    """
+    written = found.written_about(transactional_id)
+    if not written:
+        return ErrorCode.NONE
+    states = yield from survey(transactional_id, (home,), mesh, own_names=True)
+    at_home = states.get(home)
+    if isinstance(at_home, Unreachable):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if at_home is not None and at_home.transaction_state in OPEN:
+        return ErrorCode.NONE if at_home.transaction_state == ONGOING else ErrorCode.CONCURRENT_TRANSACTIONS
+    for decision in written:
+        if at_home is None or not decision.is_committed(at_home.transaction_state, identity_of(at_home)):
+            found.void(decision)
+            continue
+        error = yield from _write(home, decision.key, decision.value, mesh)
+        if error:
+            return error
+        found.enter(decision.key, decision.value, None)
+        log.warning(
+            "home has committed a transaction and skipped the marker of its decision; the gateway repeats the decision",
+            transactional_id=transactional_id,
+            cluster=home,
+        )
+    return ErrorCode.NONE
 
 
 def end_note(home: str, transactional_id: str, cluster: str, mesh: MeshView) -> Generator[Command, Any, ErrorCode]:
@@ -198,6 +233,9 @@ def finish_all(transactional_id: str, homes: Iterable[str], mesh: MeshView) -> G
         found = yield from read_log(home, mesh)
         if found is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = yield from settle(home, found, transactional_id, mesh)
+        if error:
+            return error
         for decision in found.decisions_on(transactional_id):
             error = yield from finish(home, decision, mesh)
             if error:

@@ -4,6 +4,8 @@ A running client retries until all parts are done. So a gateway finishes a decis
 twice, with all its clusters in reach each time: by then no other gateway is about to finish it. This matters with the
 first protocol, where the same identity goes on to the next transaction.
 
+If the marker of a written decision does not come for as long, the gateway asks home's coordinator (`decisions.settle`).
+
 While a home is away, what the gateway has read of its log counts: the other clusters' parts don't need it.
 """
 
@@ -12,7 +14,7 @@ from typing import Any, Final
 
 from mesh.transactions import TransactionLog
 from services.gateway.requests.plan import Command, MeshView
-from services.gateway.requests.transactions.decisions import finish, open_parts
+from services.gateway.requests.transactions.decisions import finish, open_parts, settle
 from services.gateway.requests.transactions.holding import forget_finished
 from services.gateway.requests.transactions.home import takes_part
 from services.gateway.requests.transactions.log_reading import known_log, read_log
@@ -32,6 +34,13 @@ def sweep(before: Undone, mesh: MeshView) -> Generator[Command, Any, dict[KnownD
         if not takes_part(home, mesh):
             continue
         found = yield from _as_seen(home, mesh)
+        for decision in () if found is None else found.written:
+            named = KnownDecision.of(home, decision)
+            undone[named] = before.get(named, mesh.now)
+            if found is not None and mesh.now - undone[named] >= UNDONE_S:
+                yield from settle(home, found, decision.transactional_id, mesh)
+                if decision not in found.written:
+                    del undone[named]
         for decision in () if found is None else found.decisions:
             named = KnownDecision.of(home, decision)
             since = before.get(named, mesh.now)

@@ -141,6 +141,10 @@ class SimulatedCluster:
     still_ending: int = 0
     """So many more AddPartitionsToTxn hear CONCURRENT_TRANSACTIONS: markers of the last transaction are not written."""
 
+    skips_markers: bool = False
+    """Whether the coordinator writes no markers to the topic for transactions: a partition without a leader counts as
+    deleted (KAFKA-20734)."""
+
     def answer(self, call: Call) -> Struct:
         message = _message_of(call)
         match message:
@@ -250,7 +254,7 @@ class SimulatedCluster:
     def finish(self, known: Transaction, *, committed: bool) -> None:
         if committed:
             self.committed += known.written
-        if (TRANSACTIONS_TOPIC, 0) in known.partitions:
+        if (TRANSACTIONS_TOPIC, 0) in known.partitions and not self.skips_markers:
             self._append(_marker(known.identity, committed=committed))
         for topic, first in known.firsts.items():
             marker = self._keep(topic, _marker(known.identity, committed=committed))

@@ -14,6 +14,7 @@ from tests.unit.gateway.requests.transactions.client import FIRST, SECOND, Clien
 from tests.unit.gateway.requests.transactions.simulated import Simulation
 
 BOTH = pytest.mark.parametrize("protocol", [FIRST, SECOND])
+MARKED = pytest.mark.parametrize("skips", [False, True], ids=["marked", "home skips the decision's marker"])
 WHERE = [
     ("apples",),
     ("bananas",),
@@ -61,10 +62,14 @@ def test_what_is_committed_is_read_on_all_clusters_and_what_is_aborted_on_none(
 
 
 @BOTH
+@MARKED
 @pytest.mark.parametrize("topics", WHERE)
-def test_a_gateway_dies_in_a_commit_and_the_next_one_finishes_it(protocol: int, topics: tuple[str, ...]) -> None:
+def test_a_gateway_dies_in_a_commit_and_the_next_one_finishes_it(
+    protocol: int, skips: bool, topics: tuple[str, ...]
+) -> None:
     for calls in range(LAST_CALL):
         mesh, client = begun(protocol)
+        mesh.clusters["c1"].skips_markers = skips
         assert client.transact(**dict.fromkeys(topics, b"before")) == 0
         written(client, topics, "value")
         mesh.calls, mesh.dies_after = 0, calls
@@ -75,13 +80,15 @@ def test_a_gateway_dies_in_a_commit_and_the_next_one_finishes_it(protocol: int, 
 
 
 @BOTH
+@MARKED
 @pytest.mark.parametrize("topics", WHERE)
 def test_a_gateway_and_its_client_die_in_a_commit_and_it_counts_on_all_clusters_or_on_none(
-    protocol: int, topics: tuple[str, ...]
+    protocol: int, skips: bool, topics: tuple[str, ...]
 ) -> None:
     outcomes = set()
     for calls in range(LAST_CALL):
         mesh, client = begun(protocol)
+        mesh.clusters["c1"].skips_markers = skips
         written(client, topics, "value")
         mesh.calls, mesh.dies_after = 0, calls
         done = mesh.ask(*ending(client))
@@ -283,10 +290,12 @@ def test_two_gateways_that_meet_an_id_on_a_cluster_at_once_do_not_lose_the_recor
 
 
 @BOTH
-def test_what_was_decided_is_finished_though_nobody_asks_again(protocol: int) -> None:
+@MARKED
+def test_what_was_decided_is_finished_though_nobody_asks_again(protocol: int, skips: bool) -> None:
     outcomes = set()
     for calls in range(LAST_CALL):
         mesh, client = begun(protocol)
+        mesh.clusters["c1"].skips_markers = skips
         written(client, ALL, "value")
         mesh.calls, mesh.dies_after = 0, calls
         mesh.ask(*ending(client))
@@ -295,10 +304,12 @@ def test_what_was_decided_is_finished_though_nobody_asks_again(protocol: int) ->
         for _ in range(3):
             undone = mesh.play(sweep(undone, mesh.view()))
             mesh.world.now += UNDONE_S
-        assert not undone
         seen = read(mesh)
         assert seen in ({}, {topic: ["value"] for topic in ALL}), f"after {calls} calls"
-        assert mesh.play(read_log("c1", mesh.view())).decisions == ()
+        log = mesh.play(read_log("c1", mesh.view()))
+        assert log.decisions == ()
+        assert len(undone) == len(log.written)
+        assert not undone or mesh.clusters["c1"].ids["tx"].state == "Ongoing", "home has not ended it"
         outcomes.add(bool(seen))
     assert outcomes == {True, False}, "both happen"
 

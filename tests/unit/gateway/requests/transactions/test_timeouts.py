@@ -5,13 +5,21 @@ import pytest
 from mesh.transactions import PART_TIMEOUT_MS
 from services.gateway.requests.plan import Call
 from services.gateway.requests.transactions.abandoned import Looked, abort_abandoned
+from services.gateway.requests.transactions.log_reading import read_log
 from services.gateway.requests.transactions.sweep import UNDONE_S, Undone, sweep
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import InitProducerIdRequest
 from tests.unit.gateway.requests.transactions.client import FIRST, SECOND, Client
 from tests.unit.gateway.requests.transactions.simulated import Simulation
-from tests.unit.gateway.requests.transactions.test_atomic_transactions import BOTH, begun, half_committed, read, written
+from tests.unit.gateway.requests.transactions.test_atomic_transactions import (
+    BOTH,
+    begun,
+    ending,
+    half_committed,
+    read,
+    written,
+)
 
 CLIENTS_MS = 60_000
 """The client's time-out."""
@@ -116,6 +124,29 @@ def test_a_part_whose_producer_is_gone_is_aborted_when_home_has_timed_out(
     assert not open_on_c2(mesh)
     assert client.write("bananas", b"late") == ErrorCode.INVALID_PRODUCER_EPOCH or protocol == FIRST
     assert Client(mesh, protocol).begin() == 0
+    assert read(mesh) == {}
+
+
+@BOTH
+@pytest.mark.parametrize("skips", [False, True], ids=["marked", "home skips the decision's marker"])
+def test_a_decision_that_home_has_timed_out_holds_nobody_and_its_parts_are_aborted(protocol: int, skips: bool) -> None:
+    mesh, client = begun(protocol)
+    mesh.clusters["c1"].skips_markers = skips
+    written(client, ("apples", "bananas"), "value")
+    mesh.on_call = lambda call: setattr(mesh, "dies_after", mesh.calls if call.key == ApiKey.PRODUCE else 1 << 30)
+    mesh.ask(*ending(client))
+    mesh.on_call = None
+    mesh.restart()
+    assert mesh.play(read_log("c1", mesh.view())).written
+    mesh.pass_time(2 * CLIENTS_MS)
+    undone: Undone = {}
+    for _ in range(3):
+        swept(mesh)
+        undone = mesh.play(sweep(undone, mesh.view()))
+        mesh.world.now += UNDONE_S
+    swept(mesh)
+    assert not undone and not mesh.play(read_log("c1", mesh.view())).written
+    assert not open_on_c2(mesh)
     assert read(mesh) == {}
 
 

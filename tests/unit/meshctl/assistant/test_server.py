@@ -1,0 +1,225 @@
+"""The tools against a scripted control: what is asked, what is ordered, and what an assistant hears of a failure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+from click.testing import CliRunner
+from google.rpc import error_details_pb2
+from mcp import Client
+
+from mesh.rpc import admin, instances, replays, topic_moves, topics
+from meshctl.assistant.asking import UNKNOWN
+from meshctl.assistant.changes import THROUGH
+from meshctl.assistant.server import DATA, PLANS, QUESTIONS, made
+from meshctl.cli import cli
+from meshctl.output import as_dict
+from meshctl.session import ADDRESS_VARIABLE, Session
+from tests.fixtures.assistants import Assistant
+from tests.unit.meshctl.scripted_control import Refusal, ScriptedControl
+
+INFO = error_details_pb2.ErrorInfo(reason="TEST", domain="mesh")
+PEARS = {"match": "topic_prefix", "name": "pears", "target_cluster": "c2", "reason": "harvest"}
+
+
+@pytest.fixture
+def control() -> Iterator[ScriptedControl]:
+    server = ScriptedControl()
+    yield server
+    server.stop()
+
+
+@asynccontextmanager
+async def helped(
+    control: ScriptedControl, *, allow_changes: bool = True, timeout: float = 10.0
+) -> AsyncIterator[Assistant]:
+    session = Session(address=control.address, timeout=timeout)
+    async with Client(made(session, allow_changes=allow_changes)) as client:
+        yield Assistant(client)
+
+
+async def test_each_tool_says_what_its_answer_means_and_that_texts_are_data(control: ScriptedControl) -> None:
+    async with helped(control) as helper:
+        tools = await helper.tools()
+        assert DATA in (helper.client.instructions or "")
+    assert set(tools) == {each.__name__ for each in (*QUESTIONS, *PLANS)} | {"carry_out"}
+    for name, tool in tools.items():
+        assert tool.description.endswith(DATA)
+        assert "connection" not in tool.input_schema["properties"]
+        assert tool.annotations.read_only_hint is (name != "carry_out")
+        for argument, schema in tool.input_schema["properties"].items():
+            assert schema.get("type") != "string" or "maxLength" in schema or "enum" in schema, f"{name}: {argument}"
+
+
+async def test_without_permission_no_tool_changes_anything_and_no_plan_has_a_token(control: ScriptedControl) -> None:
+    async with helped(control, allow_changes=False) as helper:
+        tools = await helper.tools()
+        assert all(each.annotations.read_only_hint for each in tools.values())
+        assert "--allow-changes" in (helper.client.instructions or "")
+        assert "token" not in await helper.asks("plan_rule_set", **PEARS)
+        answer = await helper.client.call_tool("carry_out", {"token": "x"})
+        assert answer.is_error
+    assert not control.requests("SetRule")
+
+
+async def test_the_order_is_the_plan_for_the_rules_that_the_plan_saw(control: ScriptedControl) -> None:
+    control.answers["ListRules"] = admin.ListRulesResponse(revision=41)
+    async with helped(control) as helper:
+        plan = await helper.asks("plan_rule_set", **PEARS, consents=["accept_skip"])
+        [dry_run] = control.requests("DryRun")
+        assert not control.requests("SetRule")
+        control.answers["ListRules"] = admin.ListRulesResponse(revision=42)
+        await helper.asks("carry_out", token=plan["token"])
+    [order] = control.requests("SetRule")
+    assert plan["order"] == as_dict(order), "the person has seen the whole order"
+    assert order.match.topic_prefix == "pears"
+    assert (order.options.expected_revision, order.options.validate_only) == (41, False)
+    assert order.options.reason == f"harvest {THROUGH}"
+    assert order.options.accept_skip
+    assert order.options.request_id
+    order.options.ClearField("request_id")
+    assert dry_run.edits[0].set == order
+    assert dry_run.options == order.options
+
+
+async def test_a_revert_is_checked_by_control_alone(control: ScriptedControl) -> None:
+    async with helped(control) as helper:
+        plan = await helper.asks("plan_revert", reason="back", revision=7)
+        await helper.asks("carry_out", token=plan["token"])
+    assert [each.options.validate_only for each in control.requests("Revert")] == [True, False]
+    assert [each.revision for each in control.requests("Revert")] == [7, 7]
+
+
+async def test_a_record_rule_pauses_at_the_revision_of_the_plan(control: ScriptedControl) -> None:
+    async with helped(control) as helper:
+        plan = await helper.asks("plan_record_rule", record_rule="m1", action="pause", reason="x")
+        await helper.asks("carry_out", token=plan["token"])
+    checked, order = control.requests("PauseRecordRule")
+    assert (checked.options.validate_only, order.options.validate_only) == (True, False)
+    assert (checked.options.request_id, order.name) == ("", "recordrules/m1")
+    assert order.options.request_id
+
+
+async def test_a_record_rule_goes_on_and_a_move_ends(control: ScriptedControl) -> None:
+    control.answers["GetTopicMove"] = topic_moves.MoveWithRecords(name="topicmoves/m1")
+    async with helped(control) as helper:
+        resume = await helper.asks("plan_record_rule", record_rule="m1", action="resume", reason="x")
+        cancel = await helper.asks("plan_cancel", kind="move", name="m1", reason="x")
+        await helper.asks("carry_out", token=cancel["token"])
+        await helper.asks("carry_out", token=resume["token"])
+    assert [each.options.validate_only for each in control.requests("ResumeRecordRule")] == [True, False]
+    assert [each.name for each in control.requests("CancelTopicMove")] == ["topicmoves/m1"]
+
+
+async def test_a_replay_that_has_ended_since_the_plan_is_not_cancelled(control: ScriptedControl) -> None:
+    control.answers["GetReplay"] = replays.Replay(name="replays/r1", state=replays.REPLAY_STATE_RUNNING)
+    async with helped(control) as helper:
+        first = await helper.asks("plan_cancel", kind="replay", name="r1", reason="x")
+        await helper.asks("carry_out", token=first["token"])
+        second = await helper.asks("plan_cancel", kind="replay", name="r1", reason="x")
+        control.answers["GetReplay"] = replays.Replay(name="replays/r1", state=replays.REPLAY_STATE_DONE)
+        error = await helper.is_refused("carry_out", token=second["token"])
+    assert error["status"] == "PLAN_OUTDATED"
+    assert len(control.requests("CancelReplay")) == 1
+
+
+async def test_a_change_without_an_answer_has_an_unknown_outcome(control: ScriptedControl) -> None:
+    ends = threading.Event()
+
+    def silent(_: object) -> admin.RuleChangeResponse:
+        ends.wait(60)
+        return admin.RuleChangeResponse()
+
+    control.answers["SetRule"] = silent
+    try:
+        async with helped(control, timeout=2.0) as helper:
+            plan = await helper.asks("plan_rule_set", **PEARS)
+            error = await helper.is_refused("carry_out", token=plan["token"])
+    finally:
+        ends.set()
+    assert error["status"] == UNKNOWN
+    assert "may have been made" in error["message"]
+
+
+async def test_a_refusal_is_told_in_controls_own_words_and_its_outcome_is_known(control: ScriptedControl) -> None:
+    words = "a group would skip records; set accept_skip"
+    control.answers["SetRule"] = Refusal(grpc.StatusCode.FAILED_PRECONDITION, words, (INFO,))
+    async with helped(control) as helper:
+        plan = await helper.asks("plan_rule_set", **PEARS)
+        error = await helper.is_refused("carry_out", token=plan["token"])
+    assert (error["status"], error["message"]) == ("FAILED_PRECONDITION", words)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "words"),
+    [
+        ("explain_lag", {}, "give a group or a topic"),
+        ("explain_lag", {"group": "g", "topic": "t"}, "give a group or a topic"),
+        ("plan_offset_reset", {"group": "g", "topic": "t", "to": "7", "reason": "x"}, "give a partition"),
+        ("plan_offset_reset", {"group": "g", "topic": "t", "to": "soon", "reason": "x"}, "is no place in a topic"),
+        ("plan_rule_set", {**PEARS, "name": ""}, "name the topic_prefix"),
+        (
+            "explain_access",
+            {"principal": "User:a", "operation": "Eat", "resource": "topic", "resource_name": "t"},
+            "'Eat' is no operation",
+        ),
+    ],
+)
+async def test_wrong_arguments_are_named(
+    control: ScriptedControl, tool: str, arguments: dict[str, str], words: str
+) -> None:
+    async with helped(control) as helper:
+        error = await helper.is_refused(tool, **arguments)
+    assert error["status"] == "BAD_REQUEST"
+    assert words in error["message"]
+
+
+async def test_lag_is_explained_as_far_as_control_answers(control: ScriptedControl) -> None:
+    control.answers["GetGroup"] = topics.GetGroupResponse(
+        group=topics.ConsumerGroup(name="groups/billing", state=topics.CONSUMER_GROUP_STATE_STABLE, home="c1"),
+        positions=[topics.GroupPosition(topic="orders", cluster="c1", committed=1, end=9)],
+    )
+    held = instances.InstanceStatus(name="instances/billing.one", state=instances.INSTANCE_STATE_PAUSED)
+    control.answers["ListInstances"] = instances.ListInstancesResponse(statuses=[held])
+    control.answers["GetStatus"] = Refusal(grpc.StatusCode.PERMISSION_DENIED, "vera has viewer for topics shop.*")
+    async with helped(control) as helper:
+        found = await helper.asks("explain_lag", group="billing")
+    [why] = found["groups"]
+    assert "Instance billing.one of a sidecar is paused" in " ".join(why["reasons"])
+    assert [each["lag"] for each in why["furthest_behind"]] == ["8"]
+    assert any("vera has viewer for topics shop.*" in each for each in found["not_known"])
+
+
+async def test_the_server_stays_at_the_mesh_that_it_was_started_for(
+    control: ScriptedControl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ADDRESS_VARIABLE, control.address)
+    async with Client(made(Session(), allow_changes=True)) as client:
+        helper = Assistant(client)
+        await helper.asks("list_rules")
+        monkeypatch.setenv(ADDRESS_VARIABLE, "127.0.0.1:1")
+        error = await helper.is_refused("list_rules")
+    assert f"started for control at {control.address}" in error["message"]
+
+
+def test_meshctl_starts_without_the_sdk() -> None:
+    told = "import sys, meshctl.commands.mcp; sys.exit('mcp' in sys.modules or 'meshctl.assistant' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", told], env=os.environ, check=False).returncode == 0
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in sys.modules if each.startswith("meshctl.assistant")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    monkeypatch.setitem(sys.modules, "mcp.server", None)
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    result = CliRunner().invoke(cli, ["mcp"])
+    assert result.exit_code == 2
+    assert "install the extra kafka-mesh[mcp]" in result.stderr
