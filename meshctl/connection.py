@@ -17,6 +17,7 @@ from mesh.rpc import (
     admin_grpc,
     audit,
     audit_grpc,
+    clients_grpc,
     events,
     grants_grpc,
     instances_grpc,
@@ -89,6 +90,7 @@ class Connection:
         self.groups = topics_grpc.GroupServiceStub(self._channel)
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
+        self.clients = clients_grpc.ClientServiceStub(self._channel)
         self.traffic = traffic_grpc.TrafficServiceStub(self._channel)
         self.acls = acls_grpc.AclServiceStub(self._channel)
         self.quotas = quotas_grpc.QuotaServiceStub(self._channel)

@@ -1,8 +1,8 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
-Messages are in `access`, `acls`, `grants`, `quotas`, `routing`, `record_rules`, `events`, `admin`, `discovery`,
-`instances`, `replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`, `subscriptions`,
-`topic_moves`, `topics`, `transactions`, `validation`; stubs and servicers in the `_grpc` ones.
+Messages are in `access`, `acls`, `clients`, `grants`, `quotas`, `routing`, `record_rules`, `events`, `admin`,
+`discovery`, `instances`, `replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`,
+`subscriptions`, `topic_moves`, `topics`, `transactions`, `validation`; stubs and servicers in the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import access_pb2 as access
@@ -12,6 +12,8 @@ from mesh.rpc.v1 import admin_pb2 as admin
 from mesh.rpc.v1 import admin_pb2_grpc as admin_grpc
 from mesh.rpc.v1 import audit_pb2 as audit
 from mesh.rpc.v1 import audit_pb2_grpc as audit_grpc
+from mesh.rpc.v1 import clients_pb2 as clients
+from mesh.rpc.v1 import clients_pb2_grpc as clients_grpc
 from mesh.rpc.v1 import discovery_pb2 as discovery
 from mesh.rpc.v1 import discovery_pb2_grpc as discovery_grpc
 from mesh.rpc.v1 import events_pb2 as events
@@ -55,6 +57,8 @@ __all__ = [
     "admin_grpc",
     "audit",
     "audit_grpc",
+    "clients",
+    "clients_grpc",
     "discovery",
     "discovery_grpc",
     "events",

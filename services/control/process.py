@@ -16,6 +16,7 @@ from mesh.rpc import (
     acls_grpc,
     admin_grpc,
     audit_grpc,
+    clients_grpc,
     discovery_grpc,
     grants_grpc,
     instances_grpc,
@@ -41,6 +42,7 @@ from services.control.api.acl_service import AclService
 from services.control.api.audit_service import AuditService
 from services.control.api.calls import Calls
 from services.control.api.change_control_service import ChangeControlService
+from services.control.api.client_service import ClientService
 from services.control.api.cluster_service import ClusterService
 from services.control.api.freeze_gate import FreezeGate
 from services.control.api.group_service import GroupService
@@ -196,6 +198,7 @@ class Control:
             (grants_grpc, AccessService(journal, AccessDecisions(journal, settings.first_admins), access)),
             (instances_grpc, InstanceService(journal, reports, self.orders, members, subscriptions)),
             (subscriptions_grpc, SubscriptionService(journal, subscriptions, self.orders.sidecars)),
+            (clients_grpc, ClientService(journal, members, access, settings.client_addresses)),
             (discovery_grpc, MemberReportService(journal, members, record_progress, longest_hold_ms)),
             (pipelines_grpc, PipelineService(journal, self.orders.sidecars)),
             (profiles_grpc, ProfileService(journal)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -39,6 +40,8 @@ class ControlSettings(RpcTokenSettings, ServiceSettings, service="control"):
     """People and programs that are always admins, by the names in their certificates: see `docs/how-to/roles.md`."""
     certificate_roles_count: bool = True
     """The role in a person's certificate counts until the first decision about the person."""
+    client_addresses: Literal["viewer", "operator", "admin", "nobody"] = "viewer"
+    """The lowest role that sees the addresses of clients in `ListClients`."""
     metrics_listen: Address = "127.0.0.1:7170"
     """Address of `/metrics`, `/live` and `/ready`."""
     hold_ms: int = Field(default=5000, ge=100, le=30_000)

@@ -1,14 +1,22 @@
-"""Counters of frequent events: each event adds to a plain number, which scrapes collect.
+"""Counters and times of frequent events: each event adds to plain numbers, which scrapes collect.
 
 The counters of prometheus_client take a lock and some calls for each addition: five additions were a fifth of our own
 code for a Produce. Only the event loop adds to the counters here, so they need no lock.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Final
 
 from prometheus_client import REGISTRY
-from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
+
+UNIT_S: Final = 0.00005
+"""The first bound of a histogram: about what the gateway takes for a small Produce."""
+BUCKETS: Final = 20
+"""Each bound is twice the one before. The last one is 26 s."""
+BOUNDS: Final = (*(str(UNIT_S * 2**place) for place in range(BUCKETS)), "+Inf")
 
 
 class Count:
@@ -42,4 +50,71 @@ class Counts(Collector):
         family = CounterMetricFamily(self._name, self._documentation, labels=self._labels)
         for values, count in list(self._counts.items()):
             family.add_metric(values, count.total)
+        yield family
+
+
+class Answered(Count):
+    """The answered requests of one client in one API and version, which count among those of all clients, too."""
+
+    __slots__ = ("of_all", "times")
+
+    def __init__(self, of_all: Count, times: "Times") -> None:
+        self.total = 0
+        self.of_all = of_all
+        self.times = times
+
+
+class Histogram:
+    """Seconds by buckets. Only the event loop adds to it."""
+
+    __slots__ = ("buckets", "seconds")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (BUCKETS + 1)
+        """How many fell into each bucket alone, the last of which has no bound."""
+        self.seconds = 0.0
+
+    def observe(self, seconds: float) -> None:
+        units, place = int(seconds / UNIT_S), 0
+        while units > 0 and place < BUCKETS:
+            units >>= 1
+            place += 1
+        self.buckets[place] += 1
+        self.seconds += seconds
+
+
+class Times:
+    """The times of the answered requests of one API: in the gateway, and upstream."""
+
+    __slots__ = ("gateway", "upstream")
+
+    def __init__(self, gateway: Histogram, upstream: Histogram) -> None:
+        self.gateway = gateway
+        self.upstream = upstream
+
+    def took(self, seconds: float, upstream_s: float) -> None:
+        """A request took `seconds` in all, and `upstream_s` of them passed while clusters were asked."""
+        self.gateway.observe(seconds - upstream_s)
+        self.upstream.observe(upstream_s)
+
+
+class Histograms(Collector):
+    """Histograms by the value of one label."""
+
+    def __init__(self, name: str, documentation: str, label: str, registry: CollectorRegistry = REGISTRY) -> None:
+        self._name = name
+        self._documentation = documentation
+        self._labels = (label,)
+        self._histograms: dict[str, Histogram] = {}
+        registry.register(self)
+
+    def of(self, value: str) -> Histogram:
+        """The histogram of this value; code that observes often should keep it."""
+        return self._histograms.setdefault(value, Histogram())
+
+    def collect(self) -> Iterator[Metric]:
+        family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
+        for value, histogram in list(self._histograms.items()):
+            below = accumulate(list(histogram.buckets))
+            family.add_metric([value], list(zip(BOUNDS, below, strict=True)), histogram.seconds)
         yield family

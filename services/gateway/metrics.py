@@ -1,12 +1,16 @@
-"""The metrics of the gateway. Labels are bounded: APIs, versions, clusters, outcomes; never topics or clients."""
+"""The metrics of the gateway. Labels are bounded: APIs, versions, error codes, clusters, outcomes; never topics or
+clients.
+"""
 
 from functools import cache
 
 from prometheus_client import Counter, Gauge, Histogram, Info
 
 from mesh.traffic.metrics import TrafficMetrics
-from services.gateway.counting import Count, Counts
+from services.gateway.counting import Answered, Count, Counts, Histograms, Times
+from services.gateway.requests.client_calls import ClientCalls
 from services.gateway.wire.apis import api_name
+from services.gateway.wire.errors import error_name
 
 requests = Counts(
     "kafka_mesh_gateway_requests",
@@ -19,6 +23,45 @@ requests = Counts(
 def ended_requests(api_key: int, version: int, outcome: str = "answered") -> Count:
     """The count of `requests` for this API, version and outcome."""
     return requests.labels(api_name(api_key), str(version), outcome)
+
+
+def answered_of(calls: ClientCalls, api_key: int, version: int) -> Answered:
+    """The count of one client's answered requests."""
+    count = calls.answered.get((api_key, version))
+    if count is None:
+        count = Answered(ended_requests(api_key, version), _times(api_key))
+        calls.answered[api_key, version] = count
+    return count
+
+
+request_gateway_seconds = Histograms(
+    "kafka_mesh_gateway_request_gateway_seconds",
+    "Time of an answered request in the gateway: from its start to its answer, without the time upstream. Waits for "
+    "a hold, a pause or a conversion count; a request starts when it has its turn.",
+    "api",
+)
+request_upstream_seconds = Histograms(
+    "kafka_mesh_gateway_request_upstream_seconds",
+    "Time of an answered request in which the gateway waited for clusters; for a Fetch, the wait for records too.",
+    "api",
+)
+response_errors = Counts(
+    "kafka_mesh_gateway_response_errors",
+    "Answers to clients with an error code, by Kafka's name of the code. An answer counts once for each code in it.",
+    ["api", "error"],
+)
+
+
+@cache
+def _times(api_key: int) -> Times:
+    api = api_name(api_key)
+    return Times(request_gateway_seconds.of(api), request_upstream_seconds.of(api))
+
+
+def count_error(calls: ClientCalls, api_key: int, code: int) -> None:
+    """An answer to this client has the code."""
+    calls.errors[api_key, code] += 1
+    response_errors.labels(api_name(api_key), error_name(code)).total += 1
 
 
 refused_requests = Counter(

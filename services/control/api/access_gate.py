@@ -17,6 +17,7 @@ from collections.abc import Collection
 import grpc
 from google.protobuf.message import Message
 
+from mesh.rpc import access
 from mesh.rpc.errors import RpcError, denied
 from mesh.rpc.method_access import access_of
 from mesh.rpc.principals import Principal
@@ -60,6 +61,12 @@ class AccessGate:
             verdict = policy.verdict(asker, Asked(asked.method, asked.access_to, tuple(dict.fromkeys(things))))
         if verdict.grant is None:
             raise denied(verdict.reason)
+
+    def allows(self, principal: Principal, what: str, access_to: access.Access) -> bool:
+        """Whether the caller may have a part of an answer, `what`, that not everybody gets who may make the call."""
+        if principal.is_member:
+            return principal.role in access_to.roles
+        return self.policy.verdict(asker_of(principal), Asked(what, access_to)).grant is not None
 
     def admit_on_behalf_of(self, principal: Principal, other: str) -> None:
         """RpcError if the caller may not say that it calls on behalf of another."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -38,7 +37,7 @@ class AuditService(audit_grpc.AuditServiceServicer):
     async def Query(self, request: audit.QueryAuditRequest, context: Any) -> audit.QueryAuditResponse:
         """From PostgreSQL alone: it needs neither the log nor the lead."""
         size = pages.page_size(request.page_size)
-        listing = _listing(request)
+        listing = pages.listing_of("audit of records", request)
         after = pages.place_of(listing, request.page_token)
         found = await self._table.find(audit_query(request, datetime.now(UTC)), _place(after), size + 1)
         return audit.QueryAuditResponse(
@@ -46,15 +45,6 @@ class AuditService(audit_grpc.AuditServiceServicer):
             next_page_token=pages.token(listing, _said(found.places[size - 1])) if len(found.events) > size else "",
             freshness=freshness(found.partitions, found.sources, found.now),
         )
-
-
-def _listing(request: audit.QueryAuditRequest) -> str:
-    """The list that the pages belong to: the request without page token and page size."""
-    asked = audit.QueryAuditRequest()
-    asked.CopyFrom(request)
-    asked.ClearField("page_token")
-    asked.ClearField("page_size")
-    return f"audit of records {sha256(asked.SerializeToString(deterministic=True)).hexdigest()[:16]}"
 
 
 def _said(place: Place) -> str:

@@ -106,6 +106,11 @@ class DecisionRecord:
         return self._given if self._stored.done() and self._stored.result() else None
 
 
+def present_principal() -> Principal | None:
+    """The principal that makes the present call; None if the caller has proved no name."""
+    return _caller.get().principal
+
+
 def present_record() -> DecisionRecord | None:
     """The record of the present call, for a decision that ends the call."""
     return _record.get()

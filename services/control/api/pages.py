@@ -7,7 +7,8 @@ import binascii
 import json
 import re
 from collections.abc import Sequence
-from typing import TypeVar
+from hashlib import sha256
+from typing import Any, TypeVar
 
 from services.control.domain.errors import InvalidField
 
@@ -16,6 +17,15 @@ LARGEST_SIZE = 1000
 AT_REVISION = re.compile(r"(\d+) (\d+)")
 
 T = TypeVar("T")
+
+
+def listing_of(what: str, request: Any) -> str:
+    """The list that the pages of a request belong to: the request without page token and page size."""
+    asked = type(request)()
+    asked.CopyFrom(request)
+    asked.ClearField("page_token")
+    asked.ClearField("page_size")
+    return f"{what} {sha256(asked.SerializeToString(deterministic=True)).hexdigest()[:16]}"
 
 
 def page_size(wanted: int) -> int:

@@ -1,6 +1,6 @@
 cimport cython
 
-from services.gateway.counting cimport Count
+from services.gateway.counting cimport Answered, Count
 from services.gateway.downstream.fetch_forwarding cimport FetchForwarder
 from services.gateway.downstream.fetch_in_flight cimport FetchInFlight
 from services.gateway.downstream.forwarding cimport Forwarder
@@ -17,6 +17,7 @@ cdef Py_ssize_t _FETCH, _PRODUCE
 
 cdef class ClientConnection(FrameStream):
     cdef public Py_ssize_t _most_requests
+    cdef public Count _client_in, _client_out
     cdef public FetchForwarder _fetches
     cdef public Forwarder _forwarder
     cdef public object _advertised, _asked_node, _connections, _entrance, _follower, _gate, _introduction, _lanes, _mesh
@@ -37,5 +38,5 @@ cdef class ClientConnection(FrameStream):
     @cython.locals(fetch=FetchInFlight)
     cpdef bint _is_fetch_forwarded(self, headers.RequestHeader header, object frame, double now) except -1
 
-    @cython.locals(answers=Count, size=Py_ssize_t, toll=Toll, turns=Turns)
+    @cython.locals(answers=Answered, size=Py_ssize_t, toll=Toll, turns=Turns)
     cpdef answered(self, object slot, tuple pieces)

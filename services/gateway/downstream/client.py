@@ -65,6 +65,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
     __slots__ = (
         "_advertised",
         "_asked_node",
+        "_client_in",
+        "_client_out",
         "_connections",
         "_entrance",
         "_fetches",
@@ -96,7 +98,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
     ) -> None:
         """`introduction`: who the client is, where another worker has its connection."""
         super().__init__(mesh.limits.max_frame_bytes)
-        self.session = Session()
+        self.session = Session(listener=entrance.listener)
+        self._client_in, self._client_out = self.session.calls.bytes_in, self.session.calls.bytes_out
         self._follower = Follower(mesh.tables, self.session)
         self._mesh = mesh
         self._most_requests = mesh.limits.max_requests
@@ -109,7 +112,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         """None: the client may send requests, for as long as it likes."""
         self._lanes = Lanes(self.session, on_congestion=self._upstream_congestion, on_unheard=self._unheard)
         self._forwarder = Forwarder(self, mesh, self.session, self._follower, self._lanes)
-        self._now = asyncio.get_running_loop().time
+        self._now = time.monotonic  # that of the loop stands still while a turn of it lasts
         self._slots = Slots(self)
         self._queue = self._slots.queue
         self._reading = Reading(self, self._slots, mesh)
@@ -129,6 +132,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         peer = self._transport.get_extra_info("peername") if self._transport else None
         self.session.peer = f"{peer[0]}:{peer[1]}" if peer else ""
         self.session.address = peer[0] if peer else ""
+        self.session.calls.begin(time.time())
         if self._transport is not None:
             self.session.asked_node = self._asked_node(self._transport)
             self._gate = gate_for(self, self._entrance, self._transport)
@@ -144,7 +148,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             self._gate = None
 
     def queued(self, header: RequestHeader) -> Slot:
-        slot = Slot(header, None, None, 0)
+        slot = Slot(header, None, None, 0, began=self._now())
         self._queue.append(slot)
         return slot
 
@@ -152,6 +156,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         if self._gate is not None and self._slots.draining is None and self._gate.takes(frame):
             return
         _bytes_in.total += len(frame)
+        self._client_in.total += len(frame)
         if self._slots.draining is not None:
             return
         header = headers.parse_request_header(frame, SIZE_BYTES, len(frame))
@@ -225,6 +230,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         if arriving is None:
             return None
         _bytes_in.total += len(beginning)
+        self._client_in.total += len(beginning)
         self._queue.append(arriving)
         self._reading.arrival_began(arriving, missing)
         if self._quotas.counts:
@@ -233,6 +239,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
 
     def arrived(self, size: int, missing: int) -> None:
         _bytes_in.total += size
+        self._client_in.total += size
         if not missing:
             self._reading.arrival_ended()
 
@@ -266,33 +273,34 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
             self._mesh.commit_ended(slot)
         self._mesh.budget.add(-slot.held_bytes)
         slot.held_bytes = 0
+        if slot.exchange is not None:
+            slot.upstream_s = slot.exchange.upstream_s
         slot.request = slot.exchange = None  # they hold one another, and what brokers have said
-        self._has_answer(slot, slot.header.api_key, slot.header.api_version, answer)
+        self.has_answer(slot, answer)
 
     def answered(self, slot: InFlight | FetchInFlight, pieces: Pieces) -> None:
         slots, frame = self._queue, pieces[0]
         if self._fd == -1 or slots[0] is not slot or self._mesh.tables.canary is not None:
-            answer = RawResponse(memoryview(bytearray().join(pieces)), 0, slot.version)
-            if isinstance(slot, InFlight):
-                self.produce_ended(slot, answer)
-            else:
-                self.fetch_ended(slot, answer)
+            self.has_answer(slot, RawResponse(memoryview(bytearray().join(pieces)), 0, slot.version))
             return
         turns = self._turns
         turns.ended(slot)
         answers = slot.answers
         answers.total += 1
+        answers.of_all.total += 1
         headers.patch_correlation_id(frame, SIZE_BYTES, slot.clients_id)
         slots.popleft()
         size = 0
         for piece in pieces:
             size += len(piece)
         bytes_out.total += size
+        self._client_out.total += size
         toll = self._toll
         if toll.is_due and self._quotas.counts:
             self.send(*toll.leaves(_FETCH if isinstance(slot, FetchInFlight) else _PRODUCE, slot.version, pieces, size))
         else:
             self.send(*pieces)
+        answers.times.took(self._now() - slot.began, slot.upstream_s)
         if (slots and slots[0].done) or self._slots.draining is not None:
             self._slots.flush()
             if self._fd == -1:
@@ -301,16 +309,9 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         if self._reading.paused_for is not None:
             self._reading.update()
 
-    def produce_ended(self, produce: InFlight, answer: Answer) -> None:
-        self._has_answer(produce, ApiKey.PRODUCE, produce.version, answer)
-
-    def fetch_ended(self, fetch: FetchInFlight, answer: Answer | Passed) -> None:
-        fetch.exchange = None
-        self._has_answer(fetch, ApiKey.FETCH, fetch.version, answer)
-
-    def _has_answer(self, slot: AnySlot, api_key: int, version: int, answer: Answer | Passed) -> None:
+    def has_answer(self, slot: AnySlot, answer: Answer | Passed) -> None:
         """The answer leaves when all answers before it have left."""
-        self._count(api_key, version, answer)
+        self._count(slot, answer)
         self._turns.ended(slot)
         if self.is_open:
             self._slots.fill(slot, answer)
@@ -327,8 +328,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         """See `Slots`."""
         return self._toll.leaves(api_key, version, pieces, size) if self._quotas.counts else pieces
 
-    def _count(self, api_key: int, version: int, answer: Answer | Passed) -> None:
-        count_request(api_key, version, answer, is_open=self.is_open)
+    def _count(self, slot: AnySlot, answer: Answer | Passed) -> None:
+        count_request(self.session, slot, answer, is_open=self.is_open)
         canary = self._mesh.tables.canary
         if canary is not None:
             (canary.tried if self._follower.tries else canary.others).count(

@@ -64,10 +64,12 @@ class Exchange:
         "_round",
         "_stepping",
         "_timer",
+        "_waits_since",
         "client_id",
         "ended",
         "on_asked",
         "on_work",
+        "upstream_s",
     )
 
     def __init__(
@@ -92,6 +94,10 @@ class Exchange:
         self.on_work: Callable[[float], None] | None = None
         """Gets the seconds that each step after the first one takes."""
         self.ended = False
+        self.upstream_s = 0.0
+        """The time for which its plan has waited for clusters."""
+        self._waits_since = 0.0
+        """Since then the plan waits for clusters; 0: it does not."""
         self._round = 0
         """Counts commands: a callback of an earlier one finds that it is late."""
         self._outcomes: list[Outcome | None] = []
@@ -114,6 +120,9 @@ class Exchange:
             self._plan.close()
 
     def _step(self, result: Any) -> None:
+        if self._waits_since:
+            self.upstream_s += time.monotonic() - self._waits_since
+            self._waits_since = 0.0
         on_work = self.on_work
         if on_work is None:
             self._go_on(result)
@@ -145,6 +154,8 @@ class Exchange:
                 self._end(Close("internal error, see the log line before"))
                 return
             if not done:
+                if _asks_clusters(command):
+                    self._waits_since = time.monotonic()
                 return
 
     def _end(self, answer: Answer) -> None:
@@ -317,6 +328,10 @@ class Exchange:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _asks_clusters(command: Command) -> bool:
+    return isinstance(command, Refresh) or (isinstance(command, Ask | Gather) and bool(command.calls))
 
 
 def _kept(call: Call, outcome: Outcome, owned: bool, now: bool) -> Outcome:

@@ -20,6 +20,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 from typing import Protocol
 
 from services.gateway.downstream.exchange import Exchange
@@ -61,7 +62,7 @@ class Client(Protocol):
     def answered(self, slot: FetchInFlight, pieces: Pieces) -> None:
         """The client's answer, which lacks only its number. Its pieces may lie in a receive buffer."""
 
-    def fetch_ended(self, fetch: FetchInFlight, answer: Answer | Passed) -> None:
+    def has_answer(self, slot: FetchInFlight, answer: Answer | Passed) -> None:
         """An answer in bytes may lie in a receive buffer."""
 
 
@@ -103,10 +104,7 @@ class FetchForwarder:
 
     def begun(self, header: headers.RequestHeader, frame: memoryview, now: float) -> FetchInFlight | None:
         """The request, if it needs no plan: `ask` then sends it to the brokers. None: the request needs its plan."""
-        fetch = self._placing.placed(self, header, frame, now)
-        if fetch is not None and self._memory.traffic is not None:
-            fetch.began = self._memory.traffic.clock()
-        return fetch
+        return self._placing.placed(self, header, frame, now)
 
     # --- questions to brokers ------------------------------------------------------------------------------------
 
@@ -114,12 +112,14 @@ class FetchForwarder:
         """Ask the brokers, now that the request stands among its client's slots."""
         parts = fetch.parts
         if fetch.alone:
-            self._ask(fetch, parts[0], fetch.arrived)
+            self._ask(fetch, parts[0], fetch.began)
+            fetch.asked_at = monotonic()
             return
         # taken up last: asking the other brokers drops answers that have waited for long
         for part in parts:
             if part.left is None and not fetch.ended:
-                self._ask(fetch, part, fetch.arrived)
+                self._ask(fetch, part, fetch.began)
+        fetch.asked_at = monotonic()
         if not fetch.ended:
             self._current = fetch
             self._watch(fetch.is_over_at)
@@ -168,7 +168,9 @@ class FetchForwarder:
             return
         if fetch.is_over_at > self._timer_at:
             self._watch(fetch.is_over_at)
-        elif fetch.session_went_on:
+            return
+        fetch.heard_at = monotonic()
+        if fetch.session_went_on:
             self._doubt(fetch)
         else:
             self._answer(fetch)
@@ -185,6 +187,7 @@ class FetchForwarder:
     def came(self, fetch: FetchInFlight, part: Part, outcome: Outcome, owned: bool) -> None:
         if fetch.ended:
             return
+        fetch.heard_at = monotonic()
         step = fetch.come(part, outcome)
         if step is Step.ANSWER:
             self._answer(fetch)
@@ -207,6 +210,7 @@ class FetchForwarder:
     def _end(self, fetch: FetchInFlight) -> None:
         """End the request, and leave behind its questions without an answer."""
         fetch.ended = True
+        fetch.waited()
         if fetch.alone:
             return
         self._current = None
@@ -224,7 +228,7 @@ class FetchForwarder:
         header = fetch.header
         seen = self._tables.view_of(fetch.table)
         clusters = seen.clusters(fetch.clusters)
-        mesh = replace(self._client.view(header), table=fetch.table, clusters=clusters, now=fetch.arrived)
+        mesh = replace(self._client.view(header), table=fetch.table, clusters=clusters, now=fetch.began)
         began = None if self._memory.traffic is None else fetch.began
         fetch.exchange = Exchange(
             ended_in_doubt(Request(header, _NOTHING), mesh, fetch, began),
@@ -232,10 +236,15 @@ class FetchForwarder:
             self._mesh.conversions,
             self._lanes,
             header.client_id,
-            lambda _, answer: self._client.fetch_ended(fetch, answer),
+            lambda exchange, answer: self._decided(fetch, exchange, answer),
             seen.names,
         )
         fetch.exchange.start()
+
+    def _decided(self, fetch: FetchInFlight, exchange: Exchange, answer: Answer) -> None:
+        fetch.upstream_s += exchange.upstream_s
+        fetch.exchange = None
+        self._client.has_answer(fetch, answer)
 
     def begun_to_come(self, fetch: FetchInFlight, part: Part, beginning: memoryview, missing: int) -> Passage | None:
         """A large answer has begun to arrive. It may pass if its beginning already shows that it is clean."""
@@ -255,7 +264,7 @@ class FetchForwarder:
         brought = fetch.brought
         if self._memory.traffic is not None and brought is not None:
             self._count(fetch, {brought.topic: (brought.records.records, brought.size)})
-        self._client.fetch_ended(fetch, Passed())
+        self._client.has_answer(fetch, Passed())
 
     def _count(self, fetch: FetchInFlight, sums: Mapping[str, Sequence[int]]) -> None:
         placing = self._placing

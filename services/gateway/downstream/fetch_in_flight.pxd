@@ -1,6 +1,6 @@
 cimport cython
 
-from services.gateway.counting cimport Count
+from services.gateway.counting cimport Answered
 from services.gateway.downstream.fetch_questions cimport Part
 from services.gateway.requests.records.broker_fetches cimport Found, Limits
 from services.gateway.requests.records.fetch_routes cimport Route
@@ -15,13 +15,15 @@ cdef Py_ssize_t _FETCH, _NO_TAGS, FLEXIBLE, NAMES_UNTIL, NO_SESSION
 cdef class FetchInFlight:
     cdef public bint alone, careful, done, ended, passes
     cdef public Py_ssize_t clients_id, epoch, isolation_level, record_bytes, version
-    cdef public double arrived, began
+    cdef public double asked_at, began, heard_at, upstream_s
     cdef public dict found, routes
     cdef public list answer, parts
-    cdef public Count answers
+    cdef public Answered answers
     cdef public FetchSession session
     cdef public Limits each, limits
     cdef public object brought, client_id, close, clusters, exchange, forwarder, table, wanted
+
+    cpdef waited(self)
 
     @cython.locals(scan=fetch_response.FetchResponseScan, each=Part, session=FetchSession)
     cpdef come(self, Part part, object outcome)

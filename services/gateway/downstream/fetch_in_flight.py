@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Final
 
 from mesh.routing import RoutingTable
-from services.gateway.counting import Count
+from services.gateway.counting import Answered
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_questions import Forwarder, Part, owned_copy
 from services.gateway.downstream.passing import Brought
@@ -69,7 +69,7 @@ class FetchInFlight:
         "alone",
         "answer",
         "answers",
-        "arrived",
+        "asked_at",
         "began",
         "brought",
         "careful",
@@ -84,6 +84,7 @@ class FetchInFlight:
         "exchange",
         "forwarder",
         "found",
+        "heard_at",
         "isolation_level",
         "limits",
         "parts",
@@ -92,6 +93,7 @@ class FetchInFlight:
         "routes",
         "session",
         "table",
+        "upstream_s",
         "version",
         "wanted",
     )
@@ -111,7 +113,6 @@ class FetchInFlight:
         """The client's session, if it has one ..."""
         self.epoch = 0
         """... and its epoch after this request."""
-        self.arrived = 0.0
         self.table: RoutingTable
         self.clusters: Mapping[str, ClusterKnowledge]
         """The knowledge of all clusters."""
@@ -131,10 +132,16 @@ class FetchInFlight:
         self.found: dict[Slot, Found] = {}
         self.record_bytes = 0
         self.began = 0.0
-        """The start by the clock of traffic, if traffic is counted ..."""
+        """The start, ..."""
+        self.asked_at = 0.0
+        """... the time at which brokers had been asked, ..."""
+        self.heard_at = 0.0
+        """... the time at which the last answer came that it waited for ..."""
+        self.upstream_s = 0.0
+        """... and the time that clusters have taken."""
         self.brought: Brought | None = None
-        """... and the content of an answer that passes while it arrives."""
-        self.answers: Count
+        """The content of an answer that passes while it arrives, if traffic is counted."""
+        self.answers: Answered
         """The count of answered requests."""
         self.ended = False
         """Whether it takes no more answers. Its plan may still go on."""
@@ -156,7 +163,7 @@ class FetchInFlight:
     @property
     def is_over_at(self) -> float:
         """The time at which the client gets the answers that have come."""
-        return self.arrived + self.limits.wait_s + GRACE_S
+        return self.began + self.limits.wait_s + GRACE_S
 
     @property
     def session_went_on(self) -> bool:
@@ -171,7 +178,14 @@ class FetchInFlight:
         if exchange is not None:
             exchange.abandon()
 
+    def waited(self) -> None:
+        """It waits for clusters no more, or its plan does."""
+        if self.asked_at and self.heard_at:
+            self.upstream_s = max(0.0, self.heard_at - self.asked_at)
+
     def passed_on(self) -> None:
+        self.heard_at = monotonic()
+        self.waited()
         self.forwarder.passed_on(self)
 
     # --- answers of brokers --------------------------------------------------------------------------------------

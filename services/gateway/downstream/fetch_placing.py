@@ -82,7 +82,7 @@ class FetchPlacing(Following):
             self._sessions.update(ours, named, (), now)
             fetch.epoch = ours.epoch
         self._limit(fetch, scan)
-        fetch.arrived = now
+        fetch.began = now
         fetch.table, fetch.clusters = self._table, self._clusters.known
         fetch.answers = self._answers_of(version)
         return fetch

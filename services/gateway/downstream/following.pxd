@@ -1,6 +1,6 @@
 cimport cython
 
-from services.gateway.counting cimport Count
+from services.gateway.counting cimport Answered
 
 
 cdef class Following:
@@ -8,7 +8,7 @@ cdef class Following:
     cdef public dict _answers, _routes, _ways
     cdef public tuple _software
     cdef public object _api_key, _client_id, _clusters, _follower, _known, _memory, _mesh, _route_to, _session, _table
-    cdef public object _access, _proved, _tables
+    cdef public object _access, _names, _proved, _tables
 
     cpdef bint _forwards(self, object client_id, Py_ssize_t version) except -1
 
@@ -16,4 +16,4 @@ cdef class Following:
 
     cpdef _look_up(self, object key, double now)
 
-    cpdef Count _answers_of(self, Py_ssize_t version)
+    cpdef Answered _answers_of(self, Py_ssize_t version)

@@ -7,7 +7,7 @@ from mesh.acls import Operation, ResourceType
 from mesh.routing import RoutingTable
 from services.gateway import metrics
 from services.gateway.authorization.access import Access
-from services.gateway.counting import Count
+from services.gateway.counting import Answered
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.tables import Follower
 from services.gateway.requests.memory import Session
@@ -38,6 +38,7 @@ class Following:
         "_lowest",
         "_memory",
         "_mesh",
+        "_names",
         "_operation",
         "_proved",
         "_route_to",
@@ -79,7 +80,9 @@ class Following:
         self._table: RoutingTable
         self._lowest, self._highest = 0, -1
         """The versions that are served."""
-        self._answers: dict[int, Count] = {}
+        self._answers: dict[int, Answered] = {}
+        uses = session.uses
+        self._names = uses.produced if api_key is ApiKey.PRODUCE else uses.consumed
 
     def _forwards(self, client_id: str | None, version: int) -> bool:
         """Whether requests of this version may be forwarded, by all that is in force now."""
@@ -121,12 +124,12 @@ class Following:
             if len(self._routes) >= ROUTES_REMEMBERED:
                 self._routes.clear()
             self._routes[key] = route
-            self._session.uses.topics.note(route.name)
+            self._names.note(route.name)
         return route
 
-    def _answers_of(self, version: int) -> Count:
+    def _answers_of(self, version: int) -> Answered:
         """The count of answered requests."""
         answers = self._answers.get(version)
         if answers is None:
-            answers = self._answers[version] = metrics.ended_requests(self._api_key, version)
+            answers = self._answers[version] = metrics.answered_of(self._session.calls, self._api_key, version)
         return answers

@@ -18,6 +18,7 @@ Theory of operation
 """
 
 from dataclasses import replace
+from time import monotonic
 from typing import Final, Protocol
 
 from services.gateway import metrics
@@ -76,7 +77,7 @@ class Client(Protocol):
     def answered(self, slot: InFlight, pieces: Pieces) -> None:
         """The client's answer, which lacks only its number. Its pieces may lie in a receive buffer."""
 
-    def produce_ended(self, request: InFlight, answer: Answer) -> None:
+    def has_answer(self, slot: InFlight, answer: Answer) -> None:
         """An answer in bytes may lie in a receive buffer."""
 
     def arrived(self, size: int, missing: int) -> None:
@@ -126,15 +127,15 @@ class Forwarder(Following):
         if connection is not way.seat.own:
             request.seat, request.sent_at = way.seat, now
             way.seat.sent()
-        traffic = self._memory.traffic
-        if traffic is not None:
-            request.began = traffic.clock()
+        request.began = now
+        if self._memory.traffic is not None:
             request.brought = produce.count_produced(frame, scan)
         self._taken(request, way)
         if request.sent_version == request.version:
             connection.pass_on(frame, request)
         else:
             connection.pass_on_rewritten(ApiKey.PRODUCE, request.sent_version, _with_names(frame, request), request)
+        request.asked_at = monotonic()
         return request
 
     def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> InFlight | None:
@@ -164,9 +165,7 @@ class Forwarder(Following):
         if connection is None or connection is not way.seat.own:  # others must not wait for its end
             return None
         request.connection = connection
-        traffic = self._memory.traffic
-        if traffic is not None:
-            request.began = traffic.clock()
+        if self._memory.traffic is not None:
             request.brought = produce.Produced.of(0 if batch.is_control else batch.record_count, batch.end)
         self._taken(request, way)
         if request.sent_version == request.version:
@@ -289,16 +288,20 @@ class Forwarder(Following):
             self._mesh.conversions,
             self._lanes,
             header.client_id,
-            lambda _, answer: self.ended(request, answer),
+            lambda exchange, answer: self._decided(request, exchange, answer),
         )
         exchange.start()
+
+    def _decided(self, request: InFlight, exchange: Exchange, answer: Answer) -> None:
+        request.upstream_s += exchange.upstream_s
+        self.ended(request, answer)
 
     def ended(self, request: InFlight, answer: Answer, *, counts: bool = True) -> None:
         self._producing.remove(request)
         self._mesh.produce_ended(request)
         if counts and self._memory.traffic is not None:
             count_forwarded(self._memory.traffic, self._session, request, answer)
-        self._client.produce_ended(request, answer)
+        self._client.has_answer(request, answer)
 
     def settled(self, request: InFlight) -> None:
         """The records certainly won't be stored: nobody has to wait for them."""

@@ -78,7 +78,7 @@ class Gateway:
             Tables(settings.authorization),
             memory=Memory(
                 telemetry=telemetry,
-                traffic=None if counts is None else ClientTraffic(counts, time.perf_counter),
+                traffic=None if counts is None else ClientTraffic(counts, time.monotonic),
                 audit=None if self._audit is None else self._audit.clients,
             ),
         )

@@ -1,6 +1,6 @@
 cimport cython
 
-from services.gateway.counting cimport Count
+from services.gateway.counting cimport Answered
 from services.gateway.requests.records.produce_routes cimport Route
 from services.gateway.upstream.connection cimport BrokerConnection
 from services.gateway.upstream.seats cimport Seat
@@ -10,13 +10,13 @@ from services.gateway.wire.scanner.walks cimport headers, produce, produce_respo
 cdef class InFlight:
     cdef public bint done
     cdef public Py_ssize_t clients_id, correlation_id, sent_version, version
-    cdef public double began, deadline, sent_at, timeout_s
+    cdef public double asked_at, began, deadline, sent_at, timeout_s, upstream_s
     cdef public bytes headers
     cdef public list answer, routes
     cdef public object sole
     cdef public object brought, client, client_id, close, forwarder, outcome, table
     cdef public BrokerConnection connection
-    cdef public Count answers
+    cdef public Answered answers
     cdef public Seat seat
     cdef public produce.ProduceScan scan
 

@@ -3,10 +3,11 @@
 import math
 from asyncio import get_running_loop
 from collections.abc import Callable
+from time import monotonic
 from typing import Final, Protocol
 
 from mesh.routing import ClientIdentity, RoutingTable
-from services.gateway.counting import Count
+from services.gateway.counting import Answered
 from services.gateway.frame_stream import Passage
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Answer, NoAnswer, RawResponse, Unreachable
@@ -54,6 +55,7 @@ class InFlight:
     __slots__ = (
         "answer",
         "answers",
+        "asked_at",
         "began",
         "brought",
         "client",
@@ -75,6 +77,7 @@ class InFlight:
         "sole",
         "table",
         "timeout_s",
+        "upstream_s",
         "version",
     )
     api_key = ApiKey.PRODUCE
@@ -102,13 +105,18 @@ class InFlight:
         self.table: RoutingTable
         self.client: ClientIdentity
         """The client, for a hold: a connection may have several."""
-        self.answers: Count
+        self.answers: Answered
         """The count of answered requests."""
         self.timeout_s = 0.0
         self.deadline = math.inf
         self.began = 0.0
-        """The start by the clock of traffic; it and the next one are set only if traffic is reported."""
+        """The start, ..."""
+        self.asked_at = 0.0
+        """... the time at which all of the request had been sent to the broker ..."""
+        self.upstream_s = 0.0
+        """... and the time that clusters have taken."""
         self.brought: produce.Produced | None = None
+        """The records and bytes in it, if traffic is reported."""
         self.seat: Seat | None = None
         """The seat, if the request shares a connection with other clients ..."""
         self.sent_at = 0.0
@@ -165,6 +173,7 @@ class InFlight:
     # --- for the broker's connection -----------------------------------------------------------------------------
 
     def answered(self, frame: memoryview, owned: bool) -> None:
+        self.upstream_s = monotonic() - self.asked_at
         flexible = self.sent_version >= FLEXIBLE
         if self.seat is not None:
             self.seat.answered(self.sent_at, throttle_ms(frame, flexible=flexible))
@@ -199,6 +208,8 @@ class InFlight:
         return None  # longer than a plain confirmation: the plan has to read the answer
 
     def failed(self, outcome: Unreachable) -> None:
+        if self.asked_at:
+            self.upstream_s = monotonic() - self.asked_at
         if self.seat is not None:
             self.seat.failed()
             self.seat = None
@@ -217,6 +228,7 @@ class InFlight:
         if missing:
             return
         self.connection = None
+        self.began = self.asked_at = monotonic()  # how long its client took to send it says nothing of the mesh
         if outcome is not None:
             self.forwarder.astray(self, outcome)
         elif connection is not None:

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Protocol, cast
 
 import structlog
@@ -14,7 +15,9 @@ from services.gateway.downstream.hold import COMMITS
 from services.gateway.downstream.in_flight import InFlight
 from services.gateway.downstream.passing import Outlet, Passed, Passing, PassingAnswer, Source
 from services.gateway.frame_stream import Passage
+from services.gateway.requests.failures import codes_of
 from services.gateway.requests.handler import Handler, Order
+from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Answer, Body, Close, NoAnswer, RawResponse, Request, Versioned
 from services.gateway.wire.apis import api_name
 from services.gateway.wire.frames import SIZE_BYTES, RequestHeader, encode_response, response_prefix
@@ -34,6 +37,10 @@ class Slot:
     request: Request | None
     held_bytes: int
     exchange: Exchange | None = None
+    began: float = 0.0
+    """The start; 0 if another worker carries the request out, or it has not started."""
+    upstream_s: float = 0.0
+    """The time that clusters have taken."""
     done: bool = False
     answer: list[Buffer] | None = None
     close: str | None = None
@@ -52,6 +59,8 @@ AnySlot = Slot | InFlight | FetchInFlight
 
 class Client(Outlet, Protocol):
     """The connection whose requests these are."""
+
+    session: Session
 
     @property
     def congested(self) -> bool: ...
@@ -119,6 +128,7 @@ class Slots:
             if slot.answer is not None:
                 size, header = sum(map(len, slot.answer)), slot.header
                 bytes_out.total += size
+                client.session.calls.bytes_out.total += size
                 client.send(*client.charged(header.api_key, header.api_version, slot.answer, size))
         if self.draining is not None and not queue:
             client.close(self.draining)
@@ -135,6 +145,7 @@ class Slots:
             return None
         bytes_out.total += sum(map(len, pieces))
         client, header, size = self._client, cast(AnySlot, slot).header, headers.int32_at(pieces[0], 0) + SIZE_BYTES
+        client.session.calls.bytes_out.total += size
         client.send(*client.charged(header.api_key, header.api_version, pieces, size))
         passing = self.passing = PassingAnswer(client, cast(Passing, slot), source, self._passing_ended)
         passing.hold_back(client.congested)
@@ -168,8 +179,10 @@ def _outlives_client(slot: AnySlot) -> bool:
     return slot.produces or (isinstance(slot, Slot) and slot.commits and slot.exchange is not None)
 
 
-def count_request(api_key: int, version: int, answer: Answer | Passed, *, is_open: bool) -> None:
-    """A request has ended."""
+def count_request(session: Session, slot: AnySlot, answer: Answer | Passed, *, is_open: bool) -> None:
+    """A request of this client has ended."""
+    header = slot.header
+    api_key, version = header.api_key, header.api_version
     if not is_open:
         outcome = "abandoned"
     elif isinstance(answer, NoAnswer):
@@ -177,7 +190,15 @@ def count_request(api_key: int, version: int, answer: Answer | Passed, *, is_ope
     elif isinstance(answer, Close):
         outcome = "closed"
     else:
-        outcome = "answered"
+        count = metrics.answered_of(session.calls, api_key, version)
+        count.total += 1
+        count.of_all.total += 1
+        if slot.began:
+            count.times.took(monotonic() - slot.began, slot.upstream_s)
+        if not isinstance(answer, Passed):
+            for code in codes_of(answer):
+                metrics.count_error(session.calls, api_key, code)
+        return
     metrics.ended_requests(api_key, version, outcome).total += 1
 
 

@@ -15,6 +15,7 @@ Theory of operation
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -53,7 +54,7 @@ class Toll:
         self._session = session
         self._reading = reading
         self._loop = asyncio.get_running_loop()
-        self._now = self._loop.time
+        self._now = time.monotonic
         self._edition = -1
         self._client_id: str | None = None
         self._proved = session.proved

@@ -7,6 +7,7 @@ it (`Hold`).
 
 from collections import deque
 from dataclasses import replace
+from time import monotonic
 from typing import Protocol
 
 from services.gateway.authorization.guarding import guarded
@@ -136,6 +137,7 @@ class Turns:
         assert slot.handler is not None and slot.request is not None
         if self._sharing.takes(slot):
             return
+        slot.began = monotonic()
         client, mesh, follower = self._client, self._mesh, self._follower
         view = client.view(slot.header)
         if (slot.produces or slot.commits) and mesh.hold is not None and mesh.hold.refuses:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import Handle, MeshView, Plan, Request
@@ -29,6 +30,10 @@ class Reach(Enum):
     ONE_OWNER = "if any cluster speaks it"
     """Each item has one owner: the gateway offers the versions that any cluster speaks. For the other clusters
     `versions.ask_fitting` takes an older version if no field is lost by it, else the item is refused."""
+
+
+REMOVED_IN: Final = "4.0"
+"""The release of Kafka that removed the versions of `Older` (KIP-896)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,10 @@ class Handler:
 
     def handle_of(self, version: int) -> Handle:
         return self.older.handle if self.older and version in self.older.versions else self.handle
+
+    def removed_in(self, version: int) -> str:
+        """The release of Kafka whose brokers no longer speak this version; empty if all speak it."""
+        return REMOVED_IN if self.older and version in self.older.versions else ""
 
     def widened(self, offered: VersionRange) -> VersionRange:
         """The offered versions with the older ones, if there is no gap between."""

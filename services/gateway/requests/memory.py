@@ -18,6 +18,7 @@ from mesh.validation import Policy
 from services.gateway.authentication.principal import NOBODY, Principal
 from services.gateway.requests.auditing.clients import ClientAudit
 from services.gateway.requests.auditing.invalid import InvalidBatch
+from services.gateway.requests.client_calls import ClientCalls
 from services.gateway.requests.groups.share_members import ShareMembers
 from services.gateway.requests.groups.share_sessions import Member, ShareSession, ShareSessions
 from services.gateway.requests.records.broker_fetches import BrokerFetches
@@ -253,7 +254,10 @@ class Session:
     """The identity that the client has proved, by its log-in or its certificate."""
     token: str | None = field(default=None, repr=False)
     """The OAUTHBEARER token by which the client has logged in last."""
+    listener: str = ""
+    """The listener that the client has connected to."""
     uses: Uses = field(default_factory=Uses)
+    calls: ClientCalls = field(default_factory=ClientCalls)
     producing: list[OnItsWay] = field(default_factory=list)
     """Produce requests in progress, in the order in which they came."""
     share_sessions: dict[Member, ShareSession] = field(default_factory=dict)

@@ -17,7 +17,7 @@ Handlers write `yield from ask(call, MetadataResponse)`, or one of the similar f
 types.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar, TypeVarTuple
@@ -164,6 +164,8 @@ class Body:
     """The body of a request or an answer in pieces, as the scanner cuts and joins it; the I/O adds the header."""
 
     pieces: tuple[Buffer, ...]
+    error_codes: Collection[int] = ()
+    """The codes in an answer, as far as a plan has put some in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,10 @@ class Names:
 class Uses:
     """Names since the client connected."""
 
-    topics: Names = field(default_factory=lambda: Names(TOPICS_REMEMBERED))
-    """Topics that it produced to or fetched from."""
+    produced: Names = field(default_factory=lambda: Names(TOPICS_REMEMBERED))
+    """Topics that it produced to."""
+    consumed: Names = field(default_factory=lambda: Names(TOPICS_REMEMBERED))
+    """Topics that it fetched from."""
     groups: Names = field(default_factory=lambda: Names(GROUPS_REMEMBERED))
     """Groups that it joined, or committed for."""
     transactional_ids: Names = field(default_factory=lambda: Names(IDS_REMEMBERED))

@@ -31,9 +31,9 @@ from prometheus_client import Gauge
 from mesh.quotas.codec import shares_to_proto, uses_from_proto
 from mesh.quotas.policy import Sharers
 from mesh.quotas.shares import Use, shares
-from mesh.routing import ANONYMOUS, ClientIdentity
 from mesh.rpc import admin, discovery, quotas
 from services.control.domain.members.canaries import Counts, Trying
+from services.control.domain.members.clients import use_of
 from services.control.domain.members.rollouts import Answer, Phase
 from services.control.domain.members.usage import ClientUse, Unlisted
 from services.control.steady_clock import Clock, steady_clock
@@ -245,19 +245,21 @@ class Members:
 
     def uses(self) -> list[ClientUse]:
         """The clients of the connected gateways, and the names that they use."""
+        return [use_of(name, client) for name, report in self.client_reports().items() for client in report.clients]
+
+    def client_reports(self) -> Mapping[str, discovery.ClientReport]:
+        """The last reports of the connected gateways about their clients, by gateway."""
         connected = {short(name) for name in self._connected()}
         self._clients = {name: report for name, report in self._clients.items() if name in connected}
-        return [_use(name, client) for name, report in self._clients.items() for client in report.clients]
+        return self._clients
 
     def unlisted(self) -> list[Unlisted]:
         """The connected gateways that do not list all of their clients."""
-        connected = {short(name) for name in self._connected()}
         found = [
             Unlisted(
                 name, len(report.clients), report.kinds, report.total - sum(each.connections for each in report.clients)
             )
-            for name, report in sorted(self._clients.items())
-            if name in connected
+            for name, report in sorted(self.client_reports().items())
         ]
         return [each for each in found if each.connections > 0]
 
@@ -381,15 +383,6 @@ def _counts(counts: admin.RequestCounts) -> Counts:
 
 def _time(member: admin.Member) -> datetime:
     return member.last_seen_time.ToDatetime(UTC)
-
-
-def _use(gateway: str, client: discovery.ConnectedClient) -> ClientUse:
-    software_name, _, software_version = client.software.partition("/")
-    identity = ClientIdentity(
-        client.principal or ANONYMOUS, client.client_id, software_name, software_version, client.host
-    )
-    used = (frozenset(names) for names in (client.topics, client.groups, client.transactional_ids))
-    return ClientUse(gateway, identity, client.connections, *used)
 
 
 def _left_behind(member: admin.Member) -> admin.Member:

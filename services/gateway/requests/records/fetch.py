@@ -59,7 +59,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(FetchRequest)
     by_ids = request.version >= IDS_SINCE
     asked = yield from _asked(message, by_ids, mesh)
-    mesh.session.uses.topics.note_all(topic for topic, _ in asked.partitions if isinstance(topic, str))
+    mesh.session.uses.consumed.note_all(topic for topic, _ in asked.partitions if isinstance(topic, str))
     wish = wish_of(mesh.memory.fetch_sessions, asked, mesh.now)
     if isinstance(wish, ErrorCode):
         return FetchResponse(error_code=wish)
@@ -186,7 +186,7 @@ def _answer(version: int, mesh: MeshView, wish: Wish, poll: Poll, found: Mapping
         for topic, partition in told.slots
     )
     pieces = join_fetch_response(version, entries, throttle_time_ms=poll.throttle_time_ms, session_id=told.session_id)
-    return Body(tuple(pieces))
+    return Body(tuple(pieces), {results[slot].error_code for slot in told.slots if slot in results})
 
 
 def _entry(version: int, slot: Slot, found: Mapping[Slot, Found], results: Mapping[Slot, Result]) -> Entry:

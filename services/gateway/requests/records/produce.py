@@ -110,7 +110,7 @@ def _carried(produce: Producing) -> Plan:
     if request.version >= IDS_SINCE:
         scan = yield from _named(produce)
     for topic in scan.topics:
-        mesh.session.uses.topics.note(topic.name)
+        mesh.session.uses.produced.note(topic.name)
     yield from validated(produce)
     if scan.transactional_id is not None:
         for wanted in produce.wanted:  # afterwards the batches have another identity

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,12 +9,11 @@ import pytest
 from services.gateway.authorization import guarding
 from services.gateway.authorization.access import Mode
 from services.gateway.authorization.table import GUARDS
-from services.gateway.requests.failures import _codes
+from services.gateway.requests.failures import codes_of
 from services.gateway.requests.table import HANDLERS
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
-from services.gateway.wire.schema import Struct
 from tests.fixtures.sweeps import ends
 from tests.unit.gateway.authorization.asked import access_of, ask, request_of, response_of, sample
 
@@ -84,7 +82,7 @@ def test_what_nobody_has_allowed_is_refused(key: int, version: int) -> None:
     if not goes_on:
         assert asked.refusals
         assert all(each.enforced for each in asked.refusals)
-        codes = set(_all_codes(asked.answer)) - {ErrorCode.NONE}
+        codes = set(codes_of(asked.answer))
         assert codes
         assert codes <= TELLS
 
@@ -97,12 +95,6 @@ def test_metadata_has_the_brokers_without_the_topics(version: int) -> None:
     assert asked.answer.brokers == given.brokers
     told = [(each.error_code, each.name, each.partitions) for each in asked.answer.topics]
     assert told == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "apples", [])]
-
-
-def _all_codes(answer: Struct) -> Iterator[int]:
-    yield from _codes(answer, 4)
-    for each in getattr(answer, "results_by_topic_v3_and_below", ()):
-        yield from (part.partition_error_code for part in each.results_by_partition)
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)

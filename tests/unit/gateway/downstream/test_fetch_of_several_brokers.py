@@ -414,7 +414,7 @@ async def test_a_poll_whose_session_another_connection_has_used_ends_with_its_wa
     await until(lambda: kept is not None and kept.epoch == 5)
     (way,) = waiting()
     assert way._current is not None
-    way._current.arrived -= 60  # its wait is over
+    way._current.began -= 60  # its wait is over
     way._look_at_the_time()
     bananas.write()
     assert (await one.answer(FetchResponse)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH

@@ -152,7 +152,7 @@ class Hearing:
         header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.FETCH, slot.version)
         self.answer = RawResponse(frame, header.body_offset, slot.version)
 
-    def fetch_ended(self, slot: FetchInFlight, answer: Any) -> None:
+    def has_answer(self, slot: FetchInFlight, answer: Any) -> None:
         self.answer = answer
 
 
@@ -252,7 +252,7 @@ class ForwardedPlay(Play):
             if what != "late":
                 self._hear(place, what)
             elif not found.alone and self.chance.random() < 0.5:
-                found.arrived -= 60  # its wait is over
+                found.began -= 60  # its wait is over
                 forwarder._look_at_the_time()
         forwarder.abandoned()
         if forwarder.has_doubted():

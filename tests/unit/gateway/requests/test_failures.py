@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.gateway.requests.failures import is_failure
-from services.gateway.requests.plan import Answer, Close, NoAnswer
+from services.gateway.requests.failures import codes_of, is_failure
+from services.gateway.requests.plan import Answer, Body, Close, NoAnswer, Versioned
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import ProduceResponse
 from services.gateway.wire.messages.find_coordinator import FindCoordinatorResponse
@@ -30,3 +30,13 @@ def produced(code: ErrorCode) -> ProduceResponse:
 )
 def test_a_failure_is_what_no_client_mends_by_trying_again(answer: Answer, failure: bool) -> None:
     assert is_failure(answer) is failure
+
+
+def test_the_codes_of_an_answer_are_told_each_once() -> None:
+    stale, large = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE
+    codes = [*[stale] * 300, large, ErrorCode.NONE]
+    partitions = [PartitionProduceResponse(number, error_code=code) for number, code in enumerate(codes)]
+    answer = ProduceResponse([TopicProduceResponse("apples", partition_responses=partitions)])
+    assert codes_of(answer) == codes_of(Versioned(answer, 9)) == {stale, large}
+    assert codes_of(Body((b"",), {ErrorCode.NONE, large})) == {large}
+    assert codes_of(NoAnswer()) == ()
