@@ -311,7 +311,11 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
 
     def has_answer(self, slot: AnySlot, answer: Answer | Passed) -> None:
         """The answer leaves when all answers before it have left."""
-        self._count(slot, answer)
+        count_request(self.session, slot, answer, is_open=self.is_open)
+        canary = self._mesh.tables.canary
+        if canary is not None:
+            counts = canary.tried if self._follower.tries else canary.others
+            counts.count(not isinstance(answer, Passed) and is_failure(answer))
         self._turns.ended(slot)
         if self.is_open:
             self._slots.fill(slot, answer)
@@ -327,14 +331,6 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
     def charged(self, api_key: int, version: int, pieces: Sequence[Buffer], size: int) -> Sequence[Buffer]:
         """See `Slots`."""
         return self._toll.leaves(api_key, version, pieces, size) if self._quotas.counts else pieces
-
-    def _count(self, slot: AnySlot, answer: Answer | Passed) -> None:
-        count_request(self.session, slot, answer, is_open=self.is_open)
-        canary = self._mesh.tables.canary
-        if canary is not None:
-            (canary.tried if self._follower.tries else canary.others).count(
-                not isinstance(answer, Passed) and is_failure(answer)
-            )
 
     # --- back-pressure -------------------------------------------------------------------------------------------
 

@@ -164,8 +164,7 @@ class Body:
     """The body of a request or an answer in pieces, as the scanner cuts and joins it; the I/O adds the header."""
 
     pieces: tuple[Buffer, ...]
-    error_codes: Collection[int] = ()
-    """The codes in an answer, as far as a plan has put some in."""
+    error_codes: Collection[int] = ()  # of an answer, as far as a plan has put some in
 
 
 @dataclass(frozen=True, slots=True)

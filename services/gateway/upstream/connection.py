@@ -138,7 +138,7 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
             settle(Unreachable(self.cluster, self.ended or SEVERED, never_sent=True), True)
             return
         if self.in_flight >= self._max_in_flight:
-            self._count("full")
+            metrics.upstream_errors.labels(self.cluster, "full").inc()
             fact = f"{self.in_flight} requests are unanswered on one connection to {self.address}"
             settle(Unreachable(self.cluster, fact, never_sent=True), True)
             return
@@ -390,13 +390,10 @@ class BrokerConnection(FrameStream, asyncio.BufferedProtocol):
             ((item.pending, True) for item in waiting if item.pending is not None),
         ):
             if kind is not None:
-                self._count(kind)
+                metrics.upstream_errors.labels(self.cluster, kind).inc()
             item.failed(Unreachable(self.cluster, reason, never_sent))
         for unsent in waiting:
             if unsent.sent is not None:
                 unsent.sent(Unreachable(self.cluster, reason, never_sent=True), True)
         if self.on_broken is not None and kind is not None:
             self.on_broken()
-
-    def _count(self, kind: str) -> None:
-        metrics.upstream_errors.labels(self.cluster, kind).inc()
