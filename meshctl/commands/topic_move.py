@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import click
 
 from mesh.rpc import topic_moves as moves_pb
+from meshctl.completions import member_names
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import as_dict, moment, print_json, print_table
@@ -60,11 +61,25 @@ def move() -> None:
     "--rate", type=click.IntRange(min=1), metavar="BYTES", help="Bytes that the copy moves in a second, at most."
 )
 @click.option("--budget", type=click.IntRange(min=1), metavar="MS", help="Milliseconds that producers may wait; 1000.")
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="MEMBER",
+    shell_complete=member_names,
+    help="Cut although this gateway does not answer, because its process has ended; again for each of several.",
+)
 @click.option("--wait", is_flag=True, help="Until the move has ended.")
 @click.option("--reason", default="", help="Why, for the history.")
 @pass_session
 def start(
-    session: Session, topic: str, target: str, rate: int | None, budget: int | None, wait: bool, reason: str
+    session: Session,
+    topic: str,
+    target: str,
+    rate: int | None,
+    budget: int | None,
+    without: tuple[str, ...],
+    wait: bool,
+    reason: str,
 ) -> None:
     """Move TOPIC to a cluster.
 
@@ -74,7 +89,11 @@ def start(
       meshctl topic move apples --to c2 --rate 10000000 --budget 500
     """
     spec = moves_pb.TopicMoveSpec(
-        topic=topic, target_cluster=target, bytes_per_second=rate or 0, hold_budget_ms=budget or 0
+        topic=topic,
+        target_cluster=target,
+        bytes_per_second=rate or 0,
+        hold_budget_ms=budget or 0,
+        without_members=without,
     )
     _start(session, spec, reason, wait=wait)
 

@@ -14,6 +14,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from mesh.rpc import admin, routing
 from services.control.api import calls
 from services.control.decisions.members import rollouts
+from services.control.domain.errors import Refusal
 from services.control.steady_clock import steady_clock
 from tests.integration.control.world import CALL, World, refused, router, status_of, until
 
@@ -22,6 +23,16 @@ APPLIED_WITHIN = 6.0
 """Seconds: gateways of tests that do as they are told are not late on a busy machine; others are waited for as long."""
 SHORT_CALL = APPLIED_WITHIN + 6.0
 """Seconds for a call whose end is awaited."""
+
+
+class CutAtOnce:
+    """The cut of a move with records that has nothing left to copy."""
+
+    budget_s = 1.0
+    lacks = ""
+
+    async def reach(self) -> None:
+        return
 
 
 @pytest.fixture
@@ -157,6 +168,21 @@ async def test_one_that_was_passed_over_stops_no_later_move_and_is_named_each_ti
         pass
     await is_away(world, "dead")  # it has been heard again: an operator has to decide anew
     await refused(world.set("apples", "c2"), grpc.StatusCode.ABORTED, "dead has not been heard of")
+
+
+async def test_one_that_was_passed_over_stops_the_cut_of_a_move_that_does_not_name_it(apples_on_c1: World) -> None:
+    """It may serve clients, and write to the old log behind the cut."""
+    world = apples_on_c1
+    async with router(world, "dead"):
+        pass
+    await is_away(world, "dead")
+    await world.set("apples", "c2", without_members=["dead"])
+    waiting = rollouts.Rollouts(world.control.journal, world.control.members, hold_ms=1000)
+    cut = CutAtOnce()
+    with pytest.raises(Refusal, match="dead has not been heard of"):
+        await waiting.wait_for_members([], cut)
+    assert await waiting.wait_for_members(["dead"], cut) == ["dead"]
+    assert await waiting.wait_for_members([]) == ["dead"]
 
 
 async def test_one_that_is_connected_and_stuck_at_held_is_named(apples_on_c1: World) -> None:

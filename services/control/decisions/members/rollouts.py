@@ -159,14 +159,14 @@ class Rollouts:
             for name, seconds in sorted(self._awaited(without).items())
         ]
 
-    async def wait_for_members(self, without: Collection[str]) -> list[str]:
+    async def wait_for_members(self, without: Collection[str], cut: Cut | None = None) -> list[str]:
         """Waits before a change that moves topics: no gateway may be away that may still serve clients.
 
         The result names the gateways that operators leave out, now or since an earlier change.
         """
         deadline = time.monotonic() + COMEBACK_TIME
         await self._wait_for_routers()
-        while awaited := self._awaited(without):
+        while awaited := self._awaited(without, cut):
             if not await self._members.changed_within(deadline - time.monotonic()):
                 rollouts_total.labels("not begun").inc()
                 raise _away(awaited)
@@ -207,7 +207,7 @@ class Rollouts:
         """
         started = time.monotonic()
         revision = change.position
-        expected = frozenset({*self._members.gateways(), *self._awaited(without)})
+        expected = frozenset({*self._members.gateways(), *self._awaited(without, cut)})
         longest = self.hold_ms / 1000 if cut is None else min(self.hold_ms / 1000, cut.budget_s)
         decision = await self._held(revision, expected, without, started + longest)
         held = time.monotonic()
@@ -258,9 +258,14 @@ class Rollouts:
         late = behind(revision, self._members.gateways(), {})
         return [f"gateway {name!r} {what}, and not {revision}; see the status" for name, what in late.items()]
 
-    def _awaited(self, without: Collection[str]) -> dict[str, float]:
-        """Gateways that are away, and that no operator has left out: gateway -> seconds of silence."""
-        return {name: seconds for name, seconds in self._members.awaited().items() if name not in without}
+    def _awaited(self, without: Collection[str], cut: Cut | None = None) -> dict[str, float]:
+        """Gateways that are away, and that no operator has left out: gateway -> seconds of silence.
+
+        An earlier change does not count for a cut: a gateway that still serves clients would write records to the old
+        log that the copy does not have.
+        """
+        found = self._members.awaited() if cut is None else self._members.away()
+        return {name: seconds for name, seconds in found.items() if name not in without}
 
     async def _held(
         self, revision: int, expected: frozenset[str], without: Collection[str], deadline: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -102,6 +102,8 @@ class RuleDecisions:
         `cut`: the step between the hold of all gateways and their switch.
         `record`: the audit event of the call, stored with the decision if nothing follows the decision.
         """
+        if cut is None:  # a move was checked as it began; control may have forgotten the gateway since
+            self.check_known(wishes.without_members)
         if wishes.validate_only:
             checked = await self._checked(command, wishes, self._journal.view, create=False)
             if checked.decision.event is None or not checked.decision.event.needs_hold:
@@ -114,6 +116,10 @@ class RuleDecisions:
     async def followed(self, revision: int, wishes: ChangeWishes, seconds: float) -> None:
         """See Rollouts.followed: the change that made `revision` stands, however this call ends."""
         await self._rollouts.followed(revision, wishes.without_members, seconds)
+
+    def check_known(self, without: Collection[str]) -> None:
+        """See Rollouts.check_known."""
+        self._rollouts.check_known(without)
 
     async def settle(self) -> None:
         """See Rollouts.settle; also corrects the stored answer for that change's caller, who may ask again."""
@@ -204,7 +210,7 @@ class RuleDecisions:
                 )
             return replace(planned, view=self._journal.view)
         if decision.event.needs_hold:
-            passed_over = await self._rollouts.wait_for_members(wishes.without_members)
+            passed_over = await self._rollouts.wait_for_members(wishes.without_members, asked.cut)
             decision.event.without_members.extend(passed_over)
         new = await self._journal.append(
             [Draft(RULES_STREAM, decision.event)],
@@ -228,7 +234,6 @@ class RuleDecisions:
         return change
 
     async def _checked(self, command: Command, wishes: ChangeWishes, view: MeshView, *, create: bool) -> RuleChange:
-        self._rollouts.check_known(wishes.without_members)
         if not wishes.validate_only:
             refuse_while_tried(view)
         rule_set = view.rule_set

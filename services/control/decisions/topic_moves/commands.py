@@ -97,6 +97,7 @@ class TopicMoveDecisions:
     ) -> topic_moves.MoveWithRecords:
         """Begins a move; control creates the topic on its target."""
         await self._journal.first_time(caller)
+        self._rules.check_known(spec.without_members)
         view = self._journal.view
         table, known = view.state.effective, view.topic_moves
         way = source_of(spec, table)
@@ -228,9 +229,7 @@ class TopicMoveDecisions:
         reached = partial(self._append, move.name, caller=Caller(CONTROL))
         cut = TopicCut(self._connections, move, table, starts, groups, reached)
         try:
-            change = await self._rules.change(
-                _switch(move), ChangeWishes(accept_skip=True), caller, lambda _: None, cut=cut
-            )
+            change = await self._rules.change(_switch(move), _wishes(move), caller, lambda _: None, cut=cut)
         except Refusal as error:
             await self._give_up(move, str(error))
             return
@@ -281,6 +280,10 @@ def _switch(move: topic_moves.MoveWithRecords) -> Command:
         return rules.change(edits.Set(ExactName(move.spec.topic), fields, edits.Place.FIRST))
 
     return command
+
+
+def _wishes(move: topic_moves.MoveWithRecords) -> ChangeWishes:
+    return ChangeWishes(accept_skip=True, without_members=frozenset(move.spec.without_members))
 
 
 def _now() -> float:
