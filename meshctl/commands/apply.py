@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
+import grpc
 
 from mesh.rpc import admin
 from meshctl.commands.applying import Applied, Applying, Options
 from meshctl.commands.changes import show_change
 from meshctl.commands.files import file_options, notices_document, plan_document, plan_of, read, show_plan
 from meshctl.commands.rule_options import consent_options, member_options
+from meshctl.commands.watching import Watch, ended_by_signals, say
+from meshctl.connection import Connection
+from meshctl.failures import from_rpc
 from meshctl.meshfile import writing
 from meshctl.meshfile.plan import Plan
 from meshctl.output import as_dict, print_json
@@ -25,6 +32,15 @@ from meshctl.session import Command, Session, pass_session
 @consent_options
 @member_options
 @click.option("--reason", default="", help="Why, for the history.")
+@click.option("--watch", is_flag=True, help="Go on: apply the file whenever its text changes, and every --resync.")
+@click.option(
+    "--resync",
+    type=click.IntRange(min=10),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --watch: apply the file again after so long, so that changes by hand do not stay.",
+)
 @pass_session
 def apply(
     session: Session,
@@ -34,6 +50,8 @@ def apply(
     replace: bool,
     prune: bool,
     dry_run: bool,
+    watch: bool,
+    resync: int,
     **consents: Any,
 ) -> None:
     """Bring the mesh to what a file says: clusters, rules, record rules, ACLs. Applying it again changes nothing.
@@ -67,18 +85,50 @@ def apply(
       meshctl apply -f mesh.yaml --reason 'tenant a moves'
       meshctl apply -f mesh.yaml --prune
       meshctl export | meshctl apply -f - --prune     # changes nothing
+      meshctl apply -f mesh.yaml --prune --watch
     """
-    file = read(stream, overrides)
-    connection = session.connect()
-    plan = plan_of(stream.name, file, connection, replace=replace, prune=prune)
-    if not session.as_json:
-        show_plan(plan)
     options = Options(dry_run, **consents)
-    applied = Applying(connection, plan, options).run()
-    if session.as_json:
-        print_json(_document(plan, options, applied))
-        return
-    _show_result(plan, options, applied)
+
+    def once(text: Any, connection: Connection, *, quiet: bool) -> None:
+        plan = plan_of(stream.name, read(text, overrides), connection, replace=replace, prune=prune)
+        if quiet and plan.changes_nothing:
+            return
+        if not session.as_json:
+            show_plan(plan)
+        applied = Applying(connection, plan, options).run()
+        if session.as_json:
+            print_json(_document(plan, options, applied))
+        else:
+            _show_result(plan, options, applied)
+
+    if not watch:
+        once(stream, session.connect(), quiet=False)
+    elif stream.name == "<stdin>":
+        raise click.UsageError("--watch needs a file with a name: standard input does not change")
+    else:
+        _follow(session, Path(stream.name), once, resync)
+
+
+def _follow(session: Session, path: Path, once: Callable[..., None], resync: int) -> None:
+    def apply_text(text: str) -> None:
+        source = io.StringIO(text)
+        source.name = str(path)
+        connection = session.opened()
+        try:
+            once(source, connection, quiet=True)
+        except grpc.RpcError as error:
+            raise from_rpc(error, connection.endpoint) from error
+        finally:
+            connection.close()
+        say(f"the mesh is as {path} says")
+
+    def failed(error: click.ClickException) -> None:
+        say(f"{path} is not applied; meshctl tries again:")
+        error.show()
+
+    watch = Watch(path, apply_text, failed, resync)
+    with ended_by_signals(watch.ended):
+        watch.run()
 
 
 @click.command(cls=Command)
