@@ -1,8 +1,8 @@
 """`meshctl apply --watch`: the mesh follows a file, such as a mounted one that a Git repository fills.
 
 The file is applied as it is found, again whenever its text changes, and again after some time, because somebody may
-have changed the mesh by hand. What fails is told and tried again: a file with a mistake, a control that is away or
-frozen. Each try has a connection of its own, so a renewed certificate or token counts.
+have changed the mesh by hand. A failure is reported, and the file is tried again: the file may have a mistake, and
+control may be away or frozen. Each try has a connection of its own, so a renewed certificate or token counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import click
 from meshctl.failures import ExitCode, MeshctlError
 
 LOOK_SECONDS = 2.0
-"""Between two looks at the file."""
+"""Between two reads of the file."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Seconds from a failure to the next try; each pause is twice the one before."""
 

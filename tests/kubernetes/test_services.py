@@ -17,6 +17,7 @@ from local.certificates import write_certificates
 from local.owners import ROLES, SERVERS, parse_owner
 from mesh.rpc.principals import SPIFFE_ID, WORKER
 from mesh.settings import ServiceSettings
+from meshctl.cli import cli
 from services.gateway.serving import stop_bound_s
 from services.gateway.settings import GatewaySettings
 from services.pipeline.settings import PipelineSettings
@@ -154,7 +155,7 @@ def test_members_call_services_that_are_there_and_lead_to_pods(values: str) -> N
         (host.removesuffix(f".{charts.NAMESPACE}.svc"), int(port))
         for each in pods
         for name, value in environment(each)
-        if name.endswith(("_ADDRESSES", "_ADVERTISED", "PIPELINE_BOOTSTRAP_SERVERS"))
+        if name.endswith(("MESHCTL_ADDRESS", "_ADDRESSES", "_ADVERTISED", "PIPELINE_BOOTSTRAP_SERVERS"))
         for host, _, port in (address.rpartition(":") for address in value.split(","))
     }
     inside = {each for each in called if not each[0].endswith("example.com")}
@@ -183,7 +184,9 @@ def test_each_certificate_names_a_caller_that_servers_know(values: str) -> None:
         assert ("server auth" in each["usages"]) == (role["role"] in SERVERS) == ("dnsNames" in each)
     for workload in charts.workloads(values):
         (tls,) = [each for each in workload.pod["volumes"] if each["name"] == "tls"]
-        name = dict(environment(workload)).get(f"KAFKA_MESH_{workload.container['name'].upper()}_NAME", "control-1")
+        service = workload.container["name"]
+        named = {"control": "control-1", "meshctl": "apply"}.get(service, "")
+        name = dict(environment(workload)).get(f"KAFKA_MESH_{service.upper()}_NAME", named)
         if "csi" in tls:
             attributes = tls["csi"]["volumeAttributes"]
             assert attributes["csi.cert-manager.io/uri-sans"] == "spiffe://kafka-mesh/gateway/${POD_NAME}"
@@ -229,6 +232,7 @@ def test_policies_let_each_member_call_those_that_it_calls() -> None:
         ("router", "control", 7070, "grpc"),
         ("gateway", "router", 7071, "grpc"),
         ("pipeline", "control", 7070, "grpc"),
+        ("apply", "control", 7070, "grpc"),
         ("pipeline", "gateway", 9092, 9092),
         ("executor", "gateway", 9092, 9092),
         ("executor", "pipeline", None, None),
@@ -279,6 +283,24 @@ def test_what_spark_carries_is_authenticated_and_encrypted_and_executors_come_ba
     assert str(Path(python).parents[1]) in DOCKERFILE
 
 
+def test_a_file_is_followed_by_a_command_that_meshctl_takes(tmp_path: Path) -> None:
+    (follower,) = [each for each in charts.workloads("full") if each.container["name"] == "meshctl"]
+    mounts = {each["mountPath"]: each["name"] for each in follower.container["volumeMounts"]}
+    volumes = {each["name"]: each for each in follower.pod["volumes"]}
+    words = follower.container["args"]
+    folder, _, file = words[words.index("--file") + 1].rpartition("/")
+    assert (volumes[mounts[folder]]["configMap"]["name"], file) == ("mesh-file", "mesh.yaml")
+    assert dict(environment(follower))["MESHCTL_TLS_FOLDER"] in mounts
+    (tmp_path / file).write_text("rules: []", encoding="utf-8")
+    here = [word.replace(folder, str(tmp_path)) for word in words]
+    taken = cli.make_context("meshctl", here)
+    with taken:
+        command = cli.get_command(taken, "apply")
+        assert command is not None
+        parsed = command.make_context("apply", here[1:], parent=taken).params
+    assert (parsed["watch"], parsed["prune"], parsed["resync"]) == (True, True, 300)
+
+
 def test_the_pod_of_the_pipeline_may_do_what_drivers_do() -> None:
     (pipeline,) = [each for each in charts.workloads("full") if each.container["name"] == "pipeline"]
     account = pipeline.pod["serviceAccountName"]
@@ -295,7 +317,8 @@ def test_secrets_are_references(values: str) -> None:
     assert charts.of_kind(values, "Secret") == {}
     for workload in charts.workloads(values):
         service = workload.container["name"]
-        secret = {f"KAFKA_MESH_{service.upper()}_{name}" for name in secret_settings(service)}
+        names = secret_settings(service) if service in SETTINGS else ()
+        secret = {f"KAFKA_MESH_{service.upper()}_{name}" for name in names}
         for container in [*workload.pod.get("initContainers", ()), workload.container]:
             given = {each["name"] for each in container["env"] if "value" in each}
             assert given.isdisjoint(secret)
