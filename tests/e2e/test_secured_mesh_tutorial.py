@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from local.processes import log_tail
 from tests.fixtures.pages import ROOT, Step, steps, take
 from tests.fixtures.ports import free_block
 from tests.fixtures.toolchains import need
@@ -24,11 +25,13 @@ PORTS = (19193, 19194, 19293, 19294, 15432, 7070, 7170, 7071, 7171, 9093, 9094, 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """The reader's folder; processes of the page that still run at the end are killed."""
+    """The reader's folder. At the end, processes of the page that still run are named and killed."""
     yield tmp_path
-    for pid in started(tmp_path):
+    for file in sorted(tmp_path.glob("secured/*.pid")):
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(int(file.read_text(encoding="ascii")), signal.SIGKILL)
+            print(f"{file.stem} still ran")
+        print(file.stem, log_tail(file.with_suffix(".log")), sep="\n")
 
 
 def started(folder: Path) -> list[int]:
