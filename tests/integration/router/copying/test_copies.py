@@ -14,16 +14,19 @@ from confluent_kafka import TopicPartition
 
 from mesh.topic_logs.brokers import Brokers
 from services.router.copying.copier import BrokenCopyError, Copier, CopyOrder
+from services.router.copying.pace import Pace
 from tests.fixtures.record_rules import FIRST_TIME, WITHIN_S, Side, ends
 from tests.fixtures.waiting import wait_until
 
 LOOK_S = 0.02
+KILLED_RATE = 3_000_000
+"""Bytes a second of a copier that is killed: slow enough to be killed many times."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-async def _copied(source: Side, target: Side, order: CopyOrder, stops: dict[int, int]) -> Copier:
+async def _copied(source: Side, target: Side, order: CopyOrder, stops: dict[int, int], rate: int = 0) -> Copier:
     async with Brokers(source.spec, "copy") as here, Brokers(target.spec, "copy") as there:
-        copier = Copier(order, here, there)
+        copier = Copier(order, here, there, Pace(rate))
         await there.partitions(order.target_topic)
         running = asyncio.create_task(copier.run())
         async with asyncio.timeout(WITHIN_S):
@@ -161,4 +164,5 @@ def _end(side: Side, topic: str) -> int:
 
 
 def _copy_for_ever(source: str, target: str, topic: str) -> None:
-    asyncio.run(_copied(Side("c1", source), Side("c2", target), CopyOrder(topic, topic, topic), {0: 1 << 40}))
+    order, never = CopyOrder(topic, topic, topic), {0: 1 << 40}
+    asyncio.run(_copied(Side("c1", source), Side("c2", target), order, never, KILLED_RATE))
