@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import click
@@ -68,7 +69,7 @@ def test_a_failure_is_told_and_tried_again_less_and_less_often(followed: Followe
         followed.look(after=1)
         if len(followed.applied) > before:
             tries.append(second)
-    pauses = [later - sooner for sooner, later in zip(tries, tries[1:], strict=False)]
+    pauses = [later - sooner for sooner, later in itertools.pairwise(tries)]
     assert pauses[0] == FIRST_PAUSE and pauses == sorted(pauses) and pauses[-1] == LONGEST_PAUSE
     assert set(followed.told) == {"control is away"} and len(followed.told) == len(tries)
     followed.refusal = ""
