@@ -170,6 +170,18 @@ async def test_one_that_was_passed_over_stops_no_later_move_and_is_named_each_ti
     await refused(world.set("apples", "c2"), grpc.StatusCode.ABORTED, "dead has not been heard of")
 
 
+async def test_a_call_that_comes_again_gets_its_answer_though_the_gateway_is_forgotten(apples_on_c1: World) -> None:
+    world, again = apples_on_c1, str(uuid.uuid4())
+    async with router(world, "dead"):
+        pass
+    await is_away(world, "dead")
+    answer = await world.set("apples", "c2", without_members=["dead"], request_id=again)
+    async with router(world, "dead") as played:
+        await played.says_goodbye("dead")
+    assert "dead" not in world.control.members.known()
+    assert (await world.set("apples", "c2", without_members=["dead"], request_id=again)).revision == answer.revision
+
+
 async def test_one_that_was_passed_over_stops_the_cut_of_a_move_that_does_not_name_it(apples_on_c1: World) -> None:
     """It may serve clients, and write to the old log behind the cut."""
     world = apples_on_c1

@@ -102,9 +102,8 @@ class RuleDecisions:
         `cut`: the step between the hold of all gateways and their switch.
         `record`: the audit event of the call, stored with the decision if nothing follows the decision.
         """
-        if cut is None:  # a move was checked as it began; control may have forgotten the gateway since
-            self.check_known(wishes.without_members)
         if wishes.validate_only:
+            self.check_known(wishes.without_members)
             checked = await self._checked(command, wishes, self._journal.view, create=False)
             if checked.decision.event is None or not checked.decision.event.needs_hold:
                 return checked
@@ -153,6 +152,8 @@ class RuleDecisions:
         """Decides; what is left of the change needs no turn."""
         if self._journal.has_entered(asked.caller.request_id):
             await self._journal.first_time(asked.caller)
+        if asked.cut is None:  # a move was checked as it began; control may have forgotten the gateway since
+            self.check_known(asked.wishes.without_members)
         await self._settle()
         ground = self._journal.ground
         if ground.view.routing_position != self._journal.view.routing_position:
