@@ -256,10 +256,10 @@ def _decisions_on(
     """Also those whose marker is missing, if home says that it has committed them (`mesh.transactions.log`, 1)."""
     found = {}
     for home, log in logs.items():
-        told = states.get(home)
-        unmarked = log.written_about(transactional_id) if told is not None else ()
-        committed = (each for each in unmarked if told is not None and each.is_committed(told.state, told.identity))
-        found[home] = (*log.decisions_on(transactional_id), *committed)
+        found[home] = log.decisions_on(transactional_id)
+        if (told := states.get(home)) is not None:
+            unmarked = log.written_about(transactional_id)
+            found[home] += tuple(each for each in unmarked if each.is_committed(told.state, told.identity))
     return {home: decisions for home, decisions in found.items() if decisions}
 
 

@@ -34,14 +34,16 @@ def sweep(before: Undone, mesh: MeshView) -> Generator[Command, Any, dict[KnownD
         if not takes_part(home, mesh):
             continue
         found = yield from _as_seen(home, mesh)
-        for decision in () if found is None else found.written:
+        if found is None:
+            continue
+        for decision in found.written:
             named = KnownDecision.of(home, decision)
             undone[named] = before.get(named, mesh.now)
-            if found is not None and mesh.now - undone[named] >= UNDONE_S:
+            if mesh.now - undone[named] >= UNDONE_S:
                 yield from settle(home, found, decision.transactional_id, mesh)
                 if decision not in found.written:
                     del undone[named]
-        for decision in () if found is None else found.decisions:
+        for decision in found.decisions:
             named = KnownDecision.of(home, decision)
             since = before.get(named, mesh.now)
             if mesh.now - since >= UNDONE_S:
