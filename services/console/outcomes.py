@@ -83,7 +83,7 @@ class CallError(Exception):
     """Control's own sentence, or what the console knows."""
     details: tuple[str, ...] = ()
     by: str = CONTROL
-    """Who was asked."""
+    """The one that was asked."""
 
     @property
     def title(self) -> str:

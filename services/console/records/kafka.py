@@ -12,18 +12,19 @@ from __future__ import annotations
 import ctypes
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from services.console.asking import wrong
 from services.console.outcomes import GATEWAY, CallError, Ending
-from services.console.records.wanted import MOST_PARTITIONS
+from services.console.records.wanted import MOST_PARTITIONS, Wanted
 from services.console.sessions import end_of
 from services.console.settings import ConsoleSettings
 
 CLIENT_ID = "mesh.console"
 TOKEN_LIFE_S = 3600.0
-"""Of a token that does not say when it ends: librdkafka wants to know. The gateway knows better."""
+"""The assumed life of a token that does not say its end: librdkafka wants to know it. The gateway decides."""
 KILOBYTE = 1024
 QUEUE_KILOBYTES = KILOBYTE
 """Kilobytes of records that a client has fetched ahead."""
@@ -104,11 +105,24 @@ class Client:
             raise refusal(found.error, f"topic {topic!r}")
         return sorted(found.partitions)
 
+    def place(self, topic: str, partition: int, offset: int | None = None) -> Any:
+        """As librdkafka has it."""
+        return self._kafka.TopicPartition(topic, partition, *(() if offset is None else (offset,)))
+
     def ends(self, consumer: Any, topic: str, partition: int) -> tuple[int, int]:
         """The first offset and the end of a partition. CallError."""
-        place = self._kafka.TopicPartition(topic, partition)
+        place = self.place(topic, partition)
         found = self.ask(lambda: consumer.get_watermark_offsets(place, QUESTION_S), f"topic {topic!r}")
         return found[0], found[1]
+
+    def chosen(self, consumer: Any, wanted: Wanted, deadline: float) -> list[int]:
+        """The partitions of one look. CallError: the topic has not the one that is named, or has too many."""
+        known = self.partitions(consumer, wanted.topic, deadline)
+        check_partition(wanted.partition, known, f"topic {wanted.topic!r}")
+        found = known if wanted.partition is None else [wanted.partition]
+        if len(found) > MOST_PARTITIONS:
+            raise wrong("partition", f"the topic has more than {MOST_PARTITIONS} partitions: name one")
+        return found
 
     def ask(self, question: Callable[[], Any], about: str) -> Any:
         """The answer to a question. CallError."""
@@ -149,6 +163,12 @@ class Client:
         self._trouble = error
         if error.code() in (self._kafka.KafkaError._AUTHENTICATION, self._kafka.KafkaError._SSL):
             self._refused = error
+
+
+def check_partition(partition: int | None, known: Sequence[int], about: str) -> None:
+    """CallError: a partition is named that the topic has not."""
+    if partition is not None and partition not in known:
+        raise wrong("partition", f"{about} has the partitions 0 to {len(known) - 1}; {partition} is none")
 
 
 def refusal(error: Any, about: str) -> CallError:
@@ -200,4 +220,3 @@ ADVICE = {
     "TOPIC_AUTHORIZATION_FAILED": "An ACL must allow you the operation: Read to read, Write to write.",
     "_SSL": "Set GATEWAY_CA of the console to the authority of the gateway's certificate.",
 }
-TOO_MANY = f"the topic has more than {MOST_PARTITIONS} partitions: name one"

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from mesh.judging.records import Record
 from services.console.asking import wrong
 from services.console.outcomes import CONSOLE, GATEWAY, CallError, Ending
-from services.console.records.kafka import QUESTION_S, STEP_S, TOO_MANY, Client, is_end, is_of_group, refusal
-from services.console.records.wanted import MOST_PARTITIONS, Bounds, Found, Start, Wanted
+from services.console.records.kafka import QUESTION_S, STEP_S, Client, is_end, is_of_group, refusal
+from services.console.records.wanted import Bounds, Found, Start, Wanted
 
 GROWTH = 8
 """A part is so many times as long as the one that was read before it."""
@@ -48,7 +48,7 @@ def judge_of(text: str) -> Judge | None:
 
 @dataclass(slots=True)
 class Tally:
-    """What a look has cost so far, and what it knows of its filter."""
+    """The cost of a look so far, and the records that its filter can't judge."""
 
     bounds: Bounds
     deadline: float
@@ -107,15 +107,9 @@ class Look:
     ends: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        topic, partition = self.wanted.topic, self.wanted.partition
+        topic = self.wanted.topic
         self.about = f"topic {topic!r}"
-        known = self.client.partitions(self.consumer, topic, self.tally.deadline)
-        if partition is not None and partition not in known:
-            raise wrong("partition", f"{self.about} has the partitions 0 to {len(known) - 1}; {partition} is none")
-        chosen = known if partition is None else [partition]
-        if len(chosen) > MOST_PARTITIONS:
-            raise wrong("partition", TOO_MANY)
-        for each in chosen:
+        for each in self.client.chosen(self.consumer, self.wanted, self.tally.deadline):
             self.ends[each] = self.client.ends(self.consumer, topic, each)
 
     def forward(self) -> Found:
@@ -215,9 +209,7 @@ class Look:
         return found
 
     def _at(self, partition: int, offset: int | None = None) -> Any:
-        from confluent_kafka import TopicPartition  # loaded by now: see `kafka.py`
-
-        return TopicPartition(self.wanted.topic, partition, *(() if offset is None else (offset,)))
+        return self.client.place(self.wanted.topic, partition, offset)
 
     def _ask(self, question: Any) -> Any:
         return self.client.ask(question, self.about)

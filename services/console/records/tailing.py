@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mesh.judging.records import Record
-from services.console.asking import wrong
-from services.console.records.kafka import TOO_MANY, Client, is_end, is_of_group, refusal
+from services.console.records.kafka import Client, is_end, is_of_group, refusal
 from services.console.records.reading import Tally, judge_of
-from services.console.records.wanted import MOST_PARTITIONS, Bounds, Wanted
+from services.console.records.wanted import Bounds, Wanted
 
 TURN_S = 1.0
 WAIT_MS = 500
@@ -30,7 +29,7 @@ BEHIND_TURNS = 5
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a turn found."""
+    """The records of a turn."""
 
     records: Sequence[Record]
     passed: int = 0
@@ -73,10 +72,7 @@ class Tail:
         self.about = f"topic {self.wanted.topic!r}"
         self.judge = judge_of(self.wanted.filter)
         self.consumer = self.client.consumer(committed=self.wanted.committed, wait_ms=WAIT_MS)
-        known = self.client.partitions(self.consumer, self.wanted.topic, time.monotonic() + seconds)
-        self.partitions = known if self.wanted.partition is None else [self.wanted.partition]
-        if len(self.partitions) > MOST_PARTITIONS:
-            raise wrong("partition", TOO_MANY)
+        self.partitions = self.client.chosen(self.consumer, self.wanted, time.monotonic() + seconds)
         self._go_to_ends()
 
     def _turn(self) -> Turn:
@@ -115,8 +111,6 @@ class Tail:
         return behind
 
     def _go_to_ends(self) -> None:
-        from confluent_kafka import TopicPartition  # loaded by now: see `kafka.py`
-
         topic = self.wanted.topic
         ends = {each: self.client.ends(self.consumer, topic, each)[1] for each in self.partitions}
-        self.consumer.assign([TopicPartition(topic, each, end) for each, end in ends.items()])
+        self.consumer.assign([self.client.place(topic, each, end) for each, end in ends.items()])

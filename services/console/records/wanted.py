@@ -1,4 +1,4 @@
-"""What a viewer wants of a topic, and what a look at it found. No I/O."""
+"""A look at a topic: the records that a viewer asks for, and those that were found. No I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Start(StrEnum):
 CHOICES = (Start.NEWEST, Start.OLDEST, Start.OFFSET, Start.TIME)
 """Those that a viewer names. The others stand in links."""
 MOST_PARTITIONS = 100
-"""Of one look: each costs a request. A topic with more is looked at by partition."""
+"""The partitions of one look, each of which costs a request. A viewer of a larger topic names a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one look may cost."""
+    """The most that one look may cost."""
 
     records: int
     size: int

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.console.outcomes import CONSOLE, GATEWAY, CallError, Ending
-from services.console.records.kafka import STEP_S, Client, refusal
+from services.console.outcomes import GATEWAY, CallError, Ending
+from services.console.records.kafka import STEP_S, Client, check_partition, refusal
 
 MOST_REMEMBERED = 10_000
 """Forms."""
@@ -79,9 +79,7 @@ def write(client: Client, record: New, seconds: float) -> Place:
         known = client.partitions(consumer, record.topic, deadline)  # a producer would make a topic that is not there
     finally:
         consumer.close()
-    if record.partition is not None and record.partition not in known:
-        text = f"partition: {about} has the partitions 0 to {len(known) - 1}; {record.partition} is none."
-        raise CallError(Ending.REFUSED, "INVALID_ARGUMENT", text, by=CONSOLE)
+    check_partition(record.partition, known, about)
     ends: list[tuple[Any, Any]] = []
     producer = client.producer(seconds)
     chosen = {} if record.partition is None else {"partition": record.partition}

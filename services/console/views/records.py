@@ -38,7 +38,7 @@ LEAD = "The console reads through a gateway as you: ACLs, quotas and audit of th
 WHOLE_BYTES = 16 * 1024
 """Bytes of a key or a value on the page of a record: three times as many characters in hex."""
 MOST_HEADERS = 5
-"""Of a record in a list."""
+"""A record in a list shows so many."""
 NEWEST_FIRST = (Start.NEWEST, Start.BEFORE)
 
 
@@ -302,7 +302,7 @@ def _time(record: Record) -> str:
 
 
 def _same(wanted: Wanted) -> dict[str, str | int]:
-    """What the pages of one look have in common."""
+    """The fields that all pages of one look share."""
     return {
         "topic": wanted.topic,
         "partition": "" if wanted.partition is None else wanted.partition,
