@@ -89,8 +89,8 @@ def apply(
     """
     options = Options(dry_run, **consents)
 
-    def once(text: Any, connection: Connection, *, quiet: bool) -> None:
-        plan = plan_of(stream.name, read(text, overrides), connection, replace=replace, prune=prune)
+    def once(source: Any, connection: Connection, *, quiet: bool) -> None:
+        plan = plan_of(stream.name, read(source, overrides), connection, replace=replace, prune=prune)
         if quiet and plan.changes_nothing:
             return
         if not session.as_json:

@@ -40,6 +40,6 @@ def cost(target: Side, topic: str, records: int, process: psutil.Process) -> Cos
 
 
 def _cpu_s(process: psutil.Process) -> float:
-    """Of it and its children, all threads."""
+    """CPU seconds of the process and its children, all threads."""
     times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
     return sum(each.user + each.system for each in times)

@@ -20,7 +20,7 @@ from tests.fixtures.meshes import Mesh
 from tests.fixtures.waiting import wait_until
 
 SOFTWARE = {"java-4.4": "apache-kafka-java/4.4.0", "confluent": "confluent-kafka-python/", "aiokafka": ""}
-"""What the clients of each library say of themselves; aiokafka says nothing."""
+"""Name and version, as the clients of each library send them; aiokafka sends none."""
 RATE = 10
 
 pytestmark = pytest.mark.skipif("MESH_TEST_BOOTSTRAP" in os.environ, reason="the system under test may not be a mesh")

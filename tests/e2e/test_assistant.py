@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -183,14 +182,11 @@ async def test_a_move_is_planned_begun_and_told(mesh: Mesh, readers: Readers) ->
         assert plan["plan"]["offsets_to_copy"] == str(WRITTEN)
         assert [each["group"] for each in plan["plan"]["groups_that_go_along"]] == [readers.group]
         begun = await helper.asks("carry_out", token=plan["token"])
-        async with asyncio.timeout(100):
-            while True:
-                [move] = [
-                    each
-                    for each in (await helper.asks("list_moves", page_size=100))["topic_moves"]
-                    if each["name"] == begun["answer"]["name"]
-                ]
-                if move["state"] == "TOPIC_MOVE_STATE_DONE":
-                    break
-                await asyncio.sleep(0.2)
+
+        async def is_done() -> bool:
+            moves = (await helper.asks("list_moves", page_size=100))["topic_moves"]
+            [move] = [each for each in moves if each["name"] == begun["answer"]["name"]]
+            return bool(move["state"] == "TOPIC_MOVE_STATE_DONE")
+
+        await until(is_done, "the move is done", within=100)
         assert (await helper.asks("explain_topic", topic=readers.apples))["cluster"] == "c2"

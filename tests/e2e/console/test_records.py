@@ -88,16 +88,10 @@ async def test_records_are_found_written_and_followed_by_keyboard_alone(
 
     await asyncio.to_thread(walks)
 
-    async def keeps_writing() -> None:
-        """The page says nowhere that its stream has begun."""
-        while True:
-            await asyncio.to_thread(recording.write, "c1", topic, {"value": HOSTILE, "partition": 1})
-            await asyncio.sleep(1)
-
-    writing = asyncio.create_task(keeps_writing())
-    try:
-        await asyncio.to_thread(chromium.shows, "document.title=2")
-    finally:
-        writing.cancel()
+    shown = asyncio.create_task(asyncio.to_thread(chromium.shows, "document.title=2"))
+    while not shown.done():  # the page says nowhere that its stream has begun
+        await asyncio.to_thread(recording.write, "c1", topic, {"value": HOSTILE, "partition": 1})
+        await asyncio.wait([shown], timeout=1)
+    await shown
     await asyncio.to_thread(is_usable)
     assert [each for each in chromium.faults() if "favicon" not in each] == []

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,10 +21,9 @@ RESYNC_S = 10
 
 
 @pytest.fixture
-def prefix(meshctl: Meshctl, kafka_c1: KafkaCluster, unique_name: object) -> str:
-    assert callable(unique_name)
+def prefix(meshctl: Meshctl, kafka_c1: KafkaCluster, unique_name: Callable[[str], str]) -> str:
     meshctl("cluster", "register", "c1", kafka_c1.bootstrap)
-    return str(unique_name("followed"))
+    return unique_name("followed")
 
 
 class Followed:
