@@ -178,7 +178,7 @@ async def test_a_call_that_comes_again_gets_its_answer_though_the_gateway_is_for
     answer = await world.set("apples", "c2", without_members=["dead"], request_id=again)
     async with router(world, "dead") as played:
         await played.says_goodbye("dead")
-    assert "dead" not in world.control.members.known()
+        await until(lambda: "dead" not in world.control.members.known(), "control forgets the gateway")
     assert (await world.set("apples", "c2", without_members=["dead"], request_id=again)).revision == answer.revision
 
 
