@@ -1,4 +1,4 @@
-"""Samples of the lag of groups: what control looks at within its bound, and which samples become rows. No I/O.
+"""Samples of the lag of groups: the bound on them, and which samples become rows. No I/O.
 
 Theory of operation
 1. A sample has, for each partition of a topic that a group reads, the position of the group and the end of the log.
