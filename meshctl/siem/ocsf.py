@@ -2,12 +2,10 @@
 
 Classes, activities and ids are those of https://schema.ocsf.io/1.7.0. A test checks each form against that schema.
 
-| audit event | class | activity |
-| --- | --- | --- |
-| a call to control | API Activity (6003) | by the verb of the call |
-| a request of a client that ACLs refuse, or would refuse | API Activity (6003) | Other |
-| a record that was written, or refused by validation | Datastore Activity (6005) | Write |
-| a record that was given to a backend, or consumed | Datastore Activity (6005) | Read |
+1. A call to control is an API Activity (6003). The verb of the call gives its activity.
+2. A request that ACLs refuse, or would refuse, is an API Activity with the activity Other.
+3. A record that was written is a Datastore Activity (6005) with the activity Write; so is one that a rule refused.
+4. A record that was consumed is a Datastore Activity with the activity Read.
 
 OCSF has no class for message queues. So a topic is a `databucket` of the type "Kafka topic". Facts for which OCSF has
 no attribute are in `unmapped`, by the names of the audit event.

@@ -59,8 +59,9 @@ class LagAnswers:
         answer.step.FromTimedelta(timedelta(seconds=step))
         samples = await self._samples(group, page, start - LASTING, end)
         for topic, number in page:
-            shape = answer.partitions.add(topic=topic, partition=number)
-            _tell(shape, Course(self._held(samples[topic, number], last, end)), times, request.above)
+            if known := samples.get((topic, number)):  # a short life may have no row that lasts
+                shape = answer.partitions.add(topic=topic, partition=number)
+                _tell(shape, Course(self._held(known, last, end)), times, request.above)
         return answer
 
     async def _samples(

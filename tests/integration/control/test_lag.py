@@ -12,7 +12,8 @@ import pytest
 
 from mesh.rpc import topics, topics_grpc
 from services.control.decisions.topics import lag_sampling
-from services.control.domain.topics.lag_samples import KEPT, LASTING_KEPT
+from services.control.domain.topics.lag_samples import KEPT, LASTING_KEPT, Series
+from services.control.store.lag import _key
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.readers import Readers
 from tests.integration.control.world import CALL, World, create_topic, refused, until
@@ -214,3 +215,20 @@ async def test_samples_are_shown_to_prometheus_with_bounded_labels(
     monkeypatch.setattr(lag_sampling, "MOST_NAMED", 0)
     await until(lambda: set(shown()) == {lag_sampling.OTHER}, "all groups beyond the bound are one")
     assert shown()[lag_sampling.OTHER] >= 6
+
+
+async def test_a_partition_without_a_lasting_row_is_left_out_of_a_long_time(mesh: World, database: str) -> None:
+    series = _key(Series("once", "apples"))
+    async with await psycopg.AsyncConnection.connect(database) as connection:
+        await connection.execute("insert into group_lag_series values (%s, 'once', 'apples')", (series,))
+        add = "insert into group_lag_samples values (%s, %s, %s, %s, '{3}', '{7}')"
+        hour = datetime.now(UTC) - timedelta(hours=1)
+        await connection.execute(add, (series, hour, True, [0]))
+        await connection.execute(add, (series, hour + SECOND, False, [5]))
+    request = topics.QueryLagRequest(name="groups/once")
+    request.start_time.FromDatetime(datetime.now(UTC) - timedelta(days=2))
+    answer = await topics_grpc.GroupServiceStub(mesh.channel).QueryLag(request, timeout=CALL)
+    assert not answer.partitions
+    request.start_time.FromDatetime(datetime.now(UTC) - timedelta(hours=2))
+    [found] = (await topics_grpc.GroupServiceStub(mesh.channel).QueryLag(request, timeout=CALL)).partitions
+    assert (found.partition, found.last.records) == (5, 4)
