@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from mesh.lag_wording import behind, outlook, sampling, totals
 from mesh.rpc import topics as pb
 from mesh.wording import short
-from meshctl.lag import behind, outlook, sampling, totals
 from meshctl.moments import Since
 from meshctl.output import age, as_dict, count, moment, print_json, print_table
 from meshctl.session import Group, Session, pass_session

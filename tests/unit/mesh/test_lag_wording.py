@@ -6,8 +6,8 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from mesh.lag_wording import behind, length, outlook, sampling, totals
 from mesh.rpc import topics
-from meshctl.lag import behind, length, outlook, sampling, totals
 
 
 def point(records: int, seconds: float, *, at_least: bool = False, time: int = 0) -> topics.LagPoint:

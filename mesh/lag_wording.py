@@ -1,4 +1,4 @@
-"""How the lag of a group is said: ages, rates and the time to catch up, in cells and sentences. No I/O."""
+"""How the lag of a group is said: ages, the outlook and sums. The same for meshctl and for the console."""
 
 from __future__ import annotations
 
