@@ -194,7 +194,7 @@ class Control:
         looking = Looking(journal, connections)
         self._lag = LagTables(database, clock)
         lag_bounds = settings.lag_interval_s, settings.lag_partitions
-        self._lag_sampling = LagSampling(looking, self._lag, clock, *lag_bounds)
+        self._lag_sampling = LagSampling(looking, self._clusters.probes, self._lag, clock, *lag_bounds)
         longest_hold_ms = settings.hold_ms + SWITCH_MARGIN_MS
         services = (
             (admin_grpc, ClusterService(journal, self._clusters)),

@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 from prometheus_client import Counter, Gauge
 
+from services.control.decisions.clusters.probes import Probes
 from services.control.decisions.topics.looking import Looking
 from services.control.domain.errors import Refusal
 from services.control.domain.topics.lag_samples import Round, Seen, Series, Thinning, by_need, seen, within
@@ -42,9 +43,17 @@ class LagSampling:
     """Takes the samples, and stores them."""
 
     def __init__(
-        self, looking: Looking, tables: LagTables, clock: Clock, interval_s: float, most_partitions: int
+        self,
+        looking: Looking,
+        probes: Probes,
+        tables: LagTables,
+        clock: Clock,
+        interval_s: float,
+        most_partitions: int,
     ) -> None:
+        """`probes`: a cluster that did not answer the last one is not asked. It would cost a thread for seconds."""
         self._looking = looking
+        self._probes = probes
         self._tables = tables
         self._clock = clock
         self._interval_s = interval_s
@@ -86,13 +95,16 @@ class LagSampling:
 
     async def sample(self) -> tuple[dict[Series, Seen], Round]:
         """The state of all groups now, as far as clusters tell it and the bound permits."""
-        known = await self._looking.groups()
+        away = self._probes.unreachable()
+        known = await self._looking.groups_without(away)
         groups = by_need(known.groups)
         offsets = await self._looking.offsets(groups)
         names = [each.name for each in groups]
         fitting, left_groups, left_partitions = within(offsets.by_group, names, self._most_partitions)
-        read = set(chain.from_iterable(fitting.values()))
-        logs, away = await self._looking.logs_of(read, known_only=True)
+        read: dict[str, int] = {}
+        for topic, committed in chain.from_iterable(each.items() for each in fitting.values()):
+            read[topic] = max(read.get(topic, 0), max(committed) + 1)
+        logs, silent = await self._looking.known_logs(read, away)
         sampled = {}
         for group, topics in fitting.items():
             for topic, committed in topics.items():
@@ -104,7 +116,7 @@ class LagSampling:
             partitions=sum(len(each.partitions) for each in sampled.values()),
             left_out_groups=left_groups,
             left_out_partitions=left_partitions,
-            problem="; ".join(dict.fromkeys([*known.problems, *offsets.problems, *away])),
+            problem="; ".join(dict.fromkeys([*away.values(), *known.problems, *offsets.problems, *silent])),
         )
 
     def _tell(self, problem: str) -> None:

@@ -154,12 +154,26 @@ class Looking:
                 by_group.setdefault(group, {})[topic] = offsets
         return GroupOffsets(by_group, tuple(silent))
 
-    async def logs_of(
-        self, names: Collection[str], *, known_only: bool = False
-    ) -> tuple[dict[str, dict[int, LogRange]], list[str]]:
+    async def logs_of(self, names: Collection[str]) -> tuple[dict[str, dict[int, LogRange]], list[str]]:
         """As `logs`, of the topics with these names that exist."""
         known = [each for each in (await self.topics()).topics if each.name in names] if names else []
-        return await self.logs(((each.name, each.place, each.partitions) for each in known), known_only=known_only)
+        return await self.logs((each.name, each.place, each.partitions) for each in known)
+
+    async def known_logs(
+        self, partitions: Mapping[str, int], without: Collection[str]
+    ) -> tuple[dict[str, dict[int, LogRange]], list[str]]:
+        """As `logs`, of so many partitions of each topic where rules lead to; nothing of some clusters is asked."""
+        routes = {topic: self._table.route(topic) for topic in partitions}
+        wanted = (
+            (topic, Place(route.cluster, route.upstream_topic), partitions[topic])
+            for topic, route in routes.items()
+            if route is not None and route.cluster not in without
+        )
+        return await self.logs(wanted, known_only=True)
+
+    async def groups_without(self, clusters: Collection[str]) -> AllGroups:
+        """The groups now; some clusters are not asked."""
+        return await self._groups_of({name for name in self._table.clusters if name not in clusters})
 
     async def members(self, groups: Collection[MeshGroup]) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
         """The members of these groups at their homes."""
@@ -202,8 +216,11 @@ class Looking:
         return AllReaders(reading(table, found), {name: str(error) for name, error in silent.items()})
 
     async def _all_groups(self) -> AllGroups:
+        return await self._groups_of(self._table.clusters.keys())
+
+    async def _groups_of(self, clusters: Collection[str]) -> AllGroups:
         table = self._table
-        asked = {name: self._connections.seen_groups(cluster) for name, cluster in table.clusters.items()}
+        asked = {name: self._connections.seen_groups(table.clusters[name]) for name in clusters}
         found, silent = await answers_of(asked)
         names = {name for there in found.values() for name in there}
         rules = {name: table.group_rule(name) for name in names}
