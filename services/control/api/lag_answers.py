@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -12,14 +14,14 @@ from mesh.rpc import topics
 from services.control.api import pages
 from services.control.domain.errors import InvalidField, Unknown
 from services.control.domain.topics import lag
-from services.control.domain.topics.lag import Course, Lag, Sample
+from services.control.domain.topics.lag import LONGEST_GAP_S, Course, Lag, Sample
 from services.control.domain.topics.lag_samples import KEPT, LASTING, LASTING_KEPT, Round
 from services.control.steady_clock import Clock
 from services.control.store.lag import LagTables, Partition
 
 DEFAULT_RANGE: Final = timedelta(hours=6)
-MOST_ROWS: Final = 60_000
-"""Rows that one page reads: half a second of work."""
+MOST_READ: Final = 600_000
+"""States of partitions that one page reads: a second of work."""
 SHORTEST_STEP_S: Final = 10.0
 SILENT_AFTER: Final = timedelta(seconds=60)
 """Without samples for so long, somebody has to look."""
@@ -49,6 +51,7 @@ class LagAnswers:
         sampling = self._sampling(last, now)
         # a series without changes has a row in five minutes: the state at the start may be in the row before
         found = await self._tables.partitions(group, request.topic, start - LASTING, end)
+        counts = Counter(topic for topic, _ in found)
         found = [each for each in found if not request.HasField("partition") or each[1] == request.partition]
         if not found:
             raise Unknown(request.name, self._why_nothing(group, request, sampling))
@@ -57,22 +60,32 @@ class LagAnswers:
         page, token = pages.cut(pages.listing_of("lag", request), found, keys, size, request.page_token)
         answer = topics.QueryLagResponse(next_page_token=token, total=len(found), sampling=sampling)
         answer.step.FromTimedelta(timedelta(seconds=step))
-        samples = await self._samples(group, page, start - LASTING, end)
+        read_partitions = sum(counts[topic] for topic in {topic for topic, _ in page})
+        every = self._every(read_partitions, start, end)
+        answer.resolution.FromTimedelta(every * LASTING or timedelta(seconds=self._interval_s))
+        samples = await self._samples(group, page, start - LASTING, end, every)
         for topic, number in page:
             if known := samples.get((topic, number)):  # a short life may have no row that lasts
                 shape = answer.partitions.add(topic=topic, partition=number)
-                _tell(shape, Course(self._held(known, last, end)), times, request.above)
+                course = Course(self._held(known, last, end), LONGEST_GAP_S * max(1, every))
+                _tell(shape, course, times, request.above)
         return answer
 
+    def _every(self, partitions: int, start: datetime, end: datetime) -> int:
+        """0: all samples are read; 1: one in five minutes; n: each n-th of these, so that MOST_READ is enough."""
+        length = end - start
+        is_young = self._clock() - start <= KEPT
+        if is_young and partitions * (length / timedelta(seconds=self._interval_s)) <= MOST_READ:
+            return 0
+        return max(1, ceil(partitions * (length / LASTING) / MOST_READ))
+
     async def _samples(
-        self, group: str, page: Collection[Partition], start: datetime, end: datetime
+        self, group: str, page: Collection[Partition], start: datetime, end: datetime, every: int
     ) -> Mapping[Partition, Sequence[Sample]]:
-        rows = (end - start) / timedelta(seconds=self._interval_s) * len({topic for topic, _ in page})
-        lasting = rows > MOST_ROWS or self._clock() - start > KEPT + LASTING
-        found = await self._tables.samples(group, page, start, end, lasting=lasting)
-        if lasting:  # what changed since the last of them is the present
+        found = await self._tables.samples(group, page, start, end, every)
+        if every:  # what changed since the last of them is the present
             recent = max(start, end - 2 * LASTING)
-            for each, samples in (await self._tables.samples(group, page, recent, end, lasting=False)).items():
+            for each, samples in (await self._tables.samples(group, page, recent, end, 0)).items():
                 known = found.setdefault(each, [])
                 known[:] = [*(there for there in known if there.time < samples[0].time), *samples]
         return found

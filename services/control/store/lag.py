@@ -10,10 +10,10 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import BigInteger, cast, func, select, text
 
 from services.control.domain.topics.lag import Sample
-from services.control.domain.topics.lag_samples import KEPT, LASTING_KEPT, Round, Row, Series
+from services.control.domain.topics.lag_samples import KEPT, LASTING, LASTING_KEPT, Round, Row, Series
 from services.control.steady_clock import Clock
 from services.control.store.cleaning import AT_ONCE, deleted_total
 from services.control.store.database import Database
@@ -73,17 +73,18 @@ class LagTables:
         return sorted((row.topic, number) for row in found for number in row.partitions)
 
     async def samples(
-        self, group: str, wanted: Collection[Partition], start: datetime, end: datetime, *, lasting: bool
+        self, group: str, wanted: Collection[Partition], start: datetime, end: datetime, every: int
     ) -> dict[Partition, list[Sample]]:
-        """The samples of these partitions by time; `lasting`: only one in five minutes."""
+        """The samples of these partitions by time; `every`: 0 for all, n for each n-th of those in five minutes."""
         topics = {_key(Series(group, topic)): topic for topic, _ in wanted}
         query = (
             select(SAMPLES.series, SAMPLES.time, SAMPLES.partitions, SAMPLES.positions, SAMPLES.ends)
             .where(SAMPLES.series.in_(topics), SAMPLES.time.between(start, end))
             .order_by(SAMPLES.series, SAMPLES.time)
         )
-        if lasting:
-            query = query.where(SAMPLES.lasts)
+        if every:
+            number = func.floor(func.extract("epoch", SAMPLES.time) / LASTING.total_seconds())
+            query = query.where(SAMPLES.lasts, func.mod(cast(number, BigInteger), every) == 0)
         async with self._database.transaction() as connection:
             rows = (await connection.execute(query)).all()
         return await asyncio.to_thread(_by_partition, rows, topics, frozenset(wanted))

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from mesh.rpc import topics, topics_grpc
+from services.control.api import lag_answers
 from services.control.decisions.topics import lag_sampling
 from services.control.domain.topics.lag_samples import KEPT, LASTING_KEPT, Series
 from services.control.store.lag import _key
@@ -232,3 +233,31 @@ async def test_a_partition_without_a_lasting_row_is_left_out_of_a_long_time(mesh
     request.start_time.FromDatetime(datetime.now(UTC) - timedelta(hours=2))
     [found] = (await topics_grpc.GroupServiceStub(mesh.channel).QueryLag(request, timeout=CALL)).partitions
     assert (found.partition, found.last.records) == (5, 4)
+
+
+async def test_a_long_time_of_many_partitions_is_read_in_wider_steps(
+    mesh: World, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    series = _key(Series("wide", "apples"))
+    slot = datetime.now(UTC).timestamp() // 300 * 300
+    first = datetime.fromtimestamp(slot, UTC) - timedelta(days=3)
+    async with await psycopg.AsyncConnection.connect(database) as connection:
+        await connection.execute("insert into group_lag_series values (%s, 'wide', 'apples')", (series,))
+        add = (
+            "insert into group_lag_samples select %s, %s::timestamptz + n * interval '5 minutes', true, '{0,1}', "
+            "array[n, n], array[2 * n, n] from generate_series(0, 864) n"
+        )
+        await connection.execute(add, (series, first))
+    request = topics.QueryLagRequest(name="groups/wide")
+    request.start_time.FromDatetime(first)
+    stub = topics_grpc.GroupServiceStub(mesh.channel)
+    whole = await stub.QueryLag(request, timeout=CALL)
+    assert whole.resolution.ToTimedelta() == timedelta(minutes=5)
+    monkeypatch.setattr(lag_answers, "MOST_READ", 200)
+    thin = await stub.QueryLag(request, timeout=CALL)
+    assert thin.resolution.ToTimedelta() == 9 * timedelta(minutes=5)
+    assert thin.partitions[0].last.records == whole.partitions[0].last.records == 864
+    assert len(thin.partitions[0].points) > 60
+    by_time = {each.time.seconds: each.records for each in whole.partitions[0].points}
+    assert all(abs(by_time[each.time.seconds] - each.records) <= 1 for each in thin.partitions[0].points)
+    assert [each.records for each in thin.partitions[1].points] == [0] * len(thin.partitions[1].points)

@@ -67,7 +67,8 @@ class Rates:
 class Course:
     """The samples of one partition, in the order of their times; there is at least one."""
 
-    def __init__(self, samples: Sequence[Sample]) -> None:
+    def __init__(self, samples: Sequence[Sample], longest_gap_s: float = LONGEST_GAP_S) -> None:
+        self._longest_gap_s = longest_gap_s
         back = (each for each in range(len(samples) - 1, 0, -1) if samples[each].end < samples[each - 1].end)
         self._samples = samples[next(back, 0) :]
         self._times = [each.time for each in self._samples]
@@ -86,7 +87,7 @@ class Course:
             before = self._samples[place]
             if before.time == time:
                 yield self._lag(before)
-            elif place + 1 < len(self._samples) and self._times[place + 1] - before.time <= LONGEST_GAP_S:
+            elif place + 1 < len(self._samples) and self._times[place + 1] - before.time <= self._longest_gap_s:
                 yield self._lag(_between(before, self._samples[place + 1], time))
 
     def growing_since(self) -> Since | None:
