@@ -25,7 +25,9 @@ SHOWN_NAMES = 3
 @click.option("--group", default="", metavar="G", help="Only members of this group.")
 @click.option("--with-errors", is_flag=True, help="Only who got an answer with an error code.")
 @click.option("--removed-by", default="", metavar="RELEASE", help="Only who uses versions that this Kafka lacks: 4.0.")
-@click.option("--broken-by-acls", is_flag=True, help="Who would be refused something if ACLs were enforced, and what.")
+@click.option(
+    "--broken-by-acls", is_flag=True, help="Only who would be refused something if ACLs were enforced, and what."
+)
 @click.option("--apis", is_flag=True, help="A line for each API of a client: its versions, requests and errors.")
 @pass_session
 def clients(session: Session, /, apis: bool, broken_by_acls: bool, **wanted: str) -> None:
