@@ -87,7 +87,7 @@ run: env ## the whole mesh on this machine: ARGS="--cluster ..." for options
 test: env ## each feature at its own level, against real Kafka and PostgreSQL
 	@$(BIN)/$(if $(ARGS),pytest $(ARGS),python -m tests.side_by_side test)
 
-e2e: env ## whole meshes as their users start them, kills, the judge, and Spark
+e2e: env ## whole meshes as their users start them, foreign clients, kills, the judge, and Spark
 	@$(BIN)/python -m tests.side_by_side e2e
 
 compose: env ## the images and docker-compose.yml: built, started, killed and healed

@@ -79,17 +79,17 @@ STAGES = {
             Part(("integration/control",), 340),
             Part(("integration/sidecar", "integration/contract"), 330),
             Part(("integration/router", "integration/pipeline_clients"), 320),
-            Part(("clients", "integration/local", "integration/local_clients", "kubernetes"), 300),
-            Part(("integration/console", "integration/meshctl"), 130),
+            Part(("integration/console", "integration/meshctl"), 180),
+            Part(("integration/local", "integration/local_clients", "kubernetes"), 80),
         )
     ),
     "e2e": Stage(
-        (Part(("e2e",), 400), Part(("judge",), 200), Part(("chaos",), 150)),
+        (Part(("e2e",), 400), Part(("clients",), 250), Part(("judge",), 200), Part(("chaos",), 150)),
         # Spark gives each Python process that it starts 10 s to answer, whatever its settings
         (Part(("integration/pipeline", "e2e/pipeline"), 200),),
     ),
 }
-"""By its command of `make`: each feature at its own level; whole meshes, as their users start them, and Spark."""
+"""By its command of `make`: each feature at its own level; whole meshes as their users start them, foreign clients, and Spark."""
 ELSEWHERE = ("bench", "compose", "soak")
 """`make bench`, `make compose`, `make soak`."""
 LANES = ("20000-22999", "23000-25999", "26000-28999", "29000-31999")
