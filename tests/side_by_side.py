@@ -89,7 +89,7 @@ STAGES = {
         (Part(("integration/pipeline", "e2e/pipeline"), 200),),
     ),
 }
-"""By its command of `make`: each feature at its own level; whole meshes as their users start them, foreign clients, and Spark."""
+"""By its command of `make`: each feature at its own level; whole meshes as users start them, foreign clients, Spark."""
 ELSEWHERE = ("bench", "compose", "soak")
 """`make bench`, `make compose`, `make soak`."""
 LANES = ("20000-22999", "23000-25999", "26000-28999", "29000-31999")
