@@ -12,6 +12,7 @@ from mesh.rpc import record_rules
 from mesh.topic_logs.batches import batches
 from mesh.topic_logs.brokers import Brokers
 from mesh.topic_logs.evidence import Evidence, evidence
+from mesh.topic_logs.leisure import Leisure
 from services.router.forwarding.orders import RunRule
 from tests.fixtures.record_rules import Side, Workers, ends
 from tests.integration.router.copying.test_copies import copied, same, transaction
@@ -41,7 +42,7 @@ def evidence_of(side: Side, topic: str, start: int, end: int) -> Evidence:
     async def read() -> Evidence:
         async with Brokers(side.spec, "test") as brokers:
             await brokers.partitions(topic)
-            return await evidence(brokers, topic, 0, start, end)
+            return await evidence(brokers, topic, 0, start, end, Leisure())
 
     return asyncio.run(read())
 
