@@ -11,7 +11,6 @@ from aiokafka.record.util import calc_crc32c
 from mesh.topic_logs.batches import Batch, ForeignBatchError, batches
 from mesh.topic_logs.brokers import Brokers, CopySetbackError
 from mesh.topic_logs.course import Gap, steps
-from mesh.topic_logs.leisure import Leisure
 from mesh.topic_logs.records import contents
 
 FETCH_BYTES: Final = 1 << 20
@@ -34,9 +33,7 @@ class Evidence:
         return Evidence(records, crc)
 
 
-async def evidence(
-    brokers: Brokers, topic: str, partition: int, start: int, end: int, leisure: Leisure
-) -> Evidence:
+async def evidence(brokers: Brokers, topic: str, partition: int, start: int, end: int) -> Evidence:
     """The records from `start` to before `end`, which has to be behind a batch. Raises CopySetbackError."""
     found, at = Evidence(), start
     while at < end:
@@ -45,12 +42,11 @@ async def evidence(
             at = min(at, head.base_offset)
         before = at
         try:
-            async with leisure.piece():
-                for step in steps(at, fetched.records, fetched.aborted, end):
-                    if isinstance(step, Gap):
-                        at = step.stop
-                    else:
-                        found, at = found.with_batch(step, start), step.next_offset
+            for step in steps(at, fetched.records, fetched.aborted, end):
+                if isinstance(step, Gap):
+                    at = step.stop
+                else:
+                    found, at = found.with_batch(step, start), step.next_offset
         except ForeignBatchError as error:
             raise CopySetbackError(f"{topic}-{partition} on {brokers.name!r}: {error}") from error
         if at <= before:

@@ -16,7 +16,6 @@ from mesh.routing.codec import cluster_to_proto
 from mesh.rpc import events, topic_moves
 from mesh.topic_logs.brokers import Brokers, CopySetbackError
 from mesh.topic_logs.evidence import Evidence, evidence
-from mesh.topic_logs.leisure import Leisure
 from services.control.domain.errors import NotAllowed, Refusal, Unavailable
 from services.control.domain.topic_moves.certificates import changes
 from services.control.domain.topic_moves.moves import DONE, WORDS, has_gone_on, to_certify
@@ -138,7 +137,7 @@ class Certificates:
 async def _both(
     move: topic_moves.MoveWithRecords, source: UpstreamCluster, target: UpstreamCluster, goes_on: bool
 ) -> list[tuple[topic_moves.TopicMoveEvidence, list[str]]]:
-    room, leisure = asyncio.Semaphore(AT_ONCE), Leisure()
+    room = asyncio.Semaphore(AT_ONCE)
     async with (
         Brokers(cluster_to_proto(source).spec, CLIENT_ID) as here,
         Brokers(cluster_to_proto(target).spec, CLIENT_ID) as there,
@@ -148,25 +147,20 @@ async def _both(
 
         async def compared(cut: topic_moves.TopicMoveCut) -> tuple[topic_moves.TopicMoveEvidence, list[str]]:
             async with room:
-                return await _compared(move, here, there, cut, goes_on, leisure)
+                return await _compared(move, here, there, cut, goes_on)
 
         return await asyncio.gather(*map(compared, move.cuts))
 
 
 async def _compared(
-    move: topic_moves.MoveWithRecords,
-    here: Brokers,
-    there: Brokers,
-    cut: topic_moves.TopicMoveCut,
-    goes_on: bool,
-    leisure: Leisure,
+    move: topic_moves.MoveWithRecords, here: Brokers, there: Brokers, cut: topic_moves.TopicMoveCut, goes_on: bool
 ) -> tuple[topic_moves.TopicMoveEvidence, list[str]]:
     number, topic, target_topic = cut.partition, move.copy.topic, move.copy.target_topic
     (start, end), (start_there, end_there) = await asyncio.gather(
         here.range(topic, number), there.range(target_topic, number)
     )
     proof = topic_moves.TopicMoveEvidence(
-        partition=number, start=max(cut.start, start, start_there), end=cut.end, by_record=True
+        partition=number, start=max(cut.start, start, start_there), end=cut.end, by_record=True, opened=True
     )
     differences: list[str] = []
     if end < cut.end or (end > cut.end and not goes_on):
@@ -177,8 +171,8 @@ async def _compared(
         )
     if end >= cut.end and end_there >= cut.end:
         on_source, on_target = await asyncio.gather(
-            evidence(here, topic, number, proof.start, cut.end, leisure),
-            evidence(there, target_topic, number, proof.start, cut.end, leisure),
+            evidence(here, topic, number, proof.start, cut.end),
+            evidence(there, target_topic, number, proof.start, cut.end),
         )
         proof.source.CopyFrom(_log(on_source))
         proof.target.CopyFrom(_log(on_target))
