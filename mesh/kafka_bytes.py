@@ -1,4 +1,4 @@
-"""What the gateway and the copies of logs share about Kafka's bytes: the error for damaged ones, and a length."""
+"""Parts of Kafka's bytes that the gateway and the copies of logs share: the error for damaged bytes, and a length."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def contents(batch: Batch, start: int = 0) -> Iterator[tuple[int, bytes]]:
 def joined(steps: Iterable[Step], most: float = JOINED) -> Iterator[Step]:
     """The steps, with small batches joined to batches of `most` bytes. ForeignBatchError: a batch is damaged.
 
-    Of compressed batches, the bytes count that come out of them.
+    The bytes of a compressed batch are those that come out of it.
     """
     waiting: list[tuple[Batch, bytes]] = []
     size = 0

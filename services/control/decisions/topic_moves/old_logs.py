@@ -22,7 +22,7 @@ from services.control.store.journal import Journal
 from services.control.upstream.connections import Connections, UnreachableError
 
 LOOK_EVERY = 5.0
-"""Seconds between two looks at the old logs."""
+"""Seconds between two checks of the old logs."""
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +36,7 @@ class OldLogs:
         self._connections = connections
 
     async def run(self) -> None:
-        """Runs for ever; does nothing while another control leads. A cluster that is away is looked at later."""
+        """Runs for ever; does nothing while another control leads. Control asks a cluster that is away again later."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             if self._journal.why_not_leading:
@@ -44,9 +44,9 @@ class OldLogs:
             view = self._journal.view
             for move in to_watch(view.topic_moves, view.state.effective, self.clock()):
                 with contextlib.suppress(Refusal, StoreUnavailableError, TimeoutError, UnreachableError):
-                    await self._look(move)
+                    await self._check(move)
 
-    async def _look(self, move: topic_moves.MoveWithRecords) -> None:
+    async def _check(self, move: topic_moves.MoveWithRecords) -> None:
         source, topic = self._journal.view.state.effective.clusters[move.copy.source_cluster], move.copy.topic
         strays = grown(move, await self._connections.log_ends(source, topic, len(move.cuts)))
         if not strays:
