@@ -13,12 +13,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mesh.compression import Allowance, Codec, compress, decompress
-from mesh.kafka_bytes import WireError
 from mesh.topic_logs.batches import CODEC, HEAD_BYTES, PLAIN, Attribute, Batch, ForeignBatchError, new_batch
 from mesh.topic_logs.course import Step
 
 SMALL: Final = 16 << 10
-"""Bytes of a batch that is joined at most. A larger one costs more to rewrite than a write of its own."""
+"""Bytes of a batch that is joined at most, decompressed too. A larger one costs more to rewrite than its own write."""
 JOINED: Final = 256 << 10
 """Bytes of joined batches, a quarter of what brokers take by default."""
 OPENED: Final = 1 << 20
@@ -52,7 +51,7 @@ def joined(steps: Iterable[Step], most: float = JOINED) -> Iterator[Step]:
         payload = None
         if isinstance(step, Batch):
             step.check()
-            payload = _decompressed(step, JOINED) if _is_small(step) else None
+            payload = _decompressed(step, SMALL) if _is_small(step) else None
             if payload is not None:
                 if waiting and (size + len(payload) + HEAD_BYTES > most or step.codec != waiting[0][0].codec):
                     yield _one(waiting)
@@ -78,7 +77,7 @@ def _decompressed(batch: Batch, most: int) -> bytes | None:
         return bytes(batch.records_bytes)
     try:
         return decompress(Codec(batch.codec), batch.records_bytes, Allowance(most))
-    except (ValueError, WireError):  # no codec of Kafka's, damaged, or too much
+    except ValueError:  # no codec of Kafka's, or a WireError: damaged, or too much
         return None
 
 

@@ -90,7 +90,7 @@ def test_batches_of_several_codecs_are_joined_each_with_their_own() -> None:
     assert read(found) == read(parts)
 
 
-@pytest.mark.parametrize("size", [JOINED, OPENED])
+@pytest.mark.parametrize("size", [SMALL, JOINED, OPENED])
 def test_a_few_bytes_that_stand_for_many_are_not_joined(size: int) -> None:
     bomb = batch(3, [(TIME, None, bytes(size), [])], codec=GZIP)
     assert len(bomb.raw) < SMALL
