@@ -84,6 +84,7 @@ from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
 from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
+from services.control.decisions.topic_moves.old_logs import OldLogs
 from services.control.decisions.topics.lag_sampling import LagSampling
 from services.control.decisions.topics.looking import Looking
 from services.control.decisions.turns import Turns
@@ -168,6 +169,7 @@ class Control:
         record_progress = RecordProgress(lambda: journal.view.record_rules)
         self._topic_moves = TopicMoveDecisions(journal, self._rules, connections, record_progress)
         self._certificates = Certificates(journal, connections)
+        self._old_logs = OldLogs(journal, connections)
         past = Past(journal, database)
         access = AccessGate(
             journal, reports, settings.first_admins, counts_certificates=settings.certificate_roles_count
@@ -259,6 +261,7 @@ class Control:
             "settling": self._rules.run,
             "moves of topics": self._topic_moves.run,
             "certificates of moves": self._certificates.run,
+            "old logs of moves": self._old_logs.run,
         }.items():
             self._parts.keep(name, run)
 
