@@ -26,7 +26,7 @@ from tests.integration.pipeline.emitters import STEPS, Counter, Tables
 
 NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
 FOR_EVER = dict.fromkeys(Step, date.min)
-PLAN = Plan(0, {}, None, {0: Extent(9, 9, None)}, NOON + timedelta(days=1), FOR_EVER)
+PLAN = Plan(0, {}, None, {0: Extent(9, 9, None)}, NOON + timedelta(days=1), FOR_EVER, date.min)
 
 
 @pytest.fixture

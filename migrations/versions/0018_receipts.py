@@ -1,0 +1,35 @@
+"""Receipts: who was sent which offsets of which partition, as a pipeline folds them by hour or minute."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects.postgresql import INT8MULTIRANGE
+
+revision = "0018"
+down_revision = "0017"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "receipts",
+        sa.Column("reader", sa.Uuid, nullable=False),
+        sa.Column("time", sa.DateTime(timezone=True), nullable=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("principal", "client", "group_name", "topic")),
+        sa.Column("partition", sa.Integer, nullable=False),
+        sa.Column("cluster", sa.Text, nullable=False),
+        sa.Column("topic_id", sa.Uuid, nullable=False),
+        sa.Column("sent", INT8MULTIRANGE, nullable=False),
+        sa.Column("perhaps", INT8MULTIRANGE, nullable=False),
+        sa.Column("first_time", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("last_time", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("reader", "time", name="receipts_pkey"),
+        postgresql_partition_by="range (time)",
+    )
+    op.create_index("receipts_topic", "receipts", ["topic", "partition"])
+
+
+def downgrade() -> None:
+    op.drop_table("receipts")
