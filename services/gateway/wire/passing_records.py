@@ -6,7 +6,7 @@ from services.gateway.wire.batches import HEADER_BYTES, MOST_COUNTED, Span, coun
 class PassingRecords:
     """Counts from the first batch's first byte on; nothing of a piece is kept but the part of a header at its end."""
 
-    __slots__ = ("_at", "_batches", "_first", "_header", "_last", "_size", "_skip", "_stopped", "records")
+    __slots__ = ("_at", "_batches", "_first", "_header", "_is_whole", "_last", "_size", "_skip", "_stopped", "records")
 
     def __init__(self, size: int) -> None:
         """`size` is the size of all batches together, in bytes. Bytes behind them are ignored."""
@@ -20,13 +20,13 @@ class PassingRecords:
         self._batches = 0
         self._first = self._last = b""
         """Headers of the first and the last batch that were counted."""
+        self._is_whole = True
         self._stopped = False
 
     @property
     def span(self) -> Span:
         """The batches whose headers have come."""
-        is_whole = self._batches < MOST_COUNTED or self._at + self._skip >= self._size
-        return span_of_headers(self.records, self._first, self._last, is_whole=is_whole)
+        return span_of_headers(self.records, self._first, self._last, is_whole=self._is_whole)
 
     def come(self, piece: memoryview) -> None:
         at, end = 0, min(len(piece), self._size - self._at)
@@ -57,5 +57,6 @@ class PassingRecords:
         self._skip = whole - HEADER_BYTES
         self._batches += 1
         if self._batches == MOST_COUNTED:  # the rest is taken to be like these
+            self._is_whole = left == whole
             self.records = self.records * self._size // (self._size - left + whole)
             self._stopped = True
