@@ -232,6 +232,11 @@ class Session:
         self.proved, self.principal = principal, str(principal)
 
     @property
+    def reader(self) -> tuple[str, str, str]:
+        """Whose receipts those of the connection are: principal, client.id and address."""
+        return self.principal, self.client_id or "", self.address
+
+    @property
     def shown_principal(self) -> str:
         """The identity that the client has proved; empty for none."""
         return "" if self.proved is NOBODY else self.principal

@@ -20,7 +20,7 @@ from mesh.traffic.receipts import Reading
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Answer, Ask, Close, Gather, MeshView, Plan, Request
 from services.gateway.requests.traffic.clients import ClientTraffic
-from services.gateway.requests.traffic.receipts import ClientReceipts, Reader
+from services.gateway.requests.traffic.receipts import ClientReceipts
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.batches import Span, count_records, span_of
 from services.gateway.wire.errors import ErrorCode
@@ -111,7 +111,7 @@ class CountedCall:
     def _sent(self, topic: str, partition: int, span: Span, until: int) -> None:
         receipts = self._traffic.receipts
         if receipts is not None and topic in receipts.topics:
-            group = receipts.groups.of(_reader(self._mesh.session), self._mesh.now)
+            group = receipts.groups.of(self._mesh.session.reader)
             receipts.sent(self._reading(topic, partition, group), span, until)
 
     def _reading(self, topic: str, partition: int, group: str) -> Reading:
@@ -259,7 +259,7 @@ def _reading_of(
     return Reading(
         bounded(session.principal),
         bounded(fetch.client_id or ""),
-        bounded(receipts.groups.of(_reader(session), fetch.began)),
+        bounded(receipts.groups.of(session.reader)),
         topic,
         partition,
         route.cluster,
@@ -272,11 +272,7 @@ def named_group(mesh: MeshView, group: str) -> None:
     mesh.session.uses.groups.note(group)
     traffic = mesh.memory.traffic
     if traffic is not None and traffic.receipts is not None:
-        traffic.receipts.groups.note(_reader(mesh.session), group, mesh.now)
-
-
-def _reader(session: Session) -> Reader:
-    return session.principal, session.client_id or "", session.address
+        traffic.receipts.groups.note(mesh.session.reader, group, mesh.session.number)
 
 
 def brought_by(found: "Mapping[Slot, Found]") -> Iterator[Brought]:

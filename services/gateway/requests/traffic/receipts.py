@@ -5,7 +5,8 @@ Theory of operation
    them, no gateway can know. Records of aborted transactions are sent too; a `read_committed` client skips them.
 2. An offset is that of a batch that was sent as a whole: brokers send whole batches, also if a client asks for a record
    in the middle of one. Batches older than version 2 do not show their last offset, and get no receipt.
-3. The group of a client is known if clients of its principal, client.id and address have named one group here.
+3. The group of a client is known if the clients of its principal, client.id and address have named one group here. A
+   gateway that serves a client's Fetch, and not its group, does not know the group.
 """
 
 import math
@@ -18,32 +19,41 @@ from services.gateway.requests.topic_patterns import TopicPatterns
 from services.gateway.wire.batches import Span
 
 READERS_REMEMBERED = 20_000
-OTHER_GROUP_S = 300.0
-"""A client that has named another group in this time is a member of both, or there are two such clients."""
 
 Reader = tuple[str, str, str]
 """Principal, client.id, address."""
 
 
 class Groups:
-    """The group of each reader, as far as this gateway has heard of it; empty for readers of several groups."""
+    """The groups of each reader, as far as this gateway has heard of them."""
 
-    __slots__ = ("_seen",)
+    __slots__ = ("_named",)
 
     def __init__(self) -> None:
-        self._seen: BoundedCache[Reader, tuple[str, float]] = BoundedCache(READERS_REMEMBERED, math.inf)
+        self._named: BoundedCache[Reader, dict[str, set[int]]] = BoundedCache(READERS_REMEMBERED, math.inf)
+        """By group the open connections that have named it; none of the last group of a reader that is gone."""
 
-    def note(self, reader: Reader, group: str, now: float) -> None:
+    def note(self, reader: Reader, group: str, connection: int) -> None:
         """A client names its group."""
-        seen = self._seen.get(reader, now)
-        if seen is not None and seen[0] != group and now - seen[1] < OTHER_GROUP_S:
-            group = ""
-        self._seen.put(reader, (group, now), now)
+        named = self._named.get(reader, 0.0)
+        if named is None:
+            named = {}
+            self._named.put(reader, named, 0.0)
+        elif group not in named:
+            for other in [each for each, connections in named.items() if not connections]:
+                del named[other]
+        named.setdefault(group, set()).add(connection)
 
-    def of(self, reader: Reader, now: float) -> str:
-        """Its group; empty if none is known."""
-        seen = self._seen.get(reader, now)
-        return "" if seen is None else seen[0]
+    def left(self, reader: Reader, connection: int) -> None:
+        """A connection of the client has ended."""
+        for connections in (self._named.get(reader, 0.0) or {}).values():
+            connections.discard(connection)
+
+    def of(self, reader: Reader) -> str:
+        """Its group; empty if it has named none, or several."""
+        named = self._named.get(reader, 0.0) or {}
+        found = named if len(named) < 2 else [each for each, connections in named.items() if connections]
+        return next(iter(found)) if len(found) == 1 else ""
 
 
 @dataclass(frozen=True, slots=True)

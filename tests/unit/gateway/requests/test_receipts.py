@@ -14,7 +14,7 @@ from services.gateway.requests.records import fetch
 from services.gateway.requests.topic_patterns import TopicPatterns
 from services.gateway.requests.traffic.calls import named_group
 from services.gateway.requests.traffic.clients import ClientTraffic
-from services.gateway.requests.traffic.receipts import OTHER_GROUP_S, ClientReceipts, Groups
+from services.gateway.requests.traffic.receipts import ClientReceipts, Groups
 from services.gateway.wire import batches
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.passing_records import PassingRecords
@@ -64,17 +64,22 @@ def test_an_error_is_no_receipt() -> None:
     assert told.ranges == {}
 
 
-def test_the_group_of_a_reader_is_the_only_one_that_it_has_named() -> None:
+def test_the_group_of_a_reader_is_the_only_one_that_its_connections_have_named() -> None:
     groups = Groups()
-    assert groups.of(READER, 0.0) == ""
-    groups.note(READER, "shop", 0.0)
-    groups.note(READER, "shop", 10.0)
-    assert groups.of(READER, 11.0) == "shop"
-    groups.note(READER, "other", 20.0)
-    assert groups.of(READER, 21.0) == ""
-    groups.note(READER, "other", 20.0 + OTHER_GROUP_S)
-    assert groups.of(READER, 21.0 + OTHER_GROUP_S) == "other"
-    assert groups.of(("User:bob", "shop-1", "10.0.0.1"), 21.0) == ""
+    assert groups.of(READER) == ""
+    groups.note(READER, "shop", 1)
+    groups.note(READER, "shop", 1)
+    assert groups.of(READER) == "shop"
+    groups.note(READER, "other", 2)
+    assert groups.of(READER) == "", "two such clients: nobody knows whose Fetch it is"
+    groups.left(READER, 1)
+    assert groups.of(READER) == "other"
+    groups.left(READER, 2)
+    groups.note(READER, "third", 3)
+    assert groups.of(READER) == "third"
+    groups.left(READER, 3)
+    assert groups.of(READER) == "third", "it may have lost its connection to the coordinator alone"
+    assert groups.of(("User:bob", "shop-1", "10.0.0.1")) == ""
 
 
 def test_a_span_ends_with_the_last_whole_batch() -> None:
