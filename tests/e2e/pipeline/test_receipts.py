@@ -6,6 +6,7 @@ The page see-who-has-read.md is typed as it stands.
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
 import pytest
@@ -48,9 +49,15 @@ def await_receipts(mesh: Mesh, topic: str, expected: object, *more: str) -> None
     wait_unless(obstacle, f"the receipts are {expected}", WITHIN_S)
 
 
-def test_the_page_is_typed_as_it_stands(spark_mesh: Mesh, apples: str) -> None:
+def test_the_page_is_typed_as_it_stands(spark_mesh: Mesh) -> None:
+    instead = {"plums": f"plums-{uuid.uuid4().hex[:6]}"}
     for step in steps(PAGE.read_text(encoding="utf-8")):
-        take(step, spark_mesh.state.parent, {"plums": apples})
+        take(step, spark_mesh.state.parent, instead)
+
+
+def connected(mesh: Mesh, client_id: str) -> str | None:
+    found = json.loads(mesh.meshctl("clients", "--client-id", client_id, "-o", "json").stdout)
+    return str(found["clients"]) if found.get("clients") else None
 
 
 def values(count: int) -> list[tuple[int, bytes | None]]:
@@ -64,6 +71,7 @@ def test_an_operator_is_told_who_had_a_record_of_a_topic_that_moved_and_was_crea
     c1, c2 = sides["c1"], sides["c2"]
     c1.write(apples, values(40))
     assert len(read_all(spark_mesh.gateway, apples, **{"client.id": "early"})) == 40
+    wait_unless(lambda: connected(spark_mesh, "early"), "its last Fetch can't be answered with later records", 60)
     c1.write(apples, values(9))
     assert len(read_all(spark_mesh.gateway, apples, **{"client.id": "late"})) == 49
 
