@@ -3,9 +3,9 @@
 Theory of operation
 1. `Receipts` belongs to one thread, as `Counts` does. Most readers read on, so a range grows at its end. This costs a
    look-up and a comparison for each partition of an answer, and nothing for a record.
-2. A range has only offsets that were sent. If a reader jumps so much that its ranges find no room, the rest goes into
-   one wide range, `perhaps`: each offset of the rest is in it, and other offsets may be in it too.
-3. Readers are bounded, because clients choose their names. Further readers are not told apart: `OVERFLOW` shows that
+2. A range has only offsets that were sent. If the ranges of a reader find no room, the rest goes into one wide range,
+   `perhaps`. Each offset of the rest is in this range, and other offsets may be in it too.
+3. Readers are bounded, because clients choose their names. Further readers are not distinguished: `OVERFLOW` shows that
    there were some.
 """
 
@@ -109,11 +109,13 @@ def hull(one: Range | None, other: Range) -> Range:
 class Receipts:
     """See above."""
 
-    __slots__ = ("_most", "_readings")
+    __slots__ = ("_most", "_readings", "interval")
 
     def __init__(self, most: int = MOST_READINGS) -> None:
         self._most = most
         self._readings: dict[Reading, Sent] = {}
+        self.interval = 0
+        """The number of the interval: what `of` gave in another one does not count any more."""
 
     def of(self, reading: Reading, most_ranges: int = MOST_RANGES) -> Sent:
         """The offsets of a reading, to add to; those of `OVERFLOW`, which nobody reads, if it finds no room."""
@@ -127,6 +129,7 @@ class Receipts:
     def take(self) -> Mapping[Reading, Sent]:
         """The receipts of the interval that ends now; the next one begins."""
         taken, self._readings = self._readings, {}
+        self.interval += 1
         return taken
 
     def __len__(self) -> int:

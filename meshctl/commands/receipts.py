@@ -15,7 +15,7 @@ from meshctl.traffic import freshness
 
 PAGE_SIZE = 1000
 SHOWN_CLIENTS, SHOWN_RANGES = 3, 4
-"""Of one reader in the table; the JSON has up to 100."""
+"""The most that the table shows of a reader; the JSON has up to 100."""
 STATES = {
     pb.RECEIPT_STATE_SENT: "sent",
     pb.RECEIPT_STATE_PERHAPS: "perhaps",
@@ -34,7 +34,7 @@ def receipts() -> None:
 
 @receipts.command()
 @click.argument("topic")
-@click.option("--offset", type=click.IntRange(min=0), help="Who was sent this record, and who was not.")
+@click.option("--offset", type=click.IntRange(min=0), help="The readers that were sent this record, and the others.")
 @click.option("--partition", type=click.IntRange(min=0), help="Only of this partition.")
 @click.option("--principal", default="", metavar="NAME", help="Only who has logged in as this: User:alice.")
 @click.option("--group", default="", metavar="G", help="Only this consumer group or share group.")

@@ -123,7 +123,7 @@ traffic_hours = _traffic("traffic_hours", "range (time)")
 traffic_days = _traffic("traffic_days", None)
 
 # Receipts: the offsets that a reader was sent of a partition, in an hour, or in a minute. The key is a digest of the
-# names. A row without a topic: some readers of that hour are not told apart. Partitioned as minutes and hours are.
+# names. A row without a topic: a gateway had too many readers in that hour. Partitioned as minutes and hours are.
 receipts = Table(
     "receipts",
     metadata,

@@ -18,7 +18,7 @@ from services.control.domain.traffic.receipts import ReceiptQuery
 from services.control.store.database import Database
 
 MOST_CLIENTS = MOST_RANGES = 100
-"""Of one receipt."""
+"""The most that one receipt has."""
 
 Place = tuple[int, bool, str, str, str]
 """Partition, whether of an earlier topic, principal, group, client.id: by these receipts are sorted."""

@@ -259,6 +259,7 @@ def _receipts(settings: GatewaySettings, counts: Counts) -> ClientReceipts | Non
     if not settings.receipt_topics:
         return None
     exact = TopicPatterns(settings.exact_receipt_topics)
+    metrics.receipts.set_function(lambda: len(counts.receipts))
     return ClientReceipts(counts.receipts, TopicPatterns(settings.receipt_topics), exact)
 
 

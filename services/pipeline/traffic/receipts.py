@@ -3,7 +3,7 @@
 Theory of operation
 1. A row is a reader of a partition in an hour; of topics that ask for exact receipts, in a minute. Its ranges are the
    union of those that gateways have reported. So a report that is read twice changes nothing.
-2. A row has at most `MOST_RANGES` ranges. What has no room goes into one wide range, `perhaps`: the row then says that
+2. A row has at most `MOST_RANGES` ranges. Further ranges go into one wide range, `perhaps`: the row then says that
    some of these offsets were sent, and not which. The writer does the same when it adds to a row of the table.
 3. A reader of a topic that was created again has other rows, because the cluster gave the topic another id.
 """

@@ -7,7 +7,7 @@ Theory of operation
    which sees the calls of a plan: one call of each cluster that was asked, about no topic.
 2. Records are counted by the headers of their batches, which are not opened.
 3. A call takes from its start to its answer: the wait of a Fetch for records is a part of it.
-4. Where a Fetch or ShareFetch is counted, its receipts are taken (`receipts`), from the same look at the headers.
+4. Receipts of a Fetch or ShareFetch (`receipts`) are taken when it is counted, from the same headers.
 5. If no traffic is reported, `Memory.traffic` is None, and nothing of this runs.
 """
 
@@ -16,11 +16,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mesh.traffic.counting import Key, bounded
-from mesh.traffic.receipts import Reading
+from mesh.traffic.receipts import Reading, Sent
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Answer, Ask, Close, Gather, MeshView, Plan, Request
 from services.gateway.requests.traffic.clients import ClientTraffic
-from services.gateway.requests.traffic.receipts import ClientReceipts
+from services.gateway.requests.traffic.receipts import ClientReceipts, add
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.batches import Span, count_records, span_of
 from services.gateway.wire.errors import ErrorCode
@@ -112,7 +112,7 @@ class CountedCall:
         receipts = self._traffic.receipts
         if receipts is not None and topic in receipts.topics:
             group = receipts.groups.of(self._mesh.session.reader)
-            receipts.sent(self._reading(topic, partition, group), span, until)
+            add(receipts.of(self._reading(topic, partition, group)), span, until)
 
     def _reading(self, topic: str, partition: int, group: str) -> Reading:
         mesh, route = self._mesh, self._mesh.table.route(topic)
@@ -141,8 +141,9 @@ class CountedCall:
         receipts = self._traffic.receipts
         for slot, part in results.items():
             if receipts is not None and part.acquired_records and slot.topic in receipts.topics:
-                ranges = ((each.first_offset, each.last_offset + 1) for each in part.acquired_records)
-                receipts.acquired(self._reading(slot.topic, slot.partition, group), ranges)
+                sent = receipts.of(self._reading(slot.topic, slot.partition, group))
+                for each in part.acquired_records:
+                    sent.add(each.first_offset, each.last_offset + 1)
 
 
 class Forwarded(Protocol):
@@ -240,8 +241,7 @@ def count_forwarded_fetch(
         of_topic[0] += span.records
         of_topic[1] += size
         if receipts is not None and topic in receipts.topics:
-            reading = _reading_of(receipts, session, fetch, topic, partition)
-            receipts.sent(reading, span, until, is_certain=is_certain)
+            add(_sent_to(receipts, session, fetch, topic, partition), span, until, is_certain=is_certain)
     for topic, (records, size) in sums.items():
         route = fetch.routes[topic]
         if route.counted_as is None:
@@ -251,20 +251,27 @@ def count_forwarded_fetch(
         traffic.counts.count(idle_as, ms, 0, 0, 0)
 
 
-def _reading_of(
-    receipts: ClientReceipts, session: Session, fetch: ForwardedFetch, topic: str, partition: int
-) -> Reading:
+def _sent_to(receipts: ClientReceipts, session: Session, fetch: ForwardedFetch, topic: str, partition: int) -> Sent:
+    """The offsets that the client was sent in this interval. A route remembers them: each Fetch comes through here."""
     route = fetch.routes[topic]
-    known = route.knowledge.topics.get(topic)
-    return Reading(
-        bounded(session.principal),
-        bounded(fetch.client_id or ""),
-        bounded(receipts.groups.of(session.reader)),
-        topic,
-        partition,
-        route.cluster,
-        b"" if known is None else known.topic_id,
-    )
+    interval, sent = route.receipts
+    if interval != receipts.receipts.interval:
+        sent = {}
+        route.receipts = (receipts.receipts.interval, sent)
+    found = sent.get(partition)
+    if found is None:
+        known = route.knowledge.topics.get(topic)
+        reading = Reading(
+            bounded(session.principal),
+            bounded(fetch.client_id or ""),
+            bounded(receipts.groups.of(session.reader)),
+            topic,
+            partition,
+            route.cluster,
+            b"" if known is None else known.topic_id,
+        )
+        found = sent[partition] = receipts.of(reading)
+    return found
 
 
 def named_group(mesh: MeshView, group: str) -> None:

@@ -1,8 +1,8 @@
 """Receipts of clients: the offsets of a Fetch's or ShareFetch's answer, by who was sent them.
 
 Theory of operation
-1. "Sent" means: the gateway gave the records to the client's connection. Whether the client received them, or looked at
-   them, no gateway can know. Records of aborted transactions are sent too; a `read_committed` client skips them.
+1. "Sent" means: the gateway gave the records to the client's connection. No gateway can know whether the
+   client received them. Records of aborted transactions are sent too; a `read_committed` client skips them.
 2. An offset is that of a batch that was sent as a whole: brokers send whole batches, also if a client asks for a record
    in the middle of one. Batches older than version 2 do not show their last offset, and get no receipt.
 3. The group of a client is known if the clients of its principal, client.id and address have named one group here. A
@@ -10,10 +10,9 @@ Theory of operation
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mesh.traffic.receipts import MOST_EXACT_RANGES, MOST_RANGES, Range, Reading, Receipts, Sent
+from mesh.traffic.receipts import MOST_EXACT_RANGES, MOST_RANGES, Reading, Receipts, Sent
 from services.gateway.requests.bounded_cache import BoundedCache
 from services.gateway.requests.topic_patterns import TopicPatterns
 from services.gateway.wire.batches import Span
@@ -67,26 +66,21 @@ class ClientReceipts:
     """... and those that ask for exact ones."""
     groups: Groups = field(default_factory=Groups)
 
-    def sent(self, reading: Reading, span: Span, until: int, *, is_certain: bool = True) -> None:
-        """A client was sent these batches, and nothing from the offset `until` on.
-
-        Not `is_certain`: the answer may have been cut off on its way.
-        """
-        if span.first < 0:
-            return
-        sent = self._of(reading)
-        if is_certain:
-            sent.add(span.first, span.end)
-        else:
-            sent.add_perhaps(span.first, span.end)
-        if not span.is_whole:
-            sent.add_perhaps(span.end, until)
-
-    def acquired(self, reading: Reading, ranges: Iterable[Range]) -> None:
-        """A member of a share group was sent these offsets."""
-        sent = self._of(reading)
-        for first, end in ranges:
-            sent.add(first, end)
-
-    def _of(self, reading: Reading) -> Sent:
+    def of(self, reading: Reading) -> Sent:
+        """The offsets of this reading in the interval that goes on."""
         return self.receipts.of(reading, MOST_EXACT_RANGES if reading.topic in self.exact else MOST_RANGES)
+
+
+def add(sent: Sent, span: Span, until: int, *, is_certain: bool = True) -> None:
+    """A client was sent these batches, and nothing from the offset `until` on.
+
+    Not `is_certain`: the answer may have been cut off on its way.
+    """
+    if span.first < 0:
+        return
+    if is_certain:
+        sent.add(span.first, span.end)
+    else:
+        sent.add_perhaps(span.first, span.end)
+    if not span.is_whole:
+        sent.add_perhaps(span.end, until)
