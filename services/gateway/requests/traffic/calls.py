@@ -110,7 +110,7 @@ class CountedCall:
 
     def _sent(self, topic: str, partition: int, span: Span, until: int) -> None:
         receipts = self._traffic.receipts
-        if receipts is not None and topic in receipts.topics:
+        if receipts is not None and span.first >= 0 and topic in receipts.topics:
             group = receipts.groups.of(self._mesh.session.reader)
             add(receipts.of(self._reading(topic, partition, group)), span, until)
 
@@ -240,7 +240,7 @@ def count_forwarded_fetch(
         of_topic = sums.setdefault(topic, [0, 0])
         of_topic[0] += span.records
         of_topic[1] += size
-        if receipts is not None and topic in receipts.topics:
+        if receipts is not None and span.first >= 0 and topic in receipts.topics:
             add(_sent_to(receipts, session, fetch, topic, partition), span, until, is_certain=is_certain)
     for topic, (records, size) in sums.items():
         route = fetch.routes[topic]

@@ -76,8 +76,6 @@ def add(sent: Sent, span: Span, until: int, *, is_certain: bool = True) -> None:
 
     Not `is_certain`: the answer may have been cut off on its way.
     """
-    if span.first < 0:
-        return
     if is_certain:
         sent.add(span.first, span.end)
     else:
