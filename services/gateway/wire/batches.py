@@ -38,6 +38,8 @@ _LENGTH_FROM = 12
 _HEADER = Packing(">qiibIhiqqqhii")
 _COUNTED = Packing(">i4xb4xH34xi")
 """Length, magic, attributes and count; the layout begins at the length."""
+_ENDS = Packing(">q15xi")
+"""The first offset, and the distance of the last one from it."""
 _CONTROL = 0x20
 _TRANSACTIONAL = 0x10
 _LAST_OFFSET_DELTA_AT = 23
@@ -164,9 +166,8 @@ def span_of(buffer: Buffer, start: int, end: int) -> Span:
 
 def _offsets(buffer: Buffer, first: int, last: int) -> tuple[int, int]:
     """The first offset of the batch at `first`, and the offset behind the batch at `last`."""
-    (begin,) = INT64.unpack_from(buffer, first)
-    (base,) = INT64.unpack_from(buffer, last)
-    (delta,) = INT32.unpack_from(buffer, last + _LAST_OFFSET_DELTA_AT)
+    base, delta = _ENDS.unpack_from(buffer, last)
+    begin = base if first == last else INT64.unpack_from(buffer, first)[0]
     return begin, base + delta + 1
 
 
