@@ -12,7 +12,7 @@ COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help env stubs contract reference lock lock-kafka run test check audit docs compose soak bench clean clients
+.PHONY: help env stubs contract reference lock lock-kafka run test e2e check audit docs compose soak bench clean clients
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -84,8 +84,11 @@ lock-kafka: env ## write the lock of Kafka's jars again (needs Maven)
 run: env ## the whole mesh on this machine: ARGS="--cluster ..." for options
 	@$(BIN)/kafka-mesh up $(ARGS)
 
-test: env ## everything that the project promises
-	@$(BIN)/$(if $(ARGS),pytest $(ARGS),python -m tests.side_by_side)
+test: env ## each feature at its own level, against real Kafka and PostgreSQL
+	@$(BIN)/$(if $(ARGS),pytest $(ARGS),python -m tests.side_by_side test)
+
+e2e: env ## whole meshes as their users start them, foreign clients, kills, the judge, and Spark
+	@$(BIN)/python -m tests.side_by_side e2e
 
 compose: env ## the images and docker-compose.yml: built, started, killed and healed
 	@$(BIN)/pytest tests/compose $(ARGS)

@@ -1,4 +1,4 @@
-"""The whole suite as pytest runs, some of them side by side: the tests mostly wait. Spark's tests work, and come last.
+"""A stage of the suite as pytest runs, some of them side by side: `make test` is one stage, `make e2e` the other.
 
 Each run has its own servers and ports. A lane that is free takes the longest run that is left, so all lanes end about
 together. The output of a run is shown when it ends. The last lines are the length of each run, and each failure.
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -50,21 +50,46 @@ class Part:
 
     def has(self, file: Path) -> bool:
         """Whether the run has the tests of this file."""
-        return any(file.is_relative_to(HERE / folder) for folder in self.folders)
+        within = [folder for part in all_parts() for folder in part.folders if file.is_relative_to(HERE / folder)]
+        return max(within, key=len, default="") in self.folders
+
+    def contains(self, folder: str) -> bool:
+        """Whether the folder is below a folder of this run, and not of this run."""
+        return folder not in self.folders and any(folder.startswith(f"{each}/") for each in self.folders)
 
 
-PARTS = (
-    Part(("chaos", "e2e"), 400),
-    Part(("unit", "fuzz"), 360),
-    Part(("integration/gateway",), 360),
-    Part(("integration/control",), 340),
-    Part(("integration/sidecar", "integration/contract"), 330),
-    Part(("integration/router", "integration/pipeline_clients"), 320),
-    Part(("clients", "integration/local", "integration/local_clients", "kubernetes"), 300),
-    Part(("judge", "integration/console", "integration/meshctl"), 280),
-)
-AFTERWARDS = Part(("integration/pipeline", "e2e/pipeline"), 200)
-"""Spark gives each Python process that it starts 10 s to answer, whatever its settings: it has the cores to itself."""
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Parts that one command runs."""
+
+    parts: tuple[Part, ...]
+    afterwards: tuple[Part, ...] = ()
+    """One by one, behind the others: these parts need both cores."""
+
+    @property
+    def all(self) -> tuple[Part, ...]:
+        return (*self.parts, *self.afterwards)
+
+
+STAGES = {
+    "test": Stage(
+        (
+            Part(("unit", "fuzz"), 360),
+            Part(("integration/gateway",), 360),
+            Part(("integration/control",), 340),
+            Part(("integration/sidecar", "integration/contract"), 330),
+            Part(("integration/router", "integration/pipeline_clients"), 320),
+            Part(("integration/console", "integration/meshctl"), 180),
+            Part(("integration/local", "integration/local_clients", "kubernetes"), 80),
+        )
+    ),
+    "e2e": Stage(
+        (Part(("e2e",), 400), Part(("clients",), 250), Part(("judge",), 200), Part(("chaos",), 150)),
+        # Spark gives each Python process that it starts 10 s to answer, whatever its settings
+        (Part(("integration/pipeline", "e2e/pipeline"), 200),),
+    ),
+}
+"""By its command of `make`: each feature at its own level; whole meshes as users start them, foreign clients, Spark."""
 ELSEWHERE = ("bench", "compose", "soak")
 """`make bench`, `make compose`, `make soak`."""
 LANES = ("20000-22999", "23000-25999", "26000-28999", "29000-31999")
@@ -129,6 +154,12 @@ class Suite:
             _stopped(run)
 
 
+def all_parts() -> Iterator[Part]:
+    """Parts of all stages."""
+    for stage in STAGES.values():
+        yield from stage.all
+
+
 def _stopped(run: subprocess.Popen[bytes], by: signal.Signals | None = None) -> int:
     """The exit code of a run that gets this signal, or has got one; a run that goes on all the same is killed.
 
@@ -144,8 +175,9 @@ def _stopped(run: subprocess.Popen[bytes], by: signal.Signals | None = None) -> 
 
 
 def main() -> int:
-    """Runs all parts; the exit code."""
-    longest_first = sorted(PARTS, key=lambda part: -part.seconds)
+    """Runs the stage that the command line names; the exit code."""
+    stage = STAGES[sys.argv[1]]
+    longest_first = sorted(stage.parts, key=lambda part: -part.seconds)
     with tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as folder:
         suite = Suite(Path(folder))
         for ports in LANES:
@@ -154,7 +186,7 @@ def main() -> int:
             codes = [lanes.submit(suite.run, part) for part in longest_first]
             try:
                 worst = max(code.result() for code in codes)
-                worst = max(worst, suite.run(AFTERWARDS))
+                worst = max([worst, *map(suite.run, stage.afterwards)])
             except KeyboardInterrupt:
                 _cancel(codes)
                 suite.interrupted()
@@ -166,7 +198,7 @@ def main() -> int:
                 f"{name}: its tests ended, its process did not; its output ends with the places of its threads",
                 flush=True,
             )
-        for failure in failures([suite.report(part) for part in (*longest_first, AFTERWARDS)]):
+        for failure in failures([suite.report(part) for part in stage.all]):
             print(failure, flush=True)
     return worst
 
@@ -178,13 +210,14 @@ def _cancel(codes: Sequence[Future[int]]) -> None:
 
 def _command(part: Part, report: Path) -> list[str]:
     # pytest's own place is one for all runs: each run that ends would delete there what other runs have left
-    place = report.parent / f"t{(*PARTS, AFTERWARDS).index(part)}"  # short: paths of sockets have 107 characters
+    place = report.parent / f"t{list(all_parts()).index(part)}"  # short: paths of sockets have 107 characters
     command = [sys.executable, "-X", "faulthandler", "-m", "pytest", "--durations=20", f"--junitxml={report}"]
     command += ["-m", "not soak"]
     command.append(f"--basetemp={place}")
     command += [str(HERE / folder) for folder in part.folders]
-    if part is not AFTERWARDS:
-        command += [f"--ignore={HERE / folder}" for folder in AFTERWARDS.folders]
+    command += [
+        f"--ignore={HERE / folder}" for other in all_parts() for folder in other.folders if part.contains(folder)
+    ]
     return command
 
 

@@ -1,4 +1,4 @@
-"""`make test` runs everything that the project promises, whichever way it is cut up."""
+"""`make test` and `make e2e` run everything that the project promises, whichever way it is cut up."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ from pathlib import Path
 import pytest
 
 from tests import side_by_side
-from tests.side_by_side import AFTERWARDS, ELSEWHERE, HERE, LANES, PARTS, Part, Suite
+from tests.side_by_side import ELSEWHERE, HERE, LANES, Part, Suite
 
 
 def test_every_test_is_in_one_part() -> None:
-    elsewhere = Part(ELSEWHERE, 0)
     for file in HERE.rglob("test_*.py"):
-        if AFTERWARDS.has(file):
-            continue  # the other parts leave it out
-        holding = [part for part in (elsewhere, *PARTS) if part.has(file)]
+        if file.relative_to(HERE).parts[0] in ELSEWHERE:
+            continue
+        holding = [part for part in side_by_side.all_parts() if part.has(file)]
         assert len(holding) == 1, f"{file.relative_to(HERE)} is in {len(holding)} parts"
+
+
+def test_a_folder_that_has_a_part_of_its_own_is_left_out_of_the_part_above() -> None:
+    whole_meshes, pipelines = (Part((folder,), 0) for folder in ("e2e", "e2e/pipeline"))
+    assert whole_meshes.contains("e2e/pipeline")
+    assert not pipelines.contains("e2e/pipeline")
+    assert not whole_meshes.has(HERE / "e2e/pipeline/test_story.py")
 
 
 def test_lanes_do_not_share_ports() -> None:
