@@ -25,56 +25,63 @@ Place = tuple[int, bool, str, str, str]
 
 _QUERY = """
 with newest as (
-  select distinct on (cluster) cluster, topic_id from receipts where topic = :topic order by cluster, last_time desc
-), found as (
-  select r.*, case when r.group_name = '' then r.client else '' end as single, r.topic_id <> n.topic_id as earlier
-  from receipts r join newest n on n.cluster = r.cluster
-  where r.topic = :topic and (:since is null or r.time >= :since)
+  select distinct on (cluster) cluster, topic_id from receipt_readers where topic = :topic
+  order by cluster, last_time desc
+), named as (
+  select r.reader, r.principal, r.client, r.group_name, r.partition, r.cluster, r.topic_id <> n.topic_id as earlier,
+    r.last_time as last_read, case when r.group_name = '' then r.client else '' end as single
+  from receipt_readers r join newest n using (cluster)
+  where r.topic = :topic and (:since is null or r.last_time >= :since)
+), found as not materialized (
+  select n.*, r.sent, r.perhaps, r.first_time, r.last_time from named n join receipts r using (reader)
+  where (:partition is null or n.partition = :partition) and (:since is null or r.time >= :since)
+    and (:offset is null or r.sent @> :offset or r.perhaps @> :offset)
 ), readers as (
-  select distinct principal, group_name, single, earlier from found
+  select distinct principal, group_name, single, earlier from named
   where (:principal = '' or principal = :principal) and (:group = '' or group_name = :group)
+), told as (
+  select partition, earlier, principal, group_name, single, bool_or(sent @> :offset) as is_sent,
+    bool_or(perhaps @> :offset) as is_perhaps,
+    min(first_time) filter (where sent @> :offset) as sent_first,
+    max(last_time) filter (where sent @> :offset) as sent_last,
+    min(first_time) filter (where :offset is null or perhaps @> :offset) as other_first,
+    max(last_time) filter (where :offset is null or perhaps @> :offset) as other_last,
+    array_agg(distinct client) filter (where :offset is null or sent @> :offset or perhaps @> :offset) as clients,
+    array_agg(distinct cluster) filter (where :offset is null or sent @> :offset or perhaps @> :offset) as clusters
+  from found group by partition, earlier, principal, group_name, single
+), reads as (
+  select partition, earlier, principal, group_name, single, max(last_read) as last_read
+  from named group by partition, earlier, principal, group_name, single
 ), places as (
-  select distinct partition, earlier from found where :partition is null or partition = :partition
+  select distinct partition, earlier from named where :partition is null or partition = :partition
   union select :partition, false where :partition is not null
 ), page as (
-  select p.partition, p.earlier, r.principal, r.group_name, r.single
-  from places p join readers r on r.earlier = p.earlier
-  where (:first or (p.partition, p.earlier, r.principal, r.group_name, r.single)
-                   > (:after_partition, :after_earlier, :after_principal, :after_group, :after_single))
-    and (:offset is not null or exists (
-      select from found f where f.partition = p.partition and f.earlier = p.earlier and f.principal = r.principal
-        and f.group_name = r.group_name and f.single = r.single))
-  order by p.partition, p.earlier, r.principal, r.group_name, r.single limit :size
+  select partition, earlier, principal, group_name, single, t.is_sent, t.is_perhaps, reads.last_read, t.sent_first,
+    t.sent_last, t.other_first, t.other_last, t.clients[1:{most_clients}] as clients, t.clusters
+  from places join readers using (earlier) left join told t using (partition, earlier, principal, group_name, single)
+    left join reads using (partition, earlier, principal, group_name, single)
+  where (:offset is not null or reads.last_read is not null) and (:first
+    or (partition, earlier, principal, group_name, single)
+      > (:after_partition, :after_earlier, :after_principal, :after_group, :after_single))
+  order by partition, earlier, principal, group_name, single limit :size
+), ranges as (
+  select partition, earlier, principal, group_name, single, range_agg(s) as sent
+  from found, unnest(sent) s where :offset is null
+  group by partition, earlier, principal, group_name, single
+), unsure as (
+  select partition, earlier, principal, group_name, single, min(lower(s)) as perhaps_first, max(upper(s)) as perhaps_end
+  from found, unnest(perhaps) s where :offset is null
+  group by partition, earlier, principal, group_name, single
 )
-select page.*, told.*, (told.clients)[1:{most_clients}] as some_clients, listed.*, perhaps.*
-from page cross join lateral (
-  select coalesce(bool_or(f.sent @> :offset), false) as is_sent,
-    coalesce(bool_or(f.perhaps @> :offset), false) as is_perhaps,
-    min(f.first_time) filter (where f.sent @> :offset) as sent_first,
-    max(f.last_time) filter (where f.sent @> :offset) as sent_last,
-    min(f.first_time) filter (where :offset is null or f.perhaps @> :offset) as other_first,
-    max(f.last_time) filter (where :offset is null or f.perhaps @> :offset) as other_last,
-    max(f.last_time) as last_read,
-    array_agg(distinct f.client)
-      filter (where :offset is null or f.sent @> :offset or f.perhaps @> :offset) as clients,
-    array_agg(distinct f.cluster)
-      filter (where :offset is null or f.sent @> :offset or f.perhaps @> :offset) as clusters
-  from found f where f.partition = page.partition and f.earlier = page.earlier and f.principal = page.principal
-    and f.group_name = page.group_name and f.single = page.single
-) told cross join lateral (
+select page.*, listed.*, unsure.perhaps_first, unsure.perhaps_end
+from page left join ranges using (partition, earlier, principal, group_name, single)
+left join unsure using (partition, earlier, principal, group_name, single)
+cross join lateral (
   select (array_agg(lower(u) order by u))[1:{most_ranges}] as firsts,
     (array_agg(upper(u) order by u))[1:{most_ranges}] as ends, count(*) as ranges
-  from unnest((
-    select range_agg(s) from found f, unnest(f.sent) s where :offset is null and f.partition = page.partition
-      and f.earlier = page.earlier and f.principal = page.principal and f.group_name = page.group_name
-      and f.single = page.single)) u
-) listed cross join lateral (
-  select min(lower(s)) as perhaps_first, max(upper(s)) as perhaps_end
-  from found f, unnest(f.perhaps) s where :offset is null and f.partition = page.partition
-    and f.earlier = page.earlier and f.principal = page.principal and f.group_name = page.group_name
-    and f.single = page.single
-) perhaps
-order by page.partition, page.earlier, page.principal, page.group_name, page.single
+  from unnest(ranges.sent) u
+) listed
+order by partition, earlier, principal, group_name, single
 """
 _TYPES: dict[str, Any] = {
     "topic": Text, "since": DateTime(timezone=True), "principal": Text, "group": Text, "partition": Integer,
@@ -115,7 +122,7 @@ class ReceiptTable:
 
     async def untold(self) -> tuple[datetime, datetime] | None:
         """The time in which gateways did not tell all readers apart; None if they always did."""
-        query = text("select min(first_time) as first, max(last_time) as last from receipts where topic = ''")
+        query = text("select min(first_time) as first, max(last_time) as last from receipt_readers where topic = ''")
         async with self._database.transaction() as connection:
             row = (await connection.execute(query)).one()
         return None if row.first is None else (row.first.astimezone(UTC), row.last.astimezone(UTC))
@@ -125,7 +132,7 @@ def _receipt(row: Any, *, has_offset: bool) -> traffic.Receipt:
     receipt = traffic.Receipt(
         principal=row.principal,
         group=row.group_name,
-        clients=row.some_clients or ([row.single] if row.single else []),
+        clients=row.clients or ([row.single] if row.single else []),
         partition=row.partition,
         clusters=row.clusters or [],
         earlier_topic=row.earlier,

@@ -115,6 +115,8 @@ class Ledger:
     def drop_days(self, begins: Mapping[Step, date], receipts_begin: date) -> None:
         """Deletes rows that are too old, and series without rows."""
         self._receipts.drop_before(receipts_begin)
+        with self._connected() as connection:
+            connection.execute("delete from receipt_readers where last_time < %s", (receipts_begin,))
         for step, partitions in self._days.items():
             partitions.drop_before(begins[step])
         first = datetime.combine(begins[Step.DAY], time(), UTC)

@@ -62,20 +62,27 @@ _RECEIPT_TYPES = {
     "topic_id": "uuid", "partition": "int",
 }  # fmt: skip
 """The types of the columns of a `ReceiptRow`, as they are sent."""
+_TOLD = sql.SQL("unnest({arrays}) n({names})").format(
+    arrays=sql.SQL(", ").join(sql.SQL(f"%s::{kind}[]") for kind in _RECEIPT_TYPES.values()),
+    names=sql.SQL(", ").join(map(sql.Identifier, _RECEIPT_TYPES)),
+)
+_ADD_READERS = sql.SQL(
+    "insert into receipt_readers as r (reader, principal, client, group_name, topic, partition, cluster, topic_id, "
+    "first_time, last_time) select reader, min(principal), min(client), min(group_name), min(topic), min(partition), "
+    "min(cluster), min(topic_id::text)::uuid, to_timestamp(min(first)), to_timestamp(max(last)) from {} "
+    "group by reader order by reader on conflict (reader) do update "
+    "set first_time = least(r.first_time, excluded.first_time), last_time = greatest(r.last_time, excluded.last_time)"
+).format(_TOLD)
 _ADD_RECEIPTS = sql.SQL(
-    "insert into receipts as r (reader, time, first_time, last_time, sent, perhaps, principal, client, group_name, "
-    "topic, cluster, topic_id, partition) "
-    "select reader, to_timestamp(time), to_timestamp(first), to_timestamp(last), sent::int8multirange, "
-    "perhaps::int8multirange, principal, client, group_name, topic, cluster, topic_id, partition "
-    "from unnest({arrays}) n({names}) on conflict (reader, time) do update "
+    "insert into receipts as r (reader, time, sent, perhaps, first_time, last_time) "
+    "select reader, to_timestamp(time), sent::int8multirange, perhaps::int8multirange, to_timestamp(first), "
+    "to_timestamp(last) from {told} on conflict (reader, time) do update "
     "set sent = case when {have_room} then r.sent + excluded.sent else r.sent end, "
     "perhaps = case when {have_room} then r.perhaps + excluded.perhaps "
     "else int8multirange(range_merge(r.perhaps + excluded.perhaps + excluded.sent)) end, "
     "first_time = least(r.first_time, excluded.first_time), last_time = greatest(r.last_time, excluded.last_time)"
 ).format(
-    arrays=sql.SQL(", ").join(sql.SQL(f"%s::{kind}[]") for kind in _RECEIPT_TYPES.values()),
-    names=sql.SQL(", ").join(map(sql.Identifier, _RECEIPT_TYPES)),
-    have_room=sql.SQL("(select count(*) from unnest(r.sent + excluded.sent)) <= {}").format(MOST_RANGES),
+    told=_TOLD, have_room=sql.SQL("(select count(*) from unnest(r.sent + excluded.sent)) <= {}").format(MOST_RANGES)
 )
 """Adds ranges to those of the rows, as `receipts.py` says."""
 POSTGRES_EPOCH_S = 946_684_800
@@ -249,7 +256,9 @@ def _add_series(cursor: psycopg.Cursor[Any], ids: Sequence[str], names: Sequence
 
 def _add_receipts(cursor: psycopg.Cursor[Any], rows: Sequence[ReceiptRow]) -> None:
     """Adds receipts of different keys to the table."""
-    cursor.execute(_ADD_RECEIPTS, [list(column) for column in zip(*rows, strict=True)])
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    cursor.execute(_ADD_READERS, columns)
+    cursor.execute(_ADD_RECEIPTS, columns)
 
 
 def _add_sums(cursor: psycopg.Cursor[Any], table: str, rows: Sequence[Row]) -> None:

@@ -157,7 +157,10 @@ def receipt(*ranges: tuple[int, int], names: ReceiptNames = ALICE, exact: bool =
 
 def receipts(url: str) -> list[tuple[str, datetime, list[tuple[int, int]], list[tuple[int, int]]]]:
     """Client, time, ranges and wide range of all rows."""
-    query = "select client, time, sent, perhaps, first_time, last_time from receipts order by client, topic_id, time"
+    query = (
+        "select client, time, sent, perhaps from receipts join receipt_readers using (reader) "
+        "order by client, topic_id, time"
+    )
     with Database(url).connect() as connection:
         found: list[Any] = connection.execute(query).fetchall()
     return [(row[0], row[1], *([(each.lower, each.upper) for each in ranges] for ranges in row[2:4])) for row in found]
