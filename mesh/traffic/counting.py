@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
+
+from mesh.traffic.receipts import Reading, Receipts, Sent
 
 MOST_COMBINATIONS = 5_000
 """Bound of one interval: at most some 30 MB while the interval lasts."""
@@ -93,12 +95,13 @@ class Interval:
     tallies: Mapping[Combination, Tally]
     overflowed: int
     """Calls whose combination found no room."""
+    receipts: Mapping[Reading, Sent] = field(default_factory=dict)
 
 
 class Counts:
     """See above."""
 
-    __slots__ = ("_most", "_new_sketch", "_overflowed", "_start", "_tallies")
+    __slots__ = ("_most", "_new_sketch", "_overflowed", "_start", "_tallies", "receipts")
 
     def __init__(self, new_sketch: NewSketch, start: datetime, most: int = MOST_COMBINATIONS) -> None:
         self._new_sketch = new_sketch
@@ -106,6 +109,7 @@ class Counts:
         self._most = most
         self._tallies: dict[Key, Tally] = {}
         self._overflowed = 0
+        self.receipts = Receipts()
 
     def count(
         self, who: Key, milliseconds: float | None = None, records: int = 0, size: int = 0, errors: int = 0
@@ -136,7 +140,8 @@ class Counts:
 
     def take(self, end: datetime) -> Interval:
         """The interval that ends now; the next one begins. A clock that was put back makes it short, not negative."""
-        taken = Interval(min(self._start, end), end, self._tallies, self._overflowed)  # type: ignore[arg-type]  # made by _begun
+        start, receipts = min(self._start, end), self.receipts.take()
+        taken = Interval(start, end, self._tallies, self._overflowed, receipts)  # type: ignore[arg-type]  # made by _begun
         self._start, self._tallies, self._overflowed = end, {}, 0
         return taken
 

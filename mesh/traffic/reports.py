@@ -7,6 +7,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import traffic
 from mesh.traffic.counting import Combination, Interval, Tally
+from mesh.traffic.receipts import OVERFLOW, Reading, Sent, packed
 from mesh.traffic.sketches import LatencySketch
 
 REPORT_BYTES = 900_000
@@ -18,23 +19,42 @@ SLICE_COUNTERS = 20
 def reports(
     interval: Interval, reporter: str, kind: str, breathe: Callable[[], None] = lambda: None
 ) -> Iterator[traffic.TrafficReport]:
-    """Each combination is in one report; the first report has the overflow. `breathe` is called now and then."""
+    """Each combination and each reading is in one report; the first report has the overflow.
+
+    `breathe` is called now and then.
+    """
     report = _begun(interval, reporter, kind)
     report.overflowed = interval.overflowed
     size = report.ByteSize()
-    for number, (who, tally) in enumerate(interval.tallies.items(), start=1):
+    for number, part in enumerate(_parts(interval), start=1):
         if number % SLICE_COUNTERS == 0:
             breathe()
-        counter = _counter(who, tally)
-        counter_size = counter.ByteSize() + 8  # what it takes to be in a list
-        if size + counter_size > REPORT_BYTES:
+        part_size = part.ByteSize() + 8  # what it takes to be in a list
+        if size + part_size > REPORT_BYTES:
             yield report
             report = _begun(interval, reporter, kind)
             size = report.ByteSize()
-        report.counters.append(counter)
-        size += counter_size
-    if report.counters:
+        if isinstance(part, traffic.TrafficCounter):
+            report.counters.append(part)
+        else:
+            report.sent.append(part)
+        size += part_size
+    if report.counters or report.sent:
         yield report
+
+
+def _parts(interval: Interval) -> Iterator[traffic.TrafficCounter | traffic.SentOffsets]:
+    for who, tally in interval.tallies.items():
+        yield _counter(who, tally)
+    for reading, sent in interval.receipts.items():
+        yield _sent(reading, sent)
+
+
+def _sent(reading: Reading, sent: Sent) -> traffic.SentOffsets:
+    if reading is OVERFLOW:
+        return traffic.SentOffsets()
+    ranges = packed(sent.ranges())
+    return traffic.SentOffsets(**reading._asdict(), ranges=ranges, perhaps=sent.perhaps or (), exact=sent.is_exact)
 
 
 def _begun(interval: Interval, reporter: str, kind: str) -> traffic.TrafficReport:

@@ -103,6 +103,7 @@ from services.control.store.journal import Journal
 from services.control.store.lag import LagTables
 from services.control.store.leader import Leader
 from services.control.store.outbox import Publisher
+from services.control.store.receipts import ReceiptTable
 from services.control.store.register import GatewayRegister
 from services.control.store.reports import Reports
 from services.control.store.snapshots import SnapshotKeeper
@@ -219,7 +220,7 @@ class Control:
             (topics_grpc, TopicService(journal, connections, looking)),
             (topics_grpc, GroupService(journal, looking, LagAnswers(self._lag, clock, *lag_bounds))),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
-            (traffic_grpc, TrafficService(traffic)),
+            (traffic_grpc, TrafficService(traffic, ReceiptTable(database))),
             (transactions_grpc, TransactionService(journal)),
             (acls_grpc, AclService(journal, AclDecisions(journal, members.routers_below))),
             (quotas_grpc, QuotaService(journal, members.routers_below)),

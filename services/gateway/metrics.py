@@ -221,6 +221,10 @@ left_shared = Counter(
 cluster_up = Gauge("kafka_mesh_gateway_cluster_up", "1 while the cluster can be reached.", ["cluster"])
 fetch_sessions = Gauge("kafka_mesh_gateway_fetch_sessions", "Fetch sessions of clients (KIP-227).")
 fetch_session_partitions = Gauge("kafka_mesh_gateway_fetch_session_partitions", "Partitions in all of them.")
+receipts = Gauge(
+    "kafka_mesh_gateway_receipts",
+    "Readers with receipts in this interval, by partition; of more than 5,000 the gateway does not tell who they are.",
+)
 fetch_sessions_made_way = Counter(
     "kafka_mesh_gateway_fetch_sessions_made_way",
     "Fetch sessions that were ended for others, because there are too many: their clients ask in full again.",

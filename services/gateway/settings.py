@@ -92,6 +92,17 @@ class GatewaySettings(AuthenticationSettings, RpcTlsSettings, TrafficSettings, S
         default="mesh.audit-records", description="Topic on the home cluster for the audit records."
     )
 
+    receipt_topics: WordList = Field(
+        default=("*",),
+        description="Topics for which the gateway reports who was sent which offsets, if it reports traffic; `*` "
+        "stands for any characters, empty for no topic: see `docs/how-to/see-who-has-read.md`.",
+    )
+    exact_receipt_topics: WordList = Field(
+        default=(),
+        description="Those of these topics whose receipts are exact: a reader that jumps has 1,000 ranges of a "
+        "partition in each report, not 16, and receipts are kept by minute, not by hour.",
+    )
+
     max_frame_mib: int = Field(default=100, ge=1, le=1024, description="Longest request of a client, in MiB.")
     max_requests_per_connection: int = Field(
         default=100, ge=1, description="Unanswered requests of one connection; then reading pauses."
@@ -148,9 +159,9 @@ class GatewaySettings(AuthenticationSettings, RpcTlsSettings, TrafficSettings, S
             raise ValueError("users_from_control: routers send these users; set router_addresses")
         return self
 
-    @field_validator("audit_topics")
+    @field_validator("audit_topics", "receipt_topics", "exact_receipt_topics")
     @classmethod
-    def _can_be_audited(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+    def _are_names_of_topics(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
         for topic in topics:
             if not is_topic_name(topic.replace("*", "x")):
                 raise ValueError(f"{topic!r} is no name of a topic, nor one with * in the place of some characters")

@@ -195,6 +195,8 @@ class PipelineSettings(AuditSettings, ServeSettings, RpcTlsSettings, ServiceSett
     """Days that traffic by hour is kept; 0: for ever."""
     traffic_days_days: int = Field(default=400, ge=0, le=36_500)
     """Days that traffic by day is kept; 0: for ever."""
+    receipts_days: int = Field(default=30, ge=0, le=36_500)
+    """Days that receipts of readers are kept; 0: for ever."""
 
     schema_registry_url: str = ""
     """URL of a registry with Confluent's API, which profiles use to find the format of values. Empty for none."""

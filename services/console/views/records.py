@@ -94,6 +94,8 @@ async def one(ask: Ask) -> Page:
     links = [
         Cell("Records from here on", here("/records", topic=wanted.topic, start=Start.OFFSET,
              partition=record.partition(), offset=record.offset())),
+        Cell("Who was sent this record", here("/receipts", topic=wanted.topic, partition=record.partition(),
+             offset=record.offset())),
         Cell("Operations on this topic", here("/audit/records", topic=wanted.topic)),
         Cell("Bytes in hex" if form == BASE64 else "Bytes in base64",
              place + ("" if form == BASE64 else f"&as={BASE64}")),

@@ -1,11 +1,14 @@
-"""TrafficService: amount, clients, topics and latency of traffic, from the tables that a pipeline fills."""
+"""TrafficService: amount, clients, topics and latency of traffic, and receipts, from tables that a pipeline fills."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
 from mesh.rpc import traffic, traffic_grpc
+from services.control.api import pages
+from services.control.domain.errors import InvalidField
 from services.control.domain.traffic.queries import (
     LAST_DAY,
     LAST_HOUR,
@@ -19,14 +22,17 @@ from services.control.domain.traffic.queries import (
     range_of,
     step_of,
 )
+from services.control.domain.traffic.receipts import incomplete, receipt_query
+from services.control.store.receipts import Place, ReceiptTable
 from services.control.store.traffic import TrafficTables
 
 
 class TrafficService(traffic_grpc.TrafficServiceServicer):
     """See TrafficService in traffic.proto. From PostgreSQL alone: it needs neither the log nor the lead."""
 
-    def __init__(self, tables: TrafficTables) -> None:
+    def __init__(self, tables: TrafficTables, receipts: ReceiptTable) -> None:
         self._tables = tables
+        self._receipts = receipts
 
     async def TopTalkers(self, request: traffic.TopTalkersRequest, context: Any) -> traffic.TopTalkersResponse:
         by, measure, limit = columns_of(request.by), measure_of(request.measure), limit_of(request.limit)
@@ -55,3 +61,26 @@ class TrafficService(traffic_grpc.TrafficServiceServicer):
         if grown is not None:
             answer.growth = grown
         return answer
+
+    async def ListReceipts(self, request: traffic.ListReceiptsRequest, context: Any) -> traffic.ListReceiptsResponse:
+        size, listing = pages.page_size(request.page_size), pages.listing_of("receipts", request)
+        after = pages.place_of(listing, request.page_token)
+        found = await self._receipts.find(receipt_query(request), _place(after), size + 1)
+        return traffic.ListReceiptsResponse(
+            receipts=found.receipts[:size],
+            next_page_token=pages.token(listing, json.dumps(found.places[size - 1]))
+            if len(found.receipts) > size
+            else "",
+            freshness=freshness(*await self._tables.told()),
+            incomplete=incomplete(await self._receipts.untold()),
+        )
+
+
+def _place(said: int | str | None) -> Place | None:
+    if said is None:
+        return None
+    try:
+        partition, earlier, principal, group, single = json.loads(str(said))
+        return int(partition), bool(earlier), str(principal), str(group), str(single)
+    except (ValueError, TypeError):
+        raise InvalidField("page_token", "not a token of this list; take next_page_token of the page before") from None

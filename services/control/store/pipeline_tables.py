@@ -1,4 +1,4 @@
-"""Tables that pipelines write and control reads: the audit of records, and traffic."""
+"""Tables that pipelines write and control reads: the audit of records, traffic, and receipts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sqlalchemy import (
     Uuid,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import INT8MULTIRANGE, JSONB
 
 from services.control.store.schema import metadata
 
@@ -121,6 +121,40 @@ def _traffic(name: str, partitions: str | None) -> Table:
 traffic_minutes = _traffic("traffic_minutes", "range (time)")
 traffic_hours = _traffic("traffic_hours", "range (time)")
 traffic_days = _traffic("traffic_days", None)
+
+# Readers of partitions that have receipts; the key is a digest of the names. Without a topic: a gateway had too many
+# readers between these times.
+receipt_readers = Table(
+    "receipt_readers",
+    metadata,
+    Column("reader", Uuid, primary_key=True),
+    Column("principal", Text, nullable=False),
+    Column("client", Text, nullable=False),
+    Column("group_name", Text, nullable=False),
+    Column("topic", Text, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("cluster", Text, nullable=False),
+    # the id that the cluster gave the topic
+    Column("topic_id", Uuid, nullable=False),
+    Column("first_time", DateTime(timezone=True), nullable=False),
+    Column("last_time", DateTime(timezone=True), nullable=False),
+    Index("receipt_readers_topic", "topic", "partition"),
+)
+
+# Receipts: the offsets that a reader was sent in an hour, or in a minute. Partitioned as minutes and hours are.
+receipts = Table(
+    "receipts",
+    metadata,
+    Column("reader", Uuid, primary_key=True),
+    Column("time", DateTime(timezone=True), primary_key=True),
+    Column("sent", INT8MULTIRANGE, nullable=False),
+    # some of these offsets were sent, and it is not known which
+    Column("perhaps", INT8MULTIRANGE, nullable=False),
+    # the beginning of the first report about the row, and the end of the last one
+    Column("first_time", DateTime(timezone=True), nullable=False),
+    Column("last_time", DateTime(timezone=True), nullable=False),
+    postgresql_partition_by="range (time)",
+)
 
 # Reports that were counted last in each partition: one that comes again is known.
 traffic_reports = Table(

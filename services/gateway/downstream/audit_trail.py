@@ -24,11 +24,12 @@ from mesh.home_cluster import HomeAwayError, HomeCluster, OwnTopic
 from services.gateway import metrics
 from services.gateway.authorization.refusals import Refusal
 from services.gateway.downstream.conversions import Conversions
-from services.gateway.requests.auditing.clients import AuditedBatch, AuditedTopics, ClientAudit
+from services.gateway.requests.auditing.clients import AuditedBatch, ClientAudit
 from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.auditing.records import AuditEvents, audit_events
 from services.gateway.requests.auditing.refusals import refusal_event
 from services.gateway.requests.plan import Convert
+from services.gateway.requests.topic_patterns import TopicPatterns
 
 MOST_UNOPENED_BYTES = 16 * 1024 * 1024
 MOST_WAITING = 500
@@ -65,7 +66,7 @@ class AuditTrail:
         self, topics: Iterable[str], home: HomeCluster, topic: str, service_id: str, conversions: Conversions
     ) -> None:
         """`topics` are audited; the audit records are written to `topic`."""
-        self.clients = ClientAudit(AuditedTopics(topics), self.take)
+        self.clients = ClientAudit(TopicPatterns(topics), self.take)
         self._service_id = service_id
         self._conversions = conversions
         self._writer = AuditWriter(home, topic, service_id)

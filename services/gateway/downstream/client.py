@@ -38,7 +38,6 @@ from services.gateway.downstream.turns import Turns
 from services.gateway.frame_stream import FrameStream, Passage
 from services.gateway.quotas.accounts import Quotas
 from services.gateway.requests.failures import is_failure
-from services.gateway.requests.groups.share_opening import end_sessions
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Session
 from services.gateway.requests.mesh.api_versions import unsupported_version
@@ -378,7 +377,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self._turns.end()
         if self._gate is not None:
             self._gate.end()
-        end_sessions(self.session, self._mesh.memory.share_sessions)
+        self._mesh.left(self.session)
         self._mesh.budget.add(-self._slots.abandon())
         self._close_lanes_when_done()
 

@@ -17,7 +17,7 @@ Theory of operation
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -42,7 +42,8 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.requests.records.fetch import ended_in_doubt
 from services.gateway.requests.records.fetch_writing import written_fetch
-from services.gateway.requests.traffic.calls import count_forwarded_fetch, idle_key, sums_of
+from services.gateway.requests.traffic.calls import Brought as Content
+from services.gateway.requests.traffic.calls import brought_by, count_forwarded_fetch, idle_key
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.upstream.left_behind import LeftBehind
 from services.gateway.wire.frames import Pieces, encode_request
@@ -175,7 +176,9 @@ class FetchForwarder:
         else:
             self._answer(fetch)
 
-    def abandoned(self) -> None:
+    def abandoned(self, fetch: FetchInFlight) -> None:
+        if fetch.brought is not None:  # its client was sent a part of the answer
+            self._count(fetch, (fetch.brought.content,), is_whole=False)
         if self._current is not None:
             self._end(self._current)
         if self._timer is not None:
@@ -204,7 +207,7 @@ class FetchForwarder:
         self._end(fetch)
         pieces = fetch.told()
         if self._memory.traffic is not None:
-            self._count(fetch, sums_of(fetch.all_found()) if fetch.record_bytes else {})
+            self._count(fetch, brought_by(fetch.all_found()) if fetch.record_bytes else ())
         self._client.answered(fetch, pieces)
 
     def _end(self, fetch: FetchInFlight) -> None:
@@ -256,19 +259,21 @@ class FetchForwarder:
         passage = self._slots.answer_begun(fetch, pieces, part.way.connection)
         if passage is None or self._memory.traffic is None:
             return passage
-        brought = fetch.brought = Brought(passage, found.topic, found.record_bytes)
+        brought = fetch.brought = Brought(passage, found)
         brought.records.come(beginning[found.records_at :])
         return brought
 
     def passed_on(self, fetch: FetchInFlight) -> None:
         brought = fetch.brought
         if self._memory.traffic is not None and brought is not None:
-            self._count(fetch, {brought.topic: (brought.records.records, brought.size)})
+            self._count(fetch, (brought.content,))
         self._client.has_answer(fetch, Passed())
 
-    def _count(self, fetch: FetchInFlight, sums: Mapping[str, Sequence[int]]) -> None:
+    def _count(self, fetch: FetchInFlight, brought: Iterable[Content], *, is_whole: bool = True) -> None:
         placing = self._placing
         if placing.idle_as is None:
             placing.idle_as = idle_key(self._session, fetch.client_id)
         if self._memory.traffic is not None:
-            count_forwarded_fetch(self._memory.traffic, self._session, fetch, sums, placing.idle_as)
+            is_certain = is_whole and self._slots.is_next(fetch)
+            traffic, session = self._memory.traffic, self._session
+            count_forwarded_fetch(traffic, session, fetch, brought, placing.idle_as, is_certain=is_certain)

@@ -173,7 +173,7 @@ class FetchInFlight:
     def abandon(self) -> None:
         """The client is gone."""
         self.ended = True
-        self.forwarder.abandoned()
+        self.forwarder.abandoned(self)
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             exchange.abandon()

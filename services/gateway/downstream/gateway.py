@@ -11,6 +11,7 @@ from prometheus_client import REGISTRY
 
 from mesh.lifecycle import Lifecycle
 from mesh.routing import RoutingTable
+from mesh.traffic.counting import Counts
 from mesh.traffic.emission import Emission
 from services.gateway import metrics
 from services.gateway.downstream import last_table
@@ -31,7 +32,9 @@ from services.gateway.downstream.telemetry_exposition import TelemetryCollector
 from services.gateway.downstream.user_discovery import UserDiscovery
 from services.gateway.listeners import Listener
 from services.gateway.requests.memory import Memory
+from services.gateway.requests.topic_patterns import TopicPatterns
 from services.gateway.requests.traffic.clients import ClientTraffic
+from services.gateway.requests.traffic.receipts import ClientReceipts
 from services.gateway.settings import GatewaySettings
 from services.gateway.upstream import security
 from services.gateway.upstream.clusters import Clusters
@@ -78,7 +81,7 @@ class Gateway:
             Tables(settings.authorization),
             memory=Memory(
                 telemetry=telemetry,
-                traffic=None if counts is None else ClientTraffic(counts, time.monotonic),
+                traffic=None if counts is None else ClientTraffic(counts, time.monotonic, _receipts(settings, counts)),
                 audit=None if self._audit is None else self._audit.clients,
             ),
         )
@@ -249,6 +252,15 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._users is not None:
             await self._users.stop()
+
+
+def _receipts(settings: GatewaySettings, counts: Counts) -> ClientReceipts | None:
+    """The receipts of the topics that the settings name; None if they name no topic."""
+    if not settings.receipt_topics:
+        return None
+    exact = TopicPatterns(settings.exact_receipt_topics)
+    metrics.receipts.set_function(lambda: len(counts.receipts))
+    return ClientReceipts(counts.receipts, TopicPatterns(settings.receipt_topics), exact)
 
 
 def _audit_trail(settings: GatewaySettings, conversions: Conversions) -> "AuditTrail | None":

@@ -19,6 +19,7 @@ from services.gateway.downstream.hold import Hold, Underway
 from services.gateway.downstream.refused import Refused
 from services.gateway.downstream.tables import Tables, View
 from services.gateway.quotas.accounts import Quotas
+from services.gateway.requests.groups.share_opening import end_sessions
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import MeshView
@@ -102,6 +103,13 @@ class Mesh:
             random_bits=secrets.randbits,
             poll_bytes=self.clusters.answer_room.poll_bytes,
         )
+
+    def left(self, session: Session) -> None:
+        """A client's connection has ended."""
+        end_sessions(session, self.memory.share_sessions)
+        traffic = self.memory.traffic
+        if traffic is not None and traffic.receipts is not None:
+            traffic.receipts.groups.left(session.reader, session.number)
 
     def run_table(self, table: RoutingTable) -> None:
         """Put a table in force: one assignment, for all requests that start from now on."""

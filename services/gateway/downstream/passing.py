@@ -14,8 +14,10 @@ from typing import Protocol
 
 from services.gateway import metrics
 from services.gateway.frame_stream import Passage
+from services.gateway.wire.batches import Span
 from services.gateway.wire.passing_records import PassingRecords
 from services.gateway.wire.primitives import Buffer
+from services.gateway.wire.scanner.fetch_beginning import FetchBeginning
 
 
 class Passed:
@@ -81,13 +83,18 @@ class PassingAnswer:
 class Brought:
     """The content of an answer that passes while it arrives, which is counted."""
 
-    __slots__ = ("_passage", "records", "size", "topic")
+    __slots__ = ("_found", "_passage", "records")
 
-    def __init__(self, passage: Passage, topic: str, size: int) -> None:
+    def __init__(self, passage: Passage, found: FetchBeginning) -> None:
         self._passage = passage
-        self.topic = topic
-        self.size = size
-        self.records = PassingRecords(size)
+        self._found = found
+        self.records = PassingRecords(found.record_bytes)
+
+    @property
+    def content(self) -> tuple[str, int, int, Span, int]:
+        """As `traffic.calls.brought_by` shows other answers."""
+        found = self._found
+        return found.topic, found.partition, found.record_bytes, self.records.span, found.high_watermark
 
     def take(self, piece: memoryview, missing: int) -> None:
         self.records.come(piece)

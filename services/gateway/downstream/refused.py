@@ -16,7 +16,7 @@ import structlog
 from services.gateway import metrics
 from services.gateway.authorization.refusals import Refusal
 from services.gateway.requests.auditing.invalid import InvalidBatch
-from services.gateway.requests.memory import BoundedCache
+from services.gateway.requests.bounded_cache import BoundedCache
 from services.gateway.wire.apis import api_name
 
 log = structlog.get_logger(__name__)

@@ -5,10 +5,9 @@ No I/O, all bounded.
 
 import itertools
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 from mesh.connection_security import Mechanism
 from mesh.routing import ANONYMOUS
@@ -18,6 +17,7 @@ from mesh.validation import Policy
 from services.gateway.authentication.principal import NOBODY, Principal
 from services.gateway.requests.auditing.clients import ClientAudit
 from services.gateway.requests.auditing.invalid import InvalidBatch
+from services.gateway.requests.bounded_cache import BoundedCache
 from services.gateway.requests.client_calls import ClientCalls
 from services.gateway.requests.groups.share_members import ShareMembers
 from services.gateway.requests.groups.share_sessions import Member, ShareSession, ShareSessions
@@ -40,8 +40,6 @@ from services.gateway.requests.uses import Uses
 
 OwnUsers = Callable[[], Mapping[str, Mapping[Mechanism, Verifier]] | None]
 """The users of control by name; None until they have come."""
-K = TypeVar("K")
-V = TypeVar("V")
 
 GROUP_HOMES_REMEMBERED = 100_000
 """Groups whose home cluster one gateway remembers: about 20 MB."""
@@ -58,64 +56,6 @@ class Bounded(Sized, Protocol):
 
     @property
     def capacity(self) -> int: ...
-
-
-class BoundedCache(Generic[K, V]):
-    """Least recently used entries leave when it is full; entries older than their life count as absent."""
-
-    __slots__ = ("_entries", "capacity", "life_s")
-
-    def __init__(self, capacity: int, life_s: float) -> None:
-        self.capacity = capacity
-        self.life_s = life_s
-        self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()
-
-    def get(self, key: K, now: float) -> V | None:
-        entry = self._entries.get(key)
-        if entry is None:
-            return None
-        written, value = entry
-        if now - written > self.life_s:
-            del self._entries[key]
-            return None
-        self._entries.move_to_end(key)
-        return value
-
-    def get_also_old(self, key: K) -> V | None:
-        """The value, also if it no longer counts and has not left yet."""
-        _, value = self._entries.get(key, (0.0, None))
-        return value
-
-    def put(self, key: K, value: V, now: float) -> None:
-        self._entries[key] = (now, value)
-        self._entries.move_to_end(key)
-        if len(self._entries) > self.capacity:
-            self._entries.popitem(last=False)
-
-    def replace(self, key: K, value: V) -> None:
-        """Gives an existing entry another value, and leaves its age as it is."""
-        entry = self._entries.get(key)
-        if entry is not None:
-            self._entries[key] = (entry[0], value)
-
-    def any(self, now: float) -> bool:
-        """Whether an entry still counts; expired entries leave."""
-        while self._entries:
-            key, (written, _) = next(iter(self._entries.items()))
-            if now - written <= self.life_s:
-                return True
-            del self._entries[key]
-        return False
-
-    def entries(self) -> Iterator[tuple[K, V]]:
-        """All entries, also those that no longer count."""
-        return ((key, value) for key, (_, value) in self._entries.items())
-
-    def drop(self, key: K) -> None:
-        self._entries.pop(key, None)
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
 
 READ_REPLICAS_REMEMBERED = 10_000
@@ -290,6 +230,11 @@ class Session:
     def prove(self, principal: Principal) -> None:
         """The client has proved who it is."""
         self.proved, self.principal = principal, str(principal)
+
+    @property
+    def reader(self) -> tuple[str, str, str]:
+        """Whose receipts those of the connection are: principal, client.id and address."""
+        return self.principal, self.client_id or "", self.address
 
     @property
     def shown_principal(self) -> str:

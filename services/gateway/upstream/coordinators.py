@@ -7,8 +7,8 @@ brokers check access rights first. Without a refusal the client would look for t
 from collections.abc import Callable
 from typing import Protocol
 
+from services.gateway.requests.bounded_cache import BoundedCache
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, VersionRange
-from services.gateway.requests.memory import BoundedCache
 from services.gateway.requests.plan import Call, Coordinator, KeyType, Unreachable
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode

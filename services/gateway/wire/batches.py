@@ -38,6 +38,8 @@ _LENGTH_FROM = 12
 _HEADER = Packing(">qiibIhiqqqhii")
 _COUNTED = Packing(">i4xb4xH34xi")
 """Length, magic, attributes and count; the layout begins at the length."""
+_ENDS = Packing(">q15xi")
+"""The first offset, and the distance of the last one from it."""
 _CONTROL = 0x20
 _TRANSACTIONAL = 0x10
 _LAST_OFFSET_DELTA_AT = 23
@@ -126,24 +128,55 @@ def batches(buffer: Buffer, start: int, end: int) -> Iterator[BatchHeader]:
         start = header.end
 
 
-def count_records(buffer: Buffer, start: int, end: int) -> int:
-    """Records of the batches that lie here, by their headers; markers of transactions are none.
+class Span(NamedTuple):
+    """The batches of one partition in an answer or a request, by their headers."""
+
+    records: int
+    first: int
+    """The first offset; -1 without a batch of magic 2."""
+    end: int
+    """The offset behind the last one."""
+    is_whole: bool
+    """False: batches follow whose headers were not read."""
+
+
+def span_of(buffer: Buffer, start: int, end: int) -> Span:
+    """The batches that lie here; markers of transactions have offsets, and are no records.
 
     A batch that is cut short, as the last batch of a Fetch may be, does not count. Nor do older formats, which do not
     show their number of records. After `MOST_COUNTED` batches the rest is taken to be like those: an answer of many
     tiny batches must not block the event loop.
     """
-    records, at = 0, start
+    records, at, last = 0, start, -1
     for _ in range(MOST_COUNTED):
         if end - at < HEADER_BYTES:
-            return records
+            break
         length, magic, attributes, count = _COUNTED.unpack_from(buffer, at + _LENGTH_AT)
-        at += _LENGTH_FROM + length
-        if magic != 2 or length < HEADER_BYTES - _LENGTH_FROM or at > end:
-            return records
+        behind = at + _LENGTH_FROM + length
+        if magic != 2 or length < HEADER_BYTES - _LENGTH_FROM or behind > end:
+            break
+        last, at = at, behind
         if not attributes & _CONTROL:
             records += count
-    return records * (end - start) // (at - start)
+    else:
+        records = records * (end - start) // (at - start)
+        return Span(records, *_offsets(buffer, start, last), at == end)
+    return Span(records, *_offsets(buffer, start, last), True) if last >= 0 else NO_BATCHES
+
+
+def _offsets(buffer: Buffer, first: int, last: int) -> tuple[int, int]:
+    """The first offset of the batch at `first`, and the offset behind the batch at `last`."""
+    base, delta = _ENDS.unpack_from(buffer, last)
+    begin = base if first == last else INT64.unpack_from(buffer, first)[0]
+    return begin, base + delta + 1
+
+
+NO_BATCHES = Span(0, -1, -1, True)
+
+
+def count_records(buffer: Buffer, start: int, end: int) -> int:
+    """Records of the batches that lie here, as `span_of` counts them."""
+    return span_of(buffer, start, end).records
 
 
 def first_transactional(buffer: Buffer, start: int, end: int) -> int | None:
@@ -178,11 +211,19 @@ def end_of_whole(buffer: Buffer, start: int, end: int, offset: int) -> int:
 
 
 def count_of_header(header: Buffer) -> tuple[int, int] | None:
-    """Length and records of the batch that has this header, as `count_records` takes them; None where it stops."""
+    """Length and records of the batch that has this header, as `span_of` takes them; None where it stops."""
     length, magic, attributes, count = _COUNTED.unpack_from(header, _LENGTH_AT)
     if magic != 2 or length < HEADER_BYTES - _LENGTH_FROM:
         return None
     return _LENGTH_FROM + length, 0 if attributes & _CONTROL else count
+
+
+def span_of_headers(records: int, first: bytes, last: bytes, *, is_whole: bool) -> Span:
+    """The span of batches of which the first and the last header were kept; both empty without batches."""
+    if not first:
+        return NO_BATCHES
+    (begin,), (_, end) = INT64.unpack_from(first), _offsets(last, 0, 0)
+    return Span(records, begin, end, is_whole)
 
 
 def comes_after(sequence: int, other: int) -> bool:

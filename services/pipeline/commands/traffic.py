@@ -37,7 +37,12 @@ def traffic_command(continuous: bool, accept_loss: bool, told: tuple[str, ...], 
     from services.pipeline.traffic.progress import Keeping
 
     database = Database(settings.database_url.get_secret_value())
-    keeping = Keeping(settings.traffic_minutes_days, settings.traffic_hours_days, settings.traffic_days_days)
+    keeping = Keeping(
+        settings.traffic_minutes_days,
+        settings.traffic_hours_days,
+        settings.traffic_days_days,
+        settings.receipts_days,
+    )
     every = timedelta(seconds=settings.trigger_interval_s) if continuous else None
     with explaining():
         source = KafkaSource.of_settings(

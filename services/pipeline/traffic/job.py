@@ -55,6 +55,7 @@ from services.pipeline.spark import hang_watch
 from services.pipeline.spark.hang_watch import HangWatch
 from services.pipeline.traffic import pieces
 from services.pipeline.traffic.progress import Keeping, Ledger, LedgerError
+from services.pipeline.traffic.receipts import ReceiptFold
 from services.pipeline.traffic.reports import read_report
 from services.pipeline.traffic.rollup import Fold, Step
 from services.pipeline.traffic.watermark import Extent, Place, Report, watermark
@@ -109,7 +110,9 @@ class Reading:
     shares: Sequence[Sequence[Span]]
     """The spans of each task."""
     begins: Mapping[Step, date]
-    """The first day of each step that has rows."""
+    """The first day of each step that has rows, ..."""
+    receipts_begin: date
+    """... and that of receipts."""
     left_out: frozenset[Place]
     """Places of reports that are not folded."""
     now: datetime
@@ -128,7 +131,7 @@ def in_order(frame: DataFrame) -> DataFrame:
 
 def fold_shares(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
     """Reads and folds the shares in a worker of Spark."""
-    fold = Fold(reading.begins)
+    fold, receipts = Fold(reading.begins), ReceiptFold(reading.receipts_begin)
     reports: list[tuple[Report, bool]] = []
     seen: set[str] = set()
     for partition, message in _messages(reading, tasks):
@@ -141,9 +144,13 @@ def fold_shares(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Itera
             continue
         seen.add(report.id)
         fold.add(int(report.start.timestamp()), read.reporter, read.counters)
-        if len(fold) >= MOST_SUMS:
+        if report.end is not None:
+            receipts.add(report.start.timestamp(), report.end.timestamp(), read.receipts)
+        if len(fold) + len(receipts) >= MOST_SUMS:
             yield from _taken(fold)
+            yield from pieces.of_receipts(receipts.take())
     yield from _taken(fold)
+    yield from pieces.of_receipts(receipts.take())
     yield pieces.of_reports(reports)
 
 
@@ -238,7 +245,8 @@ class _Run:
         if time.monotonic() - self._cleaned < CLEAN_EVERY_S and self._cleaned:
             return
         self._cleaned = time.monotonic()
-        self._ledger.drop_days(self._keeping.begins(datetime.now(UTC).date()))
+        today = datetime.now(UTC).date()
+        self._ledger.drop_days(self._keeping.begins(today), self._keeping.receipts_begin(today))
 
     def _take_batch(self, logs: dict[str, TopicLog], looked: datetime) -> bool:
         """Takes the next batch; whether there were reports."""
@@ -259,6 +267,7 @@ class _Run:
             extents=_extents(logs, position),
             looked=looked,
             begins=self._keeping.begins(looked.date()),
+            receipts_begin=self._keeping.receipts_begin(looked.date()),
         )
         if self._write(plan, list(spans(progress.position, position)), lag_of(position, logs)):
             is_anew = any(
@@ -320,6 +329,7 @@ class _Run:
             source=self._read,
             shares=shares(planned, self._session.sparkContext.defaultParallelism),
             begins=plan.begins,
+            receipts_begin=plan.receipts_begin,
             left_out=plan.left_out,
             now=datetime.now(UTC),
         )

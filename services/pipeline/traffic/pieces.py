@@ -1,4 +1,4 @@
-"""The frame from the tasks that read to the task that writes: reports, sums, names of series.
+"""The frame from the tasks that read to the task that writes: reports, sums, names of series, receipts.
 
 Theory of operation
 1. A row of the frame is a *piece*: some hundreds of sums, or all reports of a task, in Arrow's format. Spark sorts the
@@ -17,10 +17,11 @@ from enum import IntEnum
 from heapq import heappop, heappush, heapreplace
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import pyarrow
 
+from services.pipeline.traffic.receipts import ReceiptRow
 from services.pipeline.traffic.reports import NUMBERS
 from services.pipeline.traffic.rollup import Names, Row, Step
 from services.pipeline.traffic.watermark import Report
@@ -34,6 +35,7 @@ class Kind(IntEnum):
     HOUR = Step.HOUR
     DAY = Step.DAY
     SERIES = 4
+    RECEIPT = 5
 
 
 ORDER = ("kind", "key")
@@ -64,11 +66,17 @@ SUMS = pyarrow.schema(
     ]
 )
 SERIES = pyarrow.schema([("series", pyarrow.string()), ("names", pyarrow.list_(pyarrow.string()))])
+RECEIPTS = pyarrow.schema(
+    [
+        (name, {int: pyarrow.int64(), float: pyarrow.float64()}.get(kind, pyarrow.string()))
+        for name, kind in get_type_hints(ReceiptRow).items()
+    ]
+)
 SUMS_OF_A_PIECE = 250
 """About 300 kB."""
 SORTED_AT_ONCE = 5_000
 """Sums that are sorted together: 20 pieces, and 15 MB at most."""
-SERIES_OF_A_PIECE = 2_000
+SERIES_OF_A_PIECE = RECEIPTS_OF_A_PIECE = 2_000
 KEY = struct.Struct(">q16s")
 """The key of a sum: bytes in the order of times and series. Times are after 1970."""
 
@@ -93,6 +101,12 @@ def of_series(series: Mapping[str, Names]) -> Iterator[pyarrow.RecordBatch]:
     """Makes pieces of names of series."""
     for some in in_parts(series.items(), SERIES_OF_A_PIECE):
         yield _pieces([(Kind.SERIES, b"", _written(some, SERIES))])
+
+
+def of_receipts(rows: Iterable[ReceiptRow]) -> Iterator[pyarrow.RecordBatch]:
+    """Makes pieces of receipts, none of which has a key twice."""
+    for some in in_parts(rows, RECEIPTS_OF_A_PIECE):
+        yield _pieces([(Kind.RECEIPT, b"", _written(some, RECEIPTS))])
 
 
 def of_reports(reports: Sequence[tuple[Report, bool]]) -> pyarrow.RecordBatch:
@@ -148,6 +162,12 @@ def to_series(batch: pyarrow.RecordBatch) -> tuple[list[str], list[Names]]:
     """Digests and names of the series that `of_series` got."""
     told = [each for piece in _told(batch, SERIES) for each in piece]
     return [series for series, _ in told], [tuple(names) for _, names in told]
+
+
+def to_receipts(batch: pyarrow.RecordBatch) -> Iterator[list[ReceiptRow]]:
+    """The receipts of each piece that `of_receipts` got."""
+    for piece in _told(batch, RECEIPTS):
+        yield [ReceiptRow(*each) for each in piece]
 
 
 def _passed(heads: list[tuple[Key, int, Row, Iterator[Row]]]) -> Row:

@@ -27,7 +27,7 @@ from services.pipeline.kafka.positions import Position
 from services.pipeline.postgres.day_partitions import DayPartitions
 from services.pipeline.postgres.tables import Database
 from services.pipeline.traffic.rollup import Step
-from services.pipeline.traffic.writer import DAILY, TABLES
+from services.pipeline.traffic.writer import DAILY, RECEIPTS, TABLES
 
 NO_SERIES = "00000000-0000-0000-0000-000000000000"
 """A value before all series."""
@@ -65,11 +65,12 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Number of days that each step is kept; 0: for ever."""
+    """Number of days that each step and receipts are kept; 0: for ever."""
 
     minutes: int = 7
     hours: int = 90
     days: int = 400
+    receipts: int = 30
 
     def begins(self, today: date) -> dict[Step, date]:
         """The first kept day of each step."""
@@ -78,6 +79,10 @@ class Keeping:
             for step, kept in zip(Step, (self.minutes, self.hours, self.days), strict=True)
         }
 
+    def receipts_begin(self, today: date) -> date:
+        """The first day that has receipts."""
+        return today - timedelta(days=self.receipts) if self.receipts else date.min
+
 
 class Ledger:
     """The tables of traffic, as the driver uses them."""
@@ -85,6 +90,7 @@ class Ledger:
     def __init__(self, database: Database) -> None:
         self.database = database
         self._days = {step: DayPartitions(database, TABLES[step]) for step in DAILY}
+        self._receipts = DayPartitions(database, RECEIPTS)
 
     def progress(self) -> Progress:
         """Reads the progress of the tables."""
@@ -106,8 +112,11 @@ class Ledger:
                 (json.dumps(render(progress.position)), progress.batch, complete_until),
             )
 
-    def drop_days(self, begins: Mapping[Step, date]) -> None:
+    def drop_days(self, begins: Mapping[Step, date], receipts_begin: date) -> None:
         """Deletes rows that are too old, and series without rows."""
+        self._receipts.drop_before(receipts_begin)
+        with self._connected() as connection:
+            connection.execute("delete from receipt_readers where last_time < %s", (receipts_begin,))
         for step, partitions in self._days.items():
             partitions.drop_before(begins[step])
         first = datetime.combine(begins[Step.DAY], time(), UTC)

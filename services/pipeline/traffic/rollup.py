@@ -22,10 +22,8 @@ from itertools import groupby
 from operator import itemgetter
 
 from services.pipeline.traffic.latencies import Latencies, settle, sound
-from services.pipeline.traffic.reports import Counter, Who
+from services.pipeline.traffic.reports import LONGEST_NAME, Counter, Who
 
-LONGEST_NAME = 500
-"""Characters; PostgreSQL's indexes take 2,700 bytes."""
 MOST_WAITING = 4_000_000
 """Bytes of sketches that a fold holds before it settles them; a report is less than a megabyte."""
 EPOCH = date(1970, 1, 1)

@@ -32,13 +32,15 @@ from services.pipeline.kafka.position_json import render
 from services.pipeline.kafka.positions import Position
 from services.pipeline.postgres.day_partitions import DayPartitions
 from services.pipeline.postgres.tables import Database
-from services.pipeline.traffic.pieces import Kind, by_kind, in_parts, to_reports, to_series, to_sums
+from services.pipeline.traffic.pieces import Kind, by_kind, in_parts, to_receipts, to_reports, to_series, to_sums
+from services.pipeline.traffic.receipts import MOST_RANGES, ReceiptRow
 from services.pipeline.traffic.reports import NUMBERS
 from services.pipeline.traffic.rollup import Names, Row, Step, joined, together
 from services.pipeline.traffic.watermark import Extent, Place, Report, Sifted, sift, watermark
 
 REMEMBERED = 20_000
 """Records of each partition whose report ids are remembered, to recognize repeats."""
+RECEIPTS = "receipts"
 TABLES = {Step.MINUTE: "traffic_minutes", Step.HOUR: "traffic_hours", Step.DAY: "traffic_days"}
 DAILY = (Step.MINUTE, Step.HOUR)
 """Steps that have a table for each day."""
@@ -54,6 +56,35 @@ COPY_END = b"\xff\xff"
 COPY_ROW = struct.Struct(">hi16siqiqiqiqiqi")
 """A binary row for COPY: the number of columns, and each column after its length, up to the length of the sketch."""
 COPY_NULL = -1
+_RECEIPT_TYPES = {
+    "reader": "uuid", "time": "bigint", "first": "float8", "last": "float8", "sent": "text", "perhaps": "text",
+    "principal": "text", "client": "text", "group_name": "text", "topic": "text", "cluster": "text",
+    "topic_id": "uuid", "partition": "int",
+}  # fmt: skip
+"""The types of the columns of a `ReceiptRow`, as they are sent."""
+_TOLD = sql.SQL("unnest({arrays}) n({names})").format(
+    arrays=sql.SQL(", ").join(sql.SQL(f"%s::{kind}[]") for kind in _RECEIPT_TYPES.values()),
+    names=sql.SQL(", ").join(map(sql.Identifier, _RECEIPT_TYPES)),
+)
+_ADD_READERS = sql.SQL(
+    "insert into receipt_readers as r (reader, principal, client, group_name, topic, partition, cluster, topic_id, "
+    "first_time, last_time) select reader, min(principal), min(client), min(group_name), min(topic), min(partition), "
+    "min(cluster), min(topic_id::text)::uuid, to_timestamp(min(first)), to_timestamp(max(last)) from {} "
+    "group by reader order by reader on conflict (reader) do update "
+    "set first_time = least(r.first_time, excluded.first_time), last_time = greatest(r.last_time, excluded.last_time)"
+).format(_TOLD)
+_ADD_RECEIPTS = sql.SQL(
+    "insert into receipts as r (reader, time, sent, perhaps, first_time, last_time) "
+    "select reader, to_timestamp(time), sent::int8multirange, perhaps::int8multirange, to_timestamp(first), "
+    "to_timestamp(last) from {told} on conflict (reader, time) do update "
+    "set sent = case when {have_room} then r.sent + excluded.sent else r.sent end, "
+    "perhaps = case when {have_room} then r.perhaps + excluded.perhaps "
+    "else int8multirange(range_merge(r.perhaps + excluded.perhaps + excluded.sent)) end, "
+    "first_time = least(r.first_time, excluded.first_time), last_time = greatest(r.last_time, excluded.last_time)"
+).format(
+    told=_TOLD, have_room=sql.SQL("(select count(*) from unnest(r.sent + excluded.sent)) <= {}").format(MOST_RANGES)
+)
+"""Adds ranges to those of the rows, as `receipts.py` says."""
 POSTGRES_EPOCH_S = 946_684_800
 MICROSECONDS = 1_000_000
 
@@ -84,7 +115,9 @@ class Plan:
     """By partition, without `last_written`, which the writer sets."""
     looked: datetime
     begins: Mapping[Step, date]
-    """The first kept day of each step."""
+    """The first kept day of each step, ..."""
+    receipts_begin: date
+    """... and that of receipts."""
     left_out: frozenset[Place] = frozenset()
     """Reports that do not count."""
 
@@ -186,6 +219,7 @@ def _make_days(database: Database, plan: Plan, sifted: Sifted) -> None:
     days = {each.start.date() for each in sifted.taken if each.start is not None}
     for step in DAILY:
         DayPartitions(database, TABLES[step]).make(day for day in days if day >= plan.begins[step])
+    DayPartitions(database, RECEIPTS).make(day for day in days if day >= plan.receipts_begin)
 
 
 def _add_rows(cursor: psycopg.Cursor[Any], parts: Iterator[tuple[Kind, pyarrow.RecordBatch]]) -> None:
@@ -196,6 +230,11 @@ def _add_rows(cursor: psycopg.Cursor[Any], parts: Iterator[tuple[Kind, pyarrow.R
     )
     for kind, same in groupby(parts, itemgetter(0)):
         batches = (batch for _, batch in same)
+        if kind is Kind.RECEIPT:
+            for batch in batches:
+                for receipts in to_receipts(batch):
+                    _add_receipts(cursor, receipts)
+            continue
         if kind is Kind.SERIES:
             for batch in batches:
                 _add_series(cursor, *to_series(batch))
@@ -213,6 +252,13 @@ def _add_series(cursor: psycopg.Cursor[Any], ids: Sequence[str], names: Sequence
         ).format(_names(SERIES), texts),
         (ids, *map(list, zip(*names, strict=True))),
     )
+
+
+def _add_receipts(cursor: psycopg.Cursor[Any], rows: Sequence[ReceiptRow]) -> None:
+    """Adds receipts of different keys to the table."""
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    cursor.execute(_ADD_READERS, columns)
+    cursor.execute(_ADD_RECEIPTS, columns)
 
 
 def _add_sums(cursor: psycopg.Cursor[Any], table: str, rows: Sequence[Row]) -> None:

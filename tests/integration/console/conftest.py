@@ -18,13 +18,18 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture
+def database(postgres: PostgresServer) -> str:
+    return postgres.migrated()
+
+
+@pytest.fixture
 async def console(
-    postgres: PostgresServer,
+    database: str,
     kafka_c1: KafkaCluster,
     kafka_c2: KafkaCluster,
     unique_name: Callable[[str], str],
     authority: Authority,
 ) -> AsyncIterator[Consoled]:
     clusters = {"c1": kafka_c1, "c2": kafka_c2}
-    async with consoled(postgres.migrated(), unique_name("console-events"), clusters, authority) as made:
+    async with consoled(database, unique_name("console-events"), clusters, authority) as made:
         yield made

@@ -193,6 +193,7 @@ async def test_a_record_of_a_megabyte_is_cut_and_saved_whole(house: Recorded, to
         assert answer.headers["content-type"] == "application/octet-stream"
         page = await vera.sees(f"{place}1")
         assert "00 01 02 03" in page
+        assert "Who was sent this record" in page
         assert "schema id 16909060" in page, "a byte 0 and four more may be that"
         assert "AAECAw" in await vera.sees(f"{place}1&as=base64")
         assert "curl" in page

@@ -146,7 +146,7 @@ def test_a_report_whose_record_has_a_time_that_no_calendar_has_counts(time_ms: i
     message = Mock(value=a_report().SerializeToString)
     message.configure_mock(offset=lambda: 7, timestamp=lambda: (1, time_ms))
     source = Mock(batches=lambda _: iter([("c1", Batch("mesh.traffic", 0, [message], 8))]))
-    reading = Reading(source, [[span]], dict.fromkeys(Step, date.min), frozenset(), NOW)
+    reading = Reading(source, [[span]], dict.fromkeys(Step, date.min), date.min, frozenset(), NOW)
     (_, part), *_ = by_kind(fold_shares(reading, iter([pyarrow.RecordBatch.from_pydict({"id": [0]})])))
     ((report, is_folded),) = to_reports(part)
     assert (report.place, report.written, report.problem, is_folded) == ((0, 7), None, None, True)

@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 
 from services.pipeline.traffic import pieces as rows
 from services.pipeline.traffic.latencies import sound
-from services.pipeline.traffic.reports import Counter, Who
-from services.pipeline.traffic.rollup import LONGEST_NAME, SECONDS, Fold, Names, Row, Step, joined, series_of, together
+from services.pipeline.traffic.pieces import Kind
+from services.pipeline.traffic.receipts import ReceiptRow
+from services.pipeline.traffic.reports import LONGEST_NAME, Counter, Who
+from services.pipeline.traffic.rollup import SECONDS, Fold, Names, Row, Step, joined, series_of, together
 from services.pipeline.traffic.watermark import Report
 from tests.fixtures.traffic_tables import sketch
 
@@ -168,11 +170,18 @@ def test_rows_come_back_as_they_were_given_in_the_order_of_their_kinds() -> None
     taken, series = folded([(NOON, "g1", [counter(), counter(("", "", "", "", "", "x"), ())])])
     moment = datetime(2026, 11, 22, 12, 0, 1, 5, tzinfo=UTC)
     told = [(Report((1, 7), moment, "ab", moment, moment, 2, 1), True), (Report((2, 0), None, problem="none"), False)]
-    kinds = in_order(rows.of_reports(told), *rows.of_sums(reversed(taken)), *rows.of_series(series))
+    receipts = [ReceiptRow("ab" * 16, NOON, 1.5, 2.5, "{[1,5)}", "{}", "User:a", "c", "g", "t", "c1", "0" * 32, 3)]
+    kinds = in_order(
+        rows.of_reports(told),
+        *rows.of_sums(reversed(taken)),
+        *rows.of_series(series),
+        *rows.of_receipts(receipts),
+    )
     assert [kind for kind, _ in kinds] == list(rows.Kind)
     assert list(rows.to_reports(kinds[0][1])) == told
     assert [row for step in Step for row in rows.to_sums(step, [kinds[step][1]])] == taken
-    assert dict(zip(*rows.to_series(kinds[-1][1]), strict=True)) == series
+    assert dict(zip(*rows.to_series(kinds[Kind.SERIES][1]), strict=True)) == series
+    assert list(rows.to_receipts(kinds[Kind.RECEIPT][1])) == [receipts]
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=9), max_size=5))

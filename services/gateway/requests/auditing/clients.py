@@ -1,12 +1,10 @@
 """Which topics are audited, and the function that takes the audited batches."""
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-TOPICS_REMEMBERED = 10_000
-"""Topic names of which the gateway remembers whether they are audited."""
+from services.gateway.requests.topic_patterns import TopicPatterns
 
 
 class AuditedBatch(NamedTuple):
@@ -23,26 +21,10 @@ class AuditedBatch(NamedTuple):
     data: bytes
 
 
-class AuditedTopics:
-    """The audited topics, by names in which `*` stands for any characters."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._pattern = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names))
-        self._known: dict[str, bool] = {}
-
-    def __contains__(self, topic: str) -> bool:
-        known = self._known.get(topic)
-        if known is None:
-            if len(self._known) >= TOPICS_REMEMBERED:
-                self._known.clear()
-            known = self._known[topic] = self._pattern.fullmatch(topic) is not None
-        return known
-
-
 @dataclass(frozen=True, slots=True)
 class ClientAudit:
     """The audit of all clients of a gateway."""
 
-    topics: AuditedTopics
+    topics: TopicPatterns
     take: Callable[[list[AuditedBatch]], None]
     """Returns at once."""

@@ -23,6 +23,7 @@ from services.gateway.requests.groups.group_subscription import lacking, matchin
 from services.gateway.requests.groups.group_topic_ids import ids_at, shown
 from services.gateway.requests.groups.shadow_topics import Fault, keep_shadows, see_to_shadows
 from services.gateway.requests.plan import Command, Gather, MeshView, Plan, Request, Unreachable
+from services.gateway.requests.traffic.calls import named_group
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.consumer_group_heartbeat import (
@@ -45,7 +46,7 @@ log = structlog.get_logger(__name__)
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(ConsumerGroupHeartbeatRequest)
     group_id = message.group_id
-    mesh.session.uses.groups.note(group_id)
+    named_group(mesh, group_id)
     matching = yield from _matching(message, mesh)
     renamed = renamed_topics(group_id, matching, mesh)
     if renamed is not None:

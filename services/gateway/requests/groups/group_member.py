@@ -24,6 +24,7 @@ from services.gateway.requests.plan import (
     Verbatim,
     ask_raw,
 )
+from services.gateway.requests.traffic.calls import named_group
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.consumer_protocol import subscription_of
 from services.gateway.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -44,7 +45,7 @@ MemberResponse = JoinGroupResponse | SyncGroupResponse | HeartbeatResponse | Lea
 
 def handle_join_group(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(JoinGroupRequest)
-    mesh.session.uses.groups.note(message.group_id)
+    named_group(mesh, message.group_id)
     wait_ms = max(message.session_timeout_ms, message.rebalance_timeout_ms)
     timeout_s = min(wait_ms / 1000, LONGEST_REBALANCE_S) + REBALANCE_SLACK_S
     home = yield from find_home(message.group_id, mesh, subscription(message))

@@ -47,6 +47,7 @@ from services.gateway.requests.plan import (
     ask,
 )
 from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.requests.traffic.calls import named_group
 from services.gateway.requests.versions import ask_fitting, highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -118,7 +119,7 @@ class _Commit:
 
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(OffsetCommitRequest)
-    mesh.session.uses.groups.note(message.group_id)
+    named_group(mesh, message.group_id)
     if request.version < IDS_SINCE:
         return (yield from _committed(message, request.version, mesh))
     known = yield from name_topics(message.topics, mesh)

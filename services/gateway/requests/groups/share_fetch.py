@@ -92,6 +92,8 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     if fetch.refused is not None:
         mesh.memory.share_sessions.end(member, session)
         return ShareFetchResponse(error_code=fetch.refused.code, error_message=fetch.refused.text)
+    if counted is not None:
+        counted.acquired(fetch.results.by_slot, member[0])
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=fetch.lock_timeout_ms,
         responses=[

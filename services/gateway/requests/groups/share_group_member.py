@@ -39,6 +39,7 @@ from services.gateway.requests.plan import (
     Request,
     Unreachable,
 )
+from services.gateway.requests.traffic.calls import named_group
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import RETRIABLE, ErrorCode, error_name
 from services.gateway.wire.messages.share_group_heartbeat import (
@@ -55,7 +56,7 @@ Outcomes = Mapping[str, ShareGroupHeartbeatResponse | Unreachable]
 
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(ShareGroupHeartbeatRequest)
-    mesh.session.uses.groups.note(message.group_id)
+    named_group(mesh, message.group_id)
     home = yield from find_home(message.group_id, mesh, message.subscribed_topic_names or (), near_topics=True)
     if home is None:
         return homeless(message, ShareGroupHeartbeatResponse)

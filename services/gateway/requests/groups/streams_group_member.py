@@ -23,6 +23,7 @@ from services.gateway.requests.plan import (
     Request,
     Unreachable,
 )
+from services.gateway.requests.traffic.calls import named_group
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.error_words import worded
 from services.gateway.wire.errors import ErrorCode
@@ -46,7 +47,7 @@ WAY_OUT = (
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(StreamsGroupHeartbeatRequest)
     group_id = message.group_id
-    mesh.session.uses.groups.note(group_id)
+    named_group(mesh, group_id)
     subtopologies = message.topology.subtopologies if message.topology is not None else []
     internal = list(_internal_topics(subtopologies))
     topics = (yield from _source_topics(subtopologies, mesh)) + internal

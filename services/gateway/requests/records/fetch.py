@@ -125,9 +125,10 @@ def _polled(mesh: MeshView, wish: Wish, poll: Poll, counted: CountedCall | None)
     if concerns(mesh.table, poll.isolation_level):
         yield from hold_back(poll)
     found = poll.found if poll.brokers == 1 else fitting(wish.wanted, poll.found, poll.limits.max_bytes)
-    if counted is not None:
-        counted.fetched(found, poll.refused)
-    return _answer(poll.version, mesh, wish, poll, found)
+    answer = _answer(poll.version, mesh, wish, poll, found)
+    if counted is not None:  # without an answer for its session the client gets no records
+        counted.fetched({} if isinstance(answer, FetchResponse) else found, poll.refused)
+    return answer
 
 
 def _asked(message: FetchRequest, by_ids: bool, mesh: MeshView) -> Generator[Command, Any, Asked]:

@@ -2,5 +2,5 @@ cdef class Route:
     cdef public Py_ssize_t edition, highest, lowest
     cdef public bytes compact, plain, topic_id
     cdef public str cluster, name
-    cdef public tuple leaders
+    cdef public tuple leaders, receipts
     cdef public object counted_as, knowledge, rule_id

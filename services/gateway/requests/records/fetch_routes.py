@@ -13,6 +13,7 @@ from services.gateway.wire.primitives import write_compact_string, write_string
 
 if TYPE_CHECKING:
     from mesh.traffic.counting import Key
+    from mesh.traffic.receipts import Sent
     from services.gateway.requests.memory import Memory
 
 
@@ -30,6 +31,7 @@ class Route:
         "lowest",
         "name",
         "plain",
+        "receipts",
         "rule_id",
         "topic_id",
     )
@@ -59,6 +61,8 @@ class Route:
         """The versions of Fetch that the cluster speaks."""
         self.counted_as: Key | None = None
         """The key of the topic in the traffic of its client."""
+        self.receipts: tuple[int, dict[int, Sent]] = (-1, {})
+        """The interval, and by partition what the client was sent in this interval."""
 
 
 def route_to(

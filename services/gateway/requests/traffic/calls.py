@@ -7,19 +7,22 @@ Theory of operation
    which sees the calls of a plan: one call of each cluster that was asked, about no topic.
 2. Records are counted by the headers of their batches, which are not opened.
 3. A call takes from its start to its answer: the wait of a Fetch for records is a part of it.
-4. If no traffic is reported, `Memory.traffic` is None, and nothing of this runs.
+4. Receipts of a Fetch or ShareFetch (`receipts`) are taken when it is counted, from the same headers.
+5. If no traffic is reported, `Memory.traffic` is None, and nothing of this runs.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mesh.traffic.counting import Key, bounded
+from mesh.traffic.receipts import Reading, Sent
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Answer, Ask, Close, Gather, MeshView, Plan, Request
 from services.gateway.requests.traffic.clients import ClientTraffic
+from services.gateway.requests.traffic.receipts import ClientReceipts, add
 from services.gateway.wire.apis import ApiKey, api_name
-from services.gateway.wire.batches import count_records
+from services.gateway.wire.batches import Span, count_records, span_of
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.produce import ProduceResponse
 
@@ -96,15 +99,33 @@ class CountedCall:
         """Counts each topic of which a Fetch has brought records or an error."""
         sums = _Sums()
         for (topic, _), each in found.items():
-            buffer, part = each.buffer, each.part
-            if part.error_code:
+            if each.part.error_code:
                 sums.add(topic, 0, 0, 1)
-            elif part.records_start >= 0 and part.records_end > part.records_start:
-                records = count_records(buffer, part.records_start, part.records_end)
-                sums.add(topic, records, part.records_end - part.records_start, 0)
+        for topic, partition, size, span, until in brought_by(found):
+            sums.add(topic, span.records, size, 0)
+            self._sent(topic, partition, span, until)
         for topic, _ in refused:
             sums.add(topic, 0, 0, 1)
         sums.tell(self)
+
+    def _sent(self, topic: str, partition: int, span: Span, until: int) -> None:
+        receipts = self._traffic.receipts
+        if receipts is not None and span.first >= 0 and topic in receipts.topics:
+            group = receipts.groups.of(self._mesh.session.reader)
+            add(receipts.of(self._reading(topic, partition, group)), span, until)
+
+    def _reading(self, topic: str, partition: int, group: str) -> Reading:
+        mesh, route = self._mesh, self._mesh.table.route(topic)
+        known = None if route is None else mesh.clusters[route.cluster].topics.get(topic)
+        return Reading(
+            bounded(mesh.session.principal),
+            self._client,
+            bounded(group),
+            topic,
+            partition,
+            "" if route is None else route.cluster,
+            b"" if known is None else known.topic_id,
+        )
 
     def shared(self, results: "Mapping[ShareSlot, PartitionData]") -> None:
         """Counts each topic of which a ShareFetch has brought acquired records or an error."""
@@ -114,6 +135,15 @@ class CountedCall:
                 records = sum(each.last_offset - each.first_offset + 1 for each in part.acquired_records)
                 sums.add(slot.topic, records, len(part.records or b""), int(part.error_code != 0))
         sums.tell(self)
+
+    def acquired(self, results: "Mapping[ShareSlot, PartitionData]", group: str) -> None:
+        """Takes the receipts of records that a member of a share group has acquired."""
+        receipts = self._traffic.receipts
+        for slot, part in results.items():
+            if receipts is not None and part.acquired_records and slot.topic in receipts.topics:
+                sent = receipts.of(self._reading(slot.topic, slot.partition, group))
+                for each in part.acquired_records:
+                    sent.add(each.first_offset, each.last_offset + 1)
 
 
 class Forwarded(Protocol):
@@ -187,11 +217,31 @@ class ForwardedFetch(Protocol):
     def routes(self) -> "Mapping[str, FetchRoute]": ...
 
 
+Brought = tuple[str, int, int, Span, int]
+"""Topic, partition, bytes, batches, and the high watermark: records of one partition in an answer."""
+
+
 def count_forwarded_fetch(
-    traffic: ClientTraffic, session: Session, fetch: ForwardedFetch, sums: Mapping[str, Sequence[int]], idle_as: Key
+    traffic: ClientTraffic,
+    session: Session,
+    fetch: ForwardedFetch,
+    brought: Iterable[Brought],
+    idle_as: Key,
+    *,
+    is_certain: bool,
 ) -> None:
-    """Counts a forwarded Fetch, by the records and bytes of topics; `idle_as`: the key of a Fetch without records."""
-    ms = (traffic.clock() - fetch.began) * 1000
+    """Counts a forwarded Fetch by the records of its answer; `idle_as`: the key of a Fetch without records.
+
+    Not `is_certain`: the answer may not reach the client's connection as a whole.
+    """
+    ms, receipts = (traffic.clock() - fetch.began) * 1000, traffic.receipts
+    sums: dict[str, list[int]] = {}
+    for topic, partition, size, span, until in brought:
+        of_topic = sums.setdefault(topic, [0, 0])
+        of_topic[0] += span.records
+        of_topic[1] += size
+        if receipts is not None and span.first >= 0 and topic in receipts.topics:
+            add(_sent_to(receipts, session, fetch, topic, partition), span, until, is_certain=is_certain)
     for topic, (records, size) in sums.items():
         route = fetch.routes[topic]
         if route.counted_as is None:
@@ -201,16 +251,44 @@ def count_forwarded_fetch(
         traffic.counts.count(idle_as, ms, 0, 0, 0)
 
 
-def sums_of(found: "Mapping[Slot, Found]") -> Mapping[str, Sequence[int]]:
-    """Records and bytes that brokers have brought, by topic."""
-    sums: dict[str, list[int]] = {}
-    for (topic, _), each in found.items():
+def _sent_to(receipts: ClientReceipts, session: Session, fetch: ForwardedFetch, topic: str, partition: int) -> Sent:
+    """The offsets that the client was sent in this interval. A route remembers them: each Fetch comes through here."""
+    route = fetch.routes[topic]
+    interval, sent = route.receipts
+    if interval != receipts.receipts.interval:
+        sent = {}
+        route.receipts = (receipts.receipts.interval, sent)
+    found = sent.get(partition)
+    if found is None:
+        known = route.knowledge.topics.get(topic)
+        reading = Reading(
+            bounded(session.principal),
+            bounded(fetch.client_id or ""),
+            bounded(receipts.groups.of(session.reader)),
+            topic,
+            partition,
+            route.cluster,
+            b"" if known is None else known.topic_id,
+        )
+        found = sent[partition] = receipts.of(reading)
+    return found
+
+
+def named_group(mesh: MeshView, group: str) -> None:
+    """A client names its group: a member, or whoever commits offsets."""
+    mesh.session.uses.groups.note(group)
+    traffic = mesh.memory.traffic
+    if traffic is not None and traffic.receipts is not None:
+        traffic.receipts.groups.note(mesh.session.reader, group, mesh.session.number)
+
+
+def brought_by(found: "Mapping[Slot, Found]") -> Iterator[Brought]:
+    """The records that brokers have brought, by partition."""
+    for (topic, partition), each in found.items():
         buffer, part = each.buffer, each.part
-        if part.record_bytes and isinstance(topic, str):
-            of_topic = sums.setdefault(topic, [0, 0])
-            of_topic[0] += count_records(buffer, part.records_start, part.records_end)
-            of_topic[1] += part.record_bytes
-    return sums
+        if part.record_bytes and not part.error_code and isinstance(topic, str):
+            span = span_of(buffer, part.records_start, part.records_end)
+            yield topic, partition, part.record_bytes, span, part.high_watermark
 
 
 def idle_key(session: Session, client_id: str | None) -> Key:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mesh.traffic.counting import Counts
+from services.gateway.requests.traffic.receipts import ClientReceipts
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +14,5 @@ class ClientTraffic:
     counts: Counts
     clock: Callable[[], float]
     """Seconds."""
+    receipts: ClientReceipts | None = None
+    """None: no topic has receipts."""

@@ -254,7 +254,7 @@ class ForwardedPlay(Play):
             elif not found.alone and self.chance.random() < 0.5:
                 found.began -= 60  # its wait is over
                 forwarder._look_at_the_time()
-        forwarder.abandoned()
+        forwarder.abandoned(found)
         if forwarder.has_doubted():
             return self._played(fetch.ended_in_doubt(request, self.world.view(), found, None), fate)
         answer: Answer = self.hearing.answer

@@ -12,8 +12,9 @@ from mesh.traffic.counting import Counts
 from mesh.traffic.sketches import LatencySketch
 from services.gateway.downstream import forwarding, turns
 from services.gateway.downstream.exchange import Exchange
-from services.gateway.requests.auditing.clients import AuditedBatch, AuditedTopics, ClientAudit
+from services.gateway.requests.auditing.clients import AuditedBatch, ClientAudit
 from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.requests.topic_patterns import TopicPatterns
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -349,7 +350,7 @@ async def test_what_is_not_acknowledged_and_what_is_of_a_transaction_is_looked_a
 
 async def test_an_audited_topic_is_looked_at(stage: Stage, planned: Planned) -> None:
     told: list[AuditedBatch] = []
-    stage.gateway.mesh.memory.audit = ClientAudit(AuditedTopics(["bananas"]), told.extend)
+    stage.gateway.mesh.memory.audit = ClientAudit(TopicPatterns(["bananas"]), told.extend)
     client = await warm(stage)
     before = planned()
     told.clear()

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from mesh.compression import Allowance, Codec, compress
 from services.gateway.requests.auditing import records
-from services.gateway.requests.auditing.clients import AuditedBatch, AuditedTopics, ClientAudit
+from services.gateway.requests.auditing.clients import AuditedBatch, ClientAudit
 from services.gateway.requests.auditing.records import audit_events
 from services.gateway.requests.memory import Memory
 from services.gateway.requests.plan import Sent
 from services.gateway.requests.records import produce
+from services.gateway.requests.topic_patterns import TopicPatterns
 from services.gateway.wire.batches import read_batch_header
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import ProduceRequest
@@ -157,7 +158,7 @@ def test_bytes_that_are_no_records_raise_nothing_but_wire_errors(body: bytes) ->
 
 
 def test_names_and_stars_choose_topics() -> None:
-    topics = AuditedTopics(["orders", "pay*", "*.eu", "a.b"])
+    topics = TopicPatterns(["orders", "pay*", "*.eu", "a.b"])
     assert all(topic in topics for topic in ("orders", "payments", "pay", "shop.eu", "a.b"))
     assert not any(topic in topics for topic in ("orders2", "my-orders", "repay", "shop.eu.x", "axb"))
 
@@ -167,7 +168,7 @@ class Audit:
 
     def __init__(self) -> None:
         self.taken: list[AuditedBatch] = []
-        memory = Memory(audit=ClientAudit(AuditedTopics(["apples"]), self.taken.extend))
+        memory = Memory(audit=ClientAudit(TopicPatterns(["apples"]), self.taken.extend))
         self.world = World({"c1": ["apples", "bananas"]}, partitions=2, memory=memory)
 
     def produce(self, *places: tuple[str, int, bytes], acks: int = -1) -> Playbook:
