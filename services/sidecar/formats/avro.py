@@ -26,6 +26,7 @@ from typing import Any
 import fastavro
 import orjson
 
+from mesh.schemas.schema import FormatError, RegisteredSchema, SchemaError, SchemaKind
 from services.sidecar.formats import avro_values
 from services.sidecar.formats.avro_types import (
     NO_DEFAULT,
@@ -40,9 +41,7 @@ from services.sidecar.formats.avro_types import (
     mapping,
 )
 from services.sidecar.formats.avro_values import Value
-from services.sidecar.formats.codec import FormatError
 from services.sidecar.formats.misfit import MisfitError
-from services.sidecar.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
 
 _UNREADABLE = (EOFError, IndexError, KeyError, ValueError, TypeError, OverflowError, MemoryError, struct.error)
 """The exceptions that fastavro raises for bytes that do not fit the schema."""

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesh.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
 from services.sidecar.formats import FormatError
 from services.sidecar.formats.avro import AvroCodec, codec_of
-from services.sidecar.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
 
 ORDER = {
     "type": "record",

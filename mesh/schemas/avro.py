@@ -1,0 +1,101 @@
+"""Avro values by the schemas of a registry, in the types of Python. No I/O."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import orjson
+
+from mesh.schemas.schema import FormatError, RegisteredSchema, SchemaError
+
+_UNREADABLE = (
+    EOFError, ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError, struct.error,
+)  # fmt: skip
+"""The exceptions that fastavro raises for bytes that do not fit the schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSchema:
+    """A schema, ready for use."""
+
+    id: int
+    parsed: Any
+    has_logical_types: bool
+    """Whether reading it yields decimals, dates and the like."""
+
+
+def avro_schema(schema: RegisteredSchema) -> AvroSchema:
+    """SchemaError: it can't be used."""
+    named: dict[str, Any] = {}
+    texts = [each.text for each in (*schema.references.values(), schema)]
+    try:
+        for text in texts:
+            parsed = fastavro.parse_schema(orjson.loads(text), named_schemas=named)
+    except (fastavro.schema.SchemaParseException, LookupError, RecursionError, TypeError, ValueError) as error:
+        reason = f"schema {schema.id} of the registry can't be read as Avro: {type(error).__name__}"
+        raise SchemaError(reason) from None
+    if _has_weightless_lists(parsed, named, set()):
+        raise SchemaError(f"schema {schema.id} has lists of what takes no bytes, which may be of any length")
+    return AvroSchema(schema.id, parsed, any("logicalType" in text for text in texts))
+
+
+def read(data: io.BytesIO, schema: AvroSchema) -> Any:
+    """The value that the data go on with. FormatError: it is not of the schema."""
+    try:
+        return fastavro.schemaless_reader(data, schema.parsed, None)
+    except _UNREADABLE as error:
+        raise FormatError(f"the value is not of its Avro schema {schema.id}: {type(error).__name__}") from None
+
+
+def plain(value: Any, *, exact: bool = False) -> Any:
+    """Only what CEL knows, which it does not of the types that Avro's logical types become: a decimal is a number, a
+    timestamp, date, time or UUID a text. `exact`: a decimal is a text with all its digits.
+    """
+    match value:
+        case dict():
+            return {name: plain(each, exact=exact) for name, each in value.items()}
+        case list():
+            return [plain(each, exact=exact) for each in value]
+        case Decimal():
+            return str(value) if exact else float(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case None | bool() | int() | float() | str() | bytes():
+            return value
+    return str(value)
+
+
+def _has_weightless_lists(schema: Any, named: Mapping[str, Any], seen: set[str]) -> bool:
+    """Whether some bytes of such data could stand for a list that fills the memory."""
+    match schema:
+        case str() if schema in named and schema not in seen:
+            seen.add(schema)
+            return _has_weightless_lists(named[schema], named, seen)
+        case list():
+            return any(_has_weightless_lists(each, named, seen) for each in schema)
+        case {"type": "array", "items": items}:
+            return _is_weightless(items, named, frozenset()) or _has_weightless_lists(items, named, seen)
+        case {"type": "map", "values": values}:
+            return _has_weightless_lists(values, named, seen)
+        case {"type": "record" | "error", "fields": fields}:
+            return any(_has_weightless_lists(each["type"], named, seen) for each in fields)
+    return False
+
+
+def _is_weightless(schema: Any, named: Mapping[str, Any], within: frozenset[str]) -> bool:
+    """Whether a value takes no bytes."""
+    match schema:
+        case "null" | {"type": "null"} | {"type": "fixed", "size": 0}:
+            return True
+        case str() if schema in named and schema not in within:
+            return _is_weightless(named[schema], named, within | {schema})
+        case {"type": "record" | "error", "fields": fields}:
+            return all(_is_weightless(each["type"], named, within) for each in fields)
+    return False
