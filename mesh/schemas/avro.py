@@ -20,6 +20,9 @@ _UNREADABLE = (
 )  # fmt: skip
 """The exceptions that fastavro raises for bytes that do not fit the schema."""
 
+WRAPPER = "n__kafka_mesh_wrapper"
+"""Without a namespace: names in the schema would be looked for there."""
+
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
@@ -29,6 +32,8 @@ class AvroSchema:
     parsed: Any
     has_logical_types: bool
     """Whether reading it yields decimals, dates and the like."""
+    is_wrapped: bool = False
+    """Whether `parsed` is a record with the schema as its only field, which has the same bytes."""
 
 
 def avro_schema(schema: RegisteredSchema) -> AvroSchema:
@@ -38,18 +43,22 @@ def avro_schema(schema: RegisteredSchema) -> AvroSchema:
     try:
         for text in texts:
             parsed = fastavro.parse_schema(orjson.loads(text), named_schemas=named)
+        if is_wrapped := not isinstance(parsed, dict):  # fastavro forgets the named types of a union or a name
+            field = {"name": "value", "type": orjson.loads(schema.text)}
+            parsed = fastavro.parse_schema({"type": "record", "name": WRAPPER, "fields": [field]}, named_schemas=named)
     except (fastavro.schema.SchemaParseException, LookupError, RecursionError, TypeError, ValueError) as error:
         reason = f"schema {schema.id} of the registry can't be read as Avro: {type(error).__name__}"
         raise SchemaError(reason) from None
     if _has_weightless_lists(parsed, named, set()):
         raise SchemaError(f"schema {schema.id} has lists of what takes no bytes, which may be of any length")
-    return AvroSchema(schema.id, parsed, any("logicalType" in text for text in texts))
+    return AvroSchema(schema.id, parsed, any("logicalType" in text for text in texts), is_wrapped)
 
 
 def read(data: io.BytesIO, schema: AvroSchema) -> Any:
     """The value that the data go on with. FormatError: it is not of the schema."""
     try:
-        return fastavro.schemaless_reader(data, schema.parsed, None)
+        found: Any = fastavro.schemaless_reader(data, schema.parsed, None)
+        return found["value"] if schema.is_wrapped else found
     except _UNREADABLE as error:
         raise FormatError(f"the value is not of its Avro schema {schema.id}: {type(error).__name__}") from None
 

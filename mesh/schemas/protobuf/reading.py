@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from google.protobuf import json_format
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from mesh.schemas.protobuf import message_path
@@ -42,7 +42,7 @@ def shown(message: Message, file: SchemaFile) -> Any:
         raise FormatError(f"a Protobuf message {name} that JSON cannot show: {error}") from None
 
 
-def with_numbers(document: Any, descriptor: Descriptor) -> Any:
+def with_numbers(document: Any, descriptor: Any) -> Any:
     """The document of a message, with numbers in place of the texts of 64 bit integers. Changes the document."""
     if not isinstance(document, dict) or descriptor.full_name.startswith("google.protobuf."):
         return document

@@ -104,8 +104,8 @@ def well_known() -> Mapping[str, FileDescriptorProto]:
     client = find_spec("confluent_kafka")
     for folder in client.submodule_search_locations or () if client else ():
         for name in _CONFLUENT:
-            module = Path(folder, "schema_registry", "confluent", f"{name}_pb2.py")
-            file = FileDescriptorProto.FromString(_serialized_in(module.read_text()))
+            generated = Path(folder, "schema_registry", "confluent", f"{name}_pb2.py")
+            file = FileDescriptorProto.FromString(_serialized_in(generated.read_text()))
             files[file.name] = file
     return files
 
