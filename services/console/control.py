@@ -13,6 +13,7 @@ from mesh.rpc import (
     acls_grpc,
     admin_grpc,
     audit_grpc,
+    clients_grpc,
     grants_grpc,
     instances_grpc,
     profiles_grpc,
@@ -59,6 +60,7 @@ class Stubs:
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(channel)
         self.subscriptions = subscriptions_grpc.SubscriptionServiceStub(channel)
         self.quotas = quotas_grpc.QuotaServiceStub(channel)
+        self.clients = clients_grpc.ClientServiceStub(channel)
         self.profiles = profiles_grpc.ProfileServiceStub(channel)
 
 

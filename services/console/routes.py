@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from services.console.asking import View
 from services.console.views import (
     changes,
+    clients,
     groups,
     moves,
     overview,
@@ -92,7 +93,7 @@ PAGES = (
     Row("/subscriptions", subscriptions.listing, "Subscriptions"),
     Row("/subscriptions/{subscription}", subscriptions.one),
     Row("/orders", sidecars.orders, "Orders", in_menu=False),
-    Row("/clients", overview.clients, "Clients"),
+    Row("/clients", clients.listing, "Clients"),
     Row("/traffic", traffic.page, "Traffic"),
     Row("/schedules", schedules.listing, "Schedules"),
     Row("/schedules/{name}", schedules.one),

@@ -144,7 +144,7 @@ def an_acl(operation: acls.AclOperation.ValueType = acls.ACL_OPERATION_READ) -> 
 async def test_an_acl_is_added_exactly_as_its_plan_says(control: ScriptedControl) -> None:
     control.answers["ListAcls"] = acls.ListAclsResponse(mode=acls.ACL_MODE_ENFORCE, revision=7)
     control.answers["CreateAcls"] = lambda request: acls.CreateAclsResponse(revision=8, created=request.acls)
-    control.answers["TopTalkers"] = Refusal(grpc.StatusCode.UNAVAILABLE, "no pipeline counts traffic", [INFO])
+    control.answers["TopTalkers"] = Refusal(grpc.StatusCode.UNAVAILABLE, "no pipeline counts traffic", (INFO,))
     async with helped(control) as helper:
         plan = await helper.asks("plan_acl_change", change="add", **READS, reason="harvest")
         [text] = plan["plan"]["acls"]
@@ -196,6 +196,8 @@ async def test_a_mode_of_the_acls_is_checked_and_then_set(control: ScriptedContr
         plan = await helper.asks("plan_acl_mode", mode="enforce", reason="two quiet weeks")
         assert plan["change"] == "set the mode of the ACLs from observe to enforce"
         await helper.asks("carry_out", token=plan["token"])
+        error = await helper.is_refused("plan_acl_change", change="remove", **READS, reason="x")
+        assert (error["status"], error["message"]) == ("REFUSED", "no ACL is like that: nothing would change")
         error = await helper.is_refused("plan_acl_mode", mode="observe", reason="x")
         assert "the mode is observe already: nothing would change" in error["message"]
     [checked, order] = control.requests("SetAclMode")
@@ -266,7 +268,6 @@ async def test_a_refusal_is_told_in_controls_own_words_and_its_outcome_is_known(
             "'Eat' is no operation",
         ),
         ("plan_quota_change", {"key": "producer_byte_rate", "value": 1, "reason": "x"}, "name a user, a client_id"),
-        ("plan_acl_change", {"change": "remove", **READS, "reason": "x"}, "no ACL is like that"),
     ],
 )
 async def test_wrong_arguments_are_named(
