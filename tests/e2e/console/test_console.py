@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from tests.fixtures.consoles import ADMIN, Consoled, consoled
 from tests.fixtures.databases import PostgresServer
 from tests.integration.control.world import create_topic, router
 
-PICTURE = Path(__file__).parents[3] / "docs" / "assets" / "console.png"
 PATHS = (
     "/", "/topics", "/topics/TOPIC", "/groups", "/resets/new", "/moves", "/moves/check?topic=TOPIC&target_cluster=c2",
     "/quotas", "/quotas/check?user=ada&quota=producer_byte_rate&value=1000", "/subscriptions", "/rules", "/rules/new",
@@ -92,6 +90,7 @@ async def test_a_rule_is_changed_and_undone_by_keyboard_alone(mesh: Consoled, ch
         chromium.types(Keys.ENTER)
         chromium.shows("Nothing has changed yet.")
         assert topic in chromium.text()
+        chromium.picture("console-rule")
         chromium.tabs_to("Why")
         chromium.types("bigger disks")
         chromium.tabs_to("Make the change")
@@ -173,7 +172,7 @@ async def test_axe_finds_nothing(mesh: Consoled, chromium: Browser, axe: str, wi
 async def test_the_first_paint_is_quick_and_the_picture_of_the_page_is_made_here(
     mesh: Consoled, chromium: Browser
 ) -> None:
-    """The quickest of several rounds counts: others share the machine. MESH_WRITE_PICTURES=1 renews the picture."""
+    """The quickest of several rounds counts: others share the machine."""
 
     def looks() -> list[float]:
         chromium.resize(1200)
@@ -182,8 +181,7 @@ async def test_the_first_paint_is_quick_and_the_picture_of_the_page_is_made_here
             chromium.open(f"{mesh.url}/")
             chromium.shows("Moving now")
             times.append(chromium.first_paint_ms())
-        if os.environ.get("MESH_WRITE_PICTURES"):
-            chromium.picture(PICTURE)
+        chromium.picture("console")
         return times
 
     times = await asyncio.to_thread(looks)

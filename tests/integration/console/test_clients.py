@@ -15,9 +15,9 @@ async def test_who_is_connected_with_what_and_what_each_does(console: Consoled) 
         client_id="old-shop", principal="User:alice", software="kafka-python/1.4.7", host="10.0.0.7", connections=2,
         topics=["orders", "returns"], produced=[0, 1], groups=["shop"],
     )  # fmt: skip
-    produce = old.apis.add(api_key=0, lowest_version=2, highest_version=2, requests=7)
-    produce.errors.add(error_code=6, answers=3)
-    report.clients.add(client_id="new-shop", principal="User:bob", host="10.0.0.8", connections=1, topics=["x"], consumed=[0])
+    produce = old.apis.add(api="Produce", lowest_version=2, highest_version=2, requests=7, removed_in="4.0")
+    produce.errors.add(error="NOT_LEADER_OR_FOLLOWER", answers=3)
+    report.clients.add(client_id="new-shop", principal="User:bob", connections=1, topics=["x"], consumed=[0])
     await console.grant("vera", VIEWER)
     stream = console.world.rollouts.Report()
     router = admin.Member(name="members/router-1", kind=admin.MEMBER_KIND_ROUTER)
