@@ -1,6 +1,4 @@
-"""What a registry with Confluent's API answers about one schema, and about those that it refers to. No I/O: the caller
-asks the registry.
-"""
+"""Answers of a registry with Confluent's API: one schema, and those that it refers to. No I/O: the caller asks."""
 
 from __future__ import annotations
 
