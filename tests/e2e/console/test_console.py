@@ -90,7 +90,6 @@ async def test_a_rule_is_changed_and_undone_by_keyboard_alone(mesh: Consoled, ch
         chromium.types(Keys.ENTER)
         chromium.shows("Nothing has changed yet.")
         assert topic in chromium.text()
-        chromium.picture("console-rule")
         chromium.tabs_to("Why")
         chromium.types("bigger disks")
         chromium.tabs_to("Make the change")
