@@ -30,7 +30,7 @@ MOST: Final = 1_000
 """Combinations of one answer of control, those with the most calls."""
 NEVER_KNOWN: Final = (
     "No table of traffic has groups, transactional ids, operations on the cluster, addresses of clients, or groups of "
-    "principals: those are not judged."
+    "principals: they are not judged by traffic."
 )
 
 

@@ -34,6 +34,7 @@ from mesh.rpc import (
     users_grpc,
     validation_grpc,
 )
+from mesh.rpc import clients as clients_pb
 from mesh.rpc import instances as instances_pb
 from mesh.rpc import record_rules as record_rules_pb
 from mesh.rpc import replays as replays_pb
@@ -150,6 +151,16 @@ class Connection:
         first = pages[0]
         found = [each for page in pages for each in page.acls]
         return acls_pb.AclPolicy(mode=first.mode, acls=found, super_users=first.super_users, revision=first.revision)
+
+    def all_clients(self, request: clients_pb.ListClientsRequest) -> clients_pb.ListClientsResponse:
+        """All pages of the clients that a request asks for, as one."""
+        request.page_size = PAGE_SIZE
+        pages = list(self.pages(self.clients.ListClients, request))
+        return clients_pb.ListClientsResponse(
+            clients=[each for page in pages for each in page.clients],
+            left_out=pages[-1].left_out,
+            addresses_hidden=any(page.addresses_hidden for page in pages),
+        )
 
     def all_instances(
         self, sidecar: str = "", group: str = ""

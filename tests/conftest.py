@@ -25,6 +25,7 @@ pytest_plugins = [
     "tests.fixtures.earlier_kafka",
     "tests.fixtures.older_kafka",
     "tests.fixtures.own_meshes",
+    "tests.fixtures.releases",
     "tests.fixtures.router_pairs",
     "tests.fixtures.schema_registry",
     "tests.fixtures.secured_kafka",

@@ -19,11 +19,19 @@ from mesh.routing.codec import cluster_from_proto
 from mesh.routing.history import RuleHistory
 from mesh.routing.policies import POLICY_EVENTS, PolicyDrafts
 from mesh.routing.table import RoutingTable
-from mesh.rpc import events
+from mesh.rpc import events, topic_moves
 
 
 class LogGapError(RuntimeError):
     """An event is missing: positions have no gaps, so the reader has lost something and must start again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """The producers of a topic at the cut of its move, for gateways that switch to `revision`."""
+
+    revision: int
+    producers: topic_moves.TopicMoveProducers
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,8 @@ class RoutingState:
     position: int = 0
     canary: Canary | None = None
     """The clients that try the pending table; None where data planes hold for that table."""
+    handover: Handover | None = field(default=None, compare=False)
+    """That of the last rollout. Snapshots lack it: without it a gateway asks the topic's last cluster."""
 
 
 def fold(state: RoutingState, event: events.Event) -> RoutingState:
@@ -70,6 +80,7 @@ class Folding:
         self.position = state.position
         self._state: RoutingState | None = state
         self._effective = _Draft(state.effective)
+        self._handover = state.handover
         self._rollout = (
             None if state.pending is None else _Rollout.of(state.pending, state.canary, self._effective.policies)
         )
@@ -80,7 +91,7 @@ class Folding:
         if self._state is None:
             pending = None if self._rollout is None else self._rollout.draft_on(self._effective).table
             canary = None if self._rollout is None else self._rollout.canary
-            self._state = RoutingState(self._effective.table, pending, self.position, canary)
+            self._state = RoutingState(self._effective.table, pending, self.position, canary, self._handover)
         elif self._state.position != self.position:
             self._state = replace(self._state, position=self.position)
         return self._state
@@ -104,6 +115,8 @@ class Folding:
                 self._without_cluster(event.cluster_removed.cluster_name)
             case "rule_set_changed":
                 self._change_rules(event.rule_set_changed)
+            case "topic_move_cut_reached":
+                self._hand_over(event.topic_move_cut_reached)
             case "rollout_switched":
                 self._switch(event.rollout_switched.revision)
             case "rollout_aborted":
@@ -133,11 +146,17 @@ class Folding:
         if is_pending(change):
             canary = Canary.of(change.canary) if change.HasField("canary") else None
             self._rollout = _Rollout(self.position, tuple(change.changes), canary)
+            self._handover = None
         else:
             if self._rollout is not None:
                 self._rollout.draft_on(self._effective)  # as the rules were when it was decided
             self._effective.change_rules(self.position, change.changes)
         self._state = None
+
+    def _hand_over(self, reached: events.TopicMoveCutReached) -> None:
+        if self._rollout is not None and reached.HasField("producers"):
+            self._handover = Handover(self._rollout.revision, reached.producers)
+            self._state = None
 
     def _switch(self, revision: int) -> None:
         rollout = self._rollout

@@ -20,6 +20,7 @@ _HEAD: Final = struct.Struct(">qiibIhiqqqhii")
 """baseOffset, batchLength, partitionLeaderEpoch, magic, crc, attributes, lastOffsetDelta, baseTimestamp, maxTimestamp,
 producerId, producerEpoch, baseSequence, number of records.
 """
+HEAD_BYTES: Final = _HEAD.size
 _OUTSIDE: Final = 12
 """Bytes before a batch's length counts: the base offset and the length itself."""
 _SUMMED: Final = 21
@@ -154,12 +155,12 @@ def written_by(writer: Writer, batch: Batch) -> bytes:
     return bytes(copy)
 
 
-def plain_batch(base: int, stop: int, first: int, latest: int, records: bytes) -> Batch:
-    """A batch that is not compressed, without a producer and a checksum. `first`, `latest`: times."""
+def new_batch(base: int, stop: int, first: int, latest: int, records: bytes, codec: int) -> Batch:
+    """A batch without a producer and a checksum. `first`, `latest`: times; `records`: compressed by `codec`."""
     number = stop - base
     head = (base, _HEAD.size - _OUTSIDE + len(records), UNKNOWN, MAGIC, 0)
-    raw = _HEAD.pack(*head, int(PLAIN), number - 1, first, latest, UNKNOWN, UNKNOWN, UNKNOWN, number) + records
-    return Batch(base, stop, PLAIN, first, latest, UNKNOWN, number, memoryview(raw))
+    raw = _HEAD.pack(*head, codec, number - 1, first, latest, UNKNOWN, UNKNOWN, UNKNOWN, number) + records
+    return Batch(base, stop, Attribute(codec), first, latest, UNKNOWN, number, memoryview(raw))
 
 
 def filling(writer: Writer, offsets: int, timestamp: int) -> bytes:

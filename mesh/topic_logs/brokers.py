@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiokafka.conn import create_conn
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
@@ -34,6 +34,8 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
+DEBUGGER: Final = -2
+"""To this replica id a leader tells the end of its own log, and to a consumer the high watermark."""
 ALL_REPLICAS: Final = -1
 WAIT_MS: Final = 200
 """The time that a broker waits for new records."""
@@ -74,6 +76,16 @@ class Fetched:
     aborted: Sequence[tuple[int, int]]
     """Producer ids, with the first offsets of their aborted transactions."""
     records: bytes
+
+
+class LastBatch(NamedTuple):
+    """A producer's last batch in a partition, as the leader remembers the producer."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+    """The sequence of the batch's last record; -1 for none."""
+    timestamp_ms: int
 
 
 class Brokers:
@@ -143,15 +155,23 @@ class Brokers:
 
     async def writer(self, topic: str, partition: int, producer_id: int) -> Writer:
         """The producer as its partition's leader remembers it, ready to go on."""
+        for known in await self.producers(topic, partition):
+            if known.producer_id == producer_id:
+                before = Writer(producer_id, known.epoch, known.sequence)
+                return before.after(1)
+        return Writer(producer_id, 0, 0)
+
+    async def producers(self, topic: str, partition: int) -> list[LastBatch]:
+        """The producers that the partition's leader remembers."""
         request = Exactly(DescribeProducersRequest_v0([(topic, [partition], {})], {}))
         told = await self._ask("asked for producers", topic, partition, request)
         _, error, _, producers, _ = told.topics[0][1][0]
         self._check("asked for producers", topic, partition, error)
-        for known, epoch, sequence, *_ in producers:
-            if known == producer_id:
-                before = Writer(producer_id, epoch, sequence)
-                return before.after(1)
-        return Writer(producer_id, 0, 0)
+        return [LastBatch(*each[:4]) for each in producers]
+
+    async def leader_end(self, topic: str, partition: int) -> int:
+        """The end of the leader's log, with records that its replicas do not have yet."""
+        return await self._offset(topic, partition, LATEST, DEBUGGER)
 
     async def delete_before(self, topic: str, partition: int, offset: int) -> None:
         """Deletes the records before this offset."""
@@ -159,8 +179,8 @@ class Brokers:
         told = await self._ask("shortened", topic, partition, request)
         self._check("shortened", topic, partition, told.topics[0][1][0][2])
 
-    async def _offset(self, topic: str, partition: int, which: int) -> int:
-        request = OffsetRequest(UNKNOWN, READ_UNCOMMITTED, [(topic, [(partition, which)])])
+    async def _offset(self, topic: str, partition: int, which: int, replica_id: int = UNKNOWN) -> int:
+        request = OffsetRequest(replica_id, READ_UNCOMMITTED, [(topic, [(partition, which)])])
         told = await self._ask("asked for its end", topic, partition, request)
         _, error, _, offset, *_ = told.topics[0][1][0]
         self._check("asked for its end", topic, partition, error)

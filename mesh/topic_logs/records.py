@@ -1,9 +1,9 @@
-"""The records inside plain batches: what readers see of them, and small batches joined to larger ones. No I/O.
+"""The records inside batches: what readers see of them, and small batches joined to larger ones. No I/O.
 
 A source whose producers do not linger has a batch for each record, and a broker takes one batch of a partition at a
 time. So a copy joins small batches that follow one another: one write instead of hundreds. A record keeps its offset,
-time, key, value and headers; only its distance from the head of the batch is written anew. A compressed batch stays as
-it is.
+time, key, value and headers; only its distance from the head of the batch is written anew. Compressed batches become
+one of the same codec. A batch stays as it is if too much comes out of it, or if it can't be decompressed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from mesh.topic_logs.batches import PLAIN, Attribute, Batch, ForeignBatchError, plain_batch
+from mesh.compression import Allowance, Codec, compress, decompress
+from mesh.topic_logs.batches import CODEC, HEAD_BYTES, PLAIN, Attribute, Batch, ForeignBatchError, new_batch
 from mesh.topic_logs.course import Step
 
 SMALL: Final = 16 << 10
-"""Bytes of a batch that is joined at most. A larger one costs more to rewrite than a write of its own."""
+"""Bytes of a batch that is joined at most, decompressed too. A larger one costs more to rewrite than its own write."""
 JOINED: Final = 256 << 10
 """Bytes of joined batches, a quarter of what brokers take by default."""
+OPENED: Final = 1 << 20
+"""Bytes that come out of a compressed batch at most that is read record by record. A joined batch has less."""
 _PLACE: Final = struct.Struct(">qq")
 """Offset and time."""
 
@@ -26,29 +29,35 @@ _PLACE: Final = struct.Struct(">qq")
 def contents(batch: Batch, start: int = 0) -> Iterator[tuple[int, bytes]]:
     """All that readers see from offset `start` on, the same however the batches of a log are joined.
 
-    Each comes with its number of records: 1, or those of a compressed batch, which counts as a whole.
+    Each comes with its number of records: 1, or those of a batch that can't be opened, which counts as a whole.
     """
-    if batch.codec:
+    payload = _decompressed(batch, OPENED)
+    if payload is None:
         yield batch.next_offset - max(batch.base_offset, start), batch.content
         return
-    for delta, later, body in _records(batch):
+    for delta, later, body in _records(batch, payload):
         if (offset := batch.base_offset + delta) >= start:
             yield 1, _PLACE.pack(offset, batch.base_timestamp + later) + body
 
 
 def joined(steps: Iterable[Step], most: float = JOINED) -> Iterator[Step]:
-    """The steps, with small batches joined to batches of `most` bytes. ForeignBatchError: a batch is damaged."""
-    waiting: list[Batch] = []
+    """The steps, with small batches joined to batches of `most` bytes. ForeignBatchError: a batch is damaged.
+
+    The bytes of a compressed batch are those that come out of it.
+    """
+    waiting: list[tuple[Batch, bytes]] = []
     size = 0
     for step in steps:
+        payload = None
         if isinstance(step, Batch):
             step.check()
-            if _is_small(step):
-                if waiting and size + len(step.raw) > most:
+            payload = _decompressed(step, SMALL) if _is_small(step) else None
+            if payload is not None:
+                if waiting and (size + len(payload) + HEAD_BYTES > most or step.codec != waiting[0][0].codec):
                     yield _one(waiting)
                     waiting, size = [], 0
-                waiting.append(step)
-                size += len(step.raw)
+                waiting.append((step, payload))
+                size += len(payload) + HEAD_BYTES
                 continue
         if waiting:
             yield _one(waiting)
@@ -59,27 +68,38 @@ def joined(steps: Iterable[Step], most: float = JOINED) -> Iterator[Step]:
 
 
 def _is_small(batch: Batch) -> bool:
-    return len(batch.raw) <= SMALL and batch.attributes in (PLAIN, Attribute.TRANSACTIONAL)
+    return len(batch.raw) <= SMALL and batch.attributes & ~CODEC in (PLAIN, Attribute.TRANSACTIONAL)
 
 
-def _one(waiting: list[Batch]) -> Batch:
-    head = waiting[0]
+def _decompressed(batch: Batch, most: int) -> bytes | None:
+    """The records as they are without a codec; None if they can't be had, or have more than `most` bytes then."""
+    if not batch.codec:
+        return bytes(batch.records_bytes)
+    try:
+        return decompress(Codec(batch.codec), batch.records_bytes, Allowance(most))
+    except ValueError:  # no codec of Kafka's, or a WireError: damaged, or too much
+        return None
+
+
+def _one(waiting: list[tuple[Batch, bytes]]) -> Batch:
+    head = waiting[0][0]
     if len(waiting) == 1:
         return head
     made = bytearray()
-    for batch in waiting:
+    for batch, payload in waiting:
         further, later = batch.base_offset - head.base_offset, batch.base_timestamp - head.base_timestamp
-        for delta, time, body in _records(batch):
+        for delta, time, body in _records(batch, payload):
             rest = b"\0" + _varint(time + later) + _varint(delta + further) + body
             made += _varint(len(rest))
             made += rest
-    latest = max(batch.max_timestamp for batch in waiting)
-    return plain_batch(head.base_offset, waiting[-1].next_offset, head.base_timestamp, latest, bytes(made))
+    latest = max(batch.max_timestamp for batch, _ in waiting)
+    records = compress(Codec(head.codec), made)
+    stop = waiting[-1][0].next_offset
+    return new_batch(head.base_offset, stop, head.base_timestamp, latest, records, head.codec)
 
 
-def _records(batch: Batch) -> Iterator[tuple[int, int, bytes]]:
+def _records(batch: Batch, payload: bytes) -> Iterator[tuple[int, int, bytes]]:
     """For each record the distance of its offset and of its time from the head, and the rest: key, value, headers."""
-    payload = bytes(batch.records_bytes)
     at = 0
     try:
         for number in range(batch.records):

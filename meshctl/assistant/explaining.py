@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 import grpc
+from google.protobuf.duration_pb2 import Duration
 from pydantic import Field
 
 from mesh.rpc import instances, topic_moves, topics
@@ -18,6 +19,8 @@ from meshctl.output import as_dict
 
 MOST_GROUPS = 5
 """Groups of a topic that the answer explains: those that are furthest behind."""
+FEW_POINTS = Duration(seconds=10_800)
+"""The step of a course of which only the end is shown."""
 MOST_POSITIONS = 20
 """Partitions that the answer has for a group."""
 
@@ -32,7 +35,8 @@ def explain_lag(
     """Why a consumer group lags, or why the groups of a topic lag. For each group, `reasons` has sentences that each
     come from one fact of control. Such a fact is a missing member, a rebalance, a paused consumer of a sidecar, a
     loss by retention, a cluster that is away, or a move. `furthest_behind` has the partitions with the most lag. Lag
-    is in records. `not_known` says which questions control did not answer, so a reason may be missing.
+    is in records. Rates and ages come from control's samples. `not_known` says which questions control did not
+    answer, so a reason may be missing.
     """
     if bool(group) is bool(topic):
         raise MeshctlError("give a group or a topic; one of the two", ExitCode.BAD_REQUEST)
@@ -59,6 +63,7 @@ def _explained(connection: Connection, group: str, not_known: list[str]) -> dict
     answer = connection.call(connection.groups.GetGroup, topics.GetGroupRequest(name=named("groups", group)))
     held = instances.ListInstancesRequest(group=group, page_size=PAGE_SIZE)
     moves = topic_moves.ListTopicMovesRequest(page_size=PAGE_SIZE)
+    course = topics.QueryLagRequest(name=named("groups", group), step=FEW_POINTS, page_size=PAGE_SIZE)
     known = Known(
         answer,
         asked(
@@ -72,6 +77,7 @@ def _explained(connection: Connection, group: str, not_known: list[str]) -> dict
             [],
         ),
         asked("the state of the mesh", lambda: away(connection.status()), []),
+        asked("the lag over time", lambda: list(connection.call(connection.groups.QueryLag, course).partitions), []),
     )
     late = sorted((each for each in answer.positions if behind(each) > 0), key=behind, reverse=True)
     return {

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from mesh.lag_wording import behind as behind_text
+from mesh.lag_wording import outlook
 from mesh.rpc import instances, topic_moves, topics
 from mesh.wording import short
 from meshctl.output import count
 
 MOST_NAMED = 5
 """Partitions that a sentence names."""
+MOST_COURSES = 3
+"""Partitions whose rates are shown."""
 _IDLE_STATES = {
     instances.INSTANCE_STATE_PAUSED: "is paused, and reads nothing until somebody resumes it",
     instances.INSTANCE_STATE_DRAINING: "is draining: it takes no new records",
@@ -40,6 +44,7 @@ class Known:
     statuses: Sequence[instances.InstanceStatus] = ()
     moves: Sequence[topic_moves.MoveWithRecords] = ()
     away: Sequence[str] = ()
+    over_time: Sequence[topics.PartitionLag] = ()
 
 
 def behind(of: topics.GroupPosition) -> int:
@@ -53,7 +58,7 @@ def reasons(known: Known) -> list[str]:
     explaining = [*_group(known.group), *_instances(known.statuses), *_losses(positions), *known.group.problems]
     if not explaining and any(behind(each) > 0 for each in positions):
         explaining.append(NOTHING_KNOWN)
-    return [*_measured(positions), *explaining, *_moving(known), *known.away]
+    return [*_measured(positions), *_over_time(known.over_time), *explaining, *_moving(known), *known.away]
 
 
 def _group(of: topics.GetGroupResponse) -> Iterator[str]:
@@ -91,6 +96,17 @@ def _measured(found: Sequence[topics.GroupPosition]) -> Iterator[str]:
         yield (
             f"The group is {count(total, 'record')} behind in {len(late):,} of {count(len(found), 'partition')}; "
             f"the most in {named}."
+        )
+
+
+def _over_time(found: Iterable[topics.PartitionLag]) -> Iterator[str]:
+    late = sorted((each for each in found if each.last.records), key=lambda each: -each.last.records)
+    for each in late[:MOST_COURSES]:
+        since = f" since {each.growing_since.ToJsonString()}" if each.HasField("growing_since") else ""
+        yield (
+            f"In the last five minutes {each.written_per_second:,.3g} records a second were written to "
+            f"{each.topic}/{each.partition}, and the group read {each.passed_per_second:,.3g}: {outlook(each)}{since}. "
+            f"Its next record was written {behind_text(each.last)} ago."
         )
 
 

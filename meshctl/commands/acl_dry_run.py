@@ -10,7 +10,9 @@ import click
 
 from mesh.acls.codec import policy_from_proto
 from mesh.rpc import acls as pb
-from mesh.rpc import traffic
+from mesh.rpc import clients, traffic
+from meshctl import acl_clients
+from meshctl.acl_clients import broken_by
 from meshctl.acl_traffic import MOST, Judged, Refused, Use, document, judge, limits
 from meshctl.connection import Connection
 from meshctl.moments import Since
@@ -43,9 +45,13 @@ def show_dry_run(
     """Judges the traffic by the policy `after` as if it were enforced. `whole`: shows also who is refused by both."""
     now = datetime.now(UTC)
     start = (since or now - LAST).astimezone(UTC)
-    judged, last, answer = judged_traffic(session.connect(), start, before, after)
+    connection = session.connect()
+    judged, last, answer = judged_traffic(connection, start, before, after)
+    connected = connection.all_clients(clients.ListClientsRequest())
+    broken = list(broken_by(connected.clients, policy_from_proto(before), policy_from_proto(after)))
     if session.as_json:
-        print_json({"dry_run": document(judged, last), "since": start.isoformat()})
+        of_clients = [acl_clients.document(each) for each in broken]
+        print_json({"dry_run": document(judged, last) | {"clients": of_clients}, "since": start.isoformat()})
         return
     shown = [each for each in judged.refused if whole or each.was_allowed]
     print_table(
@@ -61,6 +67,12 @@ def show_dry_run(
         else "No client would have lost a right that it used, as far as traffic tells.",
     )  # fmt: skip
     _tell(judged, answer, len(shown), now, start)
+    click.echo("\nClients that are connected now, with groups, transactional ids and addresses:")
+    lost = [each for each in broken if whole or each.was_allowed]
+    print_table(acl_clients.COLUMNS, map(acl_clients.row, lost), empty="None would be refused what it does.")
+    left_out = sum(each.kinds for each in connected.left_out)
+    for sentence in acl_clients.limits(addresses_hidden=connected.addresses_hidden, left_out=left_out):
+        click.echo(f"note: {sentence}")
 
 
 def judged_traffic(

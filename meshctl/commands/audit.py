@@ -8,6 +8,7 @@ import click
 
 from mesh.rpc import admin
 from mesh.wording import actor_text
+from meshctl.commands.audit_export import export
 from meshctl.commands.audit_tail import tail
 from meshctl.commands.audit_trail import trail
 from meshctl.connection import PAGE_SIZE, Connection
@@ -35,6 +36,7 @@ def audit(context: click.Context, by: str, refused: bool, number: int) -> None:
 
     The log of decisions (`meshctl history`) shows accepted commands; this list shows refused commands too.
     For the audit events of records use `meshctl audit tail` (live) and `meshctl audit trail` (stored).
+    `meshctl audit export` gives both kinds to a SIEM.
 
     \b
     Examples:
@@ -63,6 +65,7 @@ def audit(context: click.Context, by: str, refused: bool, number: int) -> None:
     )  # fmt: skip
 
 
+audit.add_command(export)
 audit.add_command(tail)
 audit.add_command(trail)
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import click
 
 from mesh.rpc import audit
-from meshctl.connection import Connection
 from meshctl.moments import Since
 from meshctl.output import moment, print_json
-from meshctl.reopening import reopened
+from meshctl.record_events import record_events
 from meshctl.session import Command, Session, pass_session
 
-REMEMBERED = 10_000
-"""Events whose repeats are not shown: a stream that is opened again begins with the events that were shown last."""
 TYPES = ("PRODUCER", "REACTIVE_CONSUMER", "ACTIVE_CONSUMER", "STREAMING_CONSUMER", "STREAMING_PRODUCER")
 
 
@@ -74,7 +69,7 @@ def tail(
     if since is not None:
         request.start_time.FromDatetime(since.astimezone(UTC))
     try:
-        for shown, event in enumerate(_events(session.connect(), request), start=1):
+        for shown, event in enumerate(record_events(session.connect(), request), start=1):
             if session.as_json:
                 print_json(event, one_line=True)
             else:
@@ -83,38 +78,6 @@ def tail(
                 return
     except KeyboardInterrupt:
         return
-
-
-def _events(connection: Connection, request: audit.TailAuditRequest) -> Iterator[audit.RecordAudit]:
-    """Opens the stream again when it ends, from the last event on; events are not shown twice."""
-    told: dict[str, str] = {}
-    known: deque[str] = deque(maxlen=REMEMBERED)
-    began_at: datetime | None = None
-
-    def opened() -> Iterator[audit.TailAuditResponse]:
-        nonlocal began_at
-        if began_at is not None and not request.HasField("start_time"):
-            request.start_time.FromDatetime(began_at)
-        began_at = datetime.now(UTC)
-        return connection.tail(request)
-
-    for each in reopened(opened, again=not request.stop_at_end):
-        if each.HasField("source"):
-            _tell(each.source, told)
-        elif each.record.id not in known:
-            known.append(each.record.id)
-            request.start_time.CopyFrom(each.record.time)
-            yield each.record
-
-
-def _tell(source: audit.AuditSource, told: dict[str, str]) -> None:
-    """Prints the problem of a cluster, or its end, if that changed."""
-    said = "" if source.topics else f"cluster {source.cluster_name!r} has no audit topic"
-    said = f"{source.problem}; it is tried again" if source.problem else said
-    before = told.get(source.cluster_name, "")
-    if said != before:
-        click.echo(said or f"cluster {source.cluster_name!r} is read again", err=True)
-    told[source.cluster_name] = said
 
 
 def _line(event: audit.RecordAudit) -> str:

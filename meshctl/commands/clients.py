@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from mesh.acls.codec import policy_from_proto
 from mesh.rpc import clients as pb
+from meshctl.acl_clients import COLUMNS, Broken, broken_by, document, limits, row
 from meshctl.output import age, as_dict, count, print_json, print_table
 from meshctl.session import Command, Session, pass_session
 from meshctl.traffic import size
 
-PAGE_SIZE = 1000
 SHOWN_NAMES = 3
 """Topics and groups of one client in the table; the JSON has all."""
 
@@ -24,9 +25,12 @@ SHOWN_NAMES = 3
 @click.option("--group", default="", metavar="G", help="Only members of this group.")
 @click.option("--with-errors", is_flag=True, help="Only who got an answer with an error code.")
 @click.option("--removed-by", default="", metavar="RELEASE", help="Only who uses versions that this Kafka lacks: 4.0.")
+@click.option(
+    "--broken-by-acls", is_flag=True, help="Only who would be refused something if ACLs were enforced, and what."
+)
 @click.option("--apis", is_flag=True, help="A line for each API of a client: its versions, requests and errors.")
 @pass_session
-def clients(session: Session, /, apis: bool, **wanted: str) -> None:
+def clients(session: Session, /, apis: bool, broken_by_acls: bool, **wanted: str) -> None:
     """Show the clients that are connected: who they are, where, with what, and what they do.
 
     Connections of the same client are one line. Rates and counts are up to 9 s old, or older where a gateway has many
@@ -38,17 +42,18 @@ def clients(session: Session, /, apis: bool, **wanted: str) -> None:
       meshctl clients --topic orders --apis            the versions that the clients of a topic use
       meshctl clients --removed-by 4.0 --apis          clients that cannot talk to brokers of Kafka 4.0 by themselves
       meshctl clients --with-errors -o json
+      meshctl clients --broken-by-acls                 clients that `meshctl acl mode enforce` would break, and why
     """
-    request = pb.ListClientsRequest(page_size=PAGE_SIZE, **wanted)  # type: ignore[arg-type]  # the options of this command
+    request = pb.ListClientsRequest(**wanted)  # type: ignore[arg-type]  # the options of this command
     connection = session.connect()
-    pages = list(connection.pages(connection.clients.ListClients, request))
-    found = [each for page in pages for each in page.clients]
-    left_out = pages[-1].left_out
+    answer = connection.all_clients(request)
+    found, left_out = answer.clients, answer.left_out
+    if broken_by_acls:
+        policy = policy_from_proto(connection.acl_policy())
+        show_broken(session, list(broken_by(found, policy, policy)), answer)
+        return
     if session.as_json:
-        shown = pb.ListClientsResponse(
-            clients=found, left_out=left_out, addresses_hidden=any(page.addresses_hidden for page in pages)
-        )
-        print_json(as_dict(shown))
+        print_json(as_dict(answer))
         return
     empty = "No client is like that."
     columns: tuple[str, ...]
@@ -66,6 +71,19 @@ def clients(session: Session, /, apis: bool, **wanted: str) -> None:
         click.echo(
             f"{each.gateway} leaves out {kinds} with {count(each.connections, 'connection')}: the idlest", err=True
         )
+
+
+def show_broken(session: Session, broken: Sequence[Broken], answer: pb.ListClientsResponse) -> None:
+    """Shows what connected clients would be refused."""
+    not_known = list(
+        limits(addresses_hidden=answer.addresses_hidden, left_out=sum(each.kinds for each in answer.left_out))
+    )
+    if session.as_json:
+        print_json({"broken": [document(each) for each in broken], "not_known": not_known})
+        return
+    print_table(COLUMNS, map(row, broken), empty="No connected client would be refused what it does.")
+    for sentence in not_known:
+        click.echo(f"note: {sentence}")
 
 
 def _row(of: pb.Client) -> tuple[str, ...]:

@@ -138,6 +138,11 @@ def show(session: Session, move_id: str) -> None:
         click.echo()
         rows = ((each.partition, each.start, each.end) for each in found.cuts)
         print_table(("PARTITION", "FIRST OFFSET", "CUT AT"), rows, empty="")
+    for stray in found.strays:
+        click.echo(
+            f"somebody writes to the old log: {found.copy.source_cluster} alone has offsets {stray.start} to "
+            f"{stray.end - 1} of partition {stray.partition}"
+        )
 
 
 @move.command()

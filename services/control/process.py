@@ -47,6 +47,7 @@ from services.control.api.cluster_service import ClusterService
 from services.control.api.freeze_gate import FreezeGate
 from services.control.api.group_service import GroupService
 from services.control.api.instance_service import InstanceService
+from services.control.api.lag_answers import LagAnswers
 from services.control.api.member_report_service import MemberReportService
 from services.control.api.past_answers import PastAnswers
 from services.control.api.pipeline_service import PipelineService
@@ -83,6 +84,8 @@ from services.control.decisions.sidecars.orders import SidecarOrders
 from services.control.decisions.sidecars.subscriptions import SubscriptionDecisions
 from services.control.decisions.topic_moves.certificates import Certificates
 from services.control.decisions.topic_moves.commands import TopicMoveDecisions
+from services.control.decisions.topic_moves.old_logs import OldLogs
+from services.control.decisions.topics.lag_sampling import LagSampling
 from services.control.decisions.topics.looking import Looking
 from services.control.decisions.turns import Turns
 from services.control.decisions.users.commands import UserDecisions
@@ -97,6 +100,7 @@ from services.control.store.cleaning import clean_up
 from services.control.store.database import Database, StoreUnavailableError
 from services.control.store.home_topic import Home
 from services.control.store.journal import Journal
+from services.control.store.lag import LagTables
 from services.control.store.leader import Leader
 from services.control.store.outbox import Publisher
 from services.control.store.register import GatewayRegister
@@ -165,6 +169,7 @@ class Control:
         record_progress = RecordProgress(lambda: journal.view.record_rules)
         self._topic_moves = TopicMoveDecisions(journal, self._rules, connections, record_progress)
         self._certificates = Certificates(journal, connections)
+        self._old_logs = OldLogs(journal, connections)
         past = Past(journal, database)
         access = AccessGate(
             journal, reports, settings.first_admins, counts_certificates=settings.certificate_roles_count
@@ -189,6 +194,9 @@ class Control:
         )
         subscriptions = SubscriptionDecisions(journal)
         looking = Looking(journal, connections)
+        self._lag = LagTables(database, clock)
+        lag_bounds = settings.lag_interval_s, settings.lag_partitions
+        self._lag_sampling = LagSampling(looking, self._clusters.probes, self._lag, clock, *lag_bounds)
         longest_hold_ms = settings.hold_ms + SWITCH_MARGIN_MS
         services = (
             (admin_grpc, ClusterService(journal, self._clusters)),
@@ -209,7 +217,7 @@ class Control:
             ),
             (topic_moves_grpc, TopicMoveService(journal, self._topic_moves, self._certificates)),
             (topics_grpc, TopicService(journal, connections, looking)),
-            (topics_grpc, GroupService(journal, looking)),
+            (topics_grpc, GroupService(journal, looking, LagAnswers(self._lag, clock, *lag_bounds))),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
             (traffic_grpc, TrafficService(traffic)),
             (transactions_grpc, TransactionService(journal)),
@@ -236,6 +244,7 @@ class Control:
             lambda: self.audit.forget(days),
             lambda: self.reports.forget(kept),
             self._verifiers.forget_deleted,
+            self._lag.forget,
         ]
         for name, run in {
             "leader": self._leader.run,
@@ -252,6 +261,7 @@ class Control:
             "settling": self._rules.run,
             "moves of topics": self._topic_moves.run,
             "certificates of moves": self._certificates.run,
+            "old logs of moves": self._old_logs.run,
         }.items():
             self._parts.keep(name, run)
 
@@ -294,6 +304,7 @@ class Control:
         except (Refusal, StoreUnavailableError) as error:
             log.warning("a pending rollout is not settled yet; the next change does it", reason=str(error))
         self._parts.keep("snapshots", self._snapshots.run)
+        self._parts.keep("samples of lag", self._lag_sampling.run)
         await self.server.set_serving(True)
         with suppress(TimeoutError):  # a home cluster that is away keeps nobody from deciding
             async with asyncio.timeout(FIRST_LOOK):
@@ -304,7 +315,7 @@ class Control:
     def _lost_the_lead(self, reason: str) -> None:
         self.replays.followers.lost_the_lead()
         self.orders.following.lost_the_lead()
-        self._parts.stop("publisher", "audit publisher", "snapshots")
+        self._parts.stop("publisher", "audit publisher", "snapshots", "samples of lag")
         self._lifecycle.not_ready(reason)
         self._parts.keep("serving", lambda: self.server.set_serving(False))
 

@@ -28,6 +28,10 @@ class ControlSettings(RpcTokenSettings, ServiceSettings, service="control"):
     """Days that audit events are kept, in PostgreSQL and in the topic."""
     reports_kept_days: int = Field(default=30, ge=1, le=36_500)
     """Days that reports of members are kept: which instances came and went, how far replays were."""
+    lag_interval_s: float = Field(default=10.0, ge=1, le=300)
+    """Seconds between two samples of the lag of all groups, which the leading control takes."""
+    lag_partitions: int = Field(default=10_000, ge=0, le=100_000)
+    """Partitions of one sample, each once for each group that reads it; 0: no samples. Groups beyond are left out."""
     record_audit_topics: WordList = ("sidecar-audit",)
     """Audit topics of sidecars, by the names on the clusters."""
     snapshot_every: int = Field(default=1000, ge=1, le=1_000_000)

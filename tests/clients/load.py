@@ -27,6 +27,8 @@ class Journal:
 
     client: str
     acked: list[Acked] = field(default_factory=list)
+    acked_at: list[float] = field(default_factory=list)
+    """The time of each acknowledgement, by the event loop's clock."""
     newest_acked: int = -1
     """The highest number of an acknowledged record."""
     newest: dict[str, int] = field(default_factory=dict)
@@ -40,6 +42,7 @@ class Journal:
 
     def add_acked(self, ack: Acked) -> None:
         self.acked.append(ack)
+        self.acked_at.append(asyncio.get_running_loop().time())
         self.newest_acked = max(int(ack.id.rpartition("-")[2]), self.newest_acked)
         self._changed.set()
 

@@ -76,6 +76,11 @@ async def test_clients_over_two_clusters_are_told_with_what_they_do(mesh: Mesh, 
             assert {each["principal"] for each in found} == {"User:ANONYMOUS"}
             assert all(each["listener"] and each["gateway"] and each["since_time"] for each in found)
             assert all(each["rates"]["bytes_in"] > 0 and each["rates"]["bytes_out"] > 0 for each in found)
+            command = ("clients", "--topic", topic, "--broken-by-acls", "-o", "json")
+            broken = json.loads((await asyncio.to_thread(mesh.meshctl, *command)).stdout)["broken"]
+            lost = {(each["operation"], each["resource_type"], each["resource"]) for each in broken}
+            assert {("write", "topic", topic), ("read", "topic", topic)} <= lost, "no ACL allows anything"
+            assert {("read", "group", f"{group}-{one}") for one in SOFTWARE} <= lost
         assert told(mesh, "--topic", on_c1, "--removed-by", "4.0") == []
         shown = mesh.meshctl("clients", "--topic", on_c1).stdout
         assert on_c1 in shown and SOFTWARE["java-4.4"] in shown

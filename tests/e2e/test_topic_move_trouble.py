@@ -172,6 +172,9 @@ def test_a_certificate_is_confirmed_until_somebody_writes_where_nobody_should(
     c2.write(topic, [(0, b"new")])  # the topic's own records go on there
     assert movers.verified(move) == (True, "")
     c1.write(topic, [(0, b"by somebody who did not hear of the move")])
+    stray = topic_moves.TopicMoveStrays(partition=0, start=len(RECORDS), end=len(RECORDS) + 1)
+    found = movers.shown_when(move, lambda found: bool(found.strays), "says that its old log grows")
+    assert list(found.strays) == [stray]
     confirmed, told = movers.verified(move)
     assert not confirmed
     assert f"ends at {len(RECORDS) + 1}, and the cut is at {len(RECORDS)}" in told

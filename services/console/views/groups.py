@@ -22,6 +22,7 @@ from services.console.parts import (
     Tone,
     hidden,
 )
+from services.console.views.lag import parts_of
 from services.console.views.topics import not_known
 
 STATES = {
@@ -108,6 +109,7 @@ async def one(ask: Ask) -> Page:
         *not_known(answer.problems),
         Facts("Group", facts),
         Table("Positions", columns, positions, empty, note),
+        *await parts_of(ask, name),
         Table("Members", ("Client id", "Instance id", "Address", "Partitions", "Member"), members, alone),
     ]
     if ask.may_change:

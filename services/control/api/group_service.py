@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from mesh.routing import Place
 from mesh.rpc import topics, topics_grpc
 from services.control.api import pages
+from services.control.api.lag_answers import LagAnswers
 from services.control.decisions.topics.looking import Looking
 from services.control.domain.errors import InvalidField, Unknown
 from services.control.domain.rules.effects import LogRange
 from services.control.domain.topics.groups import GroupState, GroupType, MeshGroup
-from services.control.domain.topics.topics import lag_of, reading
+from services.control.domain.topics.topics import lag_of
 from services.control.store.journal import Journal
 
 STATES = {
@@ -39,9 +39,10 @@ Offsets = Mapping[str, Mapping[int, int]]
 class GroupService(topics_grpc.GroupServiceServicer):
     """See GroupService in topics.proto."""
 
-    def __init__(self, journal: Journal, looking: Looking) -> None:
+    def __init__(self, journal: Journal, looking: Looking, lag: LagAnswers) -> None:
         self._journal = journal
         self._looking = looking
+        self._lag = lag
 
     async def ListGroups(self, request: topics.ListGroupsRequest, context: Any) -> topics.ListGroupsResponse:
         self._journal.require_loaded()
@@ -64,9 +65,7 @@ class GroupService(topics_grpc.GroupServiceServicer):
 
     async def GetGroup(self, request: topics.GetGroupRequest, context: Any) -> topics.GetGroupResponse:
         self._journal.require_loaded()
-        collection, _, name = request.name.partition("/")
-        if collection != GROUPS or not name:
-            raise InvalidField("name", f"{request.name!r} is not a resource name of the form {GROUPS}/GROUP")
+        name = _group_of(request.name)
         known = await self._looking.groups()
         group = known.groups.get(name)
         if group is None:
@@ -93,26 +92,24 @@ class GroupService(topics_grpc.GroupServiceServicer):
                 )  # fmt: skip
         return answer
 
+    async def QueryLag(self, request: topics.QueryLagRequest, context: Any) -> topics.QueryLagResponse:
+        return await self._lag.answer(_group_of(request.name), request)
+
     async def _looked_at(
         self, groups: Collection[MeshGroup]
     ) -> tuple[Mapping[str, tuple[Any, ...]], Mapping[str, Offsets], Logs, list[str]]:
         """Members by group, offsets by group, logs by topic, and sentences about what is not known."""
-        (members, untold), (committed, silent) = await asyncio.gather(
-            self._looking.members(groups), self._looking.committed(groups)
-        )
-        table = self._journal.view.state.effective
-        by_group: dict[str, dict[str, Mapping[int, int]]] = {}
-        if not silent:
-            by_group = {each.name: {} for each in groups}
-        for topic, readers in reading(table, committed).items():
-            for group, offsets in readers.items():
-                by_group.setdefault(group, {})[topic] = offsets
-        wanted = {topic for topics_of in by_group.values() for topic in topics_of}
-        known = [each for each in (await self._looking.topics()).topics if each.name in wanted] if wanted else []
-        logs, away = await self._looking.logs(
-            (each.name, Place(each.place.cluster, each.place.upstream_topic), each.partitions) for each in known
-        )
-        return members, by_group, logs, [*untold, *silent, *away]
+        (members, untold), offsets = await asyncio.gather(self._looking.members(groups), self._looking.offsets(groups))
+        read = {topic for topics_of in offsets.by_group.values() for topic in topics_of}
+        logs, away = await self._looking.logs_of(read)
+        return members, offsets.by_group, logs, [*untold, *offsets.problems, *away]
+
+
+def _group_of(resource: str) -> str:
+    collection, _, name = resource.partition("/")
+    if collection != GROUPS or not name:
+        raise InvalidField("name", f"{resource!r} is not a resource name of the form {GROUPS}/GROUP")
+    return name
 
 
 def _shape(

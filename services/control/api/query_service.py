@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC
 from typing import Any
 
 from mesh.routing import ForwardingRule, Place, RoutingTable, Subject, UpstreamCluster
@@ -16,7 +17,7 @@ from services.control.decisions.records.progress import RecordProgress
 from services.control.domain.errors import InvalidField
 from services.control.domain.rules.moves import located
 from services.control.presentation.explanations import tried_rules, why_unrouted, without_rule
-from services.control.store.audit import AuditTrail
+from services.control.store.audit import AuditTrail, Wanted
 from services.control.store.journal import Journal
 from services.control.store.outbox import Publisher
 from services.control.store.reports import Reports
@@ -146,9 +147,16 @@ class QueryService(admin_grpc.QueryServiceServicer):
         self, request: admin.ListAuditEventsRequest, context: Any
     ) -> admin.ListAuditEventsResponse:
         size = pages.page_size(request.page_size)
-        listing = f"audit events {request.actor} {request.refused_only}"
+        since = request.start_time.ToDatetime(UTC) if request.HasField("start_time") else None
+        wanted = Wanted(request.actor, request.refused_only, since)
+        if request.HasField("after"):
+            if request.page_token:
+                raise InvalidField("page_token", "does not go with after: go on with the number of the last event")
+            found = await self._audit.after(request.after, size, wanted)
+            return admin.ListAuditEventsResponse(audit_events=found)
+        listing = f"audit events {request.actor} {request.refused_only} {since}"
         below = pages.number_of(listing, request.page_token)
-        found = await self._audit.before(below, request.actor, request.refused_only, size + 1)
+        found = await self._audit.before(below, size + 1, wanted)
         token = pages.token(listing, found[size - 1].sequence) if len(found) > size else ""
         return admin.ListAuditEventsResponse(audit_events=found[:size], next_page_token=token)
 

@@ -41,6 +41,12 @@ def _certified(event: events.Event) -> str:
     return f"{certified.name}: not confirmed: {'; '.join(certified.certificate.differences[:MOST_NAMED])}"
 
 
+def _grown(event: events.Event) -> str:
+    grown = event.topic_move_old_log_grown
+    strays = sum(each.end - each.start for each in grown.strays)
+    return f"{grown.name}: somebody has written {strays} records to the old log behind the cut; the new log lacks them"
+
+
 def _ended(event: events.Event) -> str:
     end = event.topic_move_ended
     pause = f"; producers waited {end.pause_ms} ms" if end.pause_ms else ""
@@ -59,6 +65,7 @@ SENTENCES: Final[dict[str, Callable[[events.Event], str]]] = {
     "topic_move_hindered": _hindered,
     "topic_move_cut_reached": _reached,
     "topic_move_certified": _certified,
+    "topic_move_old_log_grown": _grown,
     "topic_move_ended": _ended,
 }
 """Payload -> its sentence."""

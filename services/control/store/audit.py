@@ -17,10 +17,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import structlog
 from prometheus_client import Counter, Gauge
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
 from mesh.rpc import admin
 from services.control.store import schema
@@ -50,6 +51,18 @@ waiting_gauge = Gauge("kafka_mesh_control_audit_waiting", "Audit events that are
 class _Waiting:
     event: admin.AuditEvent
     stored: asyncio.Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Conditions for events; `actor`: also of this user on any host."""
+
+    actor: str = ""
+    refused_only: bool = False
+    since: datetime | None = None
+
+
+ALL = Wanted()
 
 
 class AuditTrail:
@@ -96,26 +109,29 @@ class AuditTrail:
         if self._waiting:
             await asyncio.wait([each.stored for each in self._waiting], timeout=seconds)
 
-    async def after(self, sequence: int, limit: int = AT_ONCE) -> list[admin.AuditEvent]:
+    async def after(self, sequence: int, limit: int = AT_ONCE, wanted: Wanted = ALL) -> list[admin.AuditEvent]:
         """The next events after `sequence`, oldest first."""
         table = schema.call_audit_events
-        query = select(table).where(table.c.sequence > sequence).order_by(table.c.sequence).limit(limit)
-        async with self._database.transaction() as connection:
-            return [_event(row.sequence, row.body) for row in await connection.execute(query)]
+        query = select(table).where(table.c.sequence > sequence).order_by(table.c.sequence)
+        return await self._found(query, wanted, limit)
 
-    async def before(self, sequence: int | None, actor: str, refused_only: bool, limit: int) -> list[admin.AuditEvent]:
-        """Events below `sequence` (None: all), newest first; of an actor, or of a user on any host."""
+    async def before(self, sequence: int | None, limit: int, wanted: Wanted = ALL) -> list[admin.AuditEvent]:
+        """Events below `sequence` (None: all), newest first."""
         table = schema.call_audit_events
-        query = select(table).order_by(table.c.sequence.desc()).limit(limit)
-        if sequence is not None:
-            query = query.where(table.c.sequence < sequence)
-        if actor:
-            of_user = table.c.actor.startswith(f"{actor}@", autoescape=True)
-            query = query.where((table.c.actor == actor) | of_user)
-        if refused_only:
+        query = select(table).order_by(table.c.sequence.desc())
+        return await self._found(query if sequence is None else query.where(table.c.sequence < sequence), wanted, limit)
+
+    async def _found(self, query: Select[Any], wanted: Wanted, limit: int) -> list[admin.AuditEvent]:
+        table = schema.call_audit_events
+        if wanted.actor:
+            of_user = table.c.actor.startswith(f"{wanted.actor}@", autoescape=True)
+            query = query.where((table.c.actor == wanted.actor) | of_user)
+        if wanted.refused_only:
             query = query.where(table.c.code != "OK")
+        if wanted.since is not None:
+            query = query.where(table.c.time >= wanted.since)
         async with self._database.transaction() as connection:
-            return [_event(row.sequence, row.body) for row in await connection.execute(query)]
+            return [_event(row.sequence, row.body) for row in await connection.execute(query.limit(limit))]
 
     async def forget(self, days: int) -> None:
         """Deletes events that are older than `days`."""

@@ -52,6 +52,13 @@ def insert_rows_behind(lock: int, table: Table, rows: Sequence[Row]) -> Iterator
         yield Statement(_insertion_behind(lock, table, tuple(some[0])), (_as_json(some),), table.name, len(some))
 
 
+def add_rows(table: Table, rows: Sequence[Row]) -> Iterator[Statement]:
+    """Adds the rows whose primary keys the table does not have."""
+    for some in _portions(rows):
+        sql = _insertion(table, tuple(some[0])) + b" on conflict do nothing"
+        yield Statement(sql, (_as_json(some),), table.name)
+
+
 def put_row(table: Table, row: Row) -> Statement:
     """Adds a row, or takes the place of the row with the same primary key."""
     key = row.get(key_of(table).name)

@@ -145,10 +145,13 @@ class Connections:
         """Creates topics (name -> partitions and settings) and waits until the cluster shows them."""
         await self._call(cluster, lambda client, _: _create(client, topics), CREATE_TIMEOUT)
 
-    async def log_ranges(self, cluster: UpstreamCluster, topics: Mapping[str, int]) -> dict[str, dict[int, LogRange]]:
-        """First and next offsets of every partition; `topics`: topic -> partitions."""
+    async def log_ranges(
+        self, cluster: UpstreamCluster, topics: Mapping[str, int], *, known_only: bool = False
+    ) -> dict[str, dict[int, LogRange]]:
+        """First and next offsets of every partition; `topics`: topic -> partitions. See `offsets.log_ranges`."""
+        bound = CALL_TIMEOUT - REQUEST_TIMEOUT
         return await self._call(
-            cluster, lambda client, _: offsets.log_ranges(client, topics, CALL_TIMEOUT - REQUEST_TIMEOUT)
+            cluster, lambda client, _: offsets.log_ranges(client, topics, bound, known_only=known_only)
         )
 
     async def log_ends(self, cluster: UpstreamCluster, topic: str, partitions: int) -> dict[int, int]:

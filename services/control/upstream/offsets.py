@@ -45,17 +45,23 @@ class StablePositions:
     """Groups of which an open transaction has an offset of the topic: the group's position may change by its end."""
 
 
-def log_ranges(client: AdminClient, topics: Mapping[str, int], bound: float) -> dict[str, dict[int, LogRange]]:
-    """First and next offsets of every partition; `topics`: topic -> partitions. Raises KafkaException."""
+def log_ranges(
+    client: AdminClient, topics: Mapping[str, int], bound: float, *, known_only: bool = False
+) -> dict[str, dict[int, LogRange]]:
+    """First and next offsets of every partition; `topics`: topic -> partitions. Raises KafkaException.
+
+    `known_only`: a partition that the cluster does not tell is left out.
+    """
     deadline = time.monotonic() + bound
     wanted = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
     first, following = (
-        listed(client, dict.fromkeys(wanted, spec), deadline)
+        listed(client, dict.fromkeys(wanted, spec), deadline, known_only=known_only)
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
     )
     ranges: dict[str, dict[int, LogRange]] = {topic: {} for topic in topics}
     for each in wanted:
-        ranges[each.topic][each.partition] = LogRange(first[each], following[each])
+        if each in first and each in following:
+            ranges[each.topic][each.partition] = LogRange(first[each], following[each])
     return ranges
 
 
@@ -68,11 +74,12 @@ def log_ends(client: AdminClient, topic: str, partitions: int, bound: float) -> 
 
 
 def listed(
-    client: AdminClient, specs: Mapping[TopicPartition, OffsetSpec], deadline: float
+    client: AdminClient, specs: Mapping[TopicPartition, OffsetSpec], deadline: float, *, known_only: bool = False
 ) -> dict[TopicPartition, int]:
     """An offset of each partition. A partition whose leader is not known yet is asked again until `deadline` (monotonic
-    seconds). Raises KafkaException."""
+    seconds). Raises KafkaException; with `known_only` a partition is left out instead, if others have answers."""
     found: dict[TopicPartition, int] = {}
+    failed: KafkaException | None = None
     remaining = dict(specs)
     while remaining:
         asked = client.list_offsets(remaining, request_timeout=REQUEST_TIMEOUT)
@@ -81,11 +88,16 @@ def listed(
             try:
                 found[each] = int(future.result(REQUEST_TIMEOUT).offset)
             except KafkaException as error:
-                if not _worth_asking_again(error, LEADERS_ON_THE_WAY, deadline):
+                if _worth_asking_again(error, LEADERS_ON_THE_WAY, deadline):
+                    remaining[each] = specs[each]
+                elif known_only:
+                    failed = error
+                else:
                     raise
-                remaining[each] = specs[each]
         if remaining:
             time.sleep(ON_THE_WAY_POLL)
+    if failed is not None and not found:
+        raise failed
     return found
 
 

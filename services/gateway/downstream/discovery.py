@@ -62,6 +62,7 @@ from services.gateway.downstream.quota_reports import QuotaReports
 from services.gateway.downstream.received_tables import ReceivedTables, table_of
 from services.gateway.downstream.routers import NoRouterError, Routers
 from services.gateway.downstream.tables import RunningCanary
+from services.gateway.requests.records.handover import learn
 from services.gateway.upstream import security
 
 log = structlog.get_logger(__name__)
@@ -241,7 +242,7 @@ class Discovery:
             case "canary":
                 self._try_out(await self._understood(order), order.canary.permille)
             case "switch":
-                self._switch(order.switch.revision)
+                self._switch(order.switch)
             case "release":
                 self._release(f"revision {order.release.revision} was given up")
             case "quota_parts":
@@ -345,12 +346,13 @@ class Discovery:
 
         self._holding = asyncio.get_running_loop().create_task(wait(), name="wait for old answers")
 
-    def _switch(self, revision: int) -> None:
-        canary = self._mesh.tables.canary
+    def _switch(self, order: discovery.SwitchOrder) -> None:
+        canary, revision = self._mesh.tables.canary, order.revision
         table = self._pending if canary is None else canary.table
         if table is None or table.revision != revision:
             self._answers.nack(revision, f"revision {revision} is not held here")
         elif not self._is_older(revision):
+            learn(order.producers, table, self._mesh.memory.seams, asyncio.get_running_loop().time())
             self._run(table)
 
     def _try_out(self, table: RoutingTable | None, permille: int) -> None:

@@ -12,10 +12,12 @@ Rules that hold for every reader here:
 
 from struct import Struct as Packing
 
-Buffer = bytes | bytearray | memoryview
+from mesh.kafka_bytes import INT32 as INT32
+from mesh.kafka_bytes import Buffer as Buffer
+from mesh.kafka_bytes import WireError as WireError
+from mesh.kafka_bytes import read_uvarint as read_uvarint
 
 INT16 = Packing(">h")
-INT32 = Packing(">i")
 UINT32 = Packing(">I")
 INT64 = Packing(">q")
 unpack_int32 = INT32.unpack_from
@@ -27,17 +29,6 @@ MAX_STRING_BYTES = 0x7FFF
 
 MAX_TAGS = 256
 """Tagged fields in one struct: Kafka has given out five in a struct so far."""
-
-
-class WireError(ValueError):
-    """Bytes that are not what Kafka's protocol says, or values that it cannot carry."""
-
-    def __init__(self, field: str, offset: int, fact: str) -> None:
-        super().__init__(f"{field} at byte {offset}: {fact}" if offset >= 0 else f"{field}: {fact}")
-        self.field = field
-        self.offset = offset
-        """The offset of the field in the buffer; -1 for an error of encoding."""
-        self.fact = fact
 
 
 class UnsupportedVersionError(WireError):
@@ -62,26 +53,6 @@ def read_int32(buffer: Buffer, position: int, end: int, field: str) -> tuple[int
     if end - position < 4:
         raise truncated(field, position, 4, end)
     return INT32.unpack_from(buffer, position)[0], position + 4
-
-
-def read_uvarint(buffer: Buffer, position: int, end: int, field: str) -> tuple[int, int]:
-    """An unsigned 32-bit varint: at most five bytes, the last of them below 16."""
-    if position < end and (first := buffer[position]) < 0x80:  # nearly all of them
-        return first, position + 1
-    value = shift = 0
-    start = position
-    while position < end:
-        byte = buffer[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-        if shift == 28 and position < end and buffer[position] > 0x0F:
-            break
-    else:
-        raise WireError(field, start, f"varint goes on past the {end - start} bytes left")
-    raise WireError(field, start, "varint does not fit 32 bits")
 
 
 def read_varlong(buffer: Buffer, position: int, end: int, field: str) -> tuple[int, int]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from mesh.compression import Allowance, codec_of, decompress
 from services.gateway.wire.batches import CRC_AT, HEADER_BYTES, BatchHeader, crc_is_right
-from services.gateway.wire.compression import Allowance, codec_of, decompress
 from services.gateway.wire.primitives import Buffer, WireError, read_varlong
 
 

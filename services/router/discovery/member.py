@@ -31,7 +31,7 @@ from enum import Enum
 
 from mesh.routing import RoutingState, RoutingTable, came_into_force
 from mesh.routing.codec import TABLE_FORMAT, format_needed
-from mesh.rpc import quotas
+from mesh.rpc import quotas, topic_moves
 
 SHORTEST_HOLD_MS = 1000
 """A pending table is always held, however late its member comes: until control ends the rollout, nobody may write."""
@@ -128,6 +128,8 @@ class Try:
 @dataclass(frozen=True, slots=True)
 class Switch:
     revision: int
+    producers: topic_moves.TopicMoveProducers | None = None
+    """The producers of a topic that has moved with its records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +273,8 @@ class Member:
     def _switch(self, held: RoutingTable, news: News) -> Switch:
         self._told = news.state.effective if news.state.effective == held else held
         self._expect(held.revision, Answer.APPLIED, news.decided_at, to_switch=True)
-        return Switch(held.revision)
+        handover = news.state.handover
+        return Switch(held.revision, handover.producers if handover and handover.revision == held.revision else None)
 
     def _release(self, held: RoutingTable) -> Release:
         self._due = deque(due for due in self._due if due.answer not in (Answer.HELD, Answer.TRYING))

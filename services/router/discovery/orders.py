@@ -112,8 +112,9 @@ class OrderStream:
                 canary = discovery.CanaryOrder(permille=permille).SerializeToString()
                 canary += field(discovery.CanaryOrder, *self._table(table))
                 return field(discovery.WatchResponse, "canary", canary)
-            case Switch(revision):
-                return discovery.WatchResponse(switch=discovery.SwitchOrder(revision=revision)).SerializeToString()
+            case Switch(revision, producers):
+                switch = discovery.SwitchOrder(revision=revision, producers=producers)
+                return discovery.WatchResponse(switch=switch).SerializeToString()
             case Release(revision):
                 return discovery.WatchResponse(release=discovery.ReleaseOrder(revision=revision)).SerializeToString()
             case Divide(parts):

@@ -7,7 +7,7 @@ from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.gateway.wire.compression import Allowance, Codec, compress, decompress
+from mesh.compression import Allowance, Codec, compress, decompress
 from services.gateway.wire.legacy import conversion
 from services.gateway.wire.legacy.conversion import Corrupt, Readable, Stored, batches_of, message_sets_of
 from services.gateway.wire.legacy.message_sets import write_message

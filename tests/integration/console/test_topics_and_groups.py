@@ -89,6 +89,19 @@ async def test_a_group_has_members_and_positions(console: Consoled, readers: Rea
         await visitor.sees("/groups/nobody-at-all", 404)
 
 
+async def test_a_group_has_its_lag_over_time(console: Consoled, readers: Readers) -> None:
+    async with console.visitor() as visitor:
+        pages: list[str] = []
+
+        async def is_sampled() -> bool:
+            pages.append(await visitor.sees(f"/groups/{readers.group}"))
+            return f"{readers.apples} 0 7 > " in pages[-1]
+
+        await until(is_sampled, "control has sampled the group, whose records are older than the samples")
+        assert "Partitions that are behind" in pages[-1]
+        assert "Lag in the last six hours" in pages[-1]
+
+
 async def test_a_group_is_reset_by_a_plan_and_the_reset_undone(console: Consoled, readers: Readers) -> None:
     await console.grant("ada", OPERATOR)
     async with console.person("ada") as ada:

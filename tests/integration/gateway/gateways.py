@@ -68,7 +68,7 @@ class Turns:
 
     def __init__(self, addresses: list[str], port: int = 0) -> None:
         """`port`: where to listen; 0 for any."""
-        self._addresses = cycle(addresses)
+        self._addresses, self._count = cycle(addresses), len(addresses)
         self._listener = socket.create_server(("127.0.0.1", port), backlog=128)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -81,14 +81,19 @@ class Turns:
         with suppress(OSError):  # closed
             while True:
                 client, _ = self._listener.accept()
-                host, _, port = next(self._addresses).rpartition(":")
-                try:
-                    server = socket.create_connection((host, int(port)))
-                except OSError:  # nobody there: the client tries again, and meets the next one
+                if (server := self._connected()) is None:  # nobody there: the client tries again
                     client.close()
                     continue
                 for source, sink in ((client, server), (server, client)):
                     threading.Thread(target=_carry, args=(source, sink), daemon=True).start()
+
+    def _connected(self) -> socket.socket | None:
+        """To the next address that takes connections."""
+        for _ in range(self._count):
+            host, _, port = next(self._addresses).rpartition(":")
+            with suppress(OSError):
+                return socket.create_connection((host, int(port)))
+        return None
 
 
 def _carry(source: socket.socket, sink: socket.socket) -> None:

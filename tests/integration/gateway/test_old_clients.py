@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from mesh.compression import Allowance, Codec
 from services.gateway.wire.codec import decode
-from services.gateway.wire.compression import Allowance, Codec
 from services.gateway.wire.frames import SIZE_BYTES, encode_request, parse_response_header
 from services.gateway.wire.legacy.message_sets import read_message_set
 from services.gateway.wire.messages import (

@@ -13,8 +13,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewTopic
 
+from mesh.compression import Codec
 from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.compression import Codec
 from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.older_kafka import OlderKafka

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
     ResourceType,
 )
 
-from services.gateway.wire.compression import Codec
+from mesh.compression import Codec
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.legacy.record import Group, Record
 from services.gateway.wire.legacy.record_batches import Transactional, write_batch

@@ -98,6 +98,7 @@ def test_a_dry_run_says_who_would_have_been_refused(meshctl: Meshctl, control_da
     assert any("30 calls since" in line for line in enforced)
     assert "note: Calls that were not judged, by API: Metadata 6." in enforced
     assert "no ACL allows it" in enforced[1]
+    assert "None would be refused what it does." in enforced, "no client is connected"
 
     meshctl("acl", "add", *reads)
     told = json.loads(meshctl("acl", "mode", "enforce", "--dry-run", "-o", "json").stdout)["dry_run"]

@@ -26,6 +26,7 @@ from mesh.rpc import admin, discovery, discovery_grpc
 from mesh.rpc.channels import open_channel
 from mesh.rpc.server import RpcServer
 from tests.fixtures.leaders import await_leaders
+from tests.fixtures.releases import Release
 from tests.unit.router.decisions import DecisionLog
 
 WITHIN_S = 100.0
@@ -75,6 +76,8 @@ class ServiceProcess:
 
     def __init__(self, service: str, port: int, log_file: Path, settings: Mapping[str, str]) -> None:
         self.log_file = log_file
+        self.release: Release | None = None
+        """The next start is of an earlier release."""
         self._service = service
         self.address = f"127.0.0.1:{port}"
         self.management = f"http://127.0.0.1:{port + 1}"
@@ -87,7 +90,11 @@ class ServiceProcess:
     def start(self) -> None:
         with self.log_file.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", f"services.{self._service}"], env=self._environment, stdout=output, stderr=output
+                [self.release.python if self.release else sys.executable, "-m", f"services.{self._service}"],
+                cwd=self.release.folder if self.release else None,
+                env=self._environment,
+                stdout=output,
+                stderr=output,
             )
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> float:

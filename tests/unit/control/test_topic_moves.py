@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, timedelta
+
 import pytest
 from google.protobuf.message import Message
 
@@ -14,16 +16,19 @@ from services.control.domain.topic_moves.moves import (
     COPYING,
     CUTTING,
     DONE,
+    WATCHED,
     Side,
     TopicMoves,
     cancelled,
     check_sides,
     fold_topic_moves,
+    grown,
     is_elsewhere,
     is_near,
     is_switched,
     lost,
     to_certify,
+    to_watch,
 )
 from services.control.store.drafts import PAYLOADS
 from tests.unit.control.worlds import table
@@ -99,6 +104,30 @@ def test_a_move_is_certified_once_after_its_end() -> None:
     moves, _ = after(STARTED, BEGUN, REACHED, DONE_AFTER_CUT, CERTIFIED)
     assert moves.get(NAME).certificate == CERTIFIED.certificate
     assert not to_certify(moves)
+
+
+def test_what_somebody_writes_behind_the_cut_is_told_once_and_again_when_it_is_more() -> None:
+    move = after(STARTED, BEGUN, REACHED, DONE_AFTER_CUT)[0].get(NAME)
+    assert not grown(move, {0: 9})
+    assert not grown(move, {})
+    [strays] = grown(move, {0: 11})
+    told = events.TopicMoveOldLogGrown(name=NAME, strays=[strays])
+    move = after(STARTED, BEGUN, REACHED, DONE_AFTER_CUT, told)[0].get(NAME)
+    assert list(move.strays) == [strays]
+    assert not grown(move, {0: 11})
+    assert grown(move, {0: 12}) == [topic_moves.TopicMoveStrays(partition=0, start=9, end=12)]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "later", "watched"),
+    [("c2", timedelta(0), True), ("c2", WATCHED, False), ("c1", timedelta(0), False)],
+)
+def test_an_old_log_is_watched_for_a_while_unless_the_topic_is_back(
+    cluster: str, later: timedelta, watched: bool
+) -> None:
+    moves, _ = after(STARTED, BEGUN, REACHED, DONE_AFTER_CUT)
+    now = moves.get(NAME).end_time.ToDatetime(UTC) + later
+    assert to_watch(moves, table(f"apples->{cluster}"), now) == ([moves.get(NAME)] if watched else [])
 
 
 @pytest.mark.parametrize(

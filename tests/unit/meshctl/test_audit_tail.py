@@ -88,6 +88,22 @@ def test_it_goes_on_where_the_stream_ended_and_shows_nothing_twice(
     assert [json.loads(line)["id"] for line in shown.stdout.splitlines()] == ["id-1", "id-2", "id-3", "id-4"]
 
 
+def test_an_older_event_of_another_cluster_is_shown_after_the_stream_was_opened_again(
+    control: ScriptedControl, meshctl: Meshctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clusters give their events when they can: the stream broke off before the older one was there."""
+    monkeypatch.setattr(reopening, "RECONNECT_SECONDS", 0)
+
+    def later_first(request: audit.TailAuditRequest) -> Sequence[audit.TailAuditResponse]:
+        if not control.requests("Tail")[1:]:
+            return [FOLLOWED, event(100)]
+        return [FOLLOWED, *(event(n) for n in (90, 100) if 1_700_000_000 + n >= request.start_time.seconds)]
+
+    control.answers["Tail"] = later_first
+    shown = meshctl("audit", "tail", "--since", "2023-11-01T00:00:00Z", "-n", "2", "-o", "json")
+    assert [json.loads(line)["id"] for line in shown.stdout.splitlines()] == ["id-100", "id-90"]
+
+
 def test_that_control_went_away_is_said_once(
     control: ScriptedControl, meshctl: Meshctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from mesh.routing import RoutingState, fold
-from mesh.rpc import events, routing
+from mesh.rpc import events, routing, topic_moves
 
 
 class DecisionLog:
@@ -45,6 +45,11 @@ class DecisionLog:
         """A rule goes; with `hold` it does at the `switch`."""
         removed = events.RuleChange(removed=topic)
         return self._add(events.Event(rule_set_changed=events.RuleSetChanged(changes=[removed], needs_hold=hold)))
+
+    def cut(self, topic: str, *, source: str) -> RoutingState:
+        """The pending move of a topic with its records has reached its cut."""
+        producers = topic_moves.TopicMoveProducers(topic=topic, source_cluster=source, source_topic=topic)
+        return self._add(events.Event(topic_move_cut_reached=events.TopicMoveCutReached(producers=producers)))
 
     def switch(self) -> RoutingState:
         return self._add(events.Event(rollout_switched=events.RolloutSwitched(revision=self._pending())))

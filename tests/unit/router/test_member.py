@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mesh.routing import RoutingState, RoutingTable
-from mesh.rpc import acls, events
+from mesh.rpc import acls, events, topic_moves
 from services.router.discovery.member import (
     MAX_UNANSWERED,
     SHORTEST_HOLD_MS,
@@ -110,6 +110,31 @@ def test_a_change_that_moves_nothing_is_applied_at_once() -> None:
     play >> applied(4)
     play.done()
     assert play.member.standing == Standing(4, Answer.APPLIED, lag_s=TO_APPLY)
+
+
+def test_the_producers_at_the_cut_go_with_the_switch_that_follows_and_with_no_other() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    log.move("apples", to="c2")
+    log.cut("apples", source="c1")
+    given_up = log.state.pending
+    assert given_up is not None
+    play >> news(log.state) << Hold(given_up, HOLD_MS)
+    play >> news(log.abort()) << Release(given_up.revision)
+    for target, source in (("c2", "c1"), ("c1", "c2")):
+        log.move("apples", to=target)
+        pending = log.state.pending
+        assert pending is not None
+        play >> news(log.state) << Hold(pending, HOLD_MS)
+        play >> news(log.cut("apples", source=source))
+        producers = topic_moves.TopicMoveProducers(topic="apples", source_cluster=source, source_topic="apples")
+        play >> news(log.switch()) << Switch(pending.revision, producers)
+    pending = log.move("apples", to="c2").pending
+    assert pending is not None
+    play >> news(log.state) << Hold(pending, HOLD_MS)
+    play >> news(log.switch()) << Switch(pending.revision)
+    play.done()
 
 
 def test_a_rollout_that_succeeds() -> None:

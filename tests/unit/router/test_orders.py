@@ -13,7 +13,7 @@ from mesh.routing import ExactName, ForwardingRule, RoutingState, RoutingTable, 
 from mesh.routing.codec import table_from_proto, table_to_proto
 from mesh.routing.table_bytes import TableBytes
 from mesh.routing.table_reader import TableReader
-from mesh.rpc import discovery, routing
+from mesh.rpc import discovery, routing, topic_moves
 from services.router.discovery.member import Apply, Hold, Order, Release, Switch, Try
 from services.router.discovery.orders import OrderEncoder, OrderStream
 from tests.unit.router.decisions import DecisionLog
@@ -65,7 +65,9 @@ def test_a_table_reaches_data_planes_as_it_is_whatever_was_sent_before(tables: l
 
 def test_orders_without_a_table_name_their_revision() -> None:
     encoder = OrderEncoder()
-    assert read(encoder, Switch(300)).switch.revision == 300
+    assert read(encoder, Switch(300)).switch == discovery.SwitchOrder(revision=300)
+    producers = topic_moves.TopicMoveProducers(topic="apples")
+    assert read(encoder, Switch(300, producers)).switch.producers == producers
     assert read(encoder, Release(301)).release.revision == 301
 
 

@@ -44,6 +44,10 @@ class Probes:
     def last(self, name: str) -> Probe | None:
         return self._last.get(name)
 
+    def unreachable(self) -> dict[str, str]:
+        """The clusters that did not answer the last time, with the reason."""
+        return {name: probe.reason for name, probe in self._last.items() if not probe.reachable}
+
     def note(self, name: str, seen: SeenCluster) -> None:
         """Takes an answer that another part of control got."""
         self._last[name] = Probe(True, "", seen, time.monotonic())

@@ -160,7 +160,7 @@ async def _compared(
         here.range(topic, number), there.range(target_topic, number)
     )
     proof = topic_moves.TopicMoveEvidence(
-        partition=number, start=max(cut.start, start, start_there), end=cut.end, by_record=True
+        partition=number, start=max(cut.start, start, start_there), end=cut.end, by_record=True, opened=True
     )
     differences: list[str] = []
     if end < cut.end or (end > cut.end and not goes_on):

@@ -27,6 +27,7 @@ from services.control.decisions.rules.commands import Command, RuleChange, RuleD
 from services.control.decisions.rules.moves import ChangeWishes
 from services.control.decisions.short_ids import new_id
 from services.control.decisions.topic_moves.cut import FOLLOWS, Groups, TopicCut
+from services.control.decisions.topic_moves.producers import ProducersAtCut
 from services.control.domain.errors import Conflict, Refusal, Unavailable
 from services.control.domain.rules import edits
 from services.control.domain.rules.rule_set import RuleSet, RuleSetDecision
@@ -225,14 +226,15 @@ class TopicMoveDecisions:
         if groups.refused:  # nobody has to wait for that
             await self._give_up(move, groups.problem)
             return
-        await self._append(move.name, events.TopicMoveCutBegun(name=move.name), Caller(CONTROL))
-        reached = partial(self._append, move.name, caller=Caller(CONTROL))
-        cut = TopicCut(self._connections, move, table, starts, groups, reached)
-        try:
-            change = await self._rules.change(_switch(move), _wishes(move), caller, lambda _: None, cut=cut)
-        except Refusal as error:
-            await self._give_up(move, str(error))
-            return
+        async with ProducersAtCut(source, move, len(starts)) as producers:
+            await self._append(move.name, events.TopicMoveCutBegun(name=move.name), Caller(CONTROL))
+            reached = partial(self._append, move.name, caller=Caller(CONTROL))
+            cut = TopicCut(self._connections, move, table, starts, groups, producers, reached)
+            try:
+                change = await self._rules.change(_switch(move), _wishes(move), caller, lambda _: None, cut=cut)
+            except Refusal as error:
+                await self._give_up(move, str(error))
+                return
         await self._close(move, change)
 
     async def _close(self, move: topic_moves.MoveWithRecords, change: RuleChange | None = None) -> None:

@@ -12,6 +12,7 @@ import structlog
 from mesh.routing import RoutingTable
 from mesh.rpc import events, topic_moves
 from services.control.decisions.members.rollouts import CutMissedError
+from services.control.decisions.topic_moves.producers import ProducersAtCut
 from services.control.upstream.connections import Connections, UnreachableError, connection_settings
 from services.control.upstream.groups import GroupRefusedError
 from services.control.upstream.member_offsets import MemberOffsets
@@ -109,6 +110,7 @@ class TopicCut:
         table: RoutingTable,
         starts: Mapping[int, int],
         groups: Groups,
+        producers: ProducersAtCut,
         record: Callable[[events.TopicMoveCutReached], Awaitable[None]],
     ) -> None:
         """`starts`: the first offset of each partition of the source; `record`: writes the cut into the log."""
@@ -121,6 +123,7 @@ class TopicCut:
         self._clusters = table.clusters
         self._starts = starts
         self._groups = groups
+        self._producers = producers
         self._behind = ""
 
     async def reach(self) -> None:
@@ -129,7 +132,9 @@ class TopicCut:
             ends_ms, positions_ms = await asyncio.gather(_timed(self._reach_end()), _timed(self._reach_positions()))
         except UnreachableError as error:
             raise CutMissedError(str(error)) from error
-        reached = events.TopicMoveCutReached(name=self._name, cuts=self._cuts, positions=self._groups.told())
+        reached = events.TopicMoveCutReached(
+            name=self._name, cuts=self._cuts, positions=self._groups.told(), producers=self._producers.told
+        )
         stored_ms = await _timed(self._record(reached))
         log.info("a cut is reached", move=self._name, ends_ms=ends_ms, positions_ms=positions_ms, stored_ms=stored_ms)
 
@@ -145,13 +150,21 @@ class TopicCut:
             # a marker may come behind the hold: a commit is answered before its markers are written
             wanted = await self._ends(copy.source_cluster, copy.topic)
             behind = [number for number in sorted(wanted) if found[number] != wanted[number]]
-            if not behind:
+            further = {} if behind else await self._producers.look(wanted)
+            if not behind and not further:
                 break
-            number = behind[0]
-            self._behind = (
-                f"the copy of {len(behind)} partitions is behind: {copy.topic}-{number} ends at {wanted[number]} on "
-                f"{copy.source_cluster!r}, and at {found[number]} on {copy.target_cluster!r}"
-            )
+            if behind:
+                number = behind[0]
+                self._behind = (
+                    f"the copy of {len(behind)} partitions is behind: {copy.topic}-{number} ends at {wanted[number]} "
+                    f"on {copy.source_cluster!r}, and at {found[number]} on {copy.target_cluster!r}"
+                )
+            else:
+                number, end = next(iter(further.items()))
+                self._behind = (
+                    f"replicas of {len(further)} partitions are behind: the leader of {copy.topic}-{number} on "
+                    f"{copy.source_cluster!r} ends at {end}, and readers see it up to {wanted[number]}"
+                )
             await asyncio.sleep(LOOK_S)
         self._behind = ""
         self._cuts = [

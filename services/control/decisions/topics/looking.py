@@ -47,6 +47,15 @@ class AllReaders:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """The offsets of some groups."""
+
+    by_group: Mapping[str, Mapping[str, Mapping[int, int]]]
+    """Group -> topic -> partition -> offset."""
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AllGroups:
     """The groups of the clusters that answered, by name."""
 
@@ -102,15 +111,21 @@ class Looking:
     async def groups(self) -> AllGroups:
         return await self._groups.get(self._table.revision)
 
-    async def logs(self, topics: Iterable[tuple[str, Place, int]]) -> tuple[dict[str, dict[int, LogRange]], list[str]]:
-        """Topic -> partition -> offsets, of topics at their places; and a sentence for each cluster that is silent."""
+    async def logs(
+        self, topics: Iterable[tuple[str, Place, int]], *, known_only: bool = False
+    ) -> tuple[dict[str, dict[int, LogRange]], list[str]]:
+        """Topic -> partition -> offsets, of topics at their places; and a sentence for each cluster that is silent.
+
+        `known_only`: a partition that its cluster does not tell is left out, and takes no other one with it.
+        """
         wanted: dict[str, dict[str, int]] = {}
         names: dict[Place, str] = {}
         for topic, place, partitions in topics:
             wanted.setdefault(place.cluster, {})[place.upstream_topic] = partitions
             names[place] = topic
         asked = {
-            name: self._connections.log_ranges(self._table.clusters[name], there) for name, there in wanted.items()
+            name: self._connections.log_ranges(self._table.clusters[name], there, known_only=known_only)
+            for name, there in wanted.items()
         }
         found, silent = await answers_of(asked)
         logs = {names[Place(cluster, topic)]: log for cluster, there in found.items() for topic, log in there.items()}
@@ -129,6 +144,36 @@ class Looking:
         }
         found, silent = await answers_of(asked)
         return found, [str(each) for each in silent.values()]
+
+    async def offsets(self, groups: Collection[MeshGroup]) -> GroupOffsets:
+        """The offsets that members of these groups use, by the names that clients know."""
+        committed, silent = await self.committed(groups)
+        by_group: dict[str, dict[str, Mapping[int, int]]] = {} if silent else {each.name: {} for each in groups}
+        for topic, readers in reading(self._table, committed).items():
+            for group, offsets in readers.items():
+                by_group.setdefault(group, {})[topic] = offsets
+        return GroupOffsets(by_group, tuple(silent))
+
+    async def logs_of(self, names: Collection[str]) -> tuple[dict[str, dict[int, LogRange]], list[str]]:
+        """As `logs`, of the topics with these names that exist."""
+        known = [each for each in (await self.topics()).topics if each.name in names] if names else []
+        return await self.logs((each.name, each.place, each.partitions) for each in known)
+
+    async def known_logs(
+        self, partitions: Mapping[str, int], without: Collection[str]
+    ) -> tuple[dict[str, dict[int, LogRange]], list[str]]:
+        """As `logs`, of so many partitions of each topic where rules lead to; nothing of some clusters is asked."""
+        routes = {topic: self._table.route(topic) for topic in partitions}
+        wanted = (
+            (topic, Place(route.cluster, route.upstream_topic), partitions[topic])
+            for topic, route in routes.items()
+            if route is not None and route.cluster not in without
+        )
+        return await self.logs(wanted, known_only=True)
+
+    async def groups_without(self, clusters: Collection[str]) -> AllGroups:
+        """The groups now; some clusters are not asked."""
+        return await self._groups_of({name for name in self._table.clusters if name not in clusters})
 
     async def members(self, groups: Collection[MeshGroup]) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
         """The members of these groups at their homes."""
@@ -171,8 +216,11 @@ class Looking:
         return AllReaders(reading(table, found), {name: str(error) for name, error in silent.items()})
 
     async def _all_groups(self) -> AllGroups:
+        return await self._groups_of(self._table.clusters.keys())
+
+    async def _groups_of(self, clusters: Collection[str]) -> AllGroups:
         table = self._table
-        asked = {name: self._connections.seen_groups(cluster) for name, cluster in table.clusters.items()}
+        asked = {name: self._connections.seen_groups(table.clusters[name]) for name in clusters}
         found, silent = await answers_of(asked)
         names = {name for there in found.values() for name in there}
         rules = {name: table.group_rule(name) for name in names}

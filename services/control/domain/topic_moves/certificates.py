@@ -16,7 +16,8 @@ def changes(then: topic_moves.TopicMoveCertificate, now: topic_moves.TopicMoveCe
             continue
         for side in ("source", "target"):
             was, is_now = getattr(before, side), getattr(each, side)
-            if before.by_record != each.by_record:  # checksums over other things: the numbers of records still count
+            if (before.by_record, before.opened) != (each.by_record, each.opened):
+                # checksums over other things: the numbers of records still count
                 was = topic_moves.TopicMoveLog(records=was.records, crc=is_now.crc)
             if each.HasField(side) and was != is_now:
                 yield (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from mesh.routing import Place, RoutingTable, Subject
 from mesh.rpc import events, record_rules, topic_moves
@@ -26,6 +26,8 @@ TAIL_PART = 0.1
 """The part of the budget that the copy may take for its tail: the rest is for a tail that is larger by then, for the
 positions of groups, and for the switch.
 """
+WATCHED = timedelta(minutes=15)
+"""The time after a cut in which control watches the old log: as long as gateways expect repeated batches."""
 MOST_PARTITIONS = 1_000
 """The cut of a move is one event, with all partitions in it."""
 COPYING = topic_moves.TOPIC_MOVE_STATE_COPYING
@@ -94,6 +96,14 @@ def fold_topic_moves(known: TopicMoves, event: events.Event) -> TopicMoves:
                 return known
             move = _changed(known.ended[name])
             move.certificate.CopyFrom(certificate)
+            return replace(known, ended={**known.ended, name: move})
+        case "topic_move_old_log_grown":
+            name, strays = event.topic_move_old_log_grown.name, event.topic_move_old_log_grown.strays
+            if name not in known.ended:
+                return known
+            move = _changed(known.ended[name])
+            del move.strays[:]
+            move.strays.extend(strays)
             return replace(known, ended={**known.ended, name: move})
         case "topic_move_ended":
             end = event.topic_move_ended
@@ -239,6 +249,29 @@ def to_certify(known: TopicMoves) -> list[topic_moves.MoveWithRecords]:
     return [
         each for each in known.ended.values() if each.state == DONE and each.cuts and not each.HasField("certificate")
     ]
+
+
+def to_watch(known: TopicMoves, table: RoutingTable, now: datetime) -> list[topic_moves.MoveWithRecords]:
+    """The moves to whose old logs nobody should write, and somebody may."""
+    return [
+        each
+        for each in known.ended.values()
+        if each.state == DONE
+        and each.cuts
+        and now - each.end_time.ToDatetime(UTC) < WATCHED
+        and each.copy.source_cluster in table.clusters
+        and not has_gone_on(known, each, table)
+    ]
+
+
+def grown(move: topic_moves.MoveWithRecords, ends: Mapping[int, int]) -> list[topic_moves.TopicMoveStrays]:
+    """All that is behind the cut in the old log; empty if that is known already. `ends`: by partition."""
+    found = [
+        topic_moves.TopicMoveStrays(partition=cut.partition, start=cut.end, end=ends[cut.partition])
+        for cut in move.cuts
+        if ends.get(cut.partition, 0) > cut.end
+    ]
+    return [] if found == list(move.strays) else found
 
 
 def has_gone_on(known: TopicMoves, move: topic_moves.MoveWithRecords, table: RoutingTable) -> bool:

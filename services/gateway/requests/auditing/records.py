@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
+from mesh.compression import Allowance
 from services.gateway.requests.auditing.clients import AuditedBatch
 from services.gateway.wire.batches import batches
-from services.gateway.wire.compression import Allowance
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.record_marks import RecordMarks, read_marks
 

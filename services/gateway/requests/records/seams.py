@@ -4,9 +4,10 @@ A write whose answer was lost (a broker or a gateway died, a connection broke) i
 has moved meanwhile, its new cluster does not know the producer and would store the records a second time.
 
 Theory of operation
-1. The first Produce to a partition after its topic has moved asks the last cluster for the partition's producers
-   (DescribeProducers): id, epoch, last sequence. Everything up to that sequence is stored there, if the replicas in
-   sync have all that the leader has (`replication`). Until then the last cluster has not answered (6).
+1. The gateway has to know the partition's producers on the last cluster: id, epoch, last sequence. If a topic moves
+   with its records, they come with the switch (`handover`). Otherwise the first Produce to the partition asks for them
+   (DescribeProducers). All up to that sequence is stored there, if the replicas in sync have all that the leader has
+   (`replication`). Until then the last cluster has not answered (6).
 2. A batch that is not newer than the last stored one is a repeat. The gateway answers a repeat with
    DUPLICATE_SEQUENCE_NUMBER and does not send it: idempotent producers take this code as success (protocol-ideas 8).
    Transactional batches bear the id that a coordinator gave, which other clusters do not know. If such a batch may be a

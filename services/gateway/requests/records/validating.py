@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from mesh.compression import Allowance
 from mesh.validation import Batch, Breach, Fault, Mode, Record, breach, record_fault
 from mesh.validation.checks import in_rule
 from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.plan import Command, NotConverted, convert
 from services.gateway.wire.batches import BatchHeader, batches, read_batch_header
-from services.gateway.wire.compression import Allowance
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from services.gateway.wire.primitives import WireError

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Final, NamedTuple
 
+from mesh.compression import Codec
 from services.gateway.requests.telemetry.otlp import Point
-from services.gateway.wire.compression import Codec
 
 SERIES_OF_A_CLIENT: Final = 500
 """The number of clients times this bounds memory: about 200 bytes for each series."""

@@ -6,10 +6,10 @@ A client asks once for the subscription, then pushes at its interval. The first 
 theirs, and so may the last. A client may also ask early after a push that was refused for its subscription.
 """
 
+from mesh.compression import Allowance, Codec, decompress
 from services.gateway.requests.plan import MeshView, Plan, Request
 from services.gateway.requests.telemetry.clients import CODECS, Subscription, Telemetry, TelemetryClient
 from services.gateway.requests.telemetry.otlp import OtlpError, points
-from services.gateway.wire.compression import Allowance, Codec, decompress
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from mesh.compression import Allowance
 from mesh.transactions import TransactionLog
 from services.gateway.wire.batches import BatchHeader, read_batch_header
-from services.gateway.wire.compression import Allowance
 from services.gateway.wire.legacy.record_batches import read_batch
 from services.gateway.wire.primitives import INT16, Buffer, WireError
 

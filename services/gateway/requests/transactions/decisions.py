@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import structlog
 
+from mesh.compression import Codec
 from mesh.transactions import (
     LOG_PARTITION,
     NOTE_VALUE,
@@ -40,7 +41,6 @@ from services.gateway.requests.transactions.survey import identity_of, survey
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import SEQUENCES
-from services.gateway.wire.compression import Codec
 from services.gateway.wire.errors import ErrorCode, error_name
 from services.gateway.wire.legacy.record import Group, Record
 from services.gateway.wire.legacy.record_batches import Transactional, write_batch

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import error as struct_error
 
+from mesh.compression import Allowance, Codec
 from services.gateway.wire.batches import MAGIC_AT, read_batch_header
-from services.gateway.wire.compression import Allowance, Codec
 from services.gateway.wire.frames import DEFAULT_MAX_FRAME_BYTES
 from services.gateway.wire.legacy.message_sets import LOG_APPEND_TIME, read_message_set, write_message, write_wrapper
 from services.gateway.wire.legacy.record import Group

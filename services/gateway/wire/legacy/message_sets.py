@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from struct import Struct as Packing
 from zlib import crc32
 
-from services.gateway.wire.compression import Allowance, Codec, codec_of, compress, decompress
+from mesh.compression import Allowance, Codec, codec_of, compress, decompress
 from services.gateway.wire.legacy.record import NO_TIMESTAMP, Group, Record
 from services.gateway.wire.primitives import INT32, INT64, Buffer, WireError, truncated
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from services.gateway.wire.compression import Codec
+from mesh.compression import Codec
 from services.gateway.wire.primitives import Buffer
 
 NO_TIMESTAMP = -1

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from mesh.compression import Allowance, Codec, codec_of, compress, decompress
 from services.gateway.wire.batches import CRC_AT, CRC_FROM, HEADER_BYTES, BatchHeader, crc_is_right
-from services.gateway.wire.compression import Allowance, Codec, codec_of, compress, decompress
 from services.gateway.wire.legacy.record import NO_TIMESTAMP, Group, Record
 from services.gateway.wire.primitives import UINT32, Buffer, WireError, read_varlong
 

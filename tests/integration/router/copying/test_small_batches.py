@@ -46,10 +46,14 @@ def evidence_of(side: Side, topic: str, start: int, end: int) -> Evidence:
     return asyncio.run(read())
 
 
-def test_small_batches_are_joined_and_a_certificate_sees_no_difference(c1: Side, c2: Side, topic: str) -> None:
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_small_batches_are_joined_and_a_certificate_sees_no_difference(
+    c1: Side, c2: Side, topic: str, codec: str
+) -> None:
     for side in (c1, c2):
         side.create(topic)
-    c1.write(topic, RECORDS, **ONE_EACH)
+    settings = {**ONE_EACH, "compression.type": codec}
+    c1.write(topic, RECORDS, **settings)
     transaction(c1, topic, 20, commit=True)
     copied(c1, c2, topic)
     same(c1, c2, topic)
@@ -59,7 +63,7 @@ def test_small_batches_are_joined_and_a_certificate_sees_no_difference(c1: Side,
         found = evidence_of(c1, topic, start, BATCHES + 21)
         assert found == evidence_of(c2, topic, start, BATCHES + 21)
         assert found.records == BATCHES + 20 - start
-    c2.write(topic, RECORDS, **ONE_EACH)
+    c2.write(topic, RECORDS, **settings)
     copied(c2, c1, topic, "back")
     same(c1, c2, topic)
 

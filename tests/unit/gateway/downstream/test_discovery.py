@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -11,12 +12,14 @@ import pytest
 
 from mesh.routing import RoutingTable
 from mesh.routing.codec import table_to_proto
-from mesh.rpc import admin, discovery, discovery_grpc, routing
+from mesh.rpc import admin, discovery, discovery_grpc, routing, topic_moves
 from services.gateway.downstream import last_table
 from services.gateway.downstream.awaited import Awaited
 from services.gateway.downstream.discovery import Discovery
 from services.gateway.downstream.received_tables import ReceivedTables
 from services.gateway.requests.records import producer_memory
+from services.gateway.requests.records.producer_memory import LastWrite
+from services.gateway.requests.records.seams import seam_of
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import mint_producer_id
 from services.gateway.wire.errors import ErrorCode
@@ -210,6 +213,24 @@ async def test_hold_then_switch(router: ScriptedRouter, stage: Stage) -> None:
     assert router.acks[1] == (2, APPLIED)
     assert stage.gateway.mesh.table == table
     assert stage.gateway.mesh.hold is None
+
+
+async def test_the_producers_that_come_with_a_switch_are_known_as_soon_as_the_table_is(
+    router: ScriptedRouter, stage: Stage
+) -> None:
+    before, after = stage.table(1, apples="c1"), stage.table(2, apples="c2")
+    moved = RoutingTable(2, after.clusters.values(), [replace(before.versions[0], until_revision=2), *after.versions])
+    router.hold(moved)
+    await until(lambda: router.acks)
+    producers = topic_moves.TopicMoveProducers(topic="apples", source_cluster="c1", source_topic="apples")
+    producers.partitions.add(partition=0).producers.add(producer_id=7, epoch=1, sequence=9, timestamp_ms=5)
+    switch = discovery.SwitchOrder(revision=2, producers=producers)
+    router.orders.put_nowait(discovery.WatchResponse(switch=switch))
+    await until(lambda: len(router.acks) == 2)
+    route = stage.gateway.mesh.table.route("apples")
+    assert route is not None and route.before is not None
+    key = seam_of("apples", 0, route, route.before)
+    assert stage.gateway.mesh.memory.seams.last_write(key, 7) == LastWrite(1, 9, 5)
 
 
 async def left_unanswered(cluster: ScriptedBroker, client: RawClient, topic: str) -> float:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesh.compression import Allowance, Codec, compress
 from services.gateway.requests.auditing import records
 from services.gateway.requests.auditing.clients import AuditedBatch, AuditedTopics, ClientAudit
 from services.gateway.requests.auditing.records import audit_events
@@ -16,7 +17,6 @@ from services.gateway.requests.memory import Memory
 from services.gateway.requests.plan import Sent
 from services.gateway.requests.records import produce
 from services.gateway.wire.batches import read_batch_header
-from services.gateway.wire.compression import Allowance, Codec, compress
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import ProduceRequest
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData

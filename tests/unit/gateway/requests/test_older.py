@@ -2,12 +2,12 @@
 
 import pytest
 
+from mesh.compression import Codec
 from services.gateway.requests.older import admin, fetch, offsets, produce
 from services.gateway.requests.older.rewriting import known_code
 from services.gateway.requests.plan import Call, Close, NoAnswer, NotConverted, RawResponse, Sent, Unreachable, Verbatim
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.codec import decode, encode
-from services.gateway.wire.compression import Codec
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import SIZE_BYTES, encode_response, parse_request_header, parse_response_header
 from services.gateway.wire.legacy.conversion import batches_of

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from mesh.compression import Codec
 from mesh.routing import FIRST_CLUSTER_NODE_ID
 from services.gateway.requests.topic_ids import mesh_topic_id
-from services.gateway.wire.compression import Codec
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.legacy.conversion import Readable, Stored, batches_of, message_sets_of
 from services.gateway.wire.legacy.message_sets import write_message

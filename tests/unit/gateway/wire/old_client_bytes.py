@@ -4,7 +4,7 @@ Written by the record builders of Kafka's Java clients 0.8.2.2 (magic 0, offsets
 100 to 102, at 1600000000000, ...002 and ...001, or by a broker's clock of 1600000009999).
 """
 
-from services.gateway.wire.compression import Codec
+from mesh.compression import Codec
 
 MAGIC_0 = {
     Codec.NONE: bytes.fromhex(

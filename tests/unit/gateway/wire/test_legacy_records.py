@@ -10,8 +10,8 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mesh.compression import Allowance, Codec, compress, decompress, lz4_header_checksum
 from services.gateway.wire.batches import crc_is_right, read_batch_header
-from services.gateway.wire.compression import Allowance, Codec, compress, decompress, lz4_header_checksum
 from services.gateway.wire.legacy import conversion
 from services.gateway.wire.legacy.conversion import Corrupt, Readable, Stored, batches_of, message_sets_of
 from services.gateway.wire.legacy.message_sets import read_message_set, write_message, write_wrapper

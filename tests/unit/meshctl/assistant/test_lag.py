@@ -39,6 +39,20 @@ def test_lag_is_told_with_the_partitions_that_have_the_most() -> None:
     assert NOTHING_KNOWN in text
 
 
+def test_the_course_of_a_lag_tells_rates_and_since_when() -> None:
+    late = topics.PartitionLag(
+        topic="orders", partition=1, last=topics.LagPoint(records=1_200, seconds=90), written_per_second=20,
+        passed_per_second=5,
+    )  # fmt: skip
+    late.growing_since.FromSeconds(1_795_953_600)
+    text = said(group(position(1, 0, 1_200)), over_time=[late, topics.PartitionLag(topic="orders", partition=2)])
+    assert (
+        "In the last five minutes 20 records a second were written to orders/1, and the group read 5: falls behind by "
+        "15 records/s since 2026-11-29T12:00:00Z. Its next record was written 1.5 min ago." in text
+    )
+    assert "orders/2" not in text
+
+
 def test_a_group_that_is_not_behind_needs_no_reason() -> None:
     assert said(group(position(0, 10, 10))) == "The group is not behind in any partition whose end is known."
     assert said(group()) == "The group has committed no offset, so it has no lag that can be counted."

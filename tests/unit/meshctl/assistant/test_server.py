@@ -286,11 +286,14 @@ async def test_lag_is_explained_as_far_as_control_answers(control: ScriptedContr
     )
     held = instances.InstanceStatus(name="instances/billing.one", state=instances.INSTANCE_STATE_PAUSED)
     control.answers["ListInstances"] = instances.ListInstancesResponse(statuses=[held])
+    late = topics.PartitionLag(topic="orders", last=topics.LagPoint(records=8, seconds=60), written_per_second=2)
+    control.answers["QueryLag"] = topics.QueryLagResponse(partitions=[late])
     control.answers["GetStatus"] = Refusal(grpc.StatusCode.PERMISSION_DENIED, "vera has viewer for topics shop.*")
     async with helped(control) as helper:
         found = await helper.asks("explain_lag", group="billing")
     [why] = found["groups"]
     assert "Instance billing.one of a sidecar is paused" in " ".join(why["reasons"])
+    assert "falls behind by 2 records/s" in " ".join(why["reasons"])
     assert [each["lag"] for each in why["furthest_behind"]] == ["8"]
     assert any("vera has viewer for topics shop.*" in each for each in found["not_known"])
 

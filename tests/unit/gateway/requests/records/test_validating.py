@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from mesh.compression import Codec
 from mesh.validation import Compression, Key, Mode, Policy, Rule
 from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.plan import Close, NotConverted, RawResponse, Unreachable
 from services.gateway.requests.records import produce, validating
 from services.gateway.requests.records.produce_order import MAYBE_WRITTEN
-from services.gateway.wire.compression import Codec
 from services.gateway.wire.errors import ErrorCode
 from tests.unit.gateway.requests.playbook import Playbook, World
 from tests.unit.gateway.requests.records.test_produce import VERSION, errors, play, raw, request, sent

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from mesh.compression import Codec, compress
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.telemetry import clients as limits
 from services.gateway.requests.telemetry import otlp
 from services.gateway.requests.telemetry.clients import SeriesKey, Subscription, Telemetry, TelemetryClient
 from services.gateway.requests.telemetry.requests import handle_push, handle_subscriptions
-from services.gateway.wire.compression import Codec, compress
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
     GetTelemetrySubscriptionsRequest,

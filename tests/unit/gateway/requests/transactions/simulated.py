@@ -10,6 +10,7 @@ from typing import Any
 
 from crc32c import crc32c
 
+from mesh.compression import Codec
 from mesh.transactions import STATE_TOPIC, TRANSACTIONS_TOPIC, Identity
 from services.gateway.requests.knowledge import TopicKnowledge
 from services.gateway.requests.memory import Memory
@@ -31,7 +32,6 @@ from services.gateway.requests.plan import (
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import CRC_AT, CRC_FROM, read_batch_header
 from services.gateway.wire.codec import decode
-from services.gateway.wire.compression import Codec
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import (
     SIZE_BYTES,

@@ -14,7 +14,7 @@ from typing import Any
 
 import cramjam
 
-from services.gateway.wire.primitives import INT32, Buffer, WireError, read_uvarint
+from mesh.kafka_bytes import INT32, Buffer, WireError, read_uvarint
 
 FIELD = "compressed records"
 

@@ -1,0 +1,1 @@
+"""Audit events for a SIEM: their form, and the places that they go to."""
