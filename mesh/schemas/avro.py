@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import fastavro
 import orjson
@@ -20,6 +20,8 @@ _UNREADABLE = (
 )  # fmt: skip
 """The exceptions that fastavro raises for bytes that do not fit the schema."""
 
+Reader = Callable[[io.BytesIO, Any, None], Any]
+"""As `fastavro.schemaless_reader`."""
 WRAPPER = "n__kafka_mesh_wrapper"
 """Without a namespace: names in the schema would be looked for there."""
 
@@ -32,6 +34,7 @@ class AvroSchema:
     parsed: Any
     has_logical_types: bool
     """Whether reading it yields decimals, dates and the like."""
+    reader: Reader
     is_wrapped: bool = False
     """Whether `parsed` is a record with the schema as its only field, which has the same bytes."""
 
@@ -51,13 +54,47 @@ def avro_schema(schema: RegisteredSchema) -> AvroSchema:
         raise SchemaError(reason) from None
     if _has_weightless_lists(parsed, named, set()):
         raise SchemaError(f"schema {schema.id} has lists of what takes no bytes, which may be of any length")
-    return AvroSchema(schema.id, parsed, any("logicalType" in text for text in texts), is_wrapped)
+    return AvroSchema(schema.id, parsed, any("logicalType" in text for text in texts), reader_of(parsed), is_wrapped)
+
+
+def reader_of(parsed: Any) -> Reader:
+    """The reader of a schema that fastavro has parsed.
+
+    fastavro's reader in C has no bound on nesting: some thousand levels overflow the stack, and the process ends.
+    Schemas that contain themselves allow such values. So these schemas get fastavro's reader in Python: it is slower, and
+    raises RecursionError.
+    """
+    named = parsed.get("__named_schemas", {}) if isinstance(parsed, dict) else {}
+    if not _contains_itself(parsed, named, frozenset(), set()):
+        return cast("Reader", fastavro.schemaless_reader)
+    from fastavro._read_py import schemaless_reader
+
+    return cast("Reader", schemaless_reader)
+
+
+def _contains_itself(schema: Any, named: Mapping[str, Any], within: frozenset[str], seen: set[str]) -> bool:
+    """`seen`: names whose definitions are known not to contain themselves."""
+    match schema:
+        case str():
+            return schema in within or (
+                schema in named and schema not in seen and _contains_itself(named[schema], named, within, seen)
+            )
+        case list():
+            return any(_contains_itself(each, named, within, seen) for each in schema)
+        case {"type": "array", "items": inner} | {"type": "map", "values": inner}:
+            return _contains_itself(inner, named, within, seen)
+        case {"type": "record" | "error", "name": name, "fields": fields}:
+            inside = within | {name}
+            if any(_contains_itself(each["type"], named, inside, seen) for each in fields):
+                return True
+            seen.add(name)
+    return False
 
 
 def read(data: io.BytesIO, schema: AvroSchema) -> Any:
     """The value that the data go on with. FormatError: it is not of the schema."""
     try:
-        found: Any = fastavro.schemaless_reader(data, schema.parsed, None)
+        found: Any = schema.reader(data, schema.parsed, None)
         return found["value"] if schema.is_wrapped else found
     except _UNREADABLE as error:
         raise FormatError(f"the value is not of its Avro schema {schema.id}: {type(error).__name__}") from None

@@ -188,6 +188,8 @@ class Look:
             return reader(payload)
         except FormatError as error:
             raise UndecodedError(f"not of {_name(prefix)}: {error}") from None
+        except RecursionError:
+            raise UndecodedError(f"not of {_name(prefix)}: nested too deeply") from None
 
     def places(self, records: Sequence[Record]) -> Places:
         """The contents of those records that name schemas."""
@@ -208,11 +210,13 @@ class Look:
             if len(content) > LARGEST:
                 raise UndecodedError(f"values of more than {LARGEST} bytes are not decoded for pages")
             document = self.document(part, content, headers)
+            if document is None:
+                return None
+            text = json.dumps(document.exact, ensure_ascii=False, indent=2, default=_in_json)
         except UndecodedError as error:
             return Decoded(why=str(error))
-        if document is None:
-            return None
-        text = json.dumps(document.exact, ensure_ascii=False, indent=2, default=_in_json)
+        except RecursionError:
+            return Decoded(why="it is nested too deeply")
         return Decoded(document.kind, text[:SHOWN], len(text) > SHOWN)
 
 

@@ -311,3 +311,19 @@ def test_a_console_loads_nothing_for_schemas_until_one_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("depth", [300, 900, 5_000, 200_000])
+def test_values_that_are_nested_deeply_stay_bytes(small: SmallRegistry, schemas: Schemas, depth: int) -> None:
+    nested = {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}
+    small.schemas[7] = {"schema": json.dumps(nested)}
+    small.schemas[9] = {"schema": "{}", "schemaType": "JSON"}
+    small.schemas[10] = {"schema": 'syntax = "proto3"; message L { L next = 1; }', "schemaType": "PROTOBUF"}
+    for value in (
+        prefixed(7, b"\x02" * depth + b"\0"),
+        prefixed(9, b"[" * depth + b"]" * depth),
+        prefixed(10, b"\0" + b"\x0a\x7f" * min(depth, 60)),
+    ):
+        found = seen(schemas, value).value
+        assert found is not None
+        assert found.text or "nested" in found.why or "RecursionError" in found.why or "not a Protobuf" in found.why

@@ -365,6 +365,18 @@ def test_bytes_of_another_schema_are_refused(data: bytes) -> None:
         codec(ORDER).decode(data)
 
 
+@pytest.mark.parametrize("levels", [50, 5_000, 200_000])
+def test_values_that_are_nested_without_end_are_refused(levels: int) -> None:
+    """fastavro's reader in C overflows the stack of the process at some thousand levels."""
+    schema = {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}
+    payload = b"\x02" * levels + b"\0"
+    if levels == 50:
+        assert codec(schema).encode(codec(schema).decode(payload)) == payload
+        return
+    with pytest.raises(FormatError, match="nested too deeply"):
+        codec(schema).decode(payload)
+
+
 @given(st.binary(max_size=40))
 def test_no_bytes_do_more_than_not_fit(data: bytes) -> None:
     with contextlib.suppress(FormatError):
