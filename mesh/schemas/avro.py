@@ -61,8 +61,8 @@ def reader_of(parsed: Any) -> Reader:
     """The reader of a schema that fastavro has parsed.
 
     fastavro's reader in C has no bound on nesting: some thousand levels overflow the stack, and the process ends.
-    Schemas that contain themselves allow such values. So these schemas get fastavro's reader in Python: it is slower, and
-    raises RecursionError.
+    Schemas that contain themselves allow such values. So fastavro's reader in Python reads these. This reader is
+    slower, and raises RecursionError.
     """
     named = parsed.get("__named_schemas", {}) if isinstance(parsed, dict) else {}
     if not _contains_itself(parsed, named, frozenset(), set()):
