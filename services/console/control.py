@@ -16,6 +16,7 @@ from mesh.rpc import (
     clients_grpc,
     grants_grpc,
     instances_grpc,
+    pipelines_grpc,
     profiles_grpc,
     quotas_grpc,
     record_rules_grpc,
@@ -61,6 +62,7 @@ class Stubs:
         self.subscriptions = subscriptions_grpc.SubscriptionServiceStub(channel)
         self.quotas = quotas_grpc.QuotaServiceStub(channel)
         self.clients = clients_grpc.ClientServiceStub(channel)
+        self.pipelines = pipelines_grpc.PipelineServiceStub(channel)
         self.profiles = profiles_grpc.ProfileServiceStub(channel)
 
 

@@ -13,6 +13,7 @@ from services.console.views import (
     overview,
     past,
     people,
+    pipelines,
     policies,
     quotas,
     record_rules,
@@ -95,6 +96,7 @@ PAGES = (
     Row("/orders", sidecars.orders, "Orders", in_menu=False),
     Row("/clients", clients.listing, "Clients"),
     Row("/traffic", traffic.page, "Traffic"),
+    Row("/pipelines", pipelines.jobs, "Pipelines"),
     Row("/schedules", schedules.listing, "Schedules"),
     Row("/schedules/{name}", schedules.one),
 )

@@ -26,7 +26,7 @@ PATHS = (
     "/acls/explain?principal=User:ada&operation=Read&type=topic&name=x", "/users", "/grants", "/grants/explain",
     "/grants/check?action=grant&principal=oidc:bob&role=viewer", "/record-rules", "/replays", "/transactions",
     "/records", "/records?topic=TOPIC",
-    "/records/tail?topic=TOPIC", "/sidecars", "/orders", "/clients", "/traffic", "/schedules", "/none",
+    "/records/tail?topic=TOPIC", "/sidecars", "/orders", "/clients", "/traffic", "/pipelines", "/schedules", "/none",
 )  # fmt: skip
 PAINTED_WITHIN_MS = 300.0
 ROUNDS = 5
