@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mesh.judging.records import Record, UnjudgedError
 from mesh.judging.sight import Sight, holds
-from mesh.judging.values import read_json
+from mesh.judging.values import ValueReader, read_json
 from mesh.record_expressions import Expression, UndecidedError
 
 
@@ -14,10 +14,10 @@ class Filter:
     A value that is not JSON is an obstacle only where the rest of the expression does not decide.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, read_value: ValueReader = read_json) -> None:
         """InvalidExpressionError when the text is none."""
         self._expression = Expression(text)
-        self._sight = Sight([self._expression], read_json)
+        self._sight = Sight([self._expression], read_value)
 
     def __call__(self, record: Record) -> bool:
         try:

@@ -146,9 +146,9 @@ def plan_offset_reset(
     def check(again: Connection) -> None:
         counted = replays.ReplaySpec(dry_run=True)
         counted.MergeFrom(exact)
-        _compare(facts(planned), facts(_started(again, counted, reason)))
+        compare(facts(planned), facts(_started(again, counted, reason)))
 
-    request = _start_of(exact, _told(reason))
+    request = _start_of(exact, told(reason))
     change = Change(what(exact), request, lambda now: _ordered_start(now, request), check)
     return Plan(as_dict(planned), change)
 
@@ -175,14 +175,14 @@ def plan_topic_move(
     known = [each for each in explained.live_partitions if each.start >= 0]
     request = topic_moves.StartTopicMoveRequest(
         spec=topic_moves.TopicMoveSpec(topic=topic, target_cluster=target_cluster, bytes_per_second=bytes_per_second),
-        reason=_told(reason),
+        reason=told(reason),
         request_id=str(uuid.uuid4()),
     )
     change = Change(
         f"move topic {topic} with its records from {found.topic.cluster} to {target_cluster}",
         request,
         lambda now: now.call(now.topic_moves.StartTopicMove, request),
-        lambda again: _compare(facts(found), facts(place(again))),
+        lambda again: compare(facts(found), facts(place(again))),
     )
     shown = {
         "topic": as_dict(found.topic),
@@ -205,7 +205,7 @@ def plan_cancel(
     found = _running(connection, kind, name)
     made: type[topic_moves.CancelTopicMoveRequest] | type[replays.CancelReplayRequest]
     made = topic_moves.CancelTopicMoveRequest if kind == "move" else replays.CancelReplayRequest
-    request = made(name=found.name, reason=_told(reason), request_id=str(uuid.uuid4()))
+    request = made(name=found.name, reason=told(reason), request_id=str(uuid.uuid4()))
 
     def order(now: Connection) -> Message:
         if isinstance(request, topic_moves.CancelTopicMoveRequest):
@@ -213,7 +213,7 @@ def plan_cancel(
         return now.call(now.replays.CancelReplay, request)
 
     def check(again: Connection) -> None:
-        _compare(found.state, _running(again, kind, name).state)
+        compare(found.state, _running(again, kind, name).state)
 
     return Plan(as_dict(found), Change(f"cancel {found.name}", request, order, check))
 
@@ -240,7 +240,7 @@ def plan_record_rule(
     made: type[record_rules.PauseRecordRuleRequest] | type[record_rules.ResumeRecordRuleRequest]
     made = record_rules.PauseRecordRuleRequest if action == "pause" else record_rules.ResumeRecordRuleRequest
     request = made(name=name)
-    request.options.expected_revision, request.options.reason = before.revision, _told(reason)
+    request.options.expected_revision, request.options.reason = before.revision, told(reason)
 
     def order(now: Connection) -> record_rules.RecordRule:
         if isinstance(request, record_rules.PauseRecordRuleRequest):
@@ -257,7 +257,7 @@ def _rules(connection: Connection, request: Request, reason: str, consents: Sequ
     """The dry run of a change of the rules. The order counts only for the rule set that the dry run saw."""
     seen = connection.call(connection.rules.ListRules, admin.ListRulesRequest(page_size=1))
     request.options.expected_revision = seen.revision
-    request.options.reason = _told(reason)
+    request.options.reason = told(reason)
     for each in consents:
         setattr(request.options, each, True)
     if edits := edits_of(request):
@@ -301,11 +301,11 @@ def _ordered_start(connection: Connection, request: replays.StartReplayRequest) 
     return connection.call(connection.replays.StartReplay, request, at_least=PLAN_SECONDS + CALL_MARGIN)
 
 
-def _told(reason: str) -> str:
+def told(reason: str) -> str:
     return f"{reason} {THROUGH}"
 
 
-def _compare(planned: T, now: T) -> None:
+def compare(planned: T, now: T) -> None:
     if planned != now:
         text = "the mesh has changed since the plan, so nothing was done: make the plan again"
         raise MeshctlError(text, ExitCode.CONFLICT, status="PLAN_OUTDATED")

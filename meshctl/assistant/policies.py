@@ -90,13 +90,18 @@ def dry_run_acls(
         case "enforce":
             after = acls.AclPolicy(acls=before.acls, super_users=before.super_users)
         case "add":
-            wanted = _acls(principal, permission, operation, resource, resource_name, pattern).to_add()
+            wanted = named_acls(principal, permission, operation, resource, resource_name, pattern).to_add()
             request = acls.CreateAclsRequest(acls=wanted, validate_only=True)
             after = with_acls(before, connection.call(connection.acls.CreateAcls, request).created)
         case "remove":
-            [filter_] = _acls(principal, permission, operation, resource, resource_name, pattern).filters()
+            [filter_] = named_acls(principal, permission, operation, resource, resource_name, pattern).filters()
             found = connection.pages(connection.acls.ListAcls, acls.ListAclsRequest(filter=filter_))
             after = without_acls(before, [each for page in found for each in page.acls])
+    return refused(connection, before, after, hours)
+
+
+def refused(connection: Connection, before: acls.AclPolicy, after: acls.AclPolicy, hours: float) -> Document:
+    """The uses of the last hours that the policy `after` would have refused, as far as a pipeline counts traffic."""
     start = datetime.now(UTC) - timedelta(hours=hours)
     judged, last, answer = judged_traffic(connection, start, before, after)
     return {**document(judged, last), "since": start.isoformat(), "freshness": as_dict(answer.freshness)}
@@ -197,14 +202,17 @@ def audit_records(
     return connection.call(connection.audit.Query, request)
 
 
-def _acls(principal: str, permission: str, operation: str, resource: str, name: str, pattern: Pattern) -> Named:
+def named_acls(
+    principal: str, permission: str, operation: str, resource: str, name: str, pattern: Pattern, host: str = ""
+) -> Named:
+    """The ACLs that one tool call names."""
     if not principal:
         raise MeshctlError("name a principal: User:alice", ExitCode.BAD_REQUEST)
     allows = permission == "allow"
     return Named(
         allowed=[principal] if allows else [],
         denied=[] if allows else [principal],
-        hosts=(),
+        hosts=[host] if host else (),
         operations=[_operation(operation)],
         resources=[_resource(resource, name)],
         pattern=pattern,

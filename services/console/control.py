@@ -13,8 +13,10 @@ from mesh.rpc import (
     acls_grpc,
     admin_grpc,
     audit_grpc,
+    clients_grpc,
     grants_grpc,
     instances_grpc,
+    pipelines_grpc,
     profiles_grpc,
     quotas_grpc,
     record_rules_grpc,
@@ -59,6 +61,8 @@ class Stubs:
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(channel)
         self.subscriptions = subscriptions_grpc.SubscriptionServiceStub(channel)
         self.quotas = quotas_grpc.QuotaServiceStub(channel)
+        self.clients = clients_grpc.ClientServiceStub(channel)
+        self.pipelines = pipelines_grpc.PipelineServiceStub(channel)
         self.profiles = profiles_grpc.ProfileServiceStub(channel)
 
 

@@ -18,4 +18,8 @@ calls = Counter(f"{_PREFIX}calls", "Calls to control, by gRPC code.", ["code"])
 reads = Gauge(f"{_PREFIX}reads", "Reads of the records of a topic that are under way.")
 tails = Gauge(f"{_PREFIX}tails", "Open pages that follow the records of a topic.")
 records_refused = Counter(f"{_PREFIX}records_refused", "Reads and tails refused, because too many were under way.")
+schemas = Gauge(f"{_PREFIX}schemas", "Schemas of the registry that the console keeps.")
+schema_questions = Counter(
+    f"{_PREFIX}schema_questions", "Questions to the schema registry: found, unusable or away.", ["outcome"]
+)
 records_read = Counter(f"{_PREFIX}records_read", "Records that viewers' reads have taken from the gateway.")

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from services.console.asking import View
 from services.console.views import (
     changes,
+    clients,
     groups,
     moves,
     overview,
     past,
     people,
+    pipelines,
     policies,
     quotas,
     receipts,
@@ -94,8 +96,9 @@ PAGES = (
     Row("/subscriptions", subscriptions.listing, "Subscriptions"),
     Row("/subscriptions/{subscription}", subscriptions.one),
     Row("/orders", sidecars.orders, "Orders", in_menu=False),
-    Row("/clients", overview.clients, "Clients"),
+    Row("/clients", clients.listing, "Clients"),
     Row("/traffic", traffic.page, "Traffic"),
+    Row("/pipelines", pipelines.jobs, "Pipelines"),
     Row("/schedules", schedules.listing, "Schedules"),
     Row("/schedules/{name}", schedules.one),
 )

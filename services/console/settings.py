@@ -11,6 +11,7 @@ from mesh.connection_security import Protocol
 from mesh.rpc.tls import RpcTlsSettings
 from mesh.server_certificate import TlsFiles
 from mesh.settings import Address, ServiceSettings, WordList, host_port, is_loopback, refuse_open_door
+from services.console.records.registry import Registry
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
@@ -67,6 +68,14 @@ class ConsoleSettings(RpcTlsSettings, ServiceSettings, service="console"):
     """Authorities that sign the certificate of that listener, in PEM; empty: those of the system."""
     sidecar_url: str = ""
     """Address of a sidecar, for the lines that viewers copy; empty: the lines have `$SIDECAR` in its place."""
+    schema_registry_url: str = Field(default="", pattern=r"^(https?://[^@\s?#]+)?$")
+    """Schema registry with Confluent's API, for records in Avro, Protobuf and JSON by a JSON schema; empty: none."""
+    schema_registry_user_info: str = Field(default="", pattern=r"^(\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^}]+)\})?$")
+    """The registry's `user:password`, as `${env:NAME}` or `${file:/path}`; read for each request."""
+    schema_registry_ca: Path | None = None
+    """Authorities that sign the registry's certificate, in PEM; empty: those of the system."""
+    schema_registry_timeout_s: float = Field(default=3.0, ge=0.1, le=60)
+    """Seconds that the registry has for a schema with all that it refers to."""
     max_reads: int = Field(default=4, ge=1, le=100)
     """Reads of records at a time. One more is refused."""
     max_tails: int = Field(default=10, ge=1, le=100)
@@ -103,6 +112,13 @@ class ConsoleSettings(RpcTlsSettings, ServiceSettings, service="console"):
         if self.tls_certificate is None or self.tls_key is None:
             return None
         return TlsFiles(self.tls_certificate, self.tls_key)
+
+    @property
+    def schema_registry(self) -> Registry | None:
+        if not self.schema_registry_url:
+            return None
+        ca = "" if self.schema_registry_ca is None else str(self.schema_registry_ca)
+        return Registry(self.schema_registry_url, self.schema_registry_user_info, ca, self.schema_registry_timeout_s)
 
     @property
     def browsers_use_tls(self) -> bool:

@@ -190,3 +190,51 @@ async def test_a_move_is_planned_begun_and_told(mesh: Mesh, readers: Readers) ->
 
         await until(is_done, "the move is done", within=100)
         assert (await helper.asks("explain_topic", topic=readers.apples))["cluster"] == "c2"
+
+
+async def test_acls_and_quotas_are_planned_by_anybody_and_changed_by_an_admin_alone(
+    mesh: Mesh, readers: Readers
+) -> None:
+    topic = readers.apples
+    reads = {
+        "principal": f"User:{topic}", "permission": "allow", "operation": "Read", "resource": "topic",
+        "resource_name": topic, "reason": "harvest",
+    }  # fmt: skip
+    rate = {"user": topic, "key": "producer_byte_rate", "reason": "harvest"}
+    explained = {"principal": f"User:{topic}", "operation": "Read", "resource": "topic", "resource_name": topic}
+    async with helped(mesh, "operator", "--allow-changes") as helper:
+        error = await helper.is_refused("plan_acl_change", change="add", **reads)
+        assert error["status"] == "PERMISSION_DENIED", "control checks an ACL for admins alone"
+        plan = await helper.asks("plan_quota_change", **rate, value=1000)
+        error = await helper.is_refused("carry_out", token=plan["token"])
+        assert error["status"] == "PERMISSION_DENIED"
+
+    async with helped(mesh, "admin", "--allow-changes") as helper:
+        plan = await helper.asks("plan_acl_change", change="add", **reads)
+        assert plan["plan"]["mode_now"] == "off"
+        assert "refused" in plan["plan"]
+        assert not (await helper.asks("list_acls", principal=f"User:{topic}")).get("acls"), "a plan changes nothing"
+        late = await helper.asks("plan_acl_change", change="add", **reads | {"operation": "Write"})
+        await helper.asks("carry_out", token=plan["token"])
+        [added] = (await helper.asks("list_acls", principal=f"User:{topic}"))["acls"]
+        assert added["resource_name"] == topic
+        assert (await helper.asks("explain_access", **explained))["explanation"]
+        error = await helper.is_refused("carry_out", token=late["token"])
+        assert error["status"] == "PLAN_OUTDATED"
+        error = await helper.is_refused("plan_acl_change", change="add", **reads)
+        assert "the ACL is there already" in error["message"]
+        [entry, *_] = (await helper.asks("history"))["entries"]
+        assert entry["reason"] == "harvest (through an assistant)"
+        plan = await helper.asks("plan_acl_change", change="remove", **reads)
+        await helper.asks("carry_out", token=plan["token"])
+        assert not (await helper.asks("list_acls", principal=f"User:{topic}")).get("acls")
+
+        error = await helper.is_refused("plan_acl_mode", mode="enforce", reason="x")
+        assert error["status"] == "FAILED_PRECONDITION", "control does not let an assistant lock every client out"
+        plan = await helper.asks("plan_quota_change", **rate, value=1000)
+        await helper.asks("carry_out", token=plan["token"])
+        plan = await helper.asks("plan_quota_change", **rate)
+        assert plan["plan"]["now"] == f"producer_byte_rate of user '{topic}' is 1000 bytes/s"
+        await helper.asks("carry_out", token=plan["token"])
+        error = await helper.is_refused("plan_quota_change", **rate)
+        assert "nothing would change" in error["message"]

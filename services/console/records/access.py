@@ -11,6 +11,7 @@ from typing import TypeVar
 from mesh.settings import host_port, is_loopback
 from services.console import metrics
 from services.console.outcomes import CONSOLE, CallError, Ending
+from services.console.records.decoding import Schemas
 from services.console.records.kafka import Client
 from services.console.records.reading import read
 from services.console.records.tailing import Tail, Turn
@@ -36,6 +37,7 @@ class Records:
         self.settings = settings
         self.reads = self.tails = 0
         self.sent = Sent()
+        self.schemas = Schemas(settings.schema_registry)
         self._threads: ThreadPoolExecutor | None = None
 
     def of(self, token: str) -> ViewersRecords:
@@ -88,7 +90,7 @@ class ViewersRecords:
         bounds = Bounds(
             self.settings.records_scanned, self.settings.records_mebibytes * MEBIBYTE, self.settings.records_timeout_s
         )
-        found = await self._look(lambda client: read(client, wanted, bounds))
+        found = await self._look(lambda client: read(client, wanted, bounds, self.records.schemas))
         metrics.records_read.inc(found.scanned)
         return found
 
@@ -117,7 +119,9 @@ class ViewersRecords:
         metrics.tails.set(self.records.tails)
         tail: Tail | None = None
         try:
-            tail = Tail(Client(self.settings, self.token), wanted, self.settings.tail_records_per_s)
+            tail = Tail(
+                Client(self.settings, self.token), wanted, self.settings.tail_records_per_s, self.records.schemas
+            )
             begun = tail
             await self.records.run(lambda: begun.begin(self.settings.records_timeout_s))
             yield Turn([])

@@ -14,12 +14,13 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from mesh.judging.records import Record
+from mesh.judging.records import Headers, Record
 from services.console.asking import wrong
 from services.console.outcomes import CONSOLE, GATEWAY, CallError, Ending
+from services.console.records import decoding
 from services.console.records.kafka import QUESTION_S, STEP_S, Client, is_end, is_of_group, refusal
 from services.console.records.wanted import Bounds, Found, Start, Wanted
 
@@ -27,23 +28,38 @@ GROWTH = 8
 """A part is so many times as long as the one that was read before it."""
 
 
-class Judge(Protocol):
-    """Whether a record fits. UnjudgedError: it can't be said."""
+class Judging:
+    """A filter that sees values as their schemas have them."""
 
-    def __call__(self, record: Record) -> bool: ...
+    def __init__(self, text: str, look: decoding.Look) -> None:
+        """CallError: the text is no filter."""
+        from mesh.judging.filters import Filter  # with CEL, 6 MB, which a look without a filter needs not
+        from mesh.judging.values import UnreadableError, read_json
+        from mesh.record_expressions import InvalidExpressionError
+
+        self.look = look
+        self._headers: Headers | None = None
+
+        def read_value(value: bytes) -> object:
+            try:
+                document = self.look.document("value", value, self._headers)
+            except decoding.UndecodedError as error:
+                raise UnreadableError(str(error)) from None
+            return read_json(value) if document is None else document.plain
+
+        try:
+            self._filter = Filter(text, read_value)
+        except InvalidExpressionError as error:
+            raise wrong("filter", str(error)) from None
+
+    def __call__(self, record: Record) -> bool:
+        self._headers = record.headers()
+        return self._filter(record)
 
 
-def judge_of(text: str) -> Judge | None:
+def judge_of(text: str, look: decoding.Look) -> Judging | None:
     """The filter. CallError: the text is none."""
-    if not text:
-        return None
-    from mesh.judging.filters import Filter  # with CEL, 6 MB, which a look without a filter needs not
-    from mesh.record_expressions import InvalidExpressionError
-
-    try:
-        return Filter(text)
-    except InvalidExpressionError as error:
-        raise wrong("filter", str(error)) from None
+    return Judging(text, look) if text else None
 
 
 @dataclass(slots=True)
@@ -70,7 +86,7 @@ class Tally:
             return f"{self.size:,} bytes were read"
         return f"{self.bounds.seconds:g} s have passed" if time.monotonic() >= self.deadline else ""
 
-    def fits(self, judge: Judge | None, record: Record) -> bool:
+    def fits(self, judge: Judging | None, record: Record) -> bool:
         if judge is None:
             return True
         from mesh.judging.records import UnjudgedError
@@ -83,13 +99,15 @@ class Tally:
             return False
 
 
-def read(client: Client, wanted: Wanted, bounds: Bounds) -> Found:
+def read(client: Client, wanted: Wanted, bounds: Bounds, schemas: decoding.Schemas) -> Found:
     """CallError: a field is wrong, or the gateway refuses or does not answer."""
-    judge = judge_of(wanted.filter)
+    decoder = schemas.look(bounds.seconds)
+    judge = judge_of(wanted.filter, decoder)
     consumer = client.consumer(committed=wanted.committed)
     try:
         look = Look(client, consumer, wanted, judge, Tally(bounds, time.monotonic() + bounds.seconds))
-        return look.backward() if wanted.start in (Start.NEWEST, Start.BEFORE) else look.forward()
+        found = look.backward() if wanted.start in (Start.NEWEST, Start.BEFORE) else look.forward()
+        return replace(found, contents=decoder.places(found.records))
     finally:
         consumer.close()
 
@@ -101,7 +119,7 @@ class Look:
     client: Client
     consumer: Any
     wanted: Wanted
-    judge: Judge | None
+    judge: Judging | None
     tally: Tally
     about: str = ""
     ends: dict[int, tuple[int, int]] = field(default_factory=dict)

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mesh.judging.records import Record
+from services.console.records.decoding import Places, Schemas
 from services.console.records.kafka import Client, is_end, is_of_group, refusal
-from services.console.records.reading import Tally, judge_of
+from services.console.records.reading import Judging, Tally, judge_of
 from services.console.records.wanted import Bounds, Wanted
 
 TURN_S = 1.0
@@ -36,6 +37,7 @@ class Turn:
     """Offsets that the tail has passed over."""
     why: str = ""
     """Why the filter can't judge a record."""
+    contents: Places = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -46,8 +48,9 @@ class Tail:
     wanted: Wanted
     rate: int
     """Records of a turn."""
+    schemas: Schemas
     consumer: Any = None
-    judge: Any = None
+    judge: Judging | None = None
     about: str = ""
     partitions: list[int] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -70,7 +73,7 @@ class Tail:
 
     def _begin(self, seconds: float) -> None:
         self.about = f"topic {self.wanted.topic!r}"
-        self.judge = judge_of(self.wanted.filter)
+        self.judge = judge_of(self.wanted.filter, self.schemas.look(TURN_S))
         self.consumer = self.client.consumer(committed=self.wanted.committed, wait_ms=WAIT_MS)
         self.partitions = self.client.chosen(self.consumer, self.wanted, time.monotonic() + seconds)
         self._go_to_ends()
@@ -79,6 +82,9 @@ class Tail:
         most = self.rate * (SCANNED if self.judge is not None else 1)
         tally = Tally(Bounds(most, 1 << 24, TURN_S), time.monotonic() + TURN_S)
         found: list[Record] = []
+        look = self.schemas.look(TURN_S)
+        if self.judge is not None:
+            self.judge.look = look
         while len(found) < self.rate and not tally.bound:
             message = self.client.ask(lambda: self.consumer.poll(TURN_S / 4), self.about)
             self.client.check(self.about)
@@ -99,7 +105,7 @@ class Tail:
             passed = passed if passed > most * BEHIND_TURNS else 0
         if passed:
             self._go_to_ends()
-        return Turn(found, passed, tally.why)
+        return Turn(found, passed, tally.why, look.places(found))
 
     def _behind(self) -> int:
         """Offsets between the records that were read and the ends, as far as the client knows."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import json
-import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-SCHEMA_ID = struct.Struct(">bI")
-"""In front of values by serializers with a registry: byte 0, and the id of the schema."""
+from mesh.schemas.framing import ID_LENGTH
+from services.console.records.decoding import Decoded
+
 KEPT = "\t\n\r"
 WIDEST = 4
 """Bytes of one character in UTF-8."""
@@ -33,31 +33,42 @@ class Shown:
     is_cut: bool = False
     schema: int | None = None
     """The schema id that stands in front of the data, if a serializer with a registry wrote it."""
+    why: str = ""
+    """Why the data are not shown by their schema."""
 
     @property
     def label(self) -> str:
         return self.kind if self.schema is None else f"{self.kind}, schema id {self.schema}"
 
 
-def shown(data: bytes | None, most: int, form: str = HEX) -> Shown:
-    """`most`: bytes of the data that are shown."""
+def shown(data: bytes | None, most: int, form: str = HEX, decoded: Decoded | None = None) -> Shown:
+    """`most`: bytes of the data, or characters of the decoded data, that are shown."""
     if data is None:
         return Shown("", NULL, 0)
+    if decoded is not None:
+        if decoded.why:
+            return replace(shown(data, most, form), why=decoded.why)
+        is_cut = decoded.is_cut or len(decoded.text) > most
+        return Shown(visible(decoded.text[:most]), decoded.kind, len(data), is_cut, _schema(data))
     if not data:
         return Shown("", EMPTY, 0)
     text = readable(data)
     if text is not None:
         return _text(text, data, most, _kind(data), None)
-    schema = None
-    if len(data) > SCHEMA_ID.size and data[0] == 0:
-        schema = SCHEMA_ID.unpack_from(data)[1]
-        rest = data[SCHEMA_ID.size :]
+    schema = _schema(data)
+    if schema is not None:
+        rest = data[ID_LENGTH:]
         inner = readable(rest)
         if inner is not None and _kind(rest) == JSON:
             return _text(inner, rest, most, JSON, schema)
     part = data[:most]
     written = base64.b64encode(part).decode() if form == BASE64 else part.hex(" ")
     return Shown(written, f"{BYTES} in {form}", len(data), len(data) > most, schema)
+
+
+def _schema(data: bytes) -> int | None:
+    """The schema id in front of the data. A newer form has it in a header, or has another identity in its place."""
+    return int.from_bytes(data[1:ID_LENGTH]) if len(data) > ID_LENGTH and data[0] == 0 else None
 
 
 def readable(data: bytes) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mesh.judging.records import Record
+from services.console.records.decoding import Places
 
 
 class Start(StrEnum):
@@ -70,6 +71,8 @@ class Found:
     """Records of which the filter can't say whether they fit."""
     why: str = ""
     """Why it can't, of the first one."""
+    contents: Places = field(default_factory=dict)
+    """Those keys and values that name schemas of a registry."""
 
 
 def positions_text(positions: Mapping[int, int]) -> str:

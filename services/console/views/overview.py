@@ -9,12 +9,10 @@ from mesh.rpc import admin, record_rules, replays, topic_moves
 from mesh.wording import short
 from services.console import words
 from services.console.asking import Ask
-from services.console.outcomes import CallError
 from services.console.parts import Cell, Cells, Facts, Notice, Page, Part, Table, Tone
 from services.console.views.moves import OPEN as MOVES_OPEN
 from services.console.views.moves import progress as move_progress
 from services.console.views.replaying import progress
-from services.console.views.traffic import top
 
 KINDS = (
     ("Gateways", admin.MEMBER_KIND_GATEWAY),
@@ -146,20 +144,3 @@ def state(of: admin.Member) -> Cell:
         return words.toned("left behind")
     cell = words.toned(words.word(admin.MemberPhase, of.phase))
     return Cell(f"{cell.text}: {of.phase_reason}", tone=Tone.BAD) if of.phase_reason else cell
-
-
-async def clients(ask: Ask) -> Page:
-    """Kafka clients by gateway, and the traffic of the last hour by client."""
-    status = await ask.caller.call(ask.caller.stubs.decisions.GetStatus, admin.GetStatusRequest())
-    rows: list[Cells] = [
-        [short(each.name), f"{each.client_count:,}", words.age(each.last_seen_time)]
-        for each in status.members
-        if each.kind == admin.MEMBER_KIND_GATEWAY
-    ]
-    parts: list[Part] = [Table("Connected now", ("Gateway", "Clients", "Seen"), rows, "No gateway is connected.")]
-    try:
-        parts += await top(ask, ("client", "principal"), "bytes", "Clients in the last hour")
-    except CallError as failure:
-        parts.append(Notice(f"No traffic is known: {failure.text}", Tone.WARNING))
-    lead = "A dry run of a rule names the clients that the change would move."
-    return Page("Clients", parts, lead=lead)

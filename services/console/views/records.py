@@ -29,6 +29,7 @@ from services.console.parts import (
     Tone,
 )
 from services.console.records.curl import ANY_SIDECAR, MOST, as_curl
+from services.console.records.decoding import Contents, Places
 from services.console.records.tailing import Turn
 from services.console.records.texts import BASE64, HEX, JSON, TEXT, Shown, shown
 from services.console.records.wanted import CHOICES, Found, Start, Wanted, positions_of, positions_text
@@ -39,6 +40,7 @@ WHOLE_BYTES = 16 * 1024
 """Bytes of a key or a value on the page of a record: three times as many characters in hex."""
 MOST_HEADERS = 5
 """A record in a list shows so many."""
+NAMELESS = Contents(None, None)
 NEWEST_FIRST = (Start.NEWEST, Start.BEFORE)
 
 
@@ -60,16 +62,18 @@ async def listing(ask: Ask) -> Page:
 
 
 async def one(ask: Ask) -> Page:
-    wanted, form = _wanted(ask), ask.said("as") or HEX
-    if form not in (HEX, BASE64):
+    wanted, form = _wanted(ask), ask.said("as")
+    if form not in ("", HEX, BASE64):
         raise wrong("as", f"{form!r} is neither {HEX} nor {BASE64}")
     title = f"Record {wanted.partition}/{wanted.offset} of {wanted.topic}"
     try:
-        record = await _the_record(ask, wanted)
+        record, contents = await _the_record(ask, wanted)
     except CallError as failure:
         return not_shown(ask, title, None, failure)
     place = _place(wanted, wanted.partition or 0, wanted.offset)
-    key, value = (shown(each, WHOLE_BYTES, form) for each in (record.key(), record.value()))
+    key_data, value_data = (None, None) if form else contents
+    key = shown(record.key(), WHOLE_BYTES, form or HEX, key_data)
+    value = shown(record.value(), WHOLE_BYTES, form or HEX, value_data)
     facts: list[Item] = [
         ("Topic", Cell(wanted.topic, f"/topics/{wanted.topic}")),
         ("Partition", record.partition()),
@@ -82,12 +86,12 @@ async def one(ask: Ask) -> Page:
     for name, what, data in (("Key", "key", key), ("Value", "value", value)):
         if data.text:
             cut = f"The first {words.size(WHOLE_BYTES)} of {words.size(data.size)}. " if data.is_cut else ""
-            parts.append(Block(name, data.text, f"{cut}{_missing(data)}".strip()))
+            parts.append(Block(name, data.text, f"{cut}{data.why and f'Not decoded: {data.why}.'}".strip()))
         if data.size:
             parts.append(Notice(f"{name}, whole", items=[Cell("Save as a file", f"{_file(place)}&part={what}")]))
     rows: list[Cells] = [
         [words.NONE if not name else shown(name.encode(), WHOLE_BYTES).text, each.text or each.kind, each.label]
-        for name, each in ((name, shown(data, 1024, form)) for name, data in record.headers() or [])
+        for name, each in ((name, shown(data, 1024, form or HEX)) for name, data in record.headers() or [])
     ]
     parts.append(Table("Headers", ("Name", "Value", "Form"), rows, "The record has no headers."))
     parts.append(_curl(ask, record))
@@ -97,8 +101,7 @@ async def one(ask: Ask) -> Page:
         Cell("Who was sent this record", here("/receipts", topic=wanted.topic, partition=record.partition(),
              offset=record.offset())),
         Cell("Operations on this topic", here("/audit/records", topic=wanted.topic)),
-        Cell("Bytes in hex" if form == BASE64 else "Bytes in base64",
-             place + ("" if form == BASE64 else f"&as={BASE64}")),
+        *(Cell(f"Bytes in {each}", f"{place}&as={each}") for each in (HEX, BASE64) if each != form),
     ]  # fmt: skip
     return Page(title, parts, links=links)
 
@@ -106,7 +109,7 @@ async def one(ask: Ask) -> Page:
 async def whole(ask: Ask) -> File:
     """The bytes of a key or a value as they are, to be saved: no browser shows them as a page of this console."""
     wanted, part = _wanted(ask), ask.said("part") or "value"
-    record = await _the_record(ask, wanted)
+    record, _ = await _the_record(ask, wanted)
     data = record.key() if part == "key" else record.value()
     return File(
         f"{wanted.topic}-{record.partition()}-{record.offset()}.{part if part == 'key' else 'value'}", data or b""
@@ -139,7 +142,7 @@ async def turns(ask: Ask, goes_on: Callable[[], bool]) -> AsyncGenerator[tuple[l
     await _may_look(ask, wanted.topic)
     async with contextlib.aclosing(ask.records.tail(wanted, goes_on=goes_on)) as found:
         async for turn in found:
-            yield [_row(ask, wanted, record) for record in reversed(turn.records)], _told(turn)
+            yield [_row(ask, wanted, record, turn.contents) for record in reversed(turn.records)], _told(turn)
 
 
 def _wanted(ask: Ask) -> Wanted:
@@ -200,7 +203,7 @@ async def _read(ask: Ask, wanted: Wanted) -> Found:
     return await ask.records.read(wanted)
 
 
-async def _the_record(ask: Ask, wanted: Wanted) -> Record:
+async def _the_record(ask: Ask, wanted: Wanted) -> tuple[Record, Contents]:
     if wanted.partition is None or not wanted.topic:
         raise wrong("partition", "a record has a topic, a partition and an offset")
     only = Wanted(
@@ -213,7 +216,8 @@ async def _the_record(ask: Ask, wanted: Wanted) -> Record:
         )
         text += "or the record was compacted away."
         raise CallError(Ending.ABSENT, "NO_RECORD", text, by=CONSOLE)
-    return found.records[0]
+    record = found.records[0]
+    return record, found.contents.get((record.partition(), record.offset()), NAMELESS)
 
 
 def not_shown(ask: Ask, title: str, form: Form | None, failure: CallError) -> Page:
@@ -248,11 +252,13 @@ def _notices(found: Found) -> list[Part]:
     if found.undecided:
         text = f"The filter can't judge {words.count(found.undecided, 'record')}, which the page leaves out."
         parts.append(Notice(text, Tone.WARNING, [found.why]))
+    if undecoded := _undecoded(found.contents):
+        parts.append(Notice("Some keys or values are not decoded.", Tone.WARNING, [undecoded]))
     return parts
 
 
 def _table(ask: Ask, wanted: Wanted, found: Found) -> Table:
-    rows = [_row(ask, wanted, record) for record in found.records]
+    rows = [_row(ask, wanted, record, found.contents) for record in found.records]
     backward = wanted.start in NEWEST_FIRST
     more = ""
     if found.on:
@@ -269,19 +275,20 @@ def _ends(found: Found) -> Table:
     return Table("Offsets", ("Partition", "First", "End"), rows, "The topic has no partitions.")
 
 
-def _row(ask: Ask, wanted: Wanted, record: Record) -> Cells:
+def _row(ask: Ask, wanted: Wanted, record: Record, contents: Places) -> Cells:
     most = ask.records.settings.record_bytes
     headers = record.headers() or []
     named = [f"{shown(name.encode(), most).text}: {_short(shown(data, most // 2))}" for name, data in headers]
     if len(named) > MOST_HEADERS:
         named = [*named[:MOST_HEADERS], f"and {len(named) - MOST_HEADERS:,} more"]
     place = _place(wanted, record.partition(), record.offset())
+    key, value = contents.get((record.partition(), record.offset()), NAMELESS)
     return [
         Cell(f"{record.partition()}/{record.offset()}", place),
         _time(record),
-        _short(shown(record.key(), most // 2)),
+        _short(shown(record.key(), most // 2, decoded=key and key.on_one_line)),
         "; ".join(named) or words.NONE,
-        _short(shown(record.value(), most)),
+        _short(shown(record.value(), most, decoded=value and value.on_one_line)),
     ]
 
 
@@ -323,12 +330,6 @@ def _file(place: str) -> str:
     return place.replace("/records/one", "/records/whole", 1)
 
 
-def _missing(of: Shown) -> str:
-    if of.schema is None or not of.kind.startswith("bytes"):
-        return ""
-    return f"These bytes seem to have schema {of.schema} of a registry; the console does not decode Avro and Protobuf."
-
-
 def _curl(ask: Ask, record: Record) -> Part:
     line = as_curl(record, ask.records.settings.sidecar_url)
     if not line:
@@ -337,7 +338,15 @@ def _curl(ask: Ask, record: Record) -> Part:
     return Block("Write it again by a sidecar", line, f"{where}The sidecar writes by its own rights, not by yours.")
 
 
+def _undecoded(contents: Places) -> str:
+    """Why the first key or value that names a schema is not decoded; empty if all are."""
+    return next((each.why for pair in contents.values() for each in pair if each is not None and each.why), "")
+
+
 def _told(turn: Turn) -> str:
     if turn.passed:
         return f"Records come faster than this page shows them: {turn.passed:,} offsets were passed over."
-    return f"The filter can't judge some records: {turn.why}" if turn.why else ""
+    if turn.why:
+        return f"The filter can't judge some records: {turn.why}"
+    undecoded = _undecoded(turn.contents)
+    return f"Some keys or values are not decoded: {undecoded}" if undecoded else ""

@@ -13,6 +13,7 @@ from typing import Any
 
 import fastavro
 
+from mesh.schemas.avro import Reader, reader_of
 from services.pipeline.profiling.formats import Format, NoSchemas, Schema, Schemas
 
 TIMEOUT_S = 10.0
@@ -83,7 +84,8 @@ def _schema(kind: str, text: str) -> Schema:
     if kind == "PROTOBUF":
         return ProtobufSchema()
     try:
-        return AvroSchema(fastavro.parse_schema(json.loads(text)))
+        parsed = fastavro.parse_schema(json.loads(text))
+        return AvroSchema(parsed, reader_of(parsed))
     except (ValueError, KeyError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType):
         return AvroSchema(None)  # it refers to other schemas; its format is Avro all the same
 
@@ -107,12 +109,13 @@ class ProtobufSchema:
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
     parsed: Any
+    reader: Reader = fastavro.schemaless_reader
     format: Format = Format.AVRO
 
     def document(self, payload: bytes) -> Any:
         if self.parsed is None:
             raise ValueError("the schema is not known in full")
         try:
-            return fastavro.schemaless_reader(io.BytesIO(payload), self.parsed, None)
+            return self.reader(io.BytesIO(payload), self.parsed, None)
         except Exception as error:  # it raises many kinds of errors for bytes of another schema
             raise ValueError(f"no value of its schema: {type(error).__name__}") from error

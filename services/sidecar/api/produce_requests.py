@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.datastructures import Headers
 
+from mesh.schemas.schema import Reference
 from services.sidecar.api.exchange import MAX_ID_LENGTH
 from services.sidecar.formats import Format
 from services.sidecar.producing.headers import RequestHeaders, Trace
@@ -18,7 +19,6 @@ from services.sidecar.producing.produce_request import (
     SubjectStrategy,
 )
 from services.sidecar.records import CORRELATION_HEADER, TRACEABILITY_HEADER
-from services.sidecar.schemas.schema import Reference
 
 
 @dataclass(frozen=True, slots=True)

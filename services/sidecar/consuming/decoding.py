@@ -2,13 +2,13 @@
 
 from confluent_kafka import Message
 
+from mesh.schemas.schema import RegistryUnavailableError
 from services.sidecar.consuming.instance_values import InstanceOptions
 from services.sidecar.consuming.message_headers import headers_of
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format, FormatError
 from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.records import Consumed
-from services.sidecar.schemas.schema import RegistryUnavailableError
 
 
 def decoded(

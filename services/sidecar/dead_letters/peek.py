@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from mesh.schemas.schema import RegistryUnavailableError
 from services.sidecar.consuming.partition_reader import PartitionReader
 from services.sidecar.consuming.positions import Position
 from services.sidecar.dead_letters.record import Origin
@@ -12,7 +13,6 @@ from services.sidecar.delivering.batch import Deliverable
 from services.sidecar.delivering.record_shower import RecordShower
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.records import RawRecord, Verdict
-from services.sidecar.schemas.schema import RegistryUnavailableError
 
 MAX_PEEKS = 2
 """At a time; each is a client of its own, and a thread."""

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import structlog
 
+from mesh.schemas.schema import RegistryUnavailableError
 from services.sidecar.delivering.answers import Answer, AnswerError, read_answer
 from services.sidecar.delivering.backend import Backend
 from services.sidecar.delivering.batch import Batch, Deliverable, ReplyRecord, Settlement
@@ -23,7 +24,6 @@ from services.sidecar.delivering.progress import Ask, Progress
 from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.delivering.routing import ContentRouting
 from services.sidecar.records import RawRecord
-from services.sidecar.schemas.schema import RegistryUnavailableError
 from services.sidecar.telemetry import metrics
 
 REGISTRY_PAUSE_SECONDS = 1.0

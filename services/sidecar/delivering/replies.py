@@ -7,6 +7,7 @@ from typing import Annotated, Protocol
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from mesh.schemas.schema import Reference, RegistryUnavailableError
 from mesh.topics import is_topic_name
 from services.sidecar.auditing.events import ids_in
 from services.sidecar.delivering.answers import AnswerError
@@ -17,7 +18,6 @@ from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
 from services.sidecar.producing.produce_request import ProduceRequest, RecordRequest, SchemaChoice, Side
 from services.sidecar.producing.serializing import Serialized
 from services.sidecar.records import RawRecord
-from services.sidecar.schemas.schema import Reference, RegistryUnavailableError
 
 
 class Serializes(Protocol):

@@ -3,7 +3,8 @@
 A format is one class here and one entry in `Format`.
 """
 
-from services.sidecar.formats.codec import Codec, FormatError
+from mesh.schemas.schema import FormatError
+from services.sidecar.formats.codec import Codec
 from services.sidecar.formats.format import Format
 
 __all__ = ["Codec", "Format", "FormatError"]

@@ -6,8 +6,8 @@ Schemas are not looked for here: `record_reader` does that first, where there is
 import re
 from typing import Literal
 
+from mesh.schemas.schema import FormatError
 from services.sidecar.formats.binary import Binary
-from services.sidecar.formats.codec import FormatError
 from services.sidecar.formats.plain_json import Json
 from services.sidecar.formats.text import String
 

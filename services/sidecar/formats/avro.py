@@ -26,6 +26,8 @@ from typing import Any
 import fastavro
 import orjson
 
+from mesh.schemas.avro import reader_of
+from mesh.schemas.schema import FormatError, RegisteredSchema, SchemaError, SchemaKind
 from services.sidecar.formats import avro_values
 from services.sidecar.formats.avro_types import (
     NO_DEFAULT,
@@ -40,9 +42,7 @@ from services.sidecar.formats.avro_types import (
     mapping,
 )
 from services.sidecar.formats.avro_values import Value
-from services.sidecar.formats.codec import FormatError
 from services.sidecar.formats.misfit import MisfitError
-from services.sidecar.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
 
 _UNREADABLE = (EOFError, IndexError, KeyError, ValueError, TypeError, OverflowError, MemoryError, struct.error)
 """The exceptions that fastavro raises for bytes that do not fit the schema."""
@@ -72,6 +72,7 @@ class AvroCodec:
 
     def __init__(self, root: AvroType) -> None:
         self._wire = fastavro.parse_schema(root.wire)
+        self._reader = reader_of(self._wire)
         self._write, self._read = root.value.write, root.value.read
 
     def encode(self, value: object) -> bytes:
@@ -94,7 +95,7 @@ class AvroCodec:
     def decode(self, payload: bytes) -> object:
         source = io.BytesIO(payload)
         try:
-            written = fastavro.schemaless_reader(source, self._wire, None)
+            written = self._reader(source, self._wire, None)
             if left := len(payload) - source.tell():
                 raise FormatError(f"not of its Avro schema: {left} of {len(payload)} bytes are left over")
             return written if self._read is None else self._read(written)

@@ -4,7 +4,7 @@ import base64
 import binascii
 
 from mesh.json_types import type_name
-from services.sidecar.formats.codec import FormatError
+from mesh.schemas.schema import FormatError
 
 
 class Binary:

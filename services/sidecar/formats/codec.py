@@ -3,10 +3,6 @@
 from typing import Protocol
 
 
-class FormatError(ValueError):
-    """The value does not fit its format; the text says what was found and what was expected."""
-
-
 class Codec(Protocol):
     """One format. A codec has no state, so one object serves all threads."""
 

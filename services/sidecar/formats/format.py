@@ -3,13 +3,13 @@
 from enum import Enum
 from typing import Self
 
+from mesh.schemas.schema import SchemaKind
 from services.sidecar.formats.auto import Auto
 from services.sidecar.formats.binary import Binary
 from services.sidecar.formats.codec import Codec
 from services.sidecar.formats.plain_json import Json
 from services.sidecar.formats.registered import NeedsRegistry
 from services.sidecar.formats.text import String
-from services.sidecar.schemas.schema import SchemaKind
 
 
 class Format(Enum):

@@ -19,12 +19,11 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
+from mesh.schemas.schema import FormatError, RegisteredSchema, SchemaError, SchemaKind
 from services.sidecar.formats import json_text
-from services.sidecar.formats.codec import FormatError
 from services.sidecar.formats.linear_patterns import PatternError, check_patterns, with_linear_patterns
 from services.sidecar.formats.misfit import LONGEST_SHOWN, pointer
 from services.sidecar.formats.plain_json import Json
-from services.sidecar.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
 
 _JAVA_TYPES: dict[type, str] = {
     str: "String",

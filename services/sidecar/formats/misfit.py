@@ -5,8 +5,8 @@ The path is built from the innermost part outwards.
 
 from collections.abc import Iterable
 
+from mesh.schemas.schema import FormatError
 from services.sidecar.formats import json_text
-from services.sidecar.formats.codec import FormatError
 
 LONGEST_SHOWN = 100
 _TOKENS: dict[type, str] = {

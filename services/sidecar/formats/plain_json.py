@@ -2,8 +2,8 @@
 
 import orjson
 
+from mesh.schemas.schema import FormatError
 from services.sidecar.formats import json_text
-from services.sidecar.formats.codec import FormatError
 
 
 class Json:

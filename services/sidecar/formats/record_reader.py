@@ -3,9 +3,9 @@
 For a new schema, the thread asks the registry and waits; the wait is bounded, and happens once per schema.
 """
 
+from mesh.schemas.framing import HeaderPairs, Part
 from services.sidecar.formats import auto
 from services.sidecar.formats.format import Format
-from services.sidecar.formats.framing import HeaderPairs, Part
 from services.sidecar.formats.schema_formats import SchemaFormats
 
 

@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from services.sidecar.formats.codec import FormatError
+from mesh.schemas.schema import FormatError
 
 WHAT_TO_SET = "needs a schema registry: set schema_registry_url (KAFKA_MESH_SIDECAR_SCHEMA_REGISTRY_URL)"
 

@@ -7,20 +7,20 @@ to the registry, a compiler); the other methods never wait.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from services.sidecar.formats.codec import FormatError
-from services.sidecar.formats.format import Format
-from services.sidecar.formats.framing import HeaderPairs, Part, framed, prefix_of, question_of
-from services.sidecar.formats.schema_codec import SchemaCodec
-from services.sidecar.schemas.cache import SingleFlightCache
-from services.sidecar.schemas.known import KnownSchemas
-from services.sidecar.schemas.questions import Question
-from services.sidecar.schemas.schema import (
+from mesh.schemas.framing import HeaderPairs, Part, framed, prefix_of
+from mesh.schemas.schema import (
+    FormatError,
     RegisteredSchema,
     RegistryUnavailableError,
     SchemaError,
     SchemaKind,
     UnknownSchemaError,
 )
+from services.sidecar.formats.format import Format
+from services.sidecar.formats.schema_codec import SchemaCodec
+from services.sidecar.schemas.cache import SingleFlightCache
+from services.sidecar.schemas.known import KnownSchemas
+from services.sidecar.schemas.questions import Question, question_of
 
 COMPILE_SECONDS = 30.0
 """The longest wait for a codec that another thread makes."""

@@ -1,7 +1,7 @@
 """Text: a JSON string on one side, UTF-8 on the other."""
 
 from mesh.json_types import type_name
-from services.sidecar.formats.codec import FormatError
+from mesh.schemas.schema import FormatError
 
 
 class String:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Protocol
 
+from mesh.schemas.schema import RegistryUnavailableError
 from services.sidecar.dead_letters.record import Origin, has_lost_its_value
 from services.sidecar.delivering.batch import Batch, Deliverable, ReplyRecord, Settlement
 from services.sidecar.delivering.record_shower import RecordShower
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.records import Outcome, Partition, RawRecord, Reason, Verdict
-from services.sidecar.schemas.schema import RegistryUnavailableError
 
 
 class Delivers(Protocol):

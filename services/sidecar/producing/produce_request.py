@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from mesh.schemas.schema import Reference
 from services.sidecar.formats import Format
-from services.sidecar.schemas.schema import Reference
 
 
 class SubjectStrategy(Enum):

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+from mesh.schemas.schema import RegistryUnavailableError, SchemaError
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format, FormatError
 from services.sidecar.formats.format import available_labels
@@ -28,7 +29,6 @@ from services.sidecar.producing.produce_request import (
 from services.sidecar.producing.schema_choice import question_of
 from services.sidecar.records import Outgoing
 from services.sidecar.schemas.questions import ByText, Question
-from services.sidecar.schemas.schema import RegistryUnavailableError, SchemaError
 
 LOOK_UP_THREADS = 4
 """Threads for look-ups. A thread mostly waits; all requests that wait for one schema share one thread."""

@@ -1,10 +1,10 @@
 """The subject under which the registry has the schema of one side (keys or values) of a request."""
 
+from mesh.schemas.schema import SchemaError
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.formats import Format
 from services.sidecar.producing.produce_request import Side, SubjectStrategy
 from services.sidecar.schemas.record_name import record_name
-from services.sidecar.schemas.schema import SchemaError
 
 
 def subject_of(side: Side, topic: str, format_: Format, usual: SubjectStrategy) -> str:

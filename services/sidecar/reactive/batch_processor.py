@@ -15,6 +15,7 @@ from itertools import groupby
 import structlog
 
 from mesh.pauses import pause
+from mesh.schemas.schema import RegistryUnavailableError
 from services.sidecar.auditing.events import settled
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.delivering.batch import Batch, Deliverable, ReplyRecord, Settlement
@@ -23,7 +24,6 @@ from services.sidecar.delivering.writing import FIRST_PAUSE_SECONDS, MAX_PAUSE_S
 from services.sidecar.reactive.batch_sink import BatchSink
 from services.sidecar.reactive.lanes import held_by
 from services.sidecar.records import Outcome, Partition, RawRecord, Verdict
-from services.sidecar.schemas.schema import RegistryUnavailableError
 from services.sidecar.telemetry import metrics, topic_metrics
 from services.sidecar.telemetry.traffic import NO_TRAFFIC, SidecarTraffic
 

@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.sidecar.schemas.cache import Outcome, SingleFlightCache
-from services.sidecar.schemas.questions import ByGuid, ById, ByText, ByVersion, Latest, Question
-from services.sidecar.schemas.registry import Answer, SchemaRegistry
-from services.sidecar.schemas.schema import (
+from mesh.schemas.schema import (
     RegisteredSchema,
     RegistryUnavailableError,
     SchemaError,
     UnknownSchemaError,
 )
+from services.sidecar.schemas.cache import Outcome, SingleFlightCache
+from services.sidecar.schemas.questions import ByGuid, ById, ByText, ByVersion, Latest, Question
+from services.sidecar.schemas.registry import Answer, SchemaRegistry
 from services.sidecar.telemetry import metrics
 
 FAILURE_SECONDS = 1.0

@@ -1,9 +1,12 @@
 """The ways to ask for a schema. Questions are keys of the cache, so they are small and compare by value."""
 
 import hashlib
+import struct
+import uuid
 from dataclasses import dataclass, field
 
-from services.sidecar.schemas.schema import Reference, SchemaKind
+from mesh.schemas.framing import ID_LENGTH
+from mesh.schemas.schema import Reference, SchemaKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +70,10 @@ class ByText:
 
 
 Question = ById | ByGuid | ByVersion | Latest | ByText
+
+
+def question_of(prefix: bytes) -> ById | ByGuid:
+    """The schema that a prefix means, as a question for the registry."""
+    if len(prefix) == ID_LENGTH:
+        return ById(struct.unpack(">I", prefix[1:])[0])
+    return ByGuid(str(uuid.UUID(bytes=prefix[1:])))

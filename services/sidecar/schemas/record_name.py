@@ -7,7 +7,7 @@ import re
 
 import orjson
 
-from services.sidecar.schemas.schema import SchemaError, SchemaKind
+from mesh.schemas.schema import SchemaError, SchemaKind
 
 _NOT_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 """Comments and strings of Protobuf."""

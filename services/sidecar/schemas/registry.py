@@ -15,22 +15,21 @@ from typing import Any, TypeVar
 
 import structlog
 
-from mesh.secret_references import UnresolvedReferenceError, resolve_property
-from services.sidecar.schemas.schema import (
+from mesh.schemas.answers import NOT_THERE
+from mesh.schemas.schema import (
     Reference,
     RegistryUnavailableError,
     SchemaError,
     SchemaKind,
     UnknownSchemaError,
 )
+from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from services.sidecar.telemetry import metrics
 
 DOWN_SECONDS = 1.0
 RETRY_WAIT_MS = 100
 LONGEST_REASON = 500
 """Characters of the registry's reason for a refusal; some registries send a stack trace."""
-NOT_THERE = range(40401, 40409)
-"""Error codes of a registry without such a subject, version or schema. Any other 404 means a wrong address."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)

@@ -22,6 +22,7 @@ import structlog
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from mesh.pauses import pause
+from mesh.schemas.schema import RegistryUnavailableError
 from services.sidecar.producing.transactional_client import (
     Elsewhere,
     GroupOffsets,
@@ -29,7 +30,6 @@ from services.sidecar.producing.transactional_client import (
     NotWritten,
     TransactionalClient,
 )
-from services.sidecar.schemas.schema import RegistryUnavailableError
 from services.sidecar.streams.assignment import Assignment
 from services.sidecar.streams.plan import Part
 from services.sidecar.streams.processing import ASK_SECONDS, GivenUpError, HaltError, Processing, Tools, WorkerOptions

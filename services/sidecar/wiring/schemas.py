@@ -2,13 +2,13 @@
 
 from functools import partial
 
+from mesh.schemas.schema import SchemaKind
 from services.sidecar.formats import protobuf
 from services.sidecar.formats.avro import codec_of as avro_codec_of
 from services.sidecar.formats.json_schema import codec_of as json_codec_of
 from services.sidecar.formats.schema_formats import CodecFactory, SchemaFormats
 from services.sidecar.schemas.known import KeepingLimits, KnownSchemas
 from services.sidecar.schemas.registry import RegistryAccess, SchemaRegistry, load_client
-from services.sidecar.schemas.schema import SchemaKind
 from services.sidecar.settings import SidecarSettings
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from tests.clients import builds
 from tests.fixtures.toolchains import need
 
 HERE = Path(__file__).parent
+PICTURES = HERE.parents[2] / "docs" / "assets"
 SOURCES = [HERE / name for name in ("package.json", "package-lock.json")]
 WITHIN_S = 60
 HEIGHT = 900
@@ -112,8 +114,10 @@ class Browser:
         wait = WebDriverWait(self.driver, WITHIN_S)
         return float(wait.until(lambda driver: driver.execute_script(script), "the page is painted"))
 
-    def picture(self, path: Path) -> None:
-        self.driver.save_screenshot(str(path))
+    def picture(self, name: str) -> None:
+        """Renews a picture of the docs, if MESH_WRITE_PICTURES=1."""
+        if os.environ.get("MESH_WRITE_PICTURES"):
+            self.driver.save_screenshot(str(PICTURES / f"{name}.png"))
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from tests.fixtures.consoles import ADMIN, Consoled, consoled
 from tests.fixtures.databases import PostgresServer
 from tests.integration.control.world import create_topic, router
 
-PICTURE = Path(__file__).parents[3] / "docs" / "assets" / "console.png"
 PATHS = (
     "/", "/topics", "/topics/TOPIC", "/groups", "/resets/new", "/moves", "/moves/check?topic=TOPIC&target_cluster=c2",
     "/quotas", "/quotas/check?user=ada&quota=producer_byte_rate&value=1000", "/subscriptions", "/rules", "/rules/new",
@@ -28,7 +26,7 @@ PATHS = (
     "/acls/explain?principal=User:ada&operation=Read&type=topic&name=x", "/users", "/grants", "/grants/explain",
     "/grants/check?action=grant&principal=oidc:bob&role=viewer", "/record-rules", "/replays", "/transactions",
     "/records", "/records?topic=TOPIC",
-    "/records/tail?topic=TOPIC", "/sidecars", "/orders", "/clients", "/traffic", "/schedules", "/none",
+    "/records/tail?topic=TOPIC", "/sidecars", "/orders", "/clients", "/traffic", "/pipelines", "/schedules", "/none",
 )  # fmt: skip
 PAINTED_WITHIN_MS = 300.0
 ROUNDS = 5
@@ -173,7 +171,7 @@ async def test_axe_finds_nothing(mesh: Consoled, chromium: Browser, axe: str, wi
 async def test_the_first_paint_is_quick_and_the_picture_of_the_page_is_made_here(
     mesh: Consoled, chromium: Browser
 ) -> None:
-    """The quickest of several rounds counts: others share the machine. MESH_WRITE_PICTURES=1 renews the picture."""
+    """The quickest of several rounds counts: others share the machine."""
 
     def looks() -> list[float]:
         chromium.resize(1200)
@@ -182,8 +180,7 @@ async def test_the_first_paint_is_quick_and_the_picture_of_the_page_is_made_here
             chromium.open(f"{mesh.url}/")
             chromium.shows("Moving now")
             times.append(chromium.first_paint_ms())
-        if os.environ.get("MESH_WRITE_PICTURES"):
-            chromium.picture(PICTURE)
+        chromium.picture("console")
         return times
 
     times = await asyncio.to_thread(looks)

@@ -8,21 +8,20 @@ a field: lowerCamelCase, or the name in the `.proto` text.
 from typing import Any
 
 from google.protobuf import json_format
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import EncodeError
 
-from services.sidecar.formats.codec import FormatError
-from services.sidecar.formats.protobuf import message_path
+from mesh.schemas.protobuf import message_path
+from mesh.schemas.protobuf.reading import read, shown
+from mesh.schemas.protobuf.schema_file import SchemaFile, SchemaFiles
+from mesh.schemas.schema import FormatError, RegisteredSchema
 from services.sidecar.formats.protobuf.fitting import Strictness, misfit, missing_fields
-from services.sidecar.formats.protobuf.schema_file import SchemaFile, SchemaFiles
 from services.sidecar.formats.schema_codec import SchemaCodec
-from services.sidecar.schemas.schema import RegisteredSchema
+from services.sidecar.telemetry import metrics
 
-_files = SchemaFiles()
+_files = SchemaFiles(made=metrics.protobuf_compile_seconds.observe)
 
 _REFUSALS = (json_format.ParseError, TypeError, ValueError, KeyError, AttributeError, RecursionError)
 """The exceptions of json_format for a value of another shape; only the first is documented for that."""
-_UNSHOWABLE = (json_format.SerializeToJsonError, DecodeError, TypeError, ValueError, RecursionError)
-"""The exceptions of json_format for a message that JSON cannot show, such as an Any of an unknown type."""
 
 
 def codec_of(schema: RegisteredSchema, message: str | None = None) -> SchemaCodec:
@@ -55,17 +54,4 @@ class _Codec:
             raise FormatError(missing_fields(message) or str(error)) from None
 
     def decode(self, payload: bytes) -> object:
-        path, start = message_path.read(payload)
-        message_class = self._file.message_class(path)
-        try:
-            message = message_class.FromString(payload[start:])
-        except DecodeError as error:
-            raise FormatError(f"not a Protobuf message {message_class.DESCRIPTOR.full_name}: {error}") from None
-        try:
-            return json_format.MessageToDict(
-                message, always_print_fields_with_no_presence=True, descriptor_pool=self._file.pool
-            )
-        except _UNSHOWABLE as error:
-            raise FormatError(
-                f"a Protobuf message {message_class.DESCRIPTOR.full_name} that JSON cannot show: {error}"
-            ) from None
+        return shown(read(self._file, payload), self._file)

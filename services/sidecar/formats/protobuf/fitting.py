@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from mesh.json_types import type_name
-from services.sidecar.formats.codec import FormatError
+from mesh.schemas.schema import FormatError
 
 MAX_NAMES_SHOWN = 10
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from google.rpc import error_details_pb2
 from mcp import Client
 
-from mesh.rpc import admin, instances, replays, topic_moves, topics
+from mesh.rpc import acls, admin, instances, quotas, replays, topic_moves, topics
 from meshctl.assistant.asking import UNKNOWN
 from meshctl.assistant.changes import THROUGH
 from meshctl.assistant.server import DATA, PLANS, QUESTIONS, made
@@ -27,6 +27,10 @@ from tests.unit.meshctl.scripted_control import Refusal, ScriptedControl
 
 INFO = error_details_pb2.ErrorInfo(reason="TEST", domain="mesh")
 PEARS = {"match": "topic_prefix", "name": "pears", "target_cluster": "c2", "reason": "harvest"}
+
+READS = {
+    "principal": "User:ada", "permission": "allow", "operation": "Read", "resource": "topic", "resource_name": "pears",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -130,6 +134,99 @@ async def test_a_replay_that_has_ended_since_the_plan_is_not_cancelled(control: 
     assert len(control.requests("CancelReplay")) == 1
 
 
+def an_acl(operation: acls.AclOperation.ValueType = acls.ACL_OPERATION_READ) -> acls.Acl:
+    return acls.Acl(
+        resource_type=acls.ACL_RESOURCE_TYPE_TOPIC, resource_name="pears", pattern_type=acls.ACL_PATTERN_TYPE_LITERAL,
+        principal="User:ada", host="*", operation=operation, permission=acls.ACL_PERMISSION_ALLOW,
+    )  # fmt: skip
+
+
+async def test_an_acl_is_added_exactly_as_its_plan_says(control: ScriptedControl) -> None:
+    control.answers["ListAcls"] = acls.ListAclsResponse(mode=acls.ACL_MODE_ENFORCE, revision=7)
+    control.answers["CreateAcls"] = lambda request: acls.CreateAclsResponse(revision=8, created=request.acls)
+    control.answers["TopTalkers"] = Refusal(grpc.StatusCode.UNAVAILABLE, "no pipeline counts traffic", (INFO,))
+    async with helped(control) as helper:
+        plan = await helper.asks("plan_acl_change", change="add", **READS, reason="harvest")
+        [text] = plan["plan"]["acls"]
+        assert "User:ada" in text
+        assert plan["plan"]["mode_now"] == "enforce"
+        assert "no pipeline counts traffic" in plan["plan"]["refused_not_known"]
+        assert control.requests("CreateAcls")[0].validate_only
+        done = await helper.asks("carry_out", token=plan["token"])
+        assert done["done"] == plan["change"] == f"add ACLs: {text}"
+        error = await helper.is_refused("carry_out", token=plan["token"])
+        assert "a token counts once" in error["message"]
+    [_, order] = control.requests("CreateAcls")
+    assert (list(order.acls), order.validate_only, order.reason) == ([an_acl()], False, f"harvest {THROUGH}")
+    assert order.request_id
+
+
+async def test_acls_are_removed_one_by_one_and_never_by_force(control: ScriptedControl) -> None:
+    found = [an_acl(), an_acl(acls.ACL_OPERATION_WRITE)]
+    control.answers["ListAcls"] = acls.ListAclsResponse(mode=acls.ACL_MODE_ENFORCE, revision=7, acls=found)
+    async with helped(control) as helper:
+        plan = await helper.asks("plan_acl_change", change="remove", **READS | {"operation": "All"}, reason="x")
+        assert len(plan["plan"]["acls"]) == 2
+        await helper.asks("carry_out", token=plan["token"])
+    [order] = control.requests("DeleteAcls")
+    assert not order.force
+    assert [(each.principal, each.resource_name, each.host, each.operation) for each in order.filters] == [
+        ("User:ada", "pears", "*", each.operation) for each in found
+    ]
+
+
+async def test_acls_that_have_changed_since_the_plan_are_left_alone(control: ScriptedControl) -> None:
+    control.answers["ListAcls"] = acls.ListAclsResponse(revision=7)
+    control.answers["CreateAcls"] = lambda request: acls.CreateAclsResponse(created=request.acls)
+    async with helped(control) as helper:
+        plans = [
+            await helper.asks("plan_acl_change", change="add", **READS, reason="x"),
+            await helper.asks("plan_acl_mode", mode="enforce", reason="x"),
+        ]
+        control.answers["ListAcls"] = acls.ListAclsResponse(revision=8)
+        for plan in plans:
+            error = await helper.is_refused("carry_out", token=plan["token"])
+            assert error["status"] == "PLAN_OUTDATED"
+    assert all(each.validate_only for each in (*control.requests("CreateAcls"), *control.requests("SetAclMode")))
+
+
+async def test_a_mode_of_the_acls_is_checked_and_then_set(control: ScriptedControl) -> None:
+    control.answers["ListAcls"] = acls.ListAclsResponse(mode=acls.ACL_MODE_OBSERVE, revision=7)
+    async with helped(control) as helper:
+        plan = await helper.asks("plan_acl_mode", mode="enforce", reason="two quiet weeks")
+        assert plan["change"] == "set the mode of the ACLs from observe to enforce"
+        await helper.asks("carry_out", token=plan["token"])
+        error = await helper.is_refused("plan_acl_change", change="remove", **READS, reason="x")
+        assert (error["status"], error["message"]) == ("REFUSED", "no ACL is like that: nothing would change")
+        error = await helper.is_refused("plan_acl_mode", mode="observe", reason="x")
+        assert "the mode is observe already: nothing would change" in error["message"]
+    [checked, order] = control.requests("SetAclMode")
+    assert (checked.validate_only, order.validate_only, order.force) == (True, False, False)
+    assert order.reason == f"two quiet weeks {THROUGH}"
+
+
+async def test_a_quota_is_set_and_removed_unless_it_has_changed_since(control: ScriptedControl) -> None:
+    of = quotas.QuotaEntity(user=quotas.QuotaName(name="ada"))
+    rate = quotas.Quota(entity=of, key=quotas.QUOTA_KEY_PRODUCER_BYTE_RATE, value=1000)
+    control.answers["ListQuotas"] = quotas.ListQuotasResponse(quotas=[rate])
+    wanted = {"user": "ada", "key": "producer_byte_rate", "reason": "harvest"}
+    async with helped(control) as helper:
+        plan = await helper.asks("plan_quota_change", **wanted, value=2000)
+        assert plan["plan"] == {
+            "now": "producer_byte_rate of user 'ada' is 1000 bytes/s",
+            "then": "producer_byte_rate of user 'ada' is 2000 bytes/s",
+        }
+        gone = await helper.asks("plan_quota_change", **wanted)
+        late = await helper.asks("plan_quota_change", **wanted, value=3000)
+        for each in (plan, gone):
+            await helper.asks("carry_out", token=each["token"])
+        control.answers["ListQuotas"] = quotas.ListQuotasResponse()
+        error = await helper.is_refused("carry_out", token=late["token"])
+        assert error["status"] == "PLAN_OUTDATED"
+    [set_, removed] = [request.changes[0] for request in control.requests("ChangeQuotas")]
+    assert (set_.entity, set_.value, removed.HasField("value")) == (of, 2000, False)
+
+
 async def test_a_change_without_an_answer_has_an_unknown_outcome(control: ScriptedControl) -> None:
     ends = threading.Event()
 
@@ -170,6 +267,7 @@ async def test_a_refusal_is_told_in_controls_own_words_and_its_outcome_is_known(
             {"principal": "User:a", "operation": "Eat", "resource": "topic", "resource_name": "t"},
             "'Eat' is no operation",
         ),
+        ("plan_quota_change", {"key": "producer_byte_rate", "value": 1, "reason": "x"}, "name a user, a client_id"),
     ],
 )
 async def test_wrong_arguments_are_named(

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from mesh.schemas.schema import RegistryUnavailableError
 from services.sidecar.delivering.answers import AnswerError
 from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format
 from services.sidecar.producing.serializing import Serializer
-from services.sidecar.schemas.schema import RegistryUnavailableError
 from tests.fixtures.deliveries import deliverable
 
 WRITER = ReplyWriter(Serializer(Format.STRING, Format.JSON))

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesh.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
 from services.sidecar.formats import FormatError
 from services.sidecar.formats.avro import AvroCodec, codec_of
-from services.sidecar.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
 
 ORDER = {
     "type": "record",
@@ -363,6 +363,18 @@ def test_each_type_says_what_it_wants(schema: object, value: object, message: st
 def test_bytes_of_another_schema_are_refused(data: bytes) -> None:
     with pytest.raises(FormatError, match="not of its Avro schema"):
         codec(ORDER).decode(data)
+
+
+@pytest.mark.parametrize("levels", [50, 5_000, 200_000])
+def test_values_that_are_nested_without_end_are_refused(levels: int) -> None:
+    """fastavro's reader in C overflows the stack of the process at some thousand levels."""
+    schema = {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}
+    payload = b"\x02" * levels + b"\0"
+    if levels == 50:
+        assert codec(schema).encode(codec(schema).decode(payload)) == payload
+        return
+    with pytest.raises(FormatError, match="nested too deeply"):
+        codec(schema).decode(payload)
 
 
 @given(st.binary(max_size=40))

@@ -6,9 +6,9 @@ import time
 import orjson
 import pytest
 
+from mesh.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
 from services.sidecar.formats import FormatError
 from services.sidecar.formats.json_schema import JsonSchemaCodec, codec_of
-from services.sidecar.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
 
 COUNT = {
     "$schema": "http://json-schema.org/draft-07/schema#",

@@ -19,11 +19,12 @@ from grpc_reflection.v1alpha import reflection_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesh.schemas.protobuf import compiler, message_path
+from mesh.schemas.protobuf.schema_file import SchemaFiles
+from mesh.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
 from services.sidecar.formats import FormatError
-from services.sidecar.formats.protobuf import codec_of, compiler, message_path
-from services.sidecar.formats.protobuf.schema_file import SchemaFiles
+from services.sidecar.formats.protobuf import codec_of
 from services.sidecar.formats.schema_codec import SchemaCodec
-from services.sidecar.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
 
 SHOP = """
 syntax = "proto3";

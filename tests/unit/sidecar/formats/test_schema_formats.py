@@ -8,10 +8,17 @@ from collections.abc import Callable
 
 import pytest
 
+from mesh.schemas.framing import Part, framed, prefix_of
+from mesh.schemas.schema import (
+    RegisteredSchema,
+    RegistryUnavailableError,
+    SchemaError,
+    SchemaKind,
+    UnknownSchemaError,
+)
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format, FormatError
 from services.sidecar.formats.avro import codec_of as avro_codec_of
-from services.sidecar.formats.framing import Part, framed, prefix_of
 from services.sidecar.formats.json_schema import codec_of as json_codec_of
 from services.sidecar.formats.record_reader import RecordReader
 from services.sidecar.formats.schema_codec import SchemaCodec
@@ -22,13 +29,6 @@ from services.sidecar.producing.serializing import Serialized, Serializer
 from services.sidecar.schemas.known import KeepingLimits, KnownSchemas
 from services.sidecar.schemas.questions import ByGuid, ById, Latest, Question
 from services.sidecar.schemas.registry import RegistryAccess, SchemaRegistry
-from services.sidecar.schemas.schema import (
-    RegisteredSchema,
-    RegistryUnavailableError,
-    SchemaError,
-    SchemaKind,
-    UnknownSchemaError,
-)
 
 ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]})
 GUID = uuid.UUID("6f9619ff-8b86-d011-b42d-00cf4fc964ff")

@@ -2,12 +2,12 @@
 
 import pytest
 
+from mesh.schemas.schema import Reference, SchemaKind
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format
 from services.sidecar.producing.produce_request import SchemaChoice, Side
 from services.sidecar.producing.schema_choice import question_of
 from services.sidecar.schemas.questions import ById, ByText, ByVersion, Latest, Question
-from services.sidecar.schemas.schema import Reference, SchemaKind
 
 RAW = '"string"'
 TEXT = ByText.of("apples-value", SchemaKind.AVRO, RAW)

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 import pytest
 from prometheus_client import REGISTRY
 
-from services.sidecar.schemas.known import KeepingLimits, KnownSchemas
-from services.sidecar.schemas.questions import ByGuid, ById, ByText, ByVersion, Latest, Question
-from services.sidecar.schemas.registry import Answer, RegistryAccess, SchemaRegistry
-from services.sidecar.schemas.schema import (
+from mesh.schemas.schema import (
     Reference,
     RegistryUnavailableError,
     SchemaError,
     SchemaKind,
     UnknownSchemaError,
 )
+from services.sidecar.schemas.known import KeepingLimits, KnownSchemas
+from services.sidecar.schemas.questions import ByGuid, ById, ByText, ByVersion, Latest, Question
+from services.sidecar.schemas.registry import Answer, RegistryAccess, SchemaRegistry
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 import pytest
 
+from mesh.schemas.schema import SchemaError, SchemaKind
 from services.sidecar.schemas.record_name import record_name
-from services.sidecar.schemas.schema import SchemaError, SchemaKind
 
 PROTO = """
 // message Commented { }

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from services.sidecar.schemas.questions import ById
-from services.sidecar.schemas.registry import RegistryAccess, SchemaRegistry
-from services.sidecar.schemas.schema import (
+from mesh.schemas.schema import (
     Reference,
     RegistryUnavailableError,
     SchemaError,
     SchemaKind,
     UnknownSchemaError,
 )
+from services.sidecar.schemas.questions import ById
+from services.sidecar.schemas.registry import RegistryAccess, SchemaRegistry
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.wiring.schemas import registry_access, schema_formats
 from tests.fixtures.certificates import Authority

@@ -10,6 +10,7 @@ back afterwards. Such messages count in message paths, because an index counts t
 that the compiler makes of `map<,>` do not count.
 """
 
+import ast
 import base64
 import binascii
 import importlib
@@ -17,13 +18,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from services.sidecar.formats.protobuf.compiler import compiled, is_import_path
-from services.sidecar.formats.protobuf.message_path import MessagePath
-from services.sidecar.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
+from mesh.schemas.protobuf.compiler import compiled, is_import_path
+from mesh.schemas.protobuf.message_path import MessagePath
+from mesh.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
 
 _WELL_KNOWN = (
     *(
@@ -40,12 +43,10 @@ _WELL_KNOWN = (
             *("latlng", "money", "month", "phone_number", "postal_address", "quaternion", "timeofday"),
         )
     ),
-    *(
-        f"confluent_kafka.schema_registry.confluent.{name}_pb2"
-        for name in ("meta", "type.decimal", "type.variant", "types.decimal")
-    ),
 )
 """Modules of the files that every client of a schema registry knows."""
+_CONFLUENT = ("meta", "type/decimal", "type/variant", "types/decimal")
+"""Further such files, in the client of a registry that confluent-kafka has."""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+=*\s*")
 _MAP_ENTRY = re.compile(r"\boption\s+map_entry\s*=\s*true\s*;")
@@ -100,7 +101,22 @@ def well_known() -> Mapping[str, FileDescriptorProto]:
     for module in _WELL_KNOWN:
         descriptor = importlib.import_module(module).DESCRIPTOR
         files[descriptor.name] = FileDescriptorProto.FromString(descriptor.serialized_pb)
+    client = find_spec("confluent_kafka")
+    for folder in client.submodule_search_locations or () if client else ():
+        for name in _CONFLUENT:
+            generated = Path(folder, "schema_registry", "confluent", f"{name}_pb2.py")
+            file = FileDescriptorProto.FromString(_serialized_in(generated.read_text()))
+            files[file.name] = file
     return files
+
+
+def _serialized_in(module: str) -> bytes:
+    """The descriptor in the text of a generated module. The import of the module would load the client: 15 MB."""
+    for node in ast.walk(ast.parse(module)):
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(node, ast.Call) and isinstance(called, ast.Attribute) and called.attr == "AddSerializedFile":
+            return bytes(ast.literal_eval(node.args[0]))
+    raise LookupError("the module has no descriptor")
 
 
 def _own_name(references: Iterable[str]) -> str:

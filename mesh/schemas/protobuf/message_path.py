@@ -4,7 +4,7 @@ The wire has the number of indexes, then the indexes, each as a zigzag varint. T
 is the single byte 0.
 """
 
-from services.sidecar.formats.codec import FormatError
+from mesh.schemas.schema import FormatError
 
 MessagePath = tuple[int, ...]
 

@@ -1,6 +1,6 @@
 """A record names the schema of its key or value in a prefix, or in a header.
 
-- 0x00, id (4 bytes, big endian), payload: the usual form, which this sidecar writes.
+- 0x00, id (4 bytes, big endian), payload: the usual form, which services of the mesh write.
 - 0x01, GUID (16 bytes), payload: a newer form.
 - The header `__value_schema_id`, and the payload alone: a newer form. The header has one of the two prefixes above.
 
@@ -9,12 +9,10 @@ in a header, the path is in that header too, after the prefix; this module moves
 """
 
 import struct
-import uuid
 from collections.abc import Iterable
 from typing import Literal
 
-from services.sidecar.formats.codec import FormatError
-from services.sidecar.schemas.questions import ByGuid, ById
+from mesh.schemas.schema import FormatError
 
 Part = Literal["key", "value"]
 HeaderPairs = Iterable[tuple[str, bytes | str | None]]
@@ -38,13 +36,6 @@ def framed(part: Part, content: bytes, headers: HeaderPairs | None) -> tuple[byt
                 return value[:length], value[length:] + content
     length = _prefix_length(content, "")
     return content[:length], content[length:]
-
-
-def question_of(prefix: bytes) -> ById | ByGuid:
-    """The schema that a prefix means, as a question for the registry."""
-    if len(prefix) == ID_LENGTH:
-        return ById(struct.unpack(">I", prefix[1:])[0])
-    return ByGuid(str(uuid.UUID(bytes=prefix[1:])))
 
 
 def _prefix_length(content: bytes, where: str) -> int:

@@ -5,17 +5,18 @@ Two schemas may use one name for different messages, so no schema goes into the 
 
 import hashlib
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from services.sidecar.formats.codec import FormatError
-from services.sidecar.formats.protobuf.message_path import FIRST, MessagePath
-from services.sidecar.formats.protobuf.sources import sources_of
-from services.sidecar.schemas.schema import RegisteredSchema, SchemaError
+from mesh.schemas.protobuf.message_path import FIRST, MessagePath
+from mesh.schemas.protobuf.sources import sources_of
+from mesh.schemas.schema import FormatError, RegisteredSchema, SchemaError
 
 MAX_KEPT = 64
 """Files that stay for further messages of a schema, and for the same text under another id. A codec keeps its own."""
@@ -66,8 +67,9 @@ class SchemaFile:
 class SchemaFiles:
     """The files that were used last. Each file is made once; callers that want it meanwhile wait for it."""
 
-    def __init__(self, most: int = MAX_KEPT) -> None:
-        self._most = most
+    def __init__(self, most: int = MAX_KEPT, made: Callable[[float], object] = lambda seconds: None) -> None:
+        """`made` hears how long the making of each file has taken."""
+        self._most, self._made = most, made
         self._files: OrderedDict[bytes, Future[SchemaFile]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -83,12 +85,15 @@ class SchemaFiles:
             while len(self._files) > self._most:
                 self._files.popitem(last=False)
         if is_mine:
+            started = time.monotonic()
             try:
                 file.set_result(SchemaFile(schema))
             except BaseException as error:  # noqa: BLE001  # the callers that wait must get every error
                 with self._lock:
                     self._files.pop(key, None)  # the compiler may only have been busy
                 file.set_exception(error)
+            finally:
+                self._made(time.monotonic() - started)
         return file.result()
 
 

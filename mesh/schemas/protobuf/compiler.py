@@ -10,15 +10,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from services.sidecar.schemas.schema import SchemaError
-from services.sidecar.telemetry import metrics
+from mesh.schemas.schema import SchemaError
 
 MAX_SECONDS = 20.0
 """A schema takes about 0.1 s; a busy machine may need far longer."""
@@ -52,7 +50,6 @@ def compiled(
     SchemaError with the compiler's message. Blocks, so never call it on the event loop.
     """
     _check_bounds(texts)
-    started = time.monotonic()
     if not _running.acquire(timeout=MAX_SECONDS):
         raise SchemaError(f"the Protobuf compiler is busy: no turn within {MAX_SECONDS:.0f} s; try again later")
     try:
@@ -62,7 +59,6 @@ def compiled(
         raise SchemaError(f"the Protobuf compiler cannot be run: {error}") from None
     finally:
         _running.release()
-        metrics.protobuf_compile_seconds.observe(time.monotonic() - started)
 
 
 def _check_bounds(texts: Mapping[str, str]) -> None:

@@ -13,6 +13,10 @@ class SchemaKind(Enum):
     PROTOBUF = "PROTOBUF"
 
 
+class FormatError(ValueError):
+    """The value does not fit its format; the text says what was found and what was expected."""
+
+
 class SchemaError(ValueError):
     """A schema cannot be used; the text has the fault and its place."""
 

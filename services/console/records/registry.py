@@ -1,0 +1,115 @@
+"""The console's questions to a schema registry with Confluent's API. They wait within bounds, in threads."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import Any
+
+from mesh.schemas.answers import NOT_THERE, read_schema
+from mesh.schemas.schema import RegisteredSchema, RegistryUnavailableError, SchemaError, UnknownSchemaError
+from mesh.secret_references import UnresolvedReferenceError, resolve_property
+from mesh.tls import TlsSettingsError, https_context
+
+MOST_BYTES = 1024 * 1024
+"""Of one schema with all that it refers to. Schemas are texts that people write: few have more than 100 kB."""
+STEP_BYTES = 64 * 1024
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The login is for the registry alone."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The address of a registry, and the console's own login there."""
+
+    url: str
+    user_info: str = field(default="", repr=False)
+    """USER:PASSWORD, or a reference to it; read for each question."""
+    ca: str = ""
+    """A file of authorities in PEM; empty: those of the system."""
+    seconds: float = 3.0
+    """For one schema with all that it refers to."""
+
+    def schema(self, prefix: bytes) -> RegisteredSchema:
+        """The schema that a prefix names. SchemaError: it can't be used. RegistryUnavailableError."""
+        question = _Question(self, time.monotonic() + self.seconds)
+        return read_schema(prefix, question.ask)
+
+
+@dataclass(slots=True)
+class _Question:
+    """One schema under way, with all that it refers to."""
+
+    registry: Registry
+    deadline: float
+    left: int = MOST_BYTES
+
+    def ask(self, path: str, what: str) -> Mapping[str, Any]:
+        try:
+            return self._asked(path)
+        except SchemaError:
+            raise
+        except urllib.error.HTTPError as error:
+            if error.code == 404 and _code(error) in NOT_THERE:
+                raise UnknownSchemaError(f"the schema registry has no {what}") from None
+            problem = f"answers {error.code} {error.reason}"
+        except TimeoutError:
+            problem = f"does not answer within {self.registry.seconds:g} s"
+        except urllib.error.URLError as error:
+            is_late = isinstance(error.reason, TimeoutError)
+            problem = f"does not answer ({'TimeoutError' if is_late else error.reason})"
+        except (OSError, HTTPException) as error:
+            problem = f"does not answer ({type(error).__name__})"
+        except (TlsSettingsError, UnresolvedReferenceError) as error:
+            problem = f"can't be asked: {error}"
+        except (ValueError, RecursionError):
+            problem = "answers with something else than a schema; is its address right?"
+        raise RegistryUnavailableError(f"the schema registry at {self.registry.url} {problem}; needed is {what}")
+
+    def _asked(self, path: str) -> Mapping[str, Any]:
+        registry = self.registry
+        request = urllib.request.Request(registry.url.rstrip("/") + path)
+        if registry.user_info:
+            login = resolve_property("schema_registry_user_info", registry.user_info)
+            request.add_header("Authorization", f"Basic {base64.b64encode(login.encode()).decode()}")
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+        if registry.url.startswith("https:"):
+            handlers.append(urllib.request.HTTPSHandler(context=https_context("", registry.ca)))
+        opener = urllib.request.build_opener(*handlers)
+        found = bytearray()
+        with opener.open(request, timeout=self._time_left()) as answer:
+            while part := answer.read1(STEP_BYTES):
+                self._time_left()
+                found += part
+                self.left -= len(part)
+                if self.left < 0:
+                    raise SchemaError(f"it has more than {MOST_BYTES} bytes with all that it refers to")
+        said = json.loads(found)
+        if not isinstance(said, dict) or not isinstance(said.get("schema"), str):
+            raise ValueError("no schema")
+        return said
+
+    def _time_left(self) -> float:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+
+def _code(error: urllib.error.HTTPError) -> object:
+    try:
+        said = json.loads(error.read(STEP_BYTES))
+    except (OSError, HTTPException, ValueError, RecursionError):
+        return None
+    return said.get("error_code") if isinstance(said, dict) else None
