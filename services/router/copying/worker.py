@@ -1,14 +1,9 @@
-"""The worker of one copy: a thread that runs one session after another, as the worker of a mirror does.
-
-A copy that is broken for good says so, and why: control ends its move.
-"""
+"""The worker of one copy. A copy that is broken for good says so, and why: control ends its move."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from dataclasses import dataclass
 
 import structlog
 
@@ -18,7 +13,7 @@ from mesh.topic_logs.records import JOINED
 from services.router.copying.copier import BrokenCopyError, Copier, CopyOrder, PartitionCopy
 from services.router.copying.pace import Pace
 from services.router.forwarding.orders import Progress, RunRule
-from services.router.forwarding.worker import LONGEST_PAUSE, SHORTEST_PAUSE, World
+from services.router.forwarding.rule_thread import RuleThread, Wanted, World
 
 LOOK_S = 0.1
 """Seconds between two looks whether the copy is to stop."""
@@ -26,49 +21,18 @@ LOOK_S = 0.1
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    order: RunRule
-    world: World
-
-
-class CopyWorker:
+class CopyWorker(RuleThread):
     """Copies from `start` to `stop`."""
 
     def __init__(self, order: RunRule, world: World) -> None:
-        self.rule_id = order.spec.record_rule_id
-        self._thread = threading.Thread(target=self._run, name=f"copy-{self.rule_id}", daemon=True)
-        self._wanted = _Wanted(order, world)
-        self._changed = threading.Event()
-        self._stopping = False
-        self._problem = ""
+        super().__init__(order, world, "copy")
         self._broken = False
         self._joins = JOINED
         """As many bytes as the target takes: it may take less than brokers do by default."""
         self._states: dict[int, PartitionCopy] = {}
-        self._records = self._bytes = self._setbacks = 0
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def join(self, timeout: float | None = None) -> None:
-        """Waits for the end that `stop` asked for."""
-        self._thread.join(timeout)
-
-    def want(self, order: RunRule | None, world: World) -> None:
-        """From now on this; no order: the one there is, in another world."""
-        wanted = _Wanted(order or self._wanted.order, world)
-        if wanted != self._wanted:
-            self._wanted = wanted
-            self._changed.set()
-
-    def stop(self, *, forget: bool = False) -> None:
-        """Ends as soon as no write is on its way. The copy is all that there is, so there is nothing to forget."""
-        self._stopping = True
-        self._changed.set()
+        self._records = self._bytes = 0
 
     def progress(self) -> Progress:
-        """How far the copy is; from any thread."""
         states, now = dict(self._states), time.monotonic()
         topic = self._wanted.order.spec.copy.topic
         begun = bool(states) and all(each.is_open for each in states.values())
@@ -93,37 +57,33 @@ class CopyWorker:
             },
         )
 
-    def _run(self) -> None:
-        pause = SHORTEST_PAUSE
-        while True:
-            self._changed.clear()
-            if self._stopping:  # asked behind `clear`: who sets both is never overlooked
-                return
-            before = self._records
-            try:
-                asyncio.run(self._session(self._wanted))
-                pause = SHORTEST_PAUSE
-                continue
-            except (BrokenCopyError, CopySetbackError) as error:
-                if isinstance(error, TooLargeError) and self._joins:
-                    self._joins //= 4
-                    continue
-                self._problem = str(error)
-                log.warning("a copy waits", rule=self.rule_id, problem=self._problem)
-                if isinstance(error, BrokenCopyError):
-                    self._broken = True
-                    self._changed.wait()
-                    self._broken = False
-                    continue
-            except Exception as error:  # a fault of ours in one copy ends neither it nor the others
-                self._problem = f"a fault of the worker: {error!r}"
-                log.exception("a copy failed", rule=self.rule_id)
-            self._setbacks += 1
-            pause = SHORTEST_PAUSE if self._records > before else min(2 * pause, LONGEST_PAUSE)
-            self._changed.wait(pause)
+    def _moved(self) -> int:
+        return self._records
 
-    async def _session(self, wanted: _Wanted) -> None:
-        """One session, until the order changes."""
+    def _settle(self, error: Exception) -> bool:
+        if isinstance(error, TooLargeError) and self._joins:
+            self._joins //= 4
+            return True
+        if not isinstance(error, BrokenCopyError | CopySetbackError):
+            self._problem = f"a fault of the worker: {error!r}"
+            log.exception("a copy failed", rule=self.rule_id)
+            return False
+        self._problem = str(error)
+        log.warning("a copy waits", rule=self.rule_id, problem=self._problem)
+        if isinstance(error, BrokenCopyError):
+            self._broken = True
+            self._changed.wait()
+            self._broken = False
+            return True
+        return False
+
+    def _forget_all(self) -> None:
+        """The copy is all that there is."""
+
+    def _session(self, wanted: Wanted) -> None:
+        asyncio.run(self._copied(wanted))
+
+    async def _copied(self, wanted: Wanted) -> None:
         spec, rule_id = wanted.order.spec.copy, self.rule_id
         order = CopyOrder(f"{wanted.world.mesh_id} {rule_id} {wanted.order.created}", spec.topic, spec.target_topic)
         clusters = wanted.world.clusters

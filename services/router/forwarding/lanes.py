@@ -25,7 +25,6 @@ class Counts:
     """Not copied, because they have been on the target before."""
     bytes: int = 0
     transactions: int = 0
-    setbacks: int = 0
 
     def add(self, other: Counts) -> None:
         for name in self.__slots__:

@@ -23,8 +23,9 @@ from services.router.forwarding.orders import (
     order_of,
     report_line,
 )
+from services.router.forwarding.rule_thread import RuleThread, World
 from services.router.forwarding.tasks import Judging
-from services.router.forwarding.worker import Worker, World
+from services.router.forwarding.worker import Worker
 
 REPORT_SECONDS = 1.0
 STOP_TIMEOUT = 3.0
@@ -38,7 +39,7 @@ class Foreman:
         self._judging = judging
         self._tell = tell
         self._world = World()
-        self._workers: dict[str, Worker | CopyWorker] = {}
+        self._workers: dict[str, RuleThread] = {}
         self._ended = threading.Event()
 
     def obey(self, order: Order) -> None:
@@ -78,7 +79,7 @@ class Foreman:
         for worker in self._workers.values():
             worker.join(STOP_TIMEOUT)
 
-    def _worker_for(self, order: RunRule) -> Worker | CopyWorker:
+    def _worker_for(self, order: RunRule) -> RuleThread:
         if order.spec.WhichOneof("kind") == "copy":
             return CopyWorker(order, self._world)
         return Worker(order, self._world, self._judging)
@@ -91,7 +92,7 @@ class Foreman:
         worker.stop(forget=forget)
         threading.Thread(target=self._tell_end, args=(worker,), daemon=True).start()
 
-    def _tell_end(self, worker: Worker | CopyWorker) -> None:
+    def _tell_end(self, worker: RuleThread) -> None:
         worker.join()
         self._tell(RuleEnded(worker.rule_id))
 
