@@ -9,6 +9,7 @@ import pytest
 
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
+from tests.fixtures.record_rules import Side, two_sides
 from tests.fixtures.waiting import wait_until
 from tests.integration.router.parts import WITHIN_S, PublishedLog, ServiceProcess
 
@@ -61,3 +62,20 @@ def start_router(log: PublishedLog, control_port: int, tmp_path: Path) -> Iterat
     yield start
     for router in started:
         router.stop()
+
+
+@pytest.fixture
+def sides(kafka_c1: KafkaCluster, kafka_c2: KafkaCluster) -> Iterator[tuple[Side, Side]]:
+    """The two clusters of a copy or a record rule."""
+    with two_sides(kafka_c1, kafka_c2) as both:
+        yield both
+
+
+@pytest.fixture
+def c1(sides: tuple[Side, Side]) -> Side:
+    return sides[0]
+
+
+@pytest.fixture
+def c2(sides: tuple[Side, Side]) -> Side:
+    return sides[1]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.integration.router.mirrors.conftest import c1, c2, process, sides, workers
+from tests.integration.router.mirrors.conftest import process, workers
 
-__all__ = ["c1", "c2", "process", "sides", "workers"]
+__all__ = ["process", "workers"]
