@@ -68,3 +68,32 @@ def test_no_two_panels_of_a_dashboard_overlap(file: Path) -> None:
 def test_each_placeholder_of_a_text_is_a_label_or_the_value() -> None:
     names = set(re.findall(r"{{ ([^}]+) }}", alert_rules(description())))
     assert {name for name in names if not re.match(r"\$labels\.[a-z]+$|\$value( \| humanizeDuration)?$", name)} == set()
+
+
+def test_the_alert_about_lag_fires_for_a_group_that_falls_behind_all_the_time(tmp_path: Path) -> None:
+    (promtool,) = need("promtool")
+    course = {"slow": "20000+100x45", "steady": "20000+0x45", "small": "10+100x45", "once": "20000+100x10 20000+0x35"}
+    lag = "kafka_mesh_control_group_lag_records"
+    scenario = {
+        "rule_files": [str(HERE / "alerts.yaml")],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": f'{lag}{{group="{group}"}}', "values": values} for group, values in course.items()
+                ],
+                "promql_expr_test": [
+                    {
+                        "expr": 'count by (group) (ALERTS{alertname="KafkaMeshGroupFallsBehind", alertstate="firing"})',
+                        "eval_time": "45m",
+                        "exp_samples": [{"labels": '{group="slow"}', "value": 1}],
+                    }
+                ],
+            }
+        ],
+    }
+    file = tmp_path / "lag.yaml"
+    file.write_text(yaml.safe_dump(scenario), encoding="utf-8")
+    run = subprocess.run([promtool, "test", "rules", file], capture_output=True, text=True, timeout=30, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
