@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -82,12 +83,7 @@ class Database:
             pool_size=POOL_SIZE,
             max_overflow=0,
             pool_timeout=POOL_TIMEOUT,
-            connect_args={
-                "connect_timeout": CONNECT_TIMEOUT,
-                "options": OPTIONS,
-                "application_name": "kafka-mesh control",
-                **KEEPALIVE,
-            },
+            async_creator=partial(self._connected, "kafka-mesh control"),
         )
         _check_idle_connections(self._engine.sync_engine)
         self._kept = KeptConnections(self._engine.execution_options(isolation_level="AUTOCOMMIT"), IDLE_S)
@@ -156,24 +152,43 @@ class Database:
     async def dedicated(self) -> psycopg.AsyncConnection[tuple[object, ...]]:
         """A connection outside of the pool, in autocommit, for LISTEN and for the leader's lock."""
         self._kept.doubt()  # the connection before this one may have broken, and they with it
-        url = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
         try:
             async with asyncio.timeout(TRANSACTION_TIMEOUT):
-                return await psycopg.AsyncConnection.connect(
-                    url,
-                    autocommit=True,
-                    connect_timeout=CONNECT_TIMEOUT,
-                    options=OPTIONS,
-                    application_name="kafka-mesh control leader",
-                    **KEEPALIVE,  # type: ignore[arg-type]  # libpq's own parameters
-                )
+                return await self._connected("kafka-mesh control leader", autocommit=True)
         except (psycopg.Error, TimeoutError, OSError) as error:
             failures.inc()
             raise StoreUnavailableError(f"PostgreSQL at {self.place} does not answer: {_reason(error)}") from error
 
+    async def _connected(
+        self, application: str, *, autocommit: bool = False
+    ) -> psycopg.AsyncConnection[tuple[object, ...]]:
+        """A new connection. If the caller is cancelled meanwhile, the connection is closed as soon as it stands:
+        psycopg would leave it to the garbage collector, and PostgreSQL would keep a process for it.
+        """
+        connecting = asyncio.create_task(
+            psycopg.AsyncConnection.connect(
+                self.url.set(drivername="postgresql").render_as_string(hide_password=False),
+                autocommit=autocommit,
+                connect_timeout=CONNECT_TIMEOUT,
+                options=OPTIONS,
+                application_name=application,
+                **KEEPALIVE,  # type: ignore[arg-type]  # libpq's own parameters
+            )
+        )
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            connecting.add_done_callback(_close)
+            raise
+
     async def close(self) -> None:
         await self._kept.close()
         await self._engine.dispose()
+
+
+def _close(connecting: asyncio.Task[psycopg.AsyncConnection[tuple[object, ...]]]) -> None:
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().pgconn.finish()
 
 
 async def _in_pipeline(connection: Any, statements: Sequence[Statement]) -> list[psycopg.AsyncCursor[Any]]:
