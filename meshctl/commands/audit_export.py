@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,6 +58,7 @@ def export(
       meshctl audit export --follow --state export.json | kafka-mesh produce siem-events
     """
     connection = session.connect()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a supervisor's stop keeps the position, too
     try:
         known = positions.read(state) if state is not None else None
         start = since.astimezone(UTC) if since is not None else None
@@ -78,6 +80,8 @@ def export(
         return
     except (OSError, PositionError, TargetGoneError) as error:
         raise MeshctlError(f"{place}: {error}", ExitCode.REFUSED) from error
+    finally:
+        signal.signal(signal.SIGTERM, before)
     click.echo(f"{count(carried, 'event')} exported to {place}", err=True)
 
 
