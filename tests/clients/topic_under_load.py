@@ -137,7 +137,7 @@ class TopicUnderLoad:
 
     @property
     def latencies(self) -> dict[str, list[float]]:
-        """Of each producer, the seconds from a record's turn in its rate to its acknowledgement, the shortest first.
+        """By producer, the seconds from a record's turn in its rate to its acknowledgement, the shortest first.
 
         The quickest record is the measure: it counts as 0 s.
         """

@@ -30,7 +30,7 @@ from services.console.records.registry import Registry
 MOST_SCHEMAS = 200
 """Readers that are kept; the one that was used least recently leaves."""
 MOST_CHARACTERS = 4 * 1024 * 1024
-"""Of the texts of their schemas."""
+"""Characters of schemas that are kept, all together."""
 MOST_FAILED = 1000
 """Schemas that could not be used, which are kept with the reason."""
 FAILED_S = 30.0
@@ -38,7 +38,7 @@ FAILED_S = 30.0
 DOWN_S = 5.0
 """Seconds until a registry is asked again that has not answered."""
 MOST_QUESTIONS = 50
-"""Of one look: more schemas than a page has records are none."""
+"""Questions to the registry in one look: a page has no more records than that."""
 LARGEST = 1024 * 1024
 """Bytes of a key or a value that are decoded for a page."""
 SHOWN = 16 * 1024

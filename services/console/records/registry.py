@@ -18,7 +18,7 @@ from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.tls import TlsSettingsError, https_context
 
 MOST_BYTES = 1024 * 1024
-"""Of one schema with all that it refers to. Schemas are texts that people write: few have more than 100 kB."""
+"""Bytes of one schema with all that it refers to. Schemas are texts that people write: few have more than 100 kB."""
 STEP_BYTES = 64 * 1024
 
 

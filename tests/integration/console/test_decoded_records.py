@@ -125,7 +125,7 @@ async def test_avro_protobuf_and_json_in_lists_on_pages_in_filters_and_tails(
 
 
 async def tailed_with(visitor: Any, house: Recorded, topic: str, value: bytes, text: str) -> str:
-    """What a tail with a filter shows; the record is written as soon as the tail has begun."""
+    """The output of a tail with a filter; the record is written as soon as the tail has begun."""
     written = False
 
     def is_enough(events: str) -> bool:

@@ -28,6 +28,7 @@ from services.gateway.wire.messages.produce import ProduceResponse
 
 if TYPE_CHECKING:
     from services.gateway.requests.groups.share_sessions import Slot as ShareSlot
+    from services.gateway.requests.knowledge import TopicKnowledge
     from services.gateway.requests.records.broker_fetches import Found
     from services.gateway.requests.records.fetch_routes import Route as FetchRoute
     from services.gateway.requests.records.fetch_sessions import Slot
@@ -116,16 +117,9 @@ class CountedCall:
 
     def _reading(self, topic: str, partition: int, group: str) -> Reading:
         mesh, route = self._mesh, self._mesh.table.route(topic)
-        known = None if route is None else mesh.clusters[route.cluster].topics.get(topic)
-        return Reading(
-            bounded(mesh.session.principal),
-            self._client,
-            bounded(group),
-            topic,
-            partition,
-            "" if route is None else route.cluster,
-            b"" if known is None else known.topic_id,
-        )
+        cluster = "" if route is None else route.cluster
+        known = None if route is None else mesh.clusters[cluster].topics.get(topic)
+        return _reading(mesh.session, self._client, group, topic, partition, cluster, known)
 
     def shared(self, results: "Mapping[ShareSlot, PartitionData]") -> None:
         """Counts each topic of which a ShareFetch has brought acquired records or an error."""
@@ -260,18 +254,17 @@ def _sent_to(receipts: ClientReceipts, session: Session, fetch: ForwardedFetch, 
         route.receipts = (receipts.receipts.interval, sent)
     found = sent.get(partition)
     if found is None:
-        known = route.knowledge.topics.get(topic)
-        reading = Reading(
-            bounded(session.principal),
-            bounded(fetch.client_id or ""),
-            bounded(receipts.groups.of(session.reader)),
-            topic,
-            partition,
-            route.cluster,
-            b"" if known is None else known.topic_id,
-        )
+        known, group = route.knowledge.topics.get(topic), receipts.groups.of(session.reader)
+        reading = _reading(session, bounded(fetch.client_id or ""), group, topic, partition, route.cluster, known)
         found = sent[partition] = receipts.of(reading)
     return found
+
+
+def _reading(
+    session: Session, client: str, group: str, topic: str, partition: int, cluster: str, known: "TopicKnowledge | None"
+) -> Reading:
+    topic_id = b"" if known is None else known.topic_id
+    return Reading(bounded(session.principal), client, bounded(group), topic, partition, cluster, topic_id)
 
 
 def named_group(mesh: MeshView, group: str) -> None:
