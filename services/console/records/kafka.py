@@ -160,7 +160,9 @@ class Client:
             raise refusal(error.args[0], "the client of the gateway") from None
 
     def _heed(self, error: Any) -> None:
-        self._trouble = error
+        is_summary = error.code() == self._kafka.KafkaError._ALL_BROKERS_DOWN
+        if self._trouble is None or not is_summary:  # librdkafka counts its brokers behind the error that says why
+            self._trouble = error
         if error.code() in (self._kafka.KafkaError._AUTHENTICATION, self._kafka.KafkaError._SSL):
             self._refused = error
 
