@@ -1,7 +1,7 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
 Messages are in `access`, `acls`, `clients`, `grants`, `quotas`, `routing`, `record_rules`, `events`, `admin`,
-`discovery`, `instances`, `replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`,
+`discovery`, `instances`, `lineage`, `replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`,
 `subscriptions`, `topic_moves`, `topics`, `transactions`, `validation`; stubs and servicers in the `_grpc` ones.
 """
 
@@ -21,6 +21,8 @@ from mesh.rpc.v1 import grants_pb2 as grants
 from mesh.rpc.v1 import grants_pb2_grpc as grants_grpc
 from mesh.rpc.v1 import instances_pb2 as instances
 from mesh.rpc.v1 import instances_pb2_grpc as instances_grpc
+from mesh.rpc.v1 import lineage_pb2 as lineage
+from mesh.rpc.v1 import lineage_pb2_grpc as lineage_grpc
 from mesh.rpc.v1 import pipelines_pb2 as pipelines
 from mesh.rpc.v1 import pipelines_pb2_grpc as pipelines_grpc
 from mesh.rpc.v1 import profiles_pb2 as profiles
@@ -66,6 +68,8 @@ __all__ = [
     "grants_grpc",
     "instances",
     "instances_grpc",
+    "lineage",
+    "lineage_grpc",
     "pipelines",
     "pipelines_grpc",
     "profiles",

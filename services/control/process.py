@@ -20,6 +20,7 @@ from mesh.rpc import (
     discovery_grpc,
     grants_grpc,
     instances_grpc,
+    lineage_grpc,
     pipelines_grpc,
     profiles_grpc,
     quotas_grpc,
@@ -48,6 +49,7 @@ from services.control.api.freeze_gate import FreezeGate
 from services.control.api.group_service import GroupService
 from services.control.api.instance_service import InstanceService
 from services.control.api.lag_answers import LagAnswers
+from services.control.api.lineage_service import LineageService
 from services.control.api.member_report_service import MemberReportService
 from services.control.api.past_answers import PastAnswers
 from services.control.api.pipeline_service import PipelineService
@@ -71,6 +73,7 @@ from services.control.decisions.acls.commands import AclDecisions
 from services.control.decisions.change_control.schedules import Schedules
 from services.control.decisions.clusters.commands import ClusterDecisions
 from services.control.decisions.dry_runs.dry_runs import DryRuns
+from services.control.decisions.lineage.gathering import Gathering
 from services.control.decisions.members.formats import too_old
 from services.control.decisions.members.members import Members
 from services.control.decisions.members.registering import Registering
@@ -102,6 +105,7 @@ from services.control.store.home_topic import Home
 from services.control.store.journal import Journal
 from services.control.store.lag import LagTables
 from services.control.store.leader import Leader
+from services.control.store.lineage import LineageTables
 from services.control.store.outbox import Publisher
 from services.control.store.receipts import ReceiptTable
 from services.control.store.register import GatewayRegister
@@ -198,6 +202,18 @@ class Control:
         self._lag = LagTables(database, clock)
         lag_bounds = settings.lag_interval_s, settings.lag_partitions
         self._lag_sampling = LagSampling(looking, self._clusters.probes, self._lag, clock, *lag_bounds)
+        lineage = LineageTables(database)
+        self._gathering = Gathering(
+            journal,
+            members,
+            record_progress,
+            self.orders.sidecars,
+            lineage,
+            lambda: self._lag_sampling.read,
+            clock,
+            settings.lineage_edges,
+            settings.lineage_kept_days,
+        )
         longest_hold_ms = settings.hold_ms + SWITCH_MARGIN_MS
         services = (
             (admin_grpc, ClusterService(journal, self._clusters)),
@@ -221,6 +237,7 @@ class Control:
             (topics_grpc, GroupService(journal, looking, LagAnswers(self._lag, clock, *lag_bounds))),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
             (traffic_grpc, TrafficService(traffic, ReceiptTable(database))),
+            (lineage_grpc, LineageService(journal, lineage, access, clock, settings.lineage_edges)),
             (transactions_grpc, TransactionService(journal)),
             (acls_grpc, AclService(journal, AclDecisions(journal, members.routers_below))),
             (quotas_grpc, QuotaService(journal, members.routers_below)),
@@ -246,6 +263,7 @@ class Control:
             lambda: self.reports.forget(kept),
             self._verifiers.forget_deleted,
             self._lag.forget,
+            self._gathering.forget,
         ]
         for name, run in {
             "leader": self._leader.run,
@@ -306,6 +324,7 @@ class Control:
             log.warning("a pending rollout is not settled yet; the next change does it", reason=str(error))
         self._parts.keep("snapshots", self._snapshots.run)
         self._parts.keep("samples of lag", self._lag_sampling.run)
+        self._parts.keep("lineage", self._gathering.run)
         await self.server.set_serving(True)
         with suppress(TimeoutError):  # a home cluster that is away keeps nobody from deciding
             async with asyncio.timeout(FIRST_LOOK):
@@ -316,7 +335,7 @@ class Control:
     def _lost_the_lead(self, reason: str) -> None:
         self.replays.followers.lost_the_lead()
         self.orders.following.lost_the_lead()
-        self._parts.stop("publisher", "audit publisher", "snapshots", "samples of lag")
+        self._parts.stop("publisher", "audit publisher", "snapshots", "samples of lag", "lineage")
         self._lifecycle.not_ready(reason)
         self._parts.keep("serving", lambda: self.server.set_serving(False))
 

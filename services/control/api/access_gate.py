@@ -23,6 +23,7 @@ from mesh.rpc.method_access import access_of
 from mesh.rpc.principals import Principal
 from services.control.api.named_things import NamedThings
 from services.control.domain.access.rights import Asked, Asker, Policy
+from services.control.domain.access.things import Thing
 from services.control.store.journal import Journal
 from services.control.store.reports import Reports
 
@@ -67,6 +68,11 @@ class AccessGate:
         if principal.is_member:
             return principal.role in access_to.roles
         return self.policy.verdict(asker_of(principal), Asked(what, access_to)).grant is not None
+
+    def sees(self, principal: Principal, method: str, things: Collection[Thing]) -> bool:
+        """Whether the caller could make a call of the method that names these things: a part of an answer is about them."""
+        asked = Asked(method.removeprefix("/mesh.v1."), access_of(method), things)
+        return principal.is_member or self.policy.verdict(asker_of(principal), asked).grant is not None
 
     def admit_on_behalf_of(self, principal: Principal, other: str) -> None:
         """RpcError if the caller may not say that it calls on behalf of another."""

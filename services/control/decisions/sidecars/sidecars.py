@@ -119,13 +119,13 @@ class Sidecars:
             kept.append(report)
         self._sidecars[sidecar].reported = kept
 
+    def names(self) -> list[str]:
+        """The living sidecars."""
+        return [name for name in self._sidecars if not name.startswith(PIPELINES) and self.is_alive(name)]
+
     def subscription_reports(self, sidecar: str = "") -> tuple[list[subscriptions.SubscriptionReport], list[str]]:
         """The reports of living sidecars, or of one, about their subscriptions; and the sidecars without a report."""
-        alive = sorted(
-            name
-            for name in self._sidecars
-            if sidecar in ("", name) and not name.startswith(PIPELINES) and self.is_alive(name)
-        )
+        alive = sorted(name for name in self.names() if sidecar in ("", name))
         reports = [each for name in alive for each in self._sidecars[name].reported]
         return reports, [name for name in alive if not self._sidecars[name].reported]
 

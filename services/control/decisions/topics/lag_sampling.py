@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import chain
 from typing import Final
 
@@ -61,6 +61,8 @@ class LagSampling:
         self._thinning = Thinning()
         self._problem = ""
         self._named: set[str] = set()
+        self.read: Mapping[str, Collection[str]] = {}
+        """Group -> topics of its offsets, in the last samples."""
 
     async def run(self) -> None:
         """Samples until cancelled; a round that takes longer than the interval delays the next one."""
@@ -92,6 +94,10 @@ class LagSampling:
         rows_total.inc(len(rows))
         self._tell(taken.problem)
         self._show(sampled, taken)
+        read: dict[str, set[str]] = {}
+        for series in sampled:
+            read.setdefault(series.group, set()).add(series.topic)
+        self.read = read
 
     async def sample(self) -> tuple[dict[Series, Seen], Round]:
         """The state of all groups now, as far as clusters tell it and the bound permits."""

@@ -1,0 +1,1 @@
+"""Lineage: control looks at traffic, keeps the edges, and walks them."""

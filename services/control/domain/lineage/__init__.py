@@ -1,0 +1,1 @@
+"""Lineage: edges that control sees in traffic, and the ways through them."""
