@@ -21,6 +21,7 @@ from mesh.rpc import (
     events,
     grants_grpc,
     instances_grpc,
+    lineage_grpc,
     pipelines_grpc,
     profiles_grpc,
     quotas_grpc,
@@ -92,6 +93,7 @@ class Connection:
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
         self.clients = clients_grpc.ClientServiceStub(self._channel)
+        self.lineage = lineage_grpc.LineageServiceStub(self._channel)
         self.traffic = traffic_grpc.TrafficServiceStub(self._channel)
         self.acls = acls_grpc.AclServiceStub(self._channel)
         self.quotas = quotas_grpc.QuotaServiceStub(self._channel)

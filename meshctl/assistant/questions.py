@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from google.protobuf.message import Message
 from pydantic import Field
 
-from mesh.rpc import admin, instances, record_rules, replays, topic_moves, topics
+from mesh.rpc import admin, instances, lineage, record_rules, replays, topic_moves, topics
 from mesh.wording import rule_text, short
 from meshctl import wording
 from meshctl.assistant.arguments import USUAL_PAGE, Group, Name, Size, Text, Token, Topic, named
@@ -30,6 +30,11 @@ _ORDERS = {
     "name": topics.TOPIC_ORDER_NAME,
     "cluster": topics.TOPIC_ORDER_CLUSTER,
     "partitions": topics.TOPIC_ORDER_PARTITIONS,
+}
+_DIRECTIONS = {
+    "both": lineage.LINEAGE_DIRECTION_BOTH,
+    "upstream": lineage.LINEAGE_DIRECTION_UPSTREAM,
+    "downstream": lineage.LINEAGE_DIRECTION_DOWNSTREAM,
 }
 
 
@@ -176,6 +181,24 @@ def show_group(
     del answer.positions[:]
     answer.positions.extend(kept)
     return as_dict(answer)
+
+
+def show_lineage(
+    connection: Connection,
+    kind: Annotated[Literal["topic", "group", "application"], Field(description="What `name` is.")],
+    name: Annotated[Text, Field(min_length=1, description="An application is written as User:alice/orders.")],
+    direction: Literal["both", "upstream", "downstream"] = "both",
+    depth: Annotated[int, Field(ge=1, le=20, description="Steps; to the next topic behind a group are three.")] = 4,
+    most_edges: Annotated[int, Field(ge=1, le=500, description="The nearest come first.")] = 100,
+) -> Message:
+    """Where records come from and where they go, by the traffic that control has seen: applications that produce to a
+    topic, groups that read it, the applications of these groups and what they produce, and record rules that copy.
+    An edge goes in the direction of the records. An edge that is not `present` was seen last at last_time.
+    """
+    request = lineage.QueryLineageRequest(
+        **{kind: name}, direction=_DIRECTIONS[direction], depth=depth, most_edges=most_edges
+    )
+    return connection.call(connection.lineage.QueryLineage, request)
 
 
 def list_rules(connection: Connection, page_size: Size = USUAL_PAGE, page_token: Token = "") -> Document:

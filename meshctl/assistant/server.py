@@ -40,7 +40,7 @@ PlanToken = Annotated[str, Field(min_length=1, max_length=100, description="The 
 QUESTIONS = (
     questions.mesh_status, questions.list_members, questions.list_clusters, questions.list_topics,
     questions.show_topic, questions.explain_topic, questions.list_groups, questions.show_group,
-    explaining.explain_lag, questions.list_rules, questions.history, questions.list_moves,
+    questions.show_lineage, explaining.explain_lag, questions.list_rules, questions.history, questions.list_moves,
     questions.list_record_rules, questions.list_replays, questions.show_replay, questions.list_instances,
     policies.list_acls, policies.explain_access, policies.dry_run_acls, policies.list_quotas,
     policies.explain_quotas, policies.top_traffic, policies.audit_calls, policies.audit_records,

@@ -108,7 +108,7 @@ def carry(
     flushed = time.monotonic()
 
     def settle() -> None:
-        _insistently(target.flush, patient)
+        insistently(target.flush, patient)
         keep(position)
 
     try:
@@ -119,7 +119,7 @@ def carry(
             if found is not None and found.event is None:
                 open_sources -= 1
             elif found is not None and found.event is not None:
-                _insistently(partial(target.send, found.event), patient)
+                insistently(partial(target.send, found.event), patient)
                 carried, unkept = carried + 1, unkept + 1
                 position.call = max(position.call, found.call)
                 position.record_ms = max(position.record_ms, found.record_ms)
@@ -150,7 +150,7 @@ def _drain(source: Iterator[_Found], waiting: Queue[_Found]) -> None:
         waiting.put(_Found(None))
 
 
-def _insistently(act: Callable[[], None], patient: bool) -> None:
+def insistently(act: Callable[[], None], patient: bool) -> None:
     """Tries again while the target is away."""
     pause = FIRST_PAUSE_S
     told = False

@@ -33,7 +33,7 @@ class ControlSettings(RpcTokenSettings, ServiceSettings, service="control"):
     lag_partitions: int = Field(default=10_000, ge=0, le=100_000)
     """Partitions of one sample, each once for each group that reads it; 0: no samples. Groups beyond are left out."""
     lineage_edges: int = Field(default=20_000, ge=0, le=100_000)
-    """Edges of lineage that control keeps; 0: it gathers none. A new one takes the place of an old one, or is left out."""
+    """Edges of lineage that control keeps; 0: none. Beyond it, new edges take the places of old ones."""
     lineage_kept_days: int = Field(default=90, ge=1, le=3_650)
     """Days that an edge of lineage is kept after control saw it last."""
     record_audit_topics: WordList = ("sidecar-audit",)

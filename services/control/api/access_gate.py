@@ -70,7 +70,7 @@ class AccessGate:
         return self.policy.verdict(asker_of(principal), Asked(what, access_to)).grant is not None
 
     def sees(self, principal: Principal, method: str, things: Collection[Thing]) -> bool:
-        """Whether the caller could make a call of the method that names these things: a part of an answer is about them."""
+        """Whether the caller may see a part of an answer: the caller could make a call that names these things."""
         asked = Asked(method.removeprefix("/mesh.v1."), access_of(method), things)
         return principal.is_member or self.policy.verdict(asker_of(principal), asked).grant is not None
 

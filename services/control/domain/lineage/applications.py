@@ -20,6 +20,8 @@ from typing import Final
 
 from mesh.routing import ANONYMOUS
 
+LONGEST_CLIENT_ID: Final = 250
+"""Characters: the time that ends take grows with the square of the length."""
 _UUID: Final = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 _SAFE: Final = "[bcdfghjklmnpqrstvwxz2456789]"
 """The letters and digits of names that Kubernetes makes."""
@@ -61,7 +63,9 @@ def application_of(principal: str, client_id: str) -> Application:
 
 
 def without_ends(name: str) -> str:
-    """A client.id, or the name of a sidecar, without what differs between instances."""
+    """A client.id, or the name of a sidecar, without what differs between instances; a longer one stays as it is."""
+    if len(name) > LONGEST_CLIENT_ID:
+        return name
     while (end := _ENDS.search(name)) is not None and end.start() > 0:
         name = name[: end.start()]
     return name

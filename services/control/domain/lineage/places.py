@@ -1,4 +1,4 @@
-"""Topics of lineage by one name each: record rules know places, clients know names, and both change with rules. No I/O."""
+"""Topics of lineage by one name each: record rules know places, clients know names; rules join both. No I/O."""
 
 from __future__ import annotations
 
