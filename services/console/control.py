@@ -16,6 +16,7 @@ from mesh.rpc import (
     clients_grpc,
     grants_grpc,
     instances_grpc,
+    lineage_grpc,
     pipelines_grpc,
     profiles_grpc,
     quotas_grpc,
@@ -52,6 +53,7 @@ class Stubs:
         self.instances = instances_grpc.InstanceServiceStub(channel)
         self.replays = replays_grpc.ReplayServiceStub(channel)
         self.audit = audit_grpc.AuditServiceStub(channel)
+        self.lineage = lineage_grpc.LineageServiceStub(channel)
         self.traffic = traffic_grpc.TrafficServiceStub(channel)
         self.acls = acls_grpc.AclServiceStub(channel)
         self.users = users_grpc.UserServiceStub(channel)

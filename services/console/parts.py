@@ -132,7 +132,45 @@ class Stream:
     kind: str = "stream"
 
 
-Part = Table | Facts | Notice | Form | Block | Stream
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A node of a graph: what it is, its name, and the page about it."""
+
+    what: str
+    name: str
+    shown: str
+    """The name, shortened to fit."""
+    href: str
+    x: int
+    y: int
+    look: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """An edge of a graph: the way of its line, and a sentence for it."""
+
+    way: str
+    text: str
+    look: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A drawing of boxes and arrows. A table on the same page says the same in words: see `drawing.py`."""
+
+    title: str
+    boxes: Sequence[Box]
+    arrows: Sequence[Arrow]
+    width: int
+    height: int
+    box_width: int
+    box_height: int
+    note: str = ""
+    kind: str = "graph"
+
+
+Part = Table | Facts | Notice | Form | Block | Stream | Graph
 
 
 @dataclass(frozen=True, slots=True)

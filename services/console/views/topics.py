@@ -11,6 +11,7 @@ from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, choice, here, search, wrong
 from services.console.outcomes import CallError
 from services.console.parts import Cell, Cells, Facts, Field, Item, Notice, Page, Part, Table, Tone
+from services.console.views.lineage import of_topic as lineage_of
 from services.console.views.moves import OPEN as MOVING
 from services.console.views.moves import move_form, move_row, readers
 from services.console.views.rules import explained
@@ -92,13 +93,14 @@ async def one(ask: Ask) -> Page:
     """Each figure is of its own call: what one cluster does not say is missing, and the page says so."""
     name = ask.parameters["topic"]
     stubs = ask.caller.stubs
-    explanation, found, clients, past, moves, profile = await asyncio.gather(
+    explanation, found, clients, past, moves, profile, ways = await asyncio.gather(
         ask.caller.call(stubs.decisions.Explain, admin.ExplainRequest(topic=name)),
         _found(ask, name),
         clients_of(ask, name),
         _past(ask, name),
         _moves(ask, name),
         _profile(ask, name),
+        lineage_of(ask, name),
     )
     parts: list[Part] = []
     if isinstance(found, CallError):
@@ -108,13 +110,14 @@ async def one(ask: Ask) -> Page:
     parts += [*moves, *explained(explanation)]
     if not isinstance(found, CallError):
         parts.append(readers(found))
-    parts += [clients, *profile]
+    parts += [clients, *ways, *profile]
     if not isinstance(found, CallError):
         parts.append(_settings(found.settings))
     parts.append(past)
     links = [
         Cell("Try it for a client", here("/explain", about="topic", name=name)),
         Cell("Its records", here("/records", topic=name)),
+        Cell("Its lineage", here("/lineage", topic=name)),
         Cell("Its history", here("/history", topic=name)),
     ]
     if ask.may_change and not isinstance(found, CallError):
