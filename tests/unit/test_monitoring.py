@@ -72,8 +72,11 @@ def test_each_placeholder_of_a_text_is_a_label_or_the_value() -> None:
 
 def test_the_alert_about_lag_fires_for_a_group_that_falls_behind_all_the_time(tmp_path: Path) -> None:
     (promtool,) = need("promtool")
-    course = {"slow": "20000+100x45", "steady": "20000+0x45", "small": "10+100x45", "once": "20000+100x10 20000+0x35"}
-    lag = "kafka_mesh_control_group_lag_records"
+    recent, old = "20+0x45", "700+60x45"
+    course = {
+        "many": ("20000+100x45", recent), "old": ("10+100x45", old), "steady": ("20000+0x45", old),
+        "small": ("10+100x45", recent), "once": ("20000+100x10 20000+0x35", old),
+    }  # fmt: skip
     scenario = {
         "rule_files": [str(HERE / "alerts.yaml")],
         "evaluation_interval": "1m",
@@ -81,13 +84,18 @@ def test_the_alert_about_lag_fires_for_a_group_that_falls_behind_all_the_time(tm
             {
                 "interval": "1m",
                 "input_series": [
-                    {"series": f'{lag}{{group="{group}"}}', "values": values} for group, values in course.items()
+                    {
+                        "series": f'kafka_mesh_control_group_lag_{unit}{{group="{group}", topic="apples"}}',
+                        "values": values,
+                    }
+                    for group, said in course.items()
+                    for unit, values in zip(("records", "seconds"), said, strict=True)
                 ],
                 "promql_expr_test": [
                     {
                         "expr": 'count by (group) (ALERTS{alertname="KafkaMeshGroupFallsBehind", alertstate="firing"})',
                         "eval_time": "45m",
-                        "exp_samples": [{"labels": '{group="slow"}', "value": 1}],
+                        "exp_samples": [{"labels": f'{{group="{each}"}}', "value": 1} for each in ("many", "old")],
                     }
                 ],
             }

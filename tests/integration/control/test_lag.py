@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import psycopg
 import pytest
+from prometheus_client import Gauge
 
 from mesh.rpc import topics, topics_grpc
 from services.control.api import lag_answers
@@ -209,13 +210,24 @@ async def test_samples_are_shown_to_prometheus_with_bounded_labels(
     await until_lag(mesh, readers.group, apples_0=6, apples_1=0)
 
     def shown() -> dict[str, float]:
-        [family] = lag_sampling.lag_gauge.collect()
-        return {each.labels["group"]: each.value for each in family.samples}
+        return _metric(lag_sampling.lag_gauge)
 
-    await until(lambda: shown().get(readers.group) == 6, "the lag is a metric")
+    apples, other = (readers.group, readers.apples), (lag_sampling.OTHER, lag_sampling.OTHER)
+    await until(lambda: shown().get(apples) == 6, "the lag is a metric")
+    await until(lambda: _metric(lag_sampling.age_gauge)[apples] >= 2, "its age grows")
     monkeypatch.setattr(lag_sampling, "MOST_NAMED", 0)
-    await until(lambda: set(shown()) == {lag_sampling.OTHER}, "all groups beyond the bound are one")
-    assert shown()[lag_sampling.OTHER] >= 6
+    await until(lambda: set(shown()) == {other}, "all groups beyond the bound are one")
+    assert shown()[other] >= 6
+    assert _metric(lag_sampling.age_gauge)[other] >= 2
+    await readers.commit(readers.apples, 6, 0)
+    monkeypatch.setattr(lag_sampling, "MOST_NAMED", 200)
+    await until(lambda: shown().get(apples) == 0, "the group has passed all records")
+    assert _metric(lag_sampling.age_gauge)[apples] == 0
+
+
+def _metric(gauge: Gauge) -> dict[tuple[str, str], float]:
+    [family] = gauge.collect()
+    return {(each.labels["group"], each.labels["topic"]): each.value for each in family.samples}
 
 
 async def test_a_partition_without_a_lasting_row_is_left_out_of_a_long_time(mesh: World, database: str) -> None:

@@ -62,7 +62,13 @@ def client(name: str, topics: list[str], produced: list[int], consumed: list[int
     discovery.ConnectedClient
 ):  # fmt: skip
     return discovery.ConnectedClient(
-        client_id=name, principal="User:alice", topics=topics, produced=produced, consumed=consumed, groups=groups
+        client_id=name,
+        principal="User:alice",
+        topics=topics,
+        produced=produced,
+        consumed=consumed,
+        groups=groups,
+        connections=1,
     )
 
 
@@ -174,8 +180,7 @@ async def test_bounds_and_wrong_questions(
         since = lineage.ListLineageRequest()
         since.since_time.FromDatetime(datetime.now(UTC) + timedelta(hours=1))
         assert not (await listed(world.channel, since_time=since.since_time)).edges
-        [(application, _)] = [each for each in found if each[0].startswith("User:")][:1]
-        few = await asked(world.channel, application=application, depth=20, most_edges=1)
+        few = await asked(world.channel, application="User:alice/b", depth=20, most_edges=1)
         assert (len(few.edges), few.truncated) == (1, True)
         wrong = grpc.StatusCode.INVALID_ARGUMENT
         await refused(asked(world.channel), wrong, "a topic, an application or a group")

@@ -8,6 +8,7 @@ import pytest
 
 from services.control.domain.rules.effects import LogRange
 from services.control.domain.topics.lag import Course, Sample, step_s, steps
+from services.control.domain.topics.lag_ages import MOST_POINTS, Ages
 from services.control.domain.topics.lag_samples import LASTING, Seen, Series, Thinning, seen, within
 
 NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
@@ -148,3 +149,34 @@ def test_groups_beyond_the_bound_are_left_out_whole_and_counted() -> None:
     found = {"a": {"orders": {0: 1, 1: 1}}, "b": {"orders": {0: 1, 1: 1, 2: 1}}, "c": {"orders": {0: 1}}}
     fitting, groups, partitions = within(found, ["a", "b", "c"], most_partitions=3)
     assert (list(fitting), groups, partitions) == (["a", "c"], 1, 3)
+
+
+def test_the_age_of_a_lag_follows_from_sample_to_sample() -> None:
+    ages, series = Ages(), Series("billing", "orders")
+    start = datetime(2026, 11, 29, 12, tzinfo=UTC)
+
+    def after(second: int, position: int, end: int) -> float:
+        return ages.after(start + timedelta(seconds=second), {series: Seen((0,), (position,), (end,))})[series]
+
+    assert after(0, 10, 10) == 0
+    assert after(10, 10, 20) == pytest.approx(10), "the first record came right behind the sample before"
+    assert after(20, 15, 20) == pytest.approx(15), "half of the records came in the first five seconds"
+    assert after(30, 20, 20) == 0
+    assert after(40, 5, 20) == pytest.approx(20), "a reset to a record that is older than what is known: a lower bound"
+    assert after(50, 0, 3) == 0, "the topic was made again, just now"
+    assert after(60, 0, 3) == pytest.approx(10)
+    assert ages.after(start, {}) == {}
+
+
+def test_the_course_of_a_partition_is_bounded_and_its_age_stays_right() -> None:
+    ages, series = Ages(), Series("billing", "orders")
+    start = datetime(2026, 11, 29, 12, tzinfo=UTC)
+    found = 0.0
+    for number in range(1_000):
+        time = start + timedelta(seconds=10 * number)
+        found = ages.after(time, {series: Seen((0,), (0,), (100 * number,))})[series]
+    assert found == pytest.approx(9_990, rel=0.01)
+    [course] = ages._courses[series].values()
+    assert len(course) <= MOST_POINTS + 1
+    caught_up = Seen((0,), (99_000,), (100_000,))
+    assert ages.after(start + timedelta(seconds=10_000), {series: caught_up})[series] == pytest.approx(100, rel=0.01)

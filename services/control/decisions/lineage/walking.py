@@ -37,9 +37,9 @@ async def walked(
     for walk in walks:
         read = tables.out_of if walk.direction is Direction.DOWNSTREAM else tables.into
         for _ in range(depth):
-            room = most_edges - len(walk.found)
-            if not walk.frontier or room <= 0:
+            if not walk.frontier:
                 break
+            room = max(0, most_edges - len(walk.found))
             found = await read(walk.wanted(), room + 1)
             truncated = truncated or len(found) > room
             walk.take(found[:room])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import Final
 
@@ -13,23 +13,32 @@ from prometheus_client import Counter, Gauge
 from services.control.decisions.clusters.probes import Probes
 from services.control.decisions.topics.looking import Looking
 from services.control.domain.errors import Refusal
+from services.control.domain.topics.lag_ages import Ages
 from services.control.domain.topics.lag_samples import Round, Seen, Series, Thinning, by_need, seen, within
 from services.control.steady_clock import Clock
 from services.control.store.database import StoreUnavailableError
 from services.control.store.lag import LagTables
 
 MOST_NAMED: Final = 200
-"""Groups with a series of their own in Prometheus."""
+"""Pairs of group and topic with a series of their own in Prometheus."""
 OTHER: Final = "other"
 
 log = structlog.get_logger(__name__)
 lag_gauge = Gauge(
     "kafka_mesh_control_group_lag_records",
-    f"Records between a group and the ends of what it reads. Beyond {MOST_NAMED} groups those with the least lag count "
-    "as `other`.",
-    ["group"],
+    f"Records between a group and the end of a topic. Beyond {MOST_NAMED} pairs of group and topic, those with the "
+    "least lag count as `other`.",
+    ["group", "topic"],
 )
-unnamed_gauge = Gauge("kafka_mesh_control_group_lag_other_groups", "Groups whose lag counts as `other`.")
+age_gauge = Gauge(
+    "kafka_mesh_control_group_lag_seconds",
+    "Time since the oldest record was written that a group has not passed yet; since control began to sample, if the "
+    "record is older. `other` is the oldest of all others.",
+    ["group", "topic"],
+)
+unnamed_gauge = Gauge(
+    "kafka_mesh_control_group_lag_other_series", "Pairs of group and topic whose lag counts as `other`."
+)
 partitions_gauge = Gauge(
     "kafka_mesh_control_group_lag_partitions",
     "Partitions of the last samples of lag, once for each group: sampled ones, and those beyond the bound (left_out).",
@@ -60,7 +69,8 @@ class LagSampling:
         self._most_partitions = most_partitions
         self._thinning = Thinning()
         self._problem = ""
-        self._named: set[str] = set()
+        self._ages = Ages()
+        self._named: set[tuple[str, str]] = set()
         self.read: Mapping[str, Collection[str]] = {}
         """Group -> topics of its offsets, in the last samples."""
 
@@ -78,9 +88,9 @@ class LagSampling:
                 seconds_gauge.set(took)
                 await asyncio.sleep(max(0.0, self._interval_s - took))
         finally:  # the control that leads now shows the groups
-            for each in self._named:
-                lag_gauge.remove(each)
+            self._hide(self._named)
             self._named = set()
+            self._ages.forget()
 
     async def _take(self) -> None:
         try:
@@ -133,18 +143,23 @@ class LagSampling:
         self._problem = problem
 
     def _show(self, sampled: Mapping[Series, Seen], taken: Round) -> None:
-        lags: dict[str, int] = {}
-        for series, state in sampled.items():
-            lags[series.group] = lags.get(series.group, 0) + state.lag
-        most = sorted(lags, key=lambda each: (-lags[each], each))
-        named = {each: lags[each] for each in most[:MOST_NAMED]}
-        if len(most) > MOST_NAMED:
-            named[OTHER] = named.get(OTHER, 0) + sum(lags[each] for each in most[MOST_NAMED:])
-        for gone in self._named - named.keys():
-            lag_gauge.remove(gone)
-        for group, lag in named.items():
-            lag_gauge.labels(group).set(lag)
+        ages = self._ages.after(taken.time, sampled)
+        most = sorted(sampled, key=lambda each: (-sampled[each].lag, -ages[each], each))
+        named = {(each.group, each.topic): (sampled[each].lag, ages[each]) for each in most[:MOST_NAMED]}
+        if others := most[MOST_NAMED:]:
+            lag, age = named.get((OTHER, OTHER), (0, 0.0))
+            lags = sum(sampled[each].lag for each in others)
+            named[OTHER, OTHER] = lag + lags, max(age, *(ages[each] for each in others))
+        self._hide(self._named - named.keys())
+        for labels, (lag, age) in named.items():
+            lag_gauge.labels(*labels).set(lag)
+            age_gauge.labels(*labels).set(age)
         self._named = set(named)
-        unnamed_gauge.set(max(0, len(most) - MOST_NAMED))
+        unnamed_gauge.set(len(others))
         partitions_gauge.labels("sampled").set(taken.partitions)
         partitions_gauge.labels("left_out").set(taken.left_out_partitions)
+
+    def _hide(self, gone: Iterable[tuple[str, str]]) -> None:
+        for labels in gone:
+            lag_gauge.remove(*labels)
+            age_gauge.remove(*labels)
