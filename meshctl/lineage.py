@@ -15,7 +15,7 @@ KINDS = {
     pb.LINEAGE_NODE_KIND_BACKEND: "backend",
 }
 STALE_S = 60
-"""Seconds after which the last look of control is told."""
+"""Seconds after which the last look of control is reported."""
 
 
 def node_text(of: pb.LineageNode) -> str:

@@ -191,9 +191,10 @@ def show_lineage(
     depth: Annotated[int, Field(ge=1, le=20, description="Steps; to the next topic behind a group are three.")] = 4,
     most_edges: Annotated[int, Field(ge=1, le=500, description="The nearest come first.")] = 100,
 ) -> Message:
-    """Where records come from and where they go, by the traffic that control has seen: applications that produce to a
-    topic, groups that read it, the applications of these groups and what they produce, and record rules that copy.
-    An edge goes in the direction of the records. An edge that is not `present` was seen last at last_time.
+    """The way of records before and behind a topic, a group or an application, by the traffic that control has seen.
+    Applications produce to a topic, groups read it, and the applications of these groups produce to further topics.
+    Record rules copy from topic to topic. An edge goes in the direction of the records. An edge that is not `present`
+    was seen last at last_time.
     """
     request = lineage.QueryLineageRequest(
         **{kind: name}, direction=_DIRECTIONS[direction], depth=depth, most_edges=most_edges

@@ -47,7 +47,7 @@ class Job:
 
     @property
     def state(self) -> tuple[object, ...]:
-        """What a follower tells again when it changes."""
+        """The part of a job whose changes a follower reports."""
         return *self.used(self.inputs), None, *self.used(self.outputs), self.present
 
     def used(self, datasets: Mapping[_Dataset, bool]) -> list[_Dataset]:
@@ -119,7 +119,7 @@ def whole(jobs: Mapping[str, Job], namespace: str) -> Iterator[Event]:
 
 @dataclass(slots=True)
 class Following:
-    """The events of what changes between two looks at the jobs."""
+    """The events of changes between two lists of the jobs."""
 
     namespace: str
     now: Callable[[], Timestamp]
@@ -127,7 +127,7 @@ class Following:
     _states: dict[str, tuple[object, ...]] = field(default_factory=dict)
 
     def events(self, jobs: Mapping[str, Job]) -> Iterator[Event]:
-        """The events of a look. A job that is present again begins another run. A job that control forgets ends."""
+        """The events of one list. A job that is present again begins another run. A job that control forgets ends."""
         now = self.now()
         for name, job in jobs.items():
             before = self._states.get(name)

@@ -209,7 +209,7 @@ async def test_samples_are_shown_to_prometheus_with_bounded_labels(
     await readers.write(readers.apples, 6)
     await until_lag(mesh, readers.group, apples_0=6, apples_1=0)
 
-    def shown() -> dict[str, float]:
+    def shown() -> dict[tuple[str, str], float]:
         return _metric(lag_sampling.lag_gauge)
 
     apples, other = (readers.group, readers.apples), (lag_sampling.OTHER, lag_sampling.OTHER)

@@ -1,1 +1,1 @@
-"""Lineage: control looks at traffic, keeps the edges, and walks them."""
+"""Lineage: control gathers edges from traffic, keeps them, and walks them."""

@@ -1,4 +1,4 @@
-"""The leading control looks at clients, record rules and sidecars every few seconds, and keeps the edges it sees."""
+"""The leading control gathers the edges of clients, record rules and sidecars every few seconds, and keeps them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ LOOK_EVERY_S: Final = 5.0
 log = structlog.get_logger(__name__)
 edges_gauge = Gauge(
     "kafka_mesh_control_lineage_edges",
-    "Edges of lineage at the last look: those that control keeps, and those beyond its bound (left_out).",
+    "Edges of lineage in the last look: those that control keeps, and those beyond its bound (left_out).",
     ["kind"],
 )
-seconds_gauge = Gauge("kafka_mesh_control_lineage_look_seconds", "Time that the last look at lineage took.")
+seconds_gauge = Gauge("kafka_mesh_control_lineage_look_seconds", "Time that the last look for lineage took.")
 rows_total = Counter("kafka_mesh_control_lineage_rows_total", "Rows of lineage that were stored.")
 forgotten_total = Counter(
     "kafka_mesh_control_lineage_forgotten_edges_total", "Edges of lineage that became too old, or made room for others."

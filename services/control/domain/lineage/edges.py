@@ -1,4 +1,4 @@
-"""The edges of lineage that one look at the mesh shows: clients, record rules, sidecars. No I/O.
+"""The edges of lineage that one look of control shows: clients, record rules, sidecars. No I/O.
 
 Theory of operation
 1. A gateway reports for each kind of client the topics that it produced to and fetched from lately, and the groups that

@@ -37,7 +37,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What follows from a look."""
+    """The consequences of a look."""
 
     written: tuple[Seen, ...]
     deleted: tuple[Edge, ...]

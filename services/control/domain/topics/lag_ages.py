@@ -19,7 +19,7 @@ from services.control.domain.topics.lag import Course, Sample
 from services.control.domain.topics.lag_samples import Seen, Series
 
 MOST_POINTS: Final = 16
-"""Of one partition: 10,000 partitions that are all behind take 25 MB."""
+"""Points of one partition: 10,000 partitions that are all behind take 25 MB."""
 
 
 @dataclass(slots=True)
