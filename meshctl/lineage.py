@@ -7,6 +7,7 @@ from datetime import datetime
 
 from mesh.rpc import lineage as pb
 from meshctl.output import age, count
+from meshctl.traffic import size
 
 KINDS = {
     pb.LINEAGE_NODE_KIND_TOPIC: "topic",
@@ -26,6 +27,13 @@ def node_text(of: pb.LineageNode) -> str:
     if of.kind == pb.LINEAGE_NODE_KIND_APPLICATION and not of.client:
         return f"{kind} of {of.principal}" + (" (unnamed clients)" if of.shared else "")
     return f"{kind} {of.name}"
+
+
+def rate_text(of: pb.LineageEdge) -> str:
+    """ "12.5 records, 1.2 kB"; "-" if nobody has counted the traffic."""
+    if not of.HasField("records_per_second"):
+        return "-"
+    return f"{of.records_per_second:,.1f} records, {size(of.bytes_per_second)}"
 
 
 def gathering(of: pb.LineageGathering, now: datetime) -> Iterator[str]:

@@ -16,7 +16,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from mesh.rpc import lineage as pb
 from meshctl.connection import PAGE_SIZE, Connection
 from meshctl.failures import ExitCode, MeshctlError
-from meshctl.lineage import gathering, node_text
+from meshctl.lineage import gathering, node_text, rate_text
 from meshctl.moments import Since
 from meshctl.openlineage.endpoint import EndpointError, EndpointTarget
 from meshctl.openlineage.events import Event, Following, jobs_of, whole
@@ -116,14 +116,17 @@ def _show(
     elif session.as_json:
         print_json(as_dict(answer))
     else:
-        print_table(("FROM", "", "TO", "BY", "FIRST SEEN", "LAST SEEN"), map(_row, answer.edges), empty="No edge.")
+        print_table(
+            ("FROM", "", "TO", "BY", "A SECOND", "FIRST SEEN", "LAST SEEN"), map(_row, answer.edges), empty="No edge."
+        )
     for sentence in _notes(answer):
         click.echo(sentence, err=True)
 
 
 def _row(of: pb.LineageEdge) -> tuple[str, ...]:
     last = "now" if of.present else moment(of.last_time)
-    return node_text(of.source), KINDS[of.kind], node_text(of.target), of.rule or "-", moment(of.first_time), last
+    ends = node_text(of.source), KINDS[of.kind], node_text(of.target)
+    return *ends, of.rule or "-", rate_text(of), moment(of.first_time), last
 
 
 def _notes(answer: pb.QueryLineageResponse) -> Iterator[str]:

@@ -237,7 +237,7 @@ class Control:
             (topics_grpc, GroupService(journal, looking, LagAnswers(self._lag, clock, *lag_bounds))),
             (audit_grpc, AuditService(journal, database, settings.record_audit_topics)),
             (traffic_grpc, TrafficService(traffic, ReceiptTable(database))),
-            (lineage_grpc, LineageService(journal, lineage, access, clock, settings.lineage_edges)),
+            (lineage_grpc, LineageService(journal, lineage, traffic, access, clock, settings.lineage_edges)),
             (transactions_grpc, TransactionService(journal)),
             (acls_grpc, AclService(journal, AclDecisions(journal, members.routers_below))),
             (quotas_grpc, QuotaService(journal, members.routers_below)),

@@ -132,12 +132,12 @@ def _table(edges: Sequence[pb.LineageEdge]) -> Table:
     rows: list[Cells] = [
         [
             _cell(each.source), DEEDS[each.kind], _cell(each.target),
-            Cell(each.rule, _rule_address(each.rule)) if each.rule else words.NONE,
+            Cell(each.rule, _rule_address(each.rule)) if each.rule else words.NONE, _rate(each),
             words.age(each.first_time), Cell("now", tone=Tone.GOOD) if each.present else words.age(each.last_time),
         ]
         for each in edges
     ]  # fmt: skip
-    columns = ("From", "Does", "To", "By", "First seen", "Last seen")
+    columns = ("From", "Does", "To", "By", "A second", "First seen", "Last seen")
     return Table("Lineage as a table", columns, rows, "No edge is known.")
 
 
@@ -152,6 +152,12 @@ def _missing(answer: pb.QueryLineageResponse) -> list[Part]:
     if answer.hidden:
         said.append(f"{words.count(answer.hidden, 'topic')} beyond your grants, and all behind, are not shown.")
     return [Notice("This lineage is not complete", Tone.WARNING, said)] if said else []
+
+
+def _rate(of: pb.LineageEdge) -> str:
+    if not of.HasField("records_per_second"):
+        return words.NONE
+    return f"{of.records_per_second:,.1f} records, {words.size(int(of.bytes_per_second))}"
 
 
 def _key(of: pb.LineageNode) -> Node:

@@ -17,10 +17,12 @@ from services.control.domain.lineage.applications import application_named
 from services.control.domain.lineage.edges import EdgeKind, Node, NodeKind
 from services.control.domain.lineage.memory import LONGEST_NAME, Look, Seen
 from services.control.domain.lineage.places import place_of, present_name
+from services.control.domain.lineage.rates import Rate, rates_of
 from services.control.domain.lineage.ways import Direction, is_shared
 from services.control.steady_clock import Clock
 from services.control.store.journal import Journal
 from services.control.store.lineage import LineageTables
+from services.control.store.traffic import TrafficTables
 
 USUAL_DEPTH, DEEPEST = 4, 20
 USUAL_EDGES, MOST_EDGES = 1_000, 5_000
@@ -54,11 +56,18 @@ class LineageService(lineage_grpc.LineageServiceServicer):
     """See LineageService in lineage.proto."""
 
     def __init__(
-        self, journal: Journal, tables: LineageTables, gate: AccessGate, clock: Clock, most_edges: int
+        self,
+        journal: Journal,
+        tables: LineageTables,
+        traffic: TrafficTables,
+        gate: AccessGate,
+        clock: Clock,
+        most_edges: int,
     ) -> None:
         """`most_edges`: how many edges control keeps; 0 if it gathers none."""
         self._journal = journal
         self._tables = tables
+        self._traffic = traffic
         self._gate = gate
         self._clock = clock
         self._most_edges = most_edges
@@ -80,9 +89,12 @@ class LineageService(lineage_grpc.LineageServiceServicer):
             raise Unknown(
                 f"{start.kind.value}s/{start.name}", f"control knows no lineage of {_text(start)}{way}: {why}"
             )
+        edges = [each.edge for _, each in found.edges]
+        topics = {node.name for edge in edges for node in (edge.source, edge.target) if node.kind is NodeKind.TOPIC}
+        rates = rates_of(edges, await self._traffic.of_clients(topics))
         return lineage.QueryLineageResponse(
             start=_node(start, table),
-            edges=[_edge(each, table, distance) for distance, each in found.edges],
+            edges=[_edge(each, table, distance, rates.get(each.edge)) for distance, each in found.edges],
             truncated=found.truncated,
             hidden=found.hidden,
             gathering=gathering,
@@ -166,7 +178,7 @@ def _text(node: Node) -> str:
     return f"{node.kind.value} {node.name!r}"
 
 
-def _edge(seen: Seen, table: RoutingTable, distance: int = 0) -> lineage.LineageEdge:
+def _edge(seen: Seen, table: RoutingTable, distance: int = 0, rate: Rate | None = None) -> lineage.LineageEdge:
     edge = seen.edge
     shape = lineage.LineageEdge(
         source=_node(present_name(edge.source, table), table),
@@ -178,6 +190,8 @@ def _edge(seen: Seen, table: RoutingTable, distance: int = 0) -> lineage.Lineage
     )
     shape.first_time.FromDatetime(seen.first)
     shape.last_time.FromDatetime(seen.last)
+    if rate is not None:
+        shape.records_per_second, shape.bytes_per_second = rate.records, rate.bytes
     return shape
 
 

@@ -19,7 +19,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mesh.rpc import traffic
 from services.control.domain.dry_runs.traffic import TopicTraffic
-from services.control.domain.traffic.queries import Kept, Piece, Range, Step, Told
+from services.control.domain.lineage.rates import Rate, Traffic
+from services.control.domain.traffic.queries import LAST_HOUR, Kept, Piece, Range, Step, Told
 from services.control.store import pipeline_tables
 from services.control.store.database import Database
 
@@ -39,6 +40,8 @@ TABLES = {
 NUMBERS = ("records", "bytes", "calls", "errors")
 SERIES = pipeline_tables.traffic_series
 DAILY = re.compile(r"traffic_(minutes|hours)_(\d{8})")
+MOST_OF_CLIENTS = 10_000
+"""Rows: clients of the topics of one question."""
 RECENT = timedelta(hours=24)
 """The period of the traffic that is shown for topics that a change would move."""
 
@@ -132,6 +135,22 @@ class TrafficTables:
         return TrafficCourse(
             [(row.time.astimezone(UTC), _figures(row, merged.get((row.time,)))) for row in found], total
         )
+
+    async def of_clients(self, topics: Iterable[str]) -> list[Traffic]:
+        """The traffic of the last hour with these topics, by client and API; that with the most bytes first."""
+        wanted = sorted(set(topics))
+        if not wanted:
+            return []
+        end = Step.MINUTE.floor(datetime.now(UTC))
+        by = ("principal", "client", "topic", "api")
+        piece = Piece(Step.MINUTE, end - LAST_HOUR, end)
+        rows = _rows(Range({}, piece.start, piece.end), [piece], by, wanted).subquery()
+        names = [rows.c[name] for name in by]
+        query = select(*names, _sum(rows.c.records, "records"), _sum(rows.c.bytes, "bytes")).group_by(*names)
+        async with self._database.transaction() as connection:
+            found = await connection.execute(query.order_by(desc("bytes")).limit(MOST_OF_CLIENTS))
+            seconds = LAST_HOUR.total_seconds()
+            return [Traffic(*row[:4], Rate(row.records / seconds, row.bytes / seconds)) for row in found]
 
     async def lately(self, topics: Iterable[str]) -> dict[str, TopicTraffic]:
         """Those of the topics that had traffic in the last day; whole hours, so few rows for each."""

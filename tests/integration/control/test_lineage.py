@@ -18,6 +18,7 @@ from services.control.domain.lineage import memory
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.members import certificate_of
+from tests.fixtures.traffic_tables import TrafficTables
 from tests.integration.control.world import CALL, World, refused, until
 
 GATEWAY = admin.Member(name="members/g1", kind=admin.MEMBER_KIND_GATEWAY)
@@ -113,6 +114,14 @@ async def test_edges_stay_over_a_restart_and_after_the_client_has_left(
             }  # fmt: skip
             assert all(each.present for each in answer.edges)
             assert not answer.gathering.problem
+            tables = TrafficTables(database)
+            for minutes, name, api in ((2, "a", "Produce"), (3, "b", "Fetch"), (90, "b", "Fetch"), (2, "x", "Produce")):
+                at = datetime.now(UTC) - timedelta(minutes=minutes)
+                who = {"principal": "User:alice", "client": name, "topic": "shop.orders", "api": api}
+                tables.add("minute", at, **who, records=3_600, bytes=7_200)
+            counted = await asked(world.channel, topic="shop.orders", depth=2)
+            rates = {each.target.name: each.records_per_second for each in counted.edges if each.records_per_second}
+            assert rates == {"shop.orders": 1.0, "billing": 1.0}
             near = await asked(world.channel, topic="shop.orders", depth=1)
             assert ways(near) == {("a", "shop.orders"), ("shop.orders", "billing")}
             first = {each.source.name: each.first_time for each in answer.edges}

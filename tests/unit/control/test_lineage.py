@@ -13,6 +13,7 @@ from mesh.rpc import discovery, record_rules
 from services.control.domain.lineage.applications import Application, application_named, application_of, without_ends
 from services.control.domain.lineage.edges import Edge, EdgeKind, Node, NodeKind, edges_of_clients, edges_of_rules
 from services.control.domain.lineage.memory import GONE_AFTER, LONGEST_NAME, STORED_EVERY, Memory, Seen
+from services.control.domain.lineage.rates import Rate, Traffic, rates_of
 from services.control.domain.lineage.ways import Direction, Walk
 from tests.unit.control.worlds import table
 
@@ -61,6 +62,24 @@ def test_the_name_of_an_application_says_both_parts() -> None:
     assert application_named("User:a/b/c") is None
     assert application_of("", "rdkafka").is_shared
     assert not application_of("User:alice", "rdkafka").is_shared
+
+
+def test_rates_are_those_of_all_client_ids_and_of_groups_that_are_alone() -> None:
+    def counted(client_id: str, name: str, api: str, records: float) -> Traffic:
+        return Traffic("User:alice", client_id, name, api, Rate(records, 10 * records))
+
+    both = (Edge(group("g1"), app("c"), EdgeKind.MEMBER), Edge(group("g2"), app("c"), EdgeKind.MEMBER))
+    reader = Edge(topic("orders"), app("reader"), EdgeKind.CONSUMES)
+    shared = Edge(topic("orders"), group("g1"), EdgeKind.CONSUMES)
+    found = rates_of(
+        [*EDGES[:5], *both, reader, shared],
+        [
+            counted("a-0", "orders", "Produce", 1.0), counted("a-1", "orders", "Produce", 2.0),
+            counted("b", "orders", "Fetch", 4.0), counted("b", "orders", "Produce", 99.0),
+            counted("c", "orders", "Fetch", 8.0), counted("reader", "orders", "Fetch", 16.0),
+        ],
+    )  # fmt: skip
+    assert found == {EDGES[0]: Rate(3.0, 30.0), EDGES[1]: Rate(4.0, 40.0), reader: Rate(16.0, 160.0)}
 
 
 def client(client_id: str, *, out: Sequence[str] = (), into: Sequence[str] = (), groups: Sequence[str] = ()) -> (

@@ -41,6 +41,7 @@ def edges() -> list[pb.LineageEdge]:
         pb.LineageEdge(source=NOBODY, target=ORDERS, kind=pb.LINEAGE_EDGE_KIND_PRODUCES),
         pb.LineageEdge(source=ORDERS, target=COPIES, kind=pb.LINEAGE_EDGE_KIND_COPIES, rule="recordrules/m"),
     ]
+    made[0].records_per_second, made[0].bytes_per_second = 1.25, 2_048
     for each in made:
         each.first_time.FromDatetime(datetime(2026, 11, 28, 12, tzinfo=UTC))
         each.last_time.FromDatetime(datetime(2026, 11, 29, 12, tzinfo=UTC))
@@ -65,6 +66,7 @@ def test_edges_are_a_table_and_gaps_are_sentences(control: ScriptedControl, mesh
     assert shown.exit_code == 0, shown.output
     _, first, second, third = map(words, shown.stdout.splitlines())
     assert first[:4] == ["application User:alice/shop", "produces", "topic orders (c1)", "-"]
+    assert first[4] == "1.2 records, 2.05 kB"
     assert first[-1] == "now"
     assert second[0] == "application of User:ANONYMOUS (unnamed clients)"
     assert second[-1].startswith("2026-11-29")
