@@ -74,6 +74,21 @@ class Shops:
 
         wait_unless(obstacle, "the backend has all records", WITHIN_S)
 
+    def are_in_lineage(self) -> None:
+        """Both sidecars are one application, which reads for the group, and has one backend."""
+        shop = "User:ANONYMOUS/shop"
+        wanted = {(self.topic, "shops"), ("shops", shop), (shop, "shop"), (shop, self.topic)}
+
+        def obstacle() -> str | None:
+            run = self.mesh.meshctl("lineage", "topic", self.topic, "-o", "json", check=False)
+            if run.returncode:
+                return run.stderr
+            edges = json.loads(run.stdout)["edges"]
+            ways = {(each["source"]["name"], each["target"]["name"]) for each in edges}
+            return None if ways == wanted else f"so far {ways}"
+
+        wait_unless(obstacle, "lineage has the sidecars and their backend", WITHIN_S)
+
 
 @pytest.fixture
 def shops(own_mesh: Mesh, tmp_path: Path, unique_name: Callable[[str], str]) -> Iterator[Shops]:
@@ -95,6 +110,7 @@ def test_it_is_declared_runs_on_without_control_and_router_and_ends(shops: Shops
     shops.comes(20)
     assert {call.path for call in shops.backend.calls} == {"/apples"}
 
+    shops.are_in_lineage()
     mesh.kill("control")
     mesh.kill("router")
     for sidecar in shops.sidecars.values():
