@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,7 +16,7 @@ from services.control.decisions.lineage.walking import walked
 from services.control.domain.access.things import Kind, Thing
 from services.control.domain.errors import InvalidField, Unknown
 from services.control.domain.lineage.applications import application_named
-from services.control.domain.lineage.edges import EdgeKind, Node, NodeKind
+from services.control.domain.lineage.edges import Edge, EdgeKind, Node, NodeKind
 from services.control.domain.lineage.memory import LONGEST_NAME, Look, Seen
 from services.control.domain.lineage.places import place_of, present_name
 from services.control.domain.lineage.rates import Rate, rates_of
@@ -27,6 +29,8 @@ from services.control.store.traffic import TrafficTables
 USUAL_DEPTH, DEEPEST = 4, 20
 USUAL_EDGES, MOST_EDGES = 1_000, 5_000
 """5,000 edges are about 1 MB."""
+AT_ONCE = 500
+"""Edges that are written into an answer before other calls have their turn."""
 SILENT_AFTER_S: Final = 60.0
 """Without a look for so long, somebody has to find out why."""
 QUERY: Final = "/mesh.v1.LineageService/QueryLineage"
@@ -89,16 +93,25 @@ class LineageService(lineage_grpc.LineageServiceServicer):
             raise Unknown(
                 f"{start.kind.value}s/{start.name}", f"control knows no lineage of {_text(start)}{way}: {why}"
             )
-        edges = [each.edge for _, each in found.edges]
-        topics = {node.name for edge in edges for node in (edge.source, edge.target) if node.kind is NodeKind.TOPIC}
-        rates = rates_of(edges, await self._traffic.of_clients(topics))
-        return lineage.QueryLineageResponse(
-            start=_node(start, table),
-            edges=[_edge(each, table, distance, rates.get(each.edge)) for distance, each in found.edges],
-            truncated=found.truncated,
-            hidden=found.hidden,
-            gathering=gathering,
+        rates = await self._rates([each.edge for _, each in found.edges])
+        answer = lineage.QueryLineageResponse(
+            start=_node(start, table), truncated=found.truncated, hidden=found.hidden, gathering=gathering
         )
+        for number, (distance, each) in enumerate(found.edges):
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
+            answer.edges.append(_edge(each, table, distance, rates.get(each.edge)))
+        return answer
+
+    async def _rates(self, edges: Sequence[Edge]) -> Mapping[Edge, Rate]:
+        """The rates of edges. An application may also be a member of groups that the edges do not have."""
+        topics = {node.name for edge in edges for node in (edge.source, edge.target) if node.kind is NodeKind.TOPIC}
+        counted = await self._traffic.of_clients(topics)
+        applications = {edge.target for edge in edges if edge.kind is EdgeKind.MEMBER}
+        if not counted or not applications:
+            return rates_of(edges, counted)
+        more = await self._tables.into(applications, MOST_EDGES)
+        return rates_of({*edges, *(each.edge for each in more)}, counted)
 
     async def ListLineage(self, request: lineage.ListLineageRequest, context: Any) -> lineage.ListLineageResponse:
         self._journal.require_loaded()

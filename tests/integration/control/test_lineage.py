@@ -117,7 +117,7 @@ async def test_edges_stay_over_a_restart_and_after_the_client_has_left(
             tables = TrafficTables(database)
             for minutes, name, api in ((2, "a", "Produce"), (3, "b", "Fetch"), (90, "b", "Fetch"), (2, "x", "Produce")):
                 at = datetime.now(UTC) - timedelta(minutes=minutes)
-                who = {"principal": "User:alice", "client": name, "topic": "shop.orders", "api": api}
+                who: dict[str, Any] = {"principal": "User:alice", "client": name, "topic": "shop.orders", "api": api}
                 tables.add("minute", at, **who, records=3_600, bytes=7_200)
             counted = await asked(world.channel, topic="shop.orders", depth=2)
             rates = {each.target.name: each.records_per_second for each in counted.edges if each.records_per_second}
@@ -218,3 +218,22 @@ async def test_old_edges_are_deleted_and_a_control_that_gathers_none_says_so(
         answer = await listed(world.channel)
         assert [each.target.name for each in answer.edges] == ["young"]
         assert "LINEAGE_EDGES is 0" in answer.gathering.problem
+
+
+async def test_a_group_has_no_rate_if_its_application_reads_for_another_group_too(
+    database: str, kafka_c1: KafkaCluster, events_topic: str, authority: Authority
+) -> None:
+    tables = TrafficTables(database)
+    who: dict[str, Any] = {"principal": "User:alice", "topic": "orders", "api": "Fetch"}
+    for name in ("one", "two"):
+        tables.add("minute", datetime.now(UTC) - timedelta(minutes=2), client=name, records=3_600, bytes=1, **who)
+    one, two = (client(name, ["orders"], [], [0], *groups) for name, *groups in (("one", "g1"), ("two", "g2", "g3")))
+    async with (
+        secured(database, kafka_c1, events_topic, authority) as world,
+        clients(world, authority, one, two),
+    ):
+        await until_kept(world, 6)
+        for group, rates in (("g1", {1.0}), ("g2", set())):
+            answer = await asked(world.channel, group=group)
+            assert ways(answer) >= {("orders", group)}
+            assert {each.records_per_second for each in answer.edges if each.HasField("records_per_second")} == rates
