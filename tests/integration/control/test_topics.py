@@ -116,6 +116,20 @@ async def test_a_topic_has_its_settings_and_the_groups_that_read_it(mesh_of_two:
     assert not unasked.HasField("groups"), "nobody asked for groups"
 
 
+async def test_topics_of_both_clusters_have_their_sizes(mesh_of_two: World, routed: Readers) -> None:
+    """A batch of one small record has some 75 bytes."""
+    await routed.write(routed.apples, 10, partition=1)
+    prefix = routed.apples.removesuffix("apples")
+    apples, bananas = (await listed(mesh_of_two, prefix=prefix, sizes=True)).topics
+    assert bananas.HasField("size_bytes")
+    assert bananas.size_bytes == 0
+    assert 100 < apples.size_bytes < 1000
+    [unasked] = (await listed(mesh_of_two, prefix=routed.apples)).topics
+    assert not unasked.HasField("size_bytes"), "nobody asked for sizes"
+    found = await service(mesh_of_two).GetTopic(topics.GetTopicRequest(name=f"topics/{routed.apples}"), timeout=CALL)
+    assert found.topic.size_bytes == apples.size_bytes
+
+
 async def test_a_topic_that_is_nowhere_or_absent_is_not_found(mesh_of_two: World, routed: Readers) -> None:
     for name, text in (("nowhere-at-all", "lives nowhere"), (f"{routed.apples}-2", "does not exist on cluster 'c1'")):
         request = topics.GetTopicRequest(name=f"topics/{name}")

@@ -16,6 +16,7 @@ from services.control.domain.topics.topics import Committed, SeenTopic, is_inter
 from services.control.store.journal import Journal
 from services.control.upstream.connections import Connections
 from services.control.upstream.groups import GroupMember
+from services.control.upstream.log_sizes import log_sizes
 from services.control.upstream.newer_groups import NewerGroup, newer_groups
 
 T = TypeVar("T")
@@ -156,6 +157,20 @@ class Looking:
             for group, offsets in readers.items():
                 by_group.setdefault(group, {})[topic] = offsets
         return GroupOffsets(by_group, tuple(silent))
+
+    async def sizes(self, topics: Collection[SeenTopic]) -> tuple[dict[str, int], list[str]]:
+        """Topic -> bytes on disk, and a sentence for each cluster that does not tell them."""
+        wanted: dict[str, dict[str, int]] = {}
+        names = {each.place: each.name for each in topics}
+        for each in topics:
+            wanted.setdefault(each.place.cluster, {})[each.place.upstream_topic] = each.partitions
+        clusters = self._table.clusters
+        asked = {name: log_sizes(clusters[name], there) for name, there in wanted.items() if name in clusters}
+        found, silent = await answers_of(asked)
+        sizes = {
+            names[Place(cluster, topic)]: size for cluster, there in found.items() for topic, size in there.items()
+        }
+        return sizes, [str(each) for each in silent.values()]
 
     async def logs_of(self, names: Collection[str]) -> tuple[dict[str, dict[int, LogRange]], list[str]]:
         """As `logs`, of the topics with these names that exist."""
