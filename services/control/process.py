@@ -188,7 +188,7 @@ class Control:
         self.proposals = ProposalDecisions(journal, clock)
         approvals = ApprovalGate(journal, reports, access, self.proposals, plans)
         calls = Calls(self.audit, access, freeze, approvals, self._tokens)
-        self.approved_calls = ApprovedCalls(calls, access, freeze, plans)
+        self.approved_calls = ApprovedCalls(journal, calls, access, freeze, plans)
         rule_service = RuleService(journal, self._rules, dry_runs, past)
         self.scheduled_calls = ScheduledCalls(calls, rule_service, access)
         self.schedules = Schedules(journal, self.scheduled_calls, clock)

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 import structlog
 from google.protobuf.message import Message
 
-from mesh.rpc import access, proposals
+from mesh.rpc import access, admin, proposals
 from mesh.rpc.errors import denied
 from mesh.rpc.method_access import PACKAGE, access_of
 from mesh.rpc.principals import Principal
+from mesh.wording import change_kind_word
 from services.control.api.access_gate import AccessGate
 from services.control.api.approval_plans import ApprovalPlans, Planned
 from services.control.api.auditing import Introduction
@@ -27,7 +28,7 @@ from services.control.api.named_things import NamedThings
 from services.control.decisions.answers import stored_failure
 from services.control.decisions.change_control.proposals import ProposalDecisions
 from services.control.decisions.change_control.schedules import problem_of
-from services.control.domain.change_control.approvals import asks, kind_word, may_ask
+from services.control.domain.change_control.approvals import asks, may_ask
 from services.control.domain.change_control.proposals import Person, check_is_person
 from services.control.domain.errors import NotAllowed
 from services.control.store.drafts import Caller
@@ -65,7 +66,7 @@ class ApprovalGate:
             return await behaviour(request, context)
         self._journal.require_leading()
         if who.principal is None:
-            raise not_proved(who, f"{kind_word(kind)} need a second person")
+            raise not_proved(who, f"{change_kind_word(kind)} need a second person")
         if has_secrets(request) and not who.break_glass:
             raise NotAllowed(
                 "SECRETS_NOT_PROPOSED",
@@ -143,7 +144,7 @@ class ApprovalGate:
             based_on=self._journal.view.position,
             trace_id=who.trace_id,
         )
-        proposal.request.Pack(without_secrets(request))
+        proposal.request.Pack(_kept(request), deterministic=True)
         return proposal
 
 
@@ -165,11 +166,16 @@ def has_secrets(request: Message) -> bool:
     return any(field.GetOptions().Extensions[access.secret] for field, _ in request.ListFields())
 
 
-def without_secrets(request: Message) -> Message:
-    """A copy that a proposal may keep."""
+def _kept(request: Message) -> Message:
+    """The request as a proposal keeps it: without secrets, and without what is only about the call of the proposer."""
     kept = type(request)()
     kept.CopyFrom(request)
     for field, _ in request.ListFields():
         if field.GetOptions().Extensions[access.secret]:
             kept.ClearField(field.name)
+    options = options_of(kept)
+    options.ClearField("request_id")
+    if isinstance(options, admin.ChangeOptions):
+        options.ClearField("expected_revision")  # from here on, the plan must not differ
+        options.ClearField("wait_for")
     return kept

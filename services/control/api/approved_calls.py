@@ -18,17 +18,23 @@ from services.control.api.freeze_gate import FreezeGate, options_of
 from services.control.domain.access.grants import stream_of
 from services.control.domain.change_control.proposals import check_plan, request_id_of, request_of
 from services.control.domain.errors import NotAllowed
+from services.control.store.journal import Journal
 
 
 class ApprovedCalls:
     """See `ApprovedCommands` in decisions/change_control/proposals.py."""
 
-    def __init__(self, calls: Calls, access: AccessGate, freeze: FreezeGate, plans: ApprovalPlans) -> None:
+    def __init__(
+        self, journal: Journal, calls: Calls, access: AccessGate, freeze: FreezeGate, plans: ApprovalPlans
+    ) -> None:
+        self._journal = journal
         self._calls = calls
         self._access = access
         self._freeze = freeze
         self._plans = plans
         self._services: dict[str, Any] = {}
+        self._checked: dict[str, int] = {}
+        """The revision of the rules on which the plan of a proposal was checked, until its change is made."""
 
     def serve(self, services: Iterable[Any]) -> None:
         """Names the services whose calls can be made."""
@@ -46,10 +52,11 @@ class ApprovedCalls:
                 stream_of(proposal.proposer),
                 f"a decision has taken all rights from {proposal.proposer}, who proposed the change",
             )
-        request = request_of(proposal)
+        request, rules_revision = request_of(proposal), self._journal.view.rules_revision
         await self._freeze.admit(f"{PACKAGE}{proposal.method}", request)
         planned = await self._plans.of(request, self._behaviour(proposal))
         check_plan(proposal, planned.plan)
+        self._checked[proposal.name] = rules_revision
 
     async def carry_out(self, proposal: proposals.Proposal) -> int:
         """Makes the call, once, however often it is made; the position of its decision."""
@@ -57,7 +64,7 @@ class ApprovedCalls:
         options = options_of(request)
         options.request_id = request_id_of(proposal.name)
         if isinstance(options, admin.ChangeOptions):
-            options.ClearField("wait_for")  # nobody waits for the members
+            options.expected_revision = self._checked.pop(proposal.name, 0)
         who = Introduction(
             proposal.proposer,
             proposal.name,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from mesh.rpc import events, proposals
-from mesh.rpc.roles import narrowing_text
-from services.control.domain.change_control.approvals import kind_word
-from services.control.domain.change_control.proposals import WORDS
+from mesh.rpc import events
+from mesh.wording import approval_rule_text, proposal_state_word, short
 
 
 def policy_set(event: events.Event) -> Iterator[str]:
@@ -15,19 +13,13 @@ def policy_set(event: events.Event) -> Iterator[str]:
     if not policy.rules:
         yield "no change needs a second person any more"
     for rule in policy.rules:
-        yield f"{rule_text(rule)} need a second person"
+        yield f"{approval_rule_text(rule)} need a second person"
     if policy.expire_after_s:
         yield f"proposals expire after {policy.expire_after_s} s"
     if policy.automations:
         yield f"programs are {', '.join(policy.automations)}"
     if policy.automations_may_approve:
         yield "programs may approve"
-
-
-def rule_text(rule: proposals.ApprovalRule) -> str:
-    """ "changes of rules and acls for topics pay-*"."""
-    kinds = f"changes of {', '.join(map(kind_word, rule.kinds))}" if rule.kinds else "all changes"
-    return " ".join(part for part in (kinds, narrowing_text(rule.narrowing)) if part)
 
 
 def _proposed(event: events.Event) -> str:
@@ -44,12 +36,7 @@ def _approved(event: events.Event) -> str:
 def _closed(event: events.Event) -> str:
     end = event.proposal_closed
     more = f"revision {end.revision}" if end.revision else end.problem
-    how = WORDS.get(end.state, "ended in a way that this release does not know")
-    return f"proposal {short(end.name)} is {how}{': ' if more else ''}{more}"
-
-
-def short(name: str) -> str:
-    return name.partition("/")[2]
+    return f"proposal {short(end.name)} is {proposal_state_word(end.state)}{': ' if more else ''}{more}"
 
 
 SENTENCES: dict[str, Callable[[events.Event], str]] = {

@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from datetime import UTC
 from typing import Any
 
 import grpc
@@ -29,6 +30,7 @@ from mesh.rpc import (
 from mesh.rpc.channels import OPTIONS, open_channel
 from mesh.rpc.token_callers import PeopleIssuer
 from services.control.api.calls import BREAK_GLASS
+from services.control.domain.change_control.proposals import MOST_OPEN_OF_ONE
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.members import certificate_of
@@ -96,7 +98,7 @@ async def proposed(call: Any) -> str:
     assert status_of(error).details[0].Unpack(failure)
     assert failure.violations[0].type == "NEEDS_APPROVAL"
     assert failure.violations[0].subject.startswith("proposals/")
-    return failure.violations[0].subject
+    return str(failure.violations[0].subject)
 
 
 async def reason_of(call: Any, code: grpc.StatusCode = STATE, *texts: str) -> str:
@@ -104,7 +106,7 @@ async def reason_of(call: Any, code: grpc.StatusCode = STATE, *texts: str) -> st
     error = await refused(call, code, *texts)
     failure = PreconditionFailure()
     assert status_of(error).details[0].Unpack(failure)
-    return failure.violations[0].type
+    return str(failure.violations[0].type)
 
 
 class Mesh:
@@ -216,7 +218,7 @@ async def test_a_second_person_sees_the_plan_and_approves(mesh: Mesh) -> None:
     )
     assert await mesh.kinds(name) == ["change_proposed", "proposal_approved", "proposal_closed"]
     assert (await cleo.listed(open_only=True)).open == 0
-    assert checked(mesh.world, with_kafka=False).problems == []
+    assert checked(mesh.world, with_kafka=False).differences == []
 
 
 async def test_the_undo_of_an_approved_change_needs_two_as_well(mesh: Mesh) -> None:
@@ -303,6 +305,40 @@ async def test_the_same_request_is_the_same_proposal(mesh: Mesh) -> None:
     assert await cleo.approve(name, request_id=approval) == first
 
 
+async def test_a_program_that_asks_again_and_again_proposes_once(mesh: Mesh) -> None:
+    ada, bob, cleo = [
+        await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("operator", "cleo"))
+    ]
+    await ada.require(rule(RULES))
+    names = [await proposed(bob.set("apples", "c1", request_id=str(uuid.uuid4()))) for _ in range(3)]
+    assert len(set(names)) == 1
+    assert await proposed(cleo.set("apples", "c1")) != names[0], "of somebody else"
+    assert await proposed(bob.set("apples", "c1", reason="another")) != names[0], "for another reason"
+
+
+async def test_an_expected_revision_counts_when_the_change_is_proposed(mesh: Mesh) -> None:
+    ada, bob, cleo = [
+        await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("operator", "cleo"))
+    ]
+    revision = (await bob.set("apples", "c1")).revision
+    await ada.require(rule(RULES))
+    name = await proposed(bob.set("pears", "c1", expected_revision=revision))
+    await cleo.approve(await proposed(bob.set("plums", "c1", expected_revision=revision)))
+    await refused(bob.set("figs", "c1", expected_revision=revision), LOST, "revision")
+    assert (await cleo.approve(name)).state == APPLIED
+
+
+async def test_nobody_takes_the_room_of_all_others(mesh: Mesh) -> None:
+    ada, bob, cleo = [
+        await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("operator", "cleo"))
+    ]
+    await ada.require(rule(RULES))
+    for number in range(MOST_OPEN_OF_ONE):
+        await proposed(bob.set(f"t{number}", "c1"))
+    assert await reason_of(bob.set("more", "c1"), STATE, "20 proposals of bob") == "TOO_MANY_PROPOSALS"
+    await proposed(cleo.set("more", "c1"))
+
+
 async def test_a_change_that_changes_nothing_needs_nobody(mesh: Mesh) -> None:
     ada, bob = [await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"))]
     before = await bob.set("apples", "c1")
@@ -370,7 +406,7 @@ async def test_no_secret_of_a_request_reaches_a_proposal(mesh: Mesh) -> None:
     ada, amy = [await mesh.person(*each) for each in (("admin", "ada"), ("admin", "amy"))]
     await ada.require(rule(USERS))
     verifier = users.ScramVerifier(
-        mechanism=users.SCRAM_MECHANISM_SCRAM_SHA_256, salt=b"s" * 16, iterations=4096, stored_key=b"k" * 32,
+        mechanism=users.SCRAM_MECHANISM_SHA_256, salt=b"s" * 16, iterations=4096, stored_key=b"k" * 32,
         server_key=b"v" * 32,
     )  # fmt: skip
     request = users.SetUserRequest(user="till", verifiers=[verifier])
@@ -405,7 +441,7 @@ async def test_a_proposal_expires(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -
     await ada.require(rule(RULES), expire_after_s=60)
     name = await proposed(bob.set("apples", "c1"))
     clock = mesh.world.control.proposals
-    now = (await bob.shown(name)).expire_time.ToDatetime(tzinfo=__import__("datetime").UTC)
+    now = (await bob.shown(name)).expire_time.ToDatetime(UTC)
     monkeypatch.setattr(clock, "_clock", lambda: now)
 
     async def is_over() -> bool:
@@ -457,7 +493,7 @@ async def test_a_change_scheduled_before_the_policy_is_not_made_behind_its_back(
     later.command.Pack(inner)
     scheduled = await bob.call(bob.changes.ScheduleChange, later)
     await ada.require(rule(RULES))
-    due = later.time.ToDatetime(tzinfo=__import__("datetime").UTC)
+    due = later.time.ToDatetime(UTC)
     mesh.world.control.schedules.clock = lambda: due
 
     async def is_refused() -> bool:

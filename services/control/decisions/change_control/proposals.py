@@ -19,13 +19,14 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from mesh.rpc import events, proposals
+from mesh.wording import proposal_state_word
 from services.control.decisions.change_control.schedules import is_passing, problem_of
 from services.control.decisions.positions import appended
 from services.control.decisions.short_ids import new_id
 from services.control.domain.change_control import proposals as aggregate
 from services.control.domain.change_control.approvals import APPROVALS, set_policy
-from services.control.domain.change_control.proposals import PROPOSALS, WORDS, Person, Plan, Proposals
-from services.control.domain.errors import Conflict, NotAllowed, Refusal
+from services.control.domain.change_control.proposals import PROPOSALS, Person, Plan, Proposals
+from services.control.domain.errors import NotAllowed, Refusal
 from services.control.steady_clock import Clock
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
@@ -91,8 +92,15 @@ class ProposalDecisions:
         )
 
     async def propose(self, proposal: proposals.Proposal, plan: Plan, caller: Caller, answer: Answer) -> str:
-        """The name of the new proposal."""
+        """The name of the proposal: of the open one if the same person has proposed the very same change."""
         await self._journal.first_time(caller)
+        same = aggregate.same_of(self.known, proposal, plan)
+        if same is not None:
+            if caller.request_id:
+                await self._journal.append(
+                    [], caller, rests_on=lambda view: None, answer=lambda _new, _view: answer(same.name)
+                )
+            return same.name
         name = self._name(proposal)
         event = aggregate.propose(self.known, proposal, plan, self._clock())
         await self._journal.append(
@@ -128,10 +136,7 @@ class ProposalDecisions:
         await self._journal.first_time(caller)
         proposal = aggregate.still_open(self.known, name, self._clock())
         aggregate.check_second_person(self.known.policy, proposal, person)
-        routing_position = self._journal.view.routing_position
         await commands.check(proposal)
-        if self._journal.view.routing_position != routing_position:
-            raise Conflict("CHANGED_MEANWHILE", f"the mesh was changed while {name} was checked: approve it again")
         await self._decide(proposal, events.ProposalApproved(name=name), caller, answer)
 
     async def refuse(self, name: str, caller: Caller, answer: Answer) -> None:
@@ -209,7 +214,7 @@ class ProposalDecisions:
         await self._journal.first_time(caller)
         proposal = aggregate.still_open(self.known, name, self._clock())
         await self._decide(proposal, aggregate.closed(name, state), caller, answer)
-        ended_total.labels(WORDS[state]).inc()
+        ended_total.labels(proposal_state_word(state)).inc()
 
     async def _decide(
         self,
@@ -236,8 +241,14 @@ class ProposalDecisions:
             [Draft(name, event)], Caller(CONTROL), rests_on=lambda view: view.proposals.open.get(name)
         )
         self._emergencies.discard(name)
-        ended_total.labels(WORDS[state]).inc()
-        log.info("a proposal came to its end", proposal=name, outcome=WORDS[state], revision=revision, problem=problem)
+        ended_total.labels(proposal_state_word(state)).inc()
+        log.info(
+            "a proposal came to its end",
+            proposal=name,
+            outcome=proposal_state_word(state),
+            revision=revision,
+            problem=problem,
+        )
 
     def _name(self, proposal: proposals.Proposal) -> str:
         proposal.name = f"{PROPOSALS}/{new_id(PROPOSALS, self.known.open, self.known.ended)}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mesh.rpc import access, events, grants, proposals
+from mesh.wording import change_kind_word
 from services.control.domain.access.grants import MOST_NAMES, NAME, PRINCIPAL
 from services.control.domain.access.things import Kind, Thing, bounds
 from services.control.domain.errors import Conflict, InvalidField
@@ -21,13 +22,6 @@ MOST_RULES = 100
 """Each changing call tries them one after the other."""
 USUAL_EXPIRY_S = 86_400
 SHORTEST_EXPIRY_S, LONGEST_EXPIRY_S = 60, 30 * 86_400
-
-
-def kind_word(kind: access.ChangeKind.ValueType) -> str:
-    """ "topic moves"."""
-    if kind not in access.ChangeKind.values():
-        return str(kind)
-    return access.ChangeKind.Name(kind).removeprefix("CHANGE_KIND_").lower().replace("_", " ")
 
 
 def is_on(policy: proposals.ApprovalPolicy) -> bool:
@@ -123,7 +117,7 @@ def _check_rule(place: str, rule: proposals.ApprovalRule) -> None:
     for kind in rule.kinds:
         if kind == access.CHANGE_KIND_UNSPECIFIED or kind not in access.ChangeKind.values():
             raise InvalidField(
-                f"{place}.kinds", f"{kind_word(kind)} is no kind of change; leave all out for every kind"
+                f"{place}.kinds", f"{change_kind_word(kind)} is no kind of change; leave all out for every kind"
             )
     for field, names in rule.narrowing.ListFields():
         if len(names) > MOST_NAMES:

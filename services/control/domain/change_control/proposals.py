@@ -17,6 +17,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
 from mesh.rpc import events, proposals
+from mesh.wording import proposal_state_word
 from services.control.domain.change_control.approvals import expiry_s, fold_policy
 from services.control.domain.errors import Conflict, InvalidField, NotAllowed, Unknown
 
@@ -35,15 +36,6 @@ LONGEST_LINE = 500
 """Characters."""
 REQUEST_IDS = uuid.UUID("6d657368-0000-4000-8000-70726f706f73")
 """Namespace of the request ids of approved calls; any UUID would do, as long as it stays."""
-WORDS = {
-    proposals.PROPOSAL_STATE_OPEN: "open",
-    proposals.PROPOSAL_STATE_APPROVED: "approved",
-    proposals.PROPOSAL_STATE_APPLIED: "applied",
-    proposals.PROPOSAL_STATE_FAILED: "failed",
-    proposals.PROPOSAL_STATE_REFUSED: "refused",
-    proposals.PROPOSAL_STATE_WITHDRAWN: "withdrawn",
-    proposals.PROPOSAL_STATE_EXPIRED: "expired",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +99,15 @@ def propose(known: Proposals, proposal: proposals.Proposal, plan: Plan, now: dat
     return events.ChangeProposed(proposal=_made(proposal, plan, now, now + timedelta(seconds=expiry_s(known.policy))))
 
 
+def same_of(known: Proposals, proposal: proposals.Proposal, plan: Plan) -> proposals.Proposal | None:
+    """The open proposal of the same change by the same person: a program that asks every minute proposes once."""
+    asked = (proposal.proposer, proposal.on_behalf_of, proposal.method, proposal.request.value, plan.hash)
+    for each in known.waiting():
+        if (each.proposer, each.on_behalf_of, each.method, each.request.value, each.plan_hash) == asked:
+            return each
+    return None
+
+
 def break_glass(proposal: proposals.Proposal, plan: Plan, now: datetime) -> events.ChangeProposed:
     """The event of a change that its proposer makes at once, in an emergency."""
     check_size(proposal)
@@ -137,11 +138,8 @@ def still_open(known: Proposals, name: str, now: datetime) -> proposals.Proposal
     """The proposal, if it waits for a second person; otherwise Conflict with what became of it."""
     proposal = known.get(name)
     if proposal.state != proposals.PROPOSAL_STATE_OPEN:
-        raise Conflict(
-            "PROPOSAL_DECIDED",
-            f"{name} is {WORDS[proposal.state]}{f' by {proposal.decided_by}' if proposal.decided_by else ''} already",
-            {"state": WORDS[proposal.state]},
-        )
+        state, by = proposal_state_word(proposal.state), f" by {proposal.decided_by}" if proposal.decided_by else ""
+        raise Conflict("PROPOSAL_DECIDED", f"{name} is {state}{by} already", {"state": state})
     if is_over(proposal, now):
         raise Conflict("PROPOSAL_DECIDED", f"{name} has expired: make the change again", {"state": "expired"})
     return proposal
