@@ -5,133 +5,33 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
 from datetime import UTC
-from typing import Any
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import PreconditionFailure
 
-from mesh.rpc import (
-    access,
-    acls,
-    acls_grpc,
-    admin,
-    admin_grpc,
-    grants,
-    grants_grpc,
-    proposals,
-    proposals_grpc,
-    routing,
-    users,
-    users_grpc,
-)
-from mesh.rpc.channels import OPTIONS, open_channel
-from mesh.rpc.token_callers import PeopleIssuer
+from mesh.rpc import access, acls, admin, grants, proposals, proposals_grpc, routing, users
 from services.control.api.calls import BREAK_GLASS
 from services.control.domain.change_control.proposals import MOST_OPEN_OF_ONE
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
-from tests.fixtures.members import certificate_of
 from tests.fixtures.token_issuer import TokenIssuer
-from tests.integration.control.world import CALL, World, checked, refused, status_of, until
-
-STATE = grpc.StatusCode.FAILED_PRECONDITION
-DENIED = grpc.StatusCode.PERMISSION_DENIED
-LOST = grpc.StatusCode.ABORTED
-OPEN, APPLIED = proposals.PROPOSAL_STATE_OPEN, proposals.PROPOSAL_STATE_APPLIED
-RULES, ACLS, USERS = access.CHANGE_KIND_RULES, access.CHANGE_KIND_ACLS, access.CHANGE_KIND_USERS
-
-
-class Person:
-    """Somebody who calls control with a certificate, or with a token."""
-
-    def __init__(self, channel: grpc.aio.Channel, *metadata: tuple[str, str | bytes]) -> None:
-        self._metadata = metadata
-        self.rules = admin_grpc.RuleServiceStub(channel)
-        self.changes = admin_grpc.ChangeControlServiceStub(channel)
-        self.clusters = admin_grpc.ClusterServiceStub(channel)
-        self.acls = acls_grpc.AclServiceStub(channel)
-        self.users = users_grpc.UserServiceStub(channel)
-        self.access = grants_grpc.AccessServiceStub(channel)
-        self.approvals = proposals_grpc.ApprovalServiceStub(channel)
-
-    def call(self, method: Any, request: Any, *metadata: tuple[str, str | bytes]) -> Any:
-        return method(request, timeout=CALL, metadata=(*self._metadata, *metadata))
-
-    def set(self, topic: str, target: str, *metadata: tuple[str, str | bytes], **options: Any) -> Any:
-        match = routing.RuleMatch(topic=topic)
-        request = admin.SetRuleRequest(match=match, target_cluster=target, options=admin.ChangeOptions(**options))
-        return self.call(self.rules.SetRule, request, *metadata)
-
-    async def require(self, *rules: proposals.ApprovalRule, **policy: Any) -> int:
-        wanted = proposals.ApprovalPolicy(rules=rules, **policy)
-        request = proposals.SetApprovalPolicyRequest(policy=wanted, reason="two pairs of eyes")
-        answer = await self.call(self.approvals.SetApprovalPolicy, request)
-        return int(answer.revision)
-
-    def approve(self, name: str, **fields: str) -> Any:
-        return self.call(self.approvals.ApproveProposal, proposals.ApproveProposalRequest(name=name, **fields))
-
-    def refuse(self, name: str, **fields: str) -> Any:
-        return self.call(self.approvals.RefuseProposal, proposals.RefuseProposalRequest(name=name, **fields))
-
-    def withdraw(self, name: str) -> Any:
-        return self.call(self.approvals.WithdrawProposal, proposals.WithdrawProposalRequest(name=name))
-
-    async def shown(self, name: str) -> proposals.Proposal:
-        found = await self.call(self.approvals.GetProposal, proposals.GetProposalRequest(name=name))
-        assert isinstance(found, proposals.Proposal)
-        return found
-
-    async def listed(self, **request: Any) -> proposals.ListProposalsResponse:
-        found = await self.call(self.approvals.ListProposals, proposals.ListProposalsRequest(**request))
-        assert isinstance(found, proposals.ListProposalsResponse)
-        return found
-
-
-async def proposed(call: Any) -> str:
-    """The name of the proposal that a call has become."""
-    error = await refused(call, STATE, "for a second person")
-    failure = PreconditionFailure()
-    assert status_of(error).details[0].Unpack(failure)
-    assert failure.violations[0].type == "NEEDS_APPROVAL"
-    assert failure.violations[0].subject.startswith("proposals/")
-    return str(failure.violations[0].subject)
-
-
-async def reason_of(call: Any, code: grpc.StatusCode = STATE, *texts: str) -> str:
-    """The reason with which a call is refused."""
-    error = await refused(call, code, *texts)
-    failure = PreconditionFailure()
-    assert status_of(error).details[0].Unpack(failure)
-    return str(failure.violations[0].type)
-
-
-class Mesh:
-    """Control with c1 and c2, and its people."""
-
-    def __init__(self, world: World, authority: Authority, stack: AsyncExitStack) -> None:
-        self.world, self.authority, self._stack = world, authority, stack
-
-    async def person(self, role: str, name: str) -> Person:
-        certificate = certificate_of(self.authority, role, name)
-        channel = open_channel(f"127.0.0.1:{self.world.control.port}", certificate)
-        return Person(await self._stack.enter_async_context(channel))
-
-    async def holder(self, token: str) -> Person:
-        trusted = grpc.ssl_channel_credentials(self.authority.certificate.read_bytes())
-        address = f"127.0.0.1:{self.world.control.server.token_port}"
-        channel = grpc.aio.secure_channel(address, trusted, options=OPTIONS)
-        return Person(await self._stack.enter_async_context(channel), ("authorization", f"Bearer {token}"))
-
-    async def rules(self) -> dict[str, str]:
-        listed = await self.world.rules.ListRules(admin.ListRulesRequest(), timeout=CALL)
-        return {rule.spec.match.topic: rule.spec.target_cluster for rule in listed.rules}
-
-    async def kinds(self, stream: str) -> list[str | None]:
-        return [event.WhichOneof("payload") for event in reversed(await self.world.history(stream=stream))]
+from tests.integration.control.approving import (
+    ACLS,
+    APPLIED,
+    DENIED,
+    LOST,
+    OPEN,
+    RULES,
+    STATE,
+    USERS,
+    Mesh,
+    approving,
+    proposed,
+    reason_of,
+    rule,
+)
+from tests.integration.control.world import CALL, World, checked, refused, until
 
 
 @pytest.fixture(scope="module")
@@ -154,20 +54,9 @@ async def mesh(
     authority: Authority,
     issuer: TokenIssuer,
 ) -> AsyncIterator[Mesh]:
-    folder = certificate_of(authority, "control", "control-1").folder
-    made = World(
-        database, kafka_c1.bootstrap, events_topic, rpc_tls_folder=folder, token_listen="127.0.0.1:0",
-        token_keys_timeout_ms=20_000, token_issuers=(PeopleIssuer(issuer=issuer.url, audience=("mesh",)),),
-    )  # fmt: skip
-    made.caller = certificate_of(authority, "admin", "ada")
-    async with made as world, AsyncExitStack() as stack:
-        await world.register("c1", kafka_c1.bootstrap)
-        await world.register("c2", kafka_c2.bootstrap)
-        yield Mesh(world, authority, stack)
-
-
-def rule(*kinds: access.ChangeKind.ValueType, **narrowing: Any) -> proposals.ApprovalRule:
-    return proposals.ApprovalRule(kinds=kinds, narrowing=grants.Narrowing(**narrowing) if narrowing else None)
+    clusters = {"c1": kafka_c1, "c2": kafka_c2}
+    async with approving(database, events_topic, clusters, authority, issuer) as made:
+        yield made
 
 
 async def test_without_a_policy_one_person_is_enough(mesh: Mesh) -> None:
@@ -195,9 +84,7 @@ async def test_one_stolen_operators_token_changes_nothing_that_needs_two(mesh: M
 
 
 async def test_a_second_person_sees_the_plan_and_approves(mesh: Mesh) -> None:
-    ada, bob, cleo = [
-        await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("operator", "cleo"))
-    ]
+    ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
     await ada.require(rule(RULES))
     name = await proposed(bob.set("apples", "c1", reason="they are ripe"))
     assert await mesh.rules() == {}
@@ -222,9 +109,7 @@ async def test_a_second_person_sees_the_plan_and_approves(mesh: Mesh) -> None:
 
 
 async def test_the_undo_of_an_approved_change_needs_two_as_well(mesh: Mesh) -> None:
-    ada, bob, cleo = [
-        await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("operator", "cleo"))
-    ]
+    ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
     await ada.require(rule(RULES))
     await cleo.approve(await proposed(bob.set("apples", "c1")))
     undo = await proposed(bob.call(bob.rules.Revert, admin.RevertRequest(last=True)))
@@ -234,7 +119,7 @@ async def test_the_undo_of_an_approved_change_needs_two_as_well(mesh: Mesh) -> N
 
 
 async def test_who_does_not_count_as_the_second_person(mesh: Mesh, issuer: TokenIssuer) -> None:
-    ada, bob, vera = [await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("viewer", "vera"))]
+    ada, bob, vera = await mesh.people("admin ada", "operator bob", "viewer vera")
     for principal in ("oidc:robot", "oidc:dan", "oidc:proxy"):
         other = grants.Grant(
             principal=principal, role=access.ROLE_OPERATOR, on_behalf_of_others=principal == "oidc:proxy"
@@ -262,9 +147,7 @@ async def test_who_does_not_count_as_the_second_person(mesh: Mesh, issuer: Token
 
 
 async def test_a_plan_that_is_out_of_date_asks_for_a_new_proposal(mesh: Mesh) -> None:
-    ada, bob, cleo = [
-        await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("operator", "cleo"))
-    ]
+    ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
     await bob.set("apples", "c1")
     await ada.require(rule(RULES, topic_prefixes=["apples"]))
     name = await proposed(bob.set("apples", "c2"))
@@ -278,9 +161,7 @@ async def test_a_plan_that_is_out_of_date_asks_for_a_new_proposal(mesh: Mesh) ->
 
 
 async def test_of_two_approvals_at_once_one_wins(mesh: Mesh) -> None:
-    ada, bob, cleo = [
-        await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("operator", "cleo"))
-    ]
+    ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
     await ada.require(rule(RULES))
     name = await proposed(bob.set("apples", "c1"))
     answers = await asyncio.gather(ada.approve(name), cleo.approve(name), return_exceptions=True)
@@ -293,9 +174,7 @@ async def test_of_two_approvals_at_once_one_wins(mesh: Mesh) -> None:
 
 
 async def test_the_same_request_is_the_same_proposal(mesh: Mesh) -> None:
-    ada, bob, cleo = [
-        await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("operator", "cleo"))
-    ]
+    ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
     await ada.require(rule(RULES))
     request_id, approval = str(uuid.uuid4()), str(uuid.uuid4())
     name = await proposed(bob.set("apples", "c1", request_id=request_id))
@@ -306,9 +185,7 @@ async def test_the_same_request_is_the_same_proposal(mesh: Mesh) -> None:
 
 
 async def test_a_program_that_asks_again_and_again_proposes_once(mesh: Mesh) -> None:
-    ada, bob, cleo = [
-        await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("operator", "cleo"))
-    ]
+    ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
     await ada.require(rule(RULES))
     names = [await proposed(bob.set("apples", "c1", request_id=str(uuid.uuid4()))) for _ in range(3)]
     assert len(set(names)) == 1
@@ -317,9 +194,7 @@ async def test_a_program_that_asks_again_and_again_proposes_once(mesh: Mesh) -> 
 
 
 async def test_an_expected_revision_counts_when_the_change_is_proposed(mesh: Mesh) -> None:
-    ada, bob, cleo = [
-        await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("operator", "cleo"))
-    ]
+    ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
     revision = (await bob.set("apples", "c1")).revision
     await ada.require(rule(RULES))
     name = await proposed(bob.set("pears", "c1", expected_revision=revision))
@@ -329,9 +204,7 @@ async def test_an_expected_revision_counts_when_the_change_is_proposed(mesh: Mes
 
 
 async def test_nobody_takes_the_room_of_all_others(mesh: Mesh) -> None:
-    ada, bob, cleo = [
-        await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("operator", "cleo"))
-    ]
+    ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
     await ada.require(rule(RULES))
     for number in range(MOST_OPEN_OF_ONE):
         await proposed(bob.set(f"t{number}", "c1"))
@@ -340,7 +213,7 @@ async def test_nobody_takes_the_room_of_all_others(mesh: Mesh) -> None:
 
 
 async def test_a_change_that_changes_nothing_needs_nobody(mesh: Mesh) -> None:
-    ada, bob = [await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"))]
+    ada, bob = await mesh.people("admin ada", "operator bob")
     before = await bob.set("apples", "c1")
     await ada.require(rule(RULES))
     assert (await bob.set("apples", "c1")).revision == before.revision
@@ -350,9 +223,7 @@ async def test_a_change_that_changes_nothing_needs_nobody(mesh: Mesh) -> None:
 
 
 async def test_frozen_meshes_propose_and_approve_nothing(mesh: Mesh) -> None:
-    ada, bob, cleo = [
-        await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("operator", "cleo"))
-    ]
+    ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
     await ada.require(rule(RULES))
     name, away = await proposed(bob.set("apples", "c1")), await proposed(bob.set("pears", "c1"))
     await ada.call(ada.changes.Freeze, admin.FreezeRequest(reason="inventory"))
@@ -364,7 +235,7 @@ async def test_frozen_meshes_propose_and_approve_nothing(mesh: Mesh) -> None:
 
 
 async def test_the_policy_and_roles_need_two_once_a_policy_is_on(mesh: Mesh) -> None:
-    ada, amy, bob = [await mesh.person(*each) for each in (("admin", "ada"), ("admin", "amy"), ("operator", "bob"))]
+    ada, amy, bob = await mesh.people("admin ada", "admin amy", "operator bob")
     await ada.require(rule(ACLS))
     await bob.set("apples", "c1")
     off = await proposed(ada.require())
@@ -379,7 +250,7 @@ async def test_the_policy_and_roles_need_two_once_a_policy_is_on(mesh: Mesh) -> 
 
 
 async def test_other_kinds_of_changes_show_what_they_would_do(mesh: Mesh) -> None:
-    ada, amy = [await mesh.person(*each) for each in (("admin", "ada"), ("admin", "amy"))]
+    ada, amy = await mesh.people("admin ada", "admin amy")
     await ada.require(rule())
     one = acls.Acl(
         resource_type=acls.ACL_RESOURCE_TYPE_TOPIC, pattern_type=acls.ACL_PATTERN_TYPE_LITERAL, resource_name="pay",
@@ -403,7 +274,7 @@ async def test_other_kinds_of_changes_show_what_they_would_do(mesh: Mesh) -> Non
 
 
 async def test_no_secret_of_a_request_reaches_a_proposal(mesh: Mesh) -> None:
-    ada, amy = [await mesh.person(*each) for each in (("admin", "ada"), ("admin", "amy"))]
+    ada, amy = await mesh.people("admin ada", "admin amy")
     await ada.require(rule(USERS))
     verifier = users.ScramVerifier(
         mechanism=users.SCRAM_MECHANISM_SHA_256, salt=b"s" * 16, iterations=4096, stored_key=b"k" * 32,
@@ -421,7 +292,7 @@ async def test_no_secret_of_a_request_reaches_a_proposal(mesh: Mesh) -> None:
 
 
 async def test_an_admin_may_break_the_glass_and_everybody_sees_it(mesh: Mesh) -> None:
-    ada, bob = [await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"))]
+    ada, bob = await mesh.people("admin ada", "operator bob")
     await ada.require(rule(RULES))
     why = (BREAK_GLASS, "Äpfel brennen".encode())
     await refused(bob.set("apples", "c1", why), DENIED, "is for admins of the whole mesh")
@@ -435,9 +306,7 @@ async def test_an_admin_may_break_the_glass_and_everybody_sees_it(mesh: Mesh) ->
 
 
 async def test_a_proposal_expires(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    ada, bob, cleo = [
-        await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("operator", "cleo"))
-    ]
+    ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
     await ada.require(rule(RULES), expire_after_s=60)
     name = await proposed(bob.set("apples", "c1"))
     clock = mesh.world.control.proposals
@@ -453,9 +322,7 @@ async def test_a_proposal_expires(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_new_leader_finishes_what_was_approved_once(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    ada, bob, cleo = [
-        await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"), ("operator", "cleo"))
-    ]
+    ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
     await ada.require(rule(RULES))
     name, waiting = await proposed(bob.set("apples", "c1")), await proposed(bob.set("pears", "c1"))
     approved = mesh.world.control.approved_calls
@@ -485,7 +352,7 @@ async def test_a_new_leader_finishes_what_was_approved_once(mesh: Mesh, monkeypa
 
 
 async def test_a_change_scheduled_before_the_policy_is_not_made_behind_its_back(mesh: Mesh) -> None:
-    ada, bob = [await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"))]
+    ada, bob = await mesh.people("admin ada", "operator bob")
     inner = admin.SetRuleRequest(match=routing.RuleMatch(topic="apples"), target_cluster="c1")
     later = admin.ScheduleChangeRequest()
     later.time.GetCurrentTime()
@@ -511,7 +378,7 @@ async def test_nobody_sets_a_policy_where_nobody_proves_a_name(world: World) -> 
 
 
 async def test_pages_of_proposals(mesh: Mesh) -> None:
-    ada, bob = [await mesh.person(*each) for each in (("admin", "ada"), ("operator", "bob"))]
+    ada, bob = await mesh.people("admin ada", "operator bob")
     await ada.require(rule(RULES))
     made = [await proposed(bob.set(f"t{number}", "c1")) for number in range(5)]
     first = await bob.listed(page_size=3)
