@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
@@ -26,7 +27,7 @@ from services.control.domain.change_control.proposals import Plan
 from services.control.domain.dry_runs.findings import Severity
 from services.control.domain.rules.moves import Move
 from services.control.domain.rules.rule_set import RuleSetDecision
-from services.control.presentation.sentences import Known, sentences
+from services.control.presentation.sentences import MOST_SENTENCES, Known, sentences
 from services.control.store.drafts import PAYLOADS, Draft
 from services.control.store.journal import Journal, Rehearsed, is_rehearsal
 
@@ -96,9 +97,8 @@ class ApprovalPlans:
         event = events.Event(stream=draft.stream)
         getattr(event, PAYLOADS[type(draft.payload)]).CopyFrom(draft.payload)
         made = NEW_ID.fullmatch(draft.stream)
-        for each in sentences(event, Known(earlier=self._earlier(event))):
-            text = each.replace(made[1], "NEW") if made else each
-            yield Line(text=text, fixed=text)
+        texts = sentences(event, Known(earlier=self._earlier(event)))
+        yield from _lines([each.replace(made[1], "NEW") if made else each for each in texts], draft.payload)
 
     def _earlier(self, event: events.Event) -> events.Event | None:
         """The thing that an event changes, as it is, in the shape of the event that made it."""
@@ -134,7 +134,8 @@ async def _rehearse(behaviour: Behaviour[M], request: Message) -> M | Sequence[D
 
 
 def _of_dry_run(result: DryRun) -> Iterator[Line]:
-    yield from (Line(text=text, fixed=text) for text in _rule_sentences(result.change.decision))
+    decision = result.change.decision
+    yield from _lines(_rule_sentences(decision), decision.event or events.RuleSetChanged())
     for move in result.change.moving.moves:
         text = _move_text(move)
         yield Line(text=text, fixed=text)
@@ -149,6 +150,14 @@ def _of_dry_run(result: DryRun) -> Iterator[Line]:
         who = each.use.identity
         text = f"client {who.client_id or who.address} of gateway {each.use.gateway} uses {', '.join(each.topics)}"
         yield Line(text=text)
+
+
+def _lines(texts: Sequence[str], payload: Message) -> Iterator[Line]:
+    """The sentences of a decision; of a long decision, whose last sentences are left out, the decision as a whole."""
+    yield from (Line(text=text, fixed=text) for text in texts)
+    if len(texts) > MOST_SENTENCES:
+        whole = sha256(payload.SerializeToString(deterministic=True)).hexdigest()
+        yield Line(text=f"the whole decision has the SHA-256 {whole}", fixed=whole)
 
 
 def _rule_sentences(decision: RuleSetDecision) -> list[str]:

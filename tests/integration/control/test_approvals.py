@@ -386,3 +386,33 @@ async def test_pages_of_proposals(mesh: Mesh) -> None:
     assert [each.name for page in (first, rest) for each in page.proposals] == made[::-1]
     assert not rest.next_page_token and first.open == 5
     assert not first.proposals[0].HasField("request") and not first.proposals[0].plan
+
+
+async def test_the_next_leader_takes_the_word_that_its_follower_refuses(
+    mesh: Mesh, authority: Authority, kafka_c1: KafkaCluster
+) -> None:
+    ada, bob = await mesh.people("admin ada", "operator bob")
+    await ada.require(rule(RULES))
+    name = await proposed(bob.set("apples", "c1"))
+    first = mesh.world
+    second = World(
+        first.settings.database_url.get_secret_value(), kafka_c1.bootstrap, first.settings.events_topic,
+        rpc_tls_folder=first.settings.rpc_tls_folder,
+    )  # fmt: skip
+    second.caller = first.caller
+    await second.start(wait=False)
+    try:
+        mesh.world = second
+        (cleo,) = await mesh.people("operator cleo")
+        follower = second.control.journal
+        await until(lambda: follower.loaded and name in follower.view.proposals.open, "the second control follows")
+        assert (await cleo.shown(name)).state == OPEN
+        await refused(cleo.approve(name), grpc.StatusCode.UNAVAILABLE)
+        await refused(cleo.set("pears", "c1"), grpc.StatusCode.UNAVAILABLE)
+        await first.control.stop()
+        await until(lambda: not follower.why_not_leading, "the second control leads")
+        assert (await cleo.approve(name)).state == APPLIED
+        assert await mesh.rules() == {"apples": "c1"}
+    finally:
+        await first.start(wait=False)  # its fixture stops it
+        await second.stop()
