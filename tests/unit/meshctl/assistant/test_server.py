@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -100,9 +99,7 @@ async def test_a_change_of_an_assistant_that_waits_says_so(control: ScriptedCont
     )
     async with helped(control) as helper:
         plan = await helper.asks("plan_revert", reason="back", revision=7)
-        answer = await helper.client.call_tool("carry_out", {"token": plan["token"]})
-    assert answer.is_error
-    error = json.loads(answer.content[0].text)["error"]
+        error = await helper.is_refused("carry_out", token=plan["token"])
     assert (error["proposal"], error["exit_code"]) == ("proposals/1", 6)
 
 
