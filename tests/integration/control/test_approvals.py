@@ -130,7 +130,7 @@ async def test_who_does_not_count_as_the_second_person(mesh: Mesh, issuer: Token
     await ada.require(rule(RULES))
     name = await proposed(bob.set("apples", "c1"))
     robot = await mesh.holder(issuer.token(aud="mesh", sub="robot", azp="robot"))
-    assert await reason_of(robot.approve(name), STATE, "is a program") == "AUTOMATION"
+    assert await reason_of(robot.approve(name), STATE, "is a program") == "NOT_A_PERSON"
     await refused(vera.approve(name), DENIED, "needs the role operator")
     await refused((await mesh.person("operator", "nina")).approve(name), DENIED, "the call names cluster c1")
     proxy = await mesh.holder(issuer.token(aud="mesh", sub="proxy"))

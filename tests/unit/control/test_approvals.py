@@ -236,8 +236,8 @@ def test_a_long_plan_is_shown_in_part_and_compared_as_a_whole() -> None:
         (Person("Bob"), "SAME_PERSON"),
         (Person("ann"), "SAME_PERSON"),
         (Person("cleo", on_behalf_of="dan"), "NOT_IN_PERSON"),
-        (Person("robot", is_automation=True), "AUTOMATION"),
-        (Person("ci"), "AUTOMATION"),
+        (Person("robot", is_automation=True), "NOT_A_PERSON"),
+        (Person("ci"), "NOT_A_PERSON"),
     ],
 )
 def test_who_is_no_second_person(who: Person, kind: str) -> None:

@@ -26,7 +26,7 @@ PROPOSALS = "proposals"
 MOST_OPEN = 100
 """Proposals that wait; control holds each in memory, with its request and its plan."""
 MOST_OPEN_OF_ONE = 20
-"""Of one proposer, so that nobody takes the room of all others."""
+"""One proposer has no more, so that nobody takes the room of all others."""
 KEPT = 100
 """Ended proposals that control still shows; the history has all."""
 LONGEST_REQUEST = 256 * 1024
@@ -166,7 +166,7 @@ def check_is_person(policy: proposals.ApprovalPolicy, subject: str, who: Person)
     """Refuses the word of a program, unless the policy lets programs approve."""
     if (who.is_automation or who.name in policy.automations) and not policy.automations_may_approve:
         raise NotAllowed(
-            "AUTOMATION",
+            "NOT_A_PERSON",
             subject,
             f"{who.name} is a program, and the policy of approvals takes the word of people alone "
             "(automations_may_approve)",
