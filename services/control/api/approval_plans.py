@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Generic, TypeVar
@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 
 from mesh.routing.codec import cluster_to_proto
 from mesh.rpc import admin, events, proposals
+from mesh.wording import short
 from services.control.api.edits import command_of
 from services.control.api.freeze_gate import options_of
 from services.control.api.rule_service import wishes_of
@@ -32,8 +33,8 @@ from services.control.store.drafts import PAYLOADS, Draft
 from services.control.store.journal import Journal, Rehearsed, is_rehearsal
 
 M = TypeVar("M", bound=Message)
-NEW_ID = re.compile(r"(?:orders|replays|schedules|topicmoves)/([0-9a-f]{8})")
-"""Streams whose names are random: each rehearsal has another one."""
+NAME = re.compile(r"\b(?:orders|replays|schedules|topicmoves)/[0-9a-f]{8}\b")
+"""Names of things that get a random one: each rehearsal makes another."""
 Line = proposals.PlanLine
 Behaviour = Callable[[Any, Any], Awaitable[M]]
 
@@ -96,9 +97,19 @@ class ApprovalPlans:
     def _of_draft(self, draft: Draft) -> Iterator[Line]:
         event = events.Event(stream=draft.stream)
         getattr(event, PAYLOADS[type(draft.payload)]).CopyFrom(draft.payload)
-        made = NEW_ID.fullmatch(draft.stream)
         texts = sentences(event, Known(earlier=self._earlier(event)))
-        yield from _lines([each.replace(made[1], "NEW") if made else each for each in texts], draft.payload)
+        for name in self._new_names(draft):
+            texts = [each.replace(short(name), "NEW") for each in texts]
+        yield from _lines(texts, draft.payload)
+
+    def _new_names(self, draft: Draft) -> set[str]:
+        view = self._journal.view
+        known: tuple[Container[str], ...] = (
+            view.orders.open, view.orders.ended, view.replays.open, view.replays.ended, view.schedules,
+            view.topic_moves.open, view.topic_moves.ended,
+        )  # fmt: skip
+        found = set(NAME.findall(f"{draft.stream} {draft.payload}"))
+        return {name for name in found if not any(name in names for names in known)}
 
     def _earlier(self, event: events.Event) -> events.Event | None:
         """The thing that an event changes, as it is, in the shape of the event that made it."""

@@ -69,10 +69,10 @@ class ApprovalService(proposals_grpc.ApprovalServiceServicer):
     async def ApproveProposal(self, request: proposals.ApproveProposalRequest, context: Any) -> proposals.Proposal:
         person, who = self._begun(request)
         try:
-            await self._decisions.approve(request.name, person, who, _answer(who), self._approved)
+            revision = await self._decisions.approve(request.name, person, who, _answer(who), self._approved)
         except AlreadyAnswered as again:
             return self._again(request.name, again)
-        await self._decisions.see_through(request.name, self._approved, time_left())
+        await self._decisions.see_through(request.name, self._approved, time_left(), revision)
         return self._decisions.known.get(request.name)
 
     async def RefuseProposal(self, request: proposals.RefuseProposalRequest, context: Any) -> proposals.Proposal:

@@ -33,8 +33,6 @@ class ApprovedCalls:
         self._freeze = freeze
         self._plans = plans
         self._services: dict[str, Any] = {}
-        self._checked: dict[str, int] = {}
-        """The revision of the rules on which the plan of a proposal was checked, until its change is made."""
 
     def serve(self, services: Iterable[Any]) -> None:
         """Names the services whose calls can be made."""
@@ -44,8 +42,10 @@ class ApprovedCalls:
         """RpcError if the principal could not make the change alone."""
         self._access.admit(principal, f"{PACKAGE}{proposal.method}", request_of(proposal))
 
-    async def check(self, proposal: proposals.Proposal) -> None:
-        """Raises the error with which control would refuse the change now, also because its plan is another one."""
+    async def check(self, proposal: proposals.Proposal) -> int:
+        """The revision of the rules now. Raises the error with which control would refuse the change now, also because
+        its plan is another one.
+        """
         if self._access.policy.is_shut_out(proposal.proposer):
             raise NotAllowed(
                 "ACTOR_SHUT_OUT",
@@ -56,15 +56,18 @@ class ApprovedCalls:
         await self._freeze.admit(f"{PACKAGE}{proposal.method}", request)
         planned = await self._plans.of(request, self._behaviour(proposal))
         check_plan(proposal, planned.plan)
-        self._checked[proposal.name] = rules_revision
+        return rules_revision
 
-    async def carry_out(self, proposal: proposals.Proposal) -> int:
-        """Makes the call, once, however often it is made; the position of its decision."""
+    async def carry_out(self, proposal: proposals.Proposal, rules_revision: int) -> int:
+        """Makes the call, once, however often it is made; the position of its decision.
+
+        `rules_revision`: the rules on which the plan was checked, if this control has checked it.
+        """
         request: Any = request_of(proposal)
         options = options_of(request)
         options.request_id = request_id_of(proposal.name)
         if isinstance(options, admin.ChangeOptions):
-            options.expected_revision = self._checked.pop(proposal.name, 0)
+            options.expected_revision = rules_revision
         who = Introduction(
             proposal.proposer,
             proposal.name,

@@ -211,6 +211,7 @@ class Journal(FollowedLog):
         """Takes a decision on `ground` (the present view) to the log; the result comes when the log has it."""
         self.require_leading()
         if is_rehearsal.get():
+            refuse_while_frozen(self.view.frozen, (draft.payload for draft in drafts))
             raise Rehearsed(drafts)
         ground = ground or Ground(self.view)
         done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()

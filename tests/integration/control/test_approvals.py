@@ -328,7 +328,7 @@ async def test_a_new_leader_finishes_what_was_approved_once(mesh: Mesh, monkeypa
     approved = mesh.world.control.approved_calls
     began = asyncio.Event()
 
-    async def stops(_proposal: proposals.Proposal) -> int:
+    async def stops(_proposal: proposals.Proposal, _rules_revision: int) -> int:
         began.set()
         await asyncio.Event().wait()
         raise AssertionError("never")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from google.protobuf.message import Message
 
-from mesh.rpc import access, admin, events, grants, proposals
+from mesh.rpc import access, admin, events, grants, proposals, replays
 from mesh.rpc.method_access import access_of, decides
 from mesh.rpc.roles import PEOPLE
 from mesh.rpc.token_callers import is_of_a_program
 from services.control.api.approval_gate import has_secrets
+from services.control.api.approval_plans import ApprovalPlans
 from services.control.domain.access.things import Kind, Thing
 from services.control.domain.change_control import proposals as aggregate
 from services.control.domain.change_control.approvals import asks, may_ask, set_policy
@@ -21,6 +23,7 @@ from services.control.domain.errors import Conflict, InvalidField, NotAllowed
 from services.control.domain.past.snapshots import view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView, apply
 from services.control.process import Control
+from services.control.store.drafts import Draft
 from tests.unit.control.test_view import event
 
 RULES, ROLES, ACLS = access.CHANGE_KIND_RULES, access.CHANGE_KIND_ROLES, access.CHANGE_KIND_ACLS
@@ -263,6 +266,22 @@ def test_a_proposal_that_has_ended_or_expired_takes_no_word() -> None:
     known = fold_proposals(known, event(2, "proposals/1", refused, actor="cleo"))
     with pytest.raises(Conflict, match="is refused by cleo already"):
         aggregate.still_open(known, "proposals/1", NOW)
+
+
+def test_a_random_name_of_a_new_thing_is_no_difference_between_plans() -> None:
+    old = event(1, "replays/0badcafe", events.ReplayStarted(replay=replays.Replay(name="replays/0badcafe")))
+    journal: Any = SimpleNamespace(view=apply(MeshView(), old))
+    plans = ApprovalPlans(journal, cast(Any, None), cast(Any, None))
+
+    def texts(order: str, replay: str) -> list[str]:
+        command = events.SidecarCommand(pause=events.PauseInstance())
+        placed = events.SidecarOrder(name=order, target="instances/g.i", sidecar="s1", command=command, replay=replay)
+        draft = Draft("instances/g.i", events.SidecarOrdered(order=placed))
+        return [each.fixed for each in plans._of_draft(draft)]
+
+    one, other = (texts(f"orders/{made}", "replays/0badcafe") for made in ("00000001", "00000002"))
+    assert one == other and one
+    assert not any("0000000" in text for text in one)
 
 
 def test_a_request_that_is_too_large_is_refused_with_the_bound() -> None:

@@ -54,11 +54,13 @@ Answer = Callable[[str], StoredAnswer | None]
 class ApprovedCommands(Protocol):
     """The calls that can be approved, as `api/approved_calls.py` makes them."""
 
-    async def check(self, proposal: proposals.Proposal) -> None:
-        """Raises the error with which control would refuse the change now, also because its plan is another one."""
+    async def check(self, proposal: proposals.Proposal) -> int:
+        """The revision of the rules now. Raises the error with which control would refuse the change now, also because
+        its plan is another one.
+        """
 
-    async def carry_out(self, proposal: proposals.Proposal) -> int:
-        """Makes the call for the proposer; the position of its decision."""
+    async def carry_out(self, proposal: proposals.Proposal, rules_revision: int) -> int:
+        """Makes the call for the proposer; the position of its decision. `rules_revision`: 0 for any."""
 
 
 class ProposalDecisions:
@@ -131,13 +133,14 @@ class ProposalDecisions:
 
     async def approve(
         self, name: str, person: Person, caller: Caller, answer: Answer, commands: ApprovedCommands
-    ) -> None:
-        """Approves, and begins to make the change. Conflict if somebody else has decided first."""
+    ) -> int:
+        """The revision of the rules on which the plan was checked. Conflict if somebody else has decided first."""
         await self._journal.first_time(caller)
         proposal = aggregate.still_open(self.known, name, self._clock())
         aggregate.check_second_person(self.known.policy, proposal, person)
-        await commands.check(proposal)
+        rules_revision = await commands.check(proposal)
         await self._decide(proposal, events.ProposalApproved(name=name), caller, answer)
+        return rules_revision
 
     async def refuse(self, name: str, caller: Caller, answer: Answer) -> None:
         """Ends a proposal without the change."""
@@ -158,11 +161,13 @@ class ProposalDecisions:
         """Records the end of a change that was approved and could not be made."""
         await self._close(name, proposals.PROPOSAL_STATE_FAILED, problem=problem)
 
-    async def see_through(self, name: str, commands: ApprovedCommands, seconds: float) -> None:
+    async def see_through(self, name: str, commands: ApprovedCommands, seconds: float, rules_revision: int = 0) -> None:
         """Makes the change of an approved proposal, and waits for its end at most so long."""
         task = self._running.get(name)
         if task is None:
-            task = self._running[name] = asyncio.create_task(self._carry_out(self.known.get(name), commands), name=name)
+            task = self._running[name] = asyncio.create_task(
+                self._carry_out(self.known.get(name), commands, rules_revision), name=name
+            )
             task.add_done_callback(lambda _: self._running.pop(name, None))
         await asyncio.wait([task], timeout=seconds)
 
@@ -191,12 +196,12 @@ class ProposalDecisions:
             elif name not in self._emergencies:
                 await self._close(name, proposals.PROPOSAL_STATE_FAILED, problem=LOST)
 
-    async def _carry_out(self, proposal: proposals.Proposal, commands: ApprovedCommands) -> None:
+    async def _carry_out(self, proposal: proposals.Proposal, commands: ApprovedCommands, rules_revision: int) -> None:
         """An error that passes is no end: the loop makes the call again."""
         name = proposal.name
         try:
             try:
-                revision = await commands.carry_out(proposal)
+                revision = await commands.carry_out(proposal, rules_revision)
             except (StoreUnavailableError, TimeoutError):
                 raise
             except Exception as error:
