@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import structlog
+from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
 
 from mesh.rpc import access, admin, proposals
@@ -23,16 +24,16 @@ from services.control.api.access_gate import AccessGate
 from services.control.api.approval_plans import ApprovalPlans, Planned
 from services.control.api.auditing import Introduction
 from services.control.api.calls import caller, continues_as, present_introduction
-from services.control.api.freeze_gate import only_checks, options_of, was_answered
+from services.control.api.freeze_gate import only_checks, options_of
 from services.control.api.named_things import NamedThings
-from services.control.decisions.answers import stored_failure
+from services.control.decisions.answers import replayed, stored_failure
 from services.control.decisions.change_control.proposals import ProposalDecisions
 from services.control.decisions.change_control.schedules import problem_of
 from services.control.domain.change_control.approvals import asks, may_ask
 from services.control.domain.change_control.proposals import Person, check_is_person
 from services.control.domain.errors import NotAllowed
 from services.control.store.drafts import Caller
-from services.control.store.journal import Journal
+from services.control.store.journal import AlreadyAnswered, Journal
 from services.control.store.log import StoredAnswer
 from services.control.store.reports import Reports
 
@@ -62,9 +63,18 @@ class ApprovalGate:
     async def made(self, method: str, behaviour: Callable[..., Awaitable[M]], request: Message, context: Any) -> M:
         """The answer of a call that needs nobody else. NotAllowed with the name of a proposal for any other call."""
         who, kind = present_introduction(), access_of(method).change
-        if who.proposal or not self._asks(who, kind, request) or await was_answered(self._journal, request):
+        if who.proposal or not self._asks(who, kind, request):
             return await behaviour(request, context)
-        self._journal.require_leading()
+        try:
+            await self._journal.check_new(_caller_of(request))
+            return await self._guarded(method, behaviour, request, context)
+        except AlreadyAnswered as again:  # answered here: an order that is given again may go on
+            answer: M = replayed(_kind_of_answer(method), again.answer)
+            return answer
+
+    async def _guarded(self, method: str, behaviour: Callable[..., Awaitable[M]], request: Message, context: Any) -> M:
+        """As `made`, for a call that needs a second person and was not answered before."""
+        who, kind = present_introduction(), access_of(method).change
         if who.principal is None:
             raise not_proved(who, f"{change_kind_word(kind)} need a second person")
         if has_secrets(request) and not who.break_glass:
@@ -91,8 +101,7 @@ class ApprovalGate:
 
     async def _proposed(self, method: str, request: Message, who: Introduction, planned: Planned[M]) -> NotAllowed:
         """The refusal that names the new proposal."""
-        options = options_of(request)
-        by = caller(request, options.request_id, options.reason)
+        by = _caller_of(request)
 
         def refusal(name: str) -> NotAllowed:
             return NotAllowed(
@@ -146,6 +155,16 @@ class ApprovalGate:
         )
         proposal.request.Pack(_kept(request), deterministic=True)
         return proposal
+
+
+def _caller_of(request: Message) -> Caller:
+    options = options_of(request)
+    return caller(request, options.request_id, options.reason)
+
+
+def _kind_of_answer(method: str) -> type[Any]:
+    found = descriptor_pool.Default().FindMethodByName(method.removeprefix("/").replace("/", "."))
+    return message_factory.GetMessageClass(found.output_type)
 
 
 def person_of(principal: Principal, on_behalf_of: str) -> Person:

@@ -29,7 +29,10 @@ class FreezeGate:
         frozen = self._journal.view.frozen
         if frozen is None or not decides(method) or access_of(method).when_frozen:
             return
-        if only_checks(request) or await was_answered(self._journal, request):
+        if only_checks(request):
+            return
+        request_id = getattr(options_of(request), "request_id", "")
+        if request_id and await self._journal.store.answer_of(request_id) is not None:
             return
         raise refusal(frozen)
 
@@ -41,12 +44,6 @@ def only_checks(request: Message) -> bool:
     if isinstance(request, replays.StartReplayRequest):
         return request.spec.dry_run
     return bool(getattr(options_of(request), "validate_only", False))
-
-
-async def was_answered(journal: Journal, request: Message) -> bool:
-    """Whether a call with the request's id was decided before."""
-    request_id = getattr(options_of(request), "request_id", "")
-    return bool(request_id) and await journal.store.answer_of(request_id) is not None
 
 
 def options_of(request: Message) -> Any:

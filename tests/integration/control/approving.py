@@ -19,6 +19,7 @@ from mesh.rpc import (
     proposals,
     proposals_grpc,
     routing,
+    transactions_grpc,
     users_grpc,
 )
 from mesh.rpc.channels import OPTIONS, open_channel
@@ -46,6 +47,7 @@ class Person:
         self.clusters = admin_grpc.ClusterServiceStub(channel)
         self.acls = acls_grpc.AclServiceStub(channel)
         self.users = users_grpc.UserServiceStub(channel)
+        self.transactions = transactions_grpc.TransactionServiceStub(channel)
         self.access = grants_grpc.AccessServiceStub(channel)
         self.approvals = proposals_grpc.ApprovalServiceStub(channel)
 

@@ -9,8 +9,21 @@ from datetime import UTC
 
 import grpc
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from mesh.rpc import access, acls, admin, grants, proposals, proposals_grpc, routing, users
+from mesh.rpc import (
+    access,
+    acls,
+    admin,
+    grants,
+    proposals,
+    proposals_grpc,
+    routing,
+    transactions,
+    transactions_grpc,
+    users,
+)
+from mesh.transactions import TRANSACTIONS_TOPIC
 from services.control.api.calls import BREAK_GLASS
 from services.control.domain.change_control.proposals import MOST_OPEN_OF_ONE
 from tests.fixtures.certificates import Authority
@@ -31,7 +44,8 @@ from tests.integration.control.approving import (
     reason_of,
     rule,
 )
-from tests.integration.control.world import CALL, World, checked, refused, until
+from tests.integration.control.test_secured_transactions import begun
+from tests.integration.control.world import CALL, World, checked, create_topic, refused, until
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +193,10 @@ async def test_the_same_request_is_the_same_proposal(mesh: Mesh) -> None:
     request_id, approval = str(uuid.uuid4()), str(uuid.uuid4())
     name = await proposed(bob.set("apples", "c1", request_id=request_id))
     assert await proposed(bob.set("apples", "c1", request_id=request_id)) == name
-    assert (await bob.listed()).open == 1
+    at_once = str(uuid.uuid4())
+    twice = (proposed(bob.set("pears", "c1", request_id=at_once)) for _ in range(2))
+    assert len(set(await asyncio.gather(*twice))) == 1
+    assert (await bob.listed()).open == 2
     first = await cleo.approve(name, request_id=approval)
     assert await cleo.approve(name, request_id=approval) == first
 
@@ -416,3 +433,41 @@ async def test_the_next_leader_takes_the_word_that_its_follower_refuses(
     finally:
         await first.start(wait=False)  # its fixture stops it
         await second.stop()
+
+
+async def test_the_same_request_again_is_no_way_around_the_second_person(
+    mesh: Mesh, kafka_c1: KafkaCluster, events_topic: str
+) -> None:
+    """An order to end a transaction goes on when it is given again; one that waits does not begin so."""
+    ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
+    client = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
+    if TRANSACTIONS_TOPIC not in client.list_topics(timeout=CALL).topics:
+        create_topic(kafka_c1.bootstrap, TRANSACTIONS_TOPIC, 5)
+    topic, transactional_id = f"{events_topic}.apples", f"{events_topic}.id"
+    create_topic(kafka_c1.bootstrap, topic, 1)
+    producer = await asyncio.to_thread(begun, kafka_c1.bootstrap, transactional_id, topic)
+    service = transactions_grpc.TransactionServiceStub(mesh.world.channel)
+    wanted = transactions.ListTransactionsRequest(id_prefix=transactional_id)
+    listed = transactions.ListTransactionsResponse()
+
+    async def is_listed() -> bool:
+        nonlocal listed
+        listed = await service.ListTransactions(wanted, timeout=CALL)
+        return bool(listed.transactions)
+
+    await until(is_listed, "the transaction is listed")
+    await ada.require(rule(access.CHANGE_KIND_TRANSACTIONS))
+    request = transactions.AbortTransactionRequest(name=listed.transactions[0].name, request_id=str(uuid.uuid4()))
+    name = await proposed(bob.call(bob.transactions.AbortTransaction, request))
+    assert await proposed(bob.call(bob.transactions.AbortTransaction, request)) == name
+    assert await is_listed(), "the transaction is open"
+    other = transactions.AbortTransactionRequest(name="transactions/other", request_id=request.request_id)
+    error = await refused(bob.call(bob.transactions.AbortTransaction, other), grpc.StatusCode.INVALID_ARGUMENT)
+    assert "was used for a different request" in (error.details() or "")
+    assert (await cleo.approve(name)).state == APPLIED
+
+    async def has_ended() -> bool:
+        return not await is_listed()
+
+    await until(has_ended, "the transaction has ended")
+    del producer

@@ -69,6 +69,8 @@ class ProposalDecisions:
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
         self._clock = clock
+        self._one = asyncio.Lock()
+        """Proposals that come at once are made one after the other: each counts those before it."""
         self._running: dict[str, asyncio.Task[None]] = {}
         """The approved changes that this control is making, by the names of their proposals."""
         self._emergencies: set[str] = set()
@@ -95,23 +97,24 @@ class ProposalDecisions:
 
     async def propose(self, proposal: proposals.Proposal, plan: Plan, caller: Caller, answer: Answer) -> str:
         """The name of the proposal: of the open one if the same person has proposed the very same change."""
-        await self._journal.first_time(caller)
-        same = aggregate.same_of(self.known, proposal, plan)
-        if same is not None:
-            if caller.request_id:
-                await self._journal.append(
-                    [], caller, rests_on=lambda view: None, answer=lambda _new, _view: answer(same.name)
-                )
-            return same.name
-        name = self._name(proposal)
-        event = aggregate.propose(self.known, proposal, plan, self._clock())
-        await self._journal.append(
-            [Draft(name, event)],
-            caller,
-            rests_on=lambda view: (len(view.proposals.open), view.proposals.policy.revision),
-            answer=lambda _new, _view: answer(name),
-        )
-        return name
+        async with self._one:
+            await self._journal.first_time(caller)
+            same = aggregate.same_of(self.known, proposal, plan)
+            if same is not None:
+                if caller.request_id:
+                    await self._journal.append(
+                        [], caller, rests_on=lambda view: None, answer=lambda _new, _view: answer(same.name)
+                    )
+                return same.name
+            name = self._name(proposal)
+            event = aggregate.propose(self.known, proposal, plan, self._clock())
+            await self._journal.append(
+                [Draft(name, event)],
+                caller,
+                rests_on=lambda view: (len(view.proposals.open), view.proposals.policy.revision),
+                answer=lambda _new, _view: answer(name),
+            )
+            return name
 
     async def break_glass(self, proposal: proposals.Proposal, plan: Plan, caller: Caller) -> str:
         """The name of the proposal of a change that its proposer makes at once."""
