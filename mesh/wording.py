@@ -8,7 +8,8 @@ from typing import Any
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
-from mesh.rpc import admin, events, routing
+from mesh.rpc import access, admin, events, proposals, routing
+from mesh.rpc.roles import narrowing_text
 
 
 def word(of: Any, number: int, unsaid: str = "-") -> str:
@@ -76,6 +77,24 @@ def short(name: str) -> str:
 def actor_text(of: events.Event | admin.HistoryEntry | admin.AuditEvent) -> str:
     """ "ci for ada"."""
     return f"{of.actor} for {of.on_behalf_of}" if of.on_behalf_of else of.actor
+
+
+def change_kind_word(kind: access.ChangeKind.ValueType) -> str:
+    """ "topic moves"."""
+    known = kind in access.ChangeKind.values()
+    return access.ChangeKind.Name(kind).removeprefix("CHANGE_KIND_").lower().replace("_", " ") if known else str(kind)
+
+
+def proposal_state_word(state: proposals.ProposalState.ValueType) -> str:
+    """ "open", "applied"."""
+    known = state in proposals.ProposalState.values()
+    return proposals.ProposalState.Name(state).removeprefix("PROPOSAL_STATE_").lower() if known else str(state)
+
+
+def approval_rule_text(of: proposals.ApprovalRule) -> str:
+    """ "changes of rules, acls for topics pay-*", "all changes"."""
+    kinds = f"changes of {', '.join(map(change_kind_word, of.kinds))}" if of.kinds else "all changes"
+    return " ".join(part for part in (kinds, narrowing_text(of.narrowing)) if part)
 
 
 def command_text(packed: AnyMessage) -> str:

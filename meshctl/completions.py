@@ -6,7 +6,7 @@ import click
 import grpc
 from click.shell_completion import CompletionItem
 
-from mesh.rpc import admin, pipelines
+from mesh.rpc import admin, pipelines, proposals
 from mesh.wording import command_text, rule_text, short
 from meshctl import instances, replays
 from meshctl.connection import Connection
@@ -54,6 +54,18 @@ def schedule_ids(_context: click.Context, _parameter: click.Parameter, incomplet
     except NO_ANSWER:
         return []
     named = ((short(each.name), command_text(each.command)) for each in found.scheduled_changes)
+    return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
+
+
+def proposal_ids(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Changes that wait for a second person."""
+    try:
+        connection = _connection()
+        request = proposals.ListProposalsRequest(open_only=True)
+        found = connection.call(connection.approvals.ListProposals, request)
+    except NO_ANSWER:
+        return []
+    named = ((short(each.name), f"{each.method} by {each.proposer}") for each in found.proposals)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
 
 

@@ -24,6 +24,7 @@ from mesh.rpc import (
     lineage_grpc,
     pipelines_grpc,
     profiles_grpc,
+    proposals_grpc,
     quotas_grpc,
     record_rules_grpc,
     replays_grpc,
@@ -47,6 +48,7 @@ from meshctl.failures import ExitCode, MeshctlError
 
 PAGE_SIZE = 1000  # the server's maximum
 ACTOR_METADATA, ON_BEHALF_OF_METADATA = "x-mesh-actor", "x-mesh-on-behalf-of"
+BREAK_GLASS_METADATA = "x-mesh-break-glass-bin"
 WATCH_SECONDS = 600.0  # a watch is opened again after this long, so that even it has a deadline
 
 Request = TypeVar("Request", bound=Message)
@@ -66,13 +68,22 @@ class Connection:
     """Calls to control. Not for several threads."""
 
     def __init__(
-        self, endpoint: Endpoint, timeout: float, proof: RpcTls | BearerToken | None = None, on_behalf_of: str = ""
+        self,
+        endpoint: Endpoint,
+        timeout: float,
+        proof: RpcTls | BearerToken | None = None,
+        on_behalf_of: str = "",
+        break_glass: str = "",
     ) -> None:
-        """`proof`: how the caller proves who it is. RpcTlsError if a file of it can't be used."""
+        """`proof`: how the caller proves who it is. `break_glass`: why changes need no second person now.
+
+        RpcTlsError if a file of the proof can't be used.
+        """
         self.endpoint = endpoint
         self._timeout = timeout
         other = ((ON_BEHALF_OF_METADATA, on_behalf_of),) if on_behalf_of else ()
-        self._metadata = ((ACTOR_METADATA, actor()), *other)
+        glass = ((BREAK_GLASS_METADATA, break_glass.encode()),) if break_glass else ()
+        self._metadata = ((ACTOR_METADATA, actor()), *other, *glass)
         if isinstance(proof, BearerToken):
             self._channel = open_token_channel(endpoint.address, proof.token, proof.ca)
         else:
@@ -81,6 +92,7 @@ class Connection:
         self.rules = admin_grpc.RuleServiceStub(self._channel)
         self.decisions = admin_grpc.QueryServiceStub(self._channel)
         self.changes = admin_grpc.ChangeControlServiceStub(self._channel)
+        self.approvals = proposals_grpc.ApprovalServiceStub(self._channel)
         self.access = grants_grpc.AccessServiceStub(self._channel)
         self.record_rules = record_rules_grpc.RecordRuleServiceStub(self._channel)
         self.instances = instances_grpc.InstanceServiceStub(self._channel)

@@ -25,6 +25,7 @@ class ExitCode(IntEnum):
     UNAVAILABLE = 3
     NOT_FOUND = 4
     CONFLICT = 5
+    NEEDS_APPROVAL = 6
 
 
 EXIT_CODES_HELP = """\b
@@ -35,6 +36,7 @@ Exit codes:
   3  unavailable: nothing answers, or not in time
   4  not found
   5  conflict: it exists already, or somebody else was faster (aborted)
+  6  not done yet: the change waits for a second person (meshctl proposals)
 """
 
 _EXIT_CODES = {
@@ -84,22 +86,27 @@ class MeshctlError(click.ClickException):
         status: str = "",
         violations: Iterable[Violation] = (),
         as_json: bool = False,
+        proposal: str = "",
     ) -> None:
         super().__init__(message)
         self.exit_code = int(exit_code)
         self.status = status or exit_code.name
         self.violations = tuple(violations)
         self.as_json = as_json
+        self.proposal = proposal
+        """The proposal as which the change waits for a second person."""
 
     def document(self) -> dict[str, Any]:
         """The error for a program."""
         violations = [{"place": violation.place, "text": violation.text} for violation in self.violations]
-        body = {
+        body: dict[str, Any] = {
             "status": self.status,
             "message": self.message,
             "violations": violations,
             "exit_code": self.exit_code,
         }
+        if self.proposal:
+            body["proposal"] = self.proposal
         return {"error": body}
 
     def show(self, file: IO[Any] | None = None) -> None:
@@ -132,8 +139,22 @@ def from_rpc(error: grpc.RpcError, endpoint: Endpoint, options: Mapping[str, str
     if status is None:  # control's own refusals carry details: this is grpc's, or a fault
         words = _without_details(code, words, where)
     violations = [each for each in _violations(status, options) if words not in (each.text, str(each))]
-    exit_code = _EXIT_CODES.get(code, ExitCode.REFUSED)
-    return MeshctlError(words or f"{where} answered {code.name}", exit_code, status=code.name, violations=violations)
+    proposal = _proposal(status)
+    exit_code = ExitCode.NEEDS_APPROVAL if proposal else _EXIT_CODES.get(code, ExitCode.REFUSED)
+    return MeshctlError(
+        words or f"{where} answered {code.name}", exit_code, status=code.name, violations=violations, proposal=proposal
+    )
+
+
+def _proposal(status: status_pb2.Status | None) -> str:
+    """The name of the proposal as which control keeps the change; empty for any other refusal."""
+    for detail in status.details if status else ():
+        precondition = error_details_pb2.PreconditionFailure()
+        if detail.Unpack(precondition):
+            for each in precondition.violations:
+                if each.type == "NEEDS_APPROVAL":
+                    return str(each.subject)
+    return ""
 
 
 def _with_options(words: str, options: Mapping[str, str]) -> str:

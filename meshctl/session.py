@@ -46,6 +46,9 @@ class Session:
     ca: str | None = None
     context: str | None = None
     on_behalf_of: str = ""
+    break_glass: str = ""
+    wait_for_approval: float = 0.0
+    """Seconds that a change waits for its second person; 0: the command ends at once."""
     timeout: float = DEFAULT_TIMEOUT_SECONDS
     output: OutputFormat = OutputFormat.TABLE
     _connection: Connection | None = None
@@ -70,7 +73,7 @@ class Session:
                 endpoint = Endpoint(context.address, f"from context {name}")
             split_address(endpoint.address)
             proof = self._token(context) or tls_files(endpoint, self.tls_folder or context.tls_folder)
-            return Connection(endpoint, self.timeout, proof, self.on_behalf_of)
+            return Connection(endpoint, self.timeout, proof, self.on_behalf_of, self.break_glass)
         except (EndpointsError, RpcTlsError) as error:
             raise MeshctlError(str(error), ExitCode.BAD_REQUEST) from error
 
@@ -160,6 +163,15 @@ def _shared_options() -> list[click.Parameter]:
             help="In whose name a program calls, for the history; a grant has to allow it.",
         ),
         click.Option(
+            ["--break-glass"], metavar="REASON", expose_value=False, callback=_store("break_glass"),
+            help="Make a change at once that needs a second person; for admins, in an emergency. It raises an alert.",
+        ),
+        click.Option(
+            ["--wait-for-approval"], type=click.FloatRange(min=0), metavar="SECONDS", expose_value=False,
+            callback=_store("wait_for_approval"),
+            help="How long to wait for the second person of a change; 0 by default.",
+        ),
+        click.Option(
             ["--timeout"], type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", expose_value=False,
             callback=_store("timeout"), help=f"Deadline of each call; {DEFAULT_TIMEOUT_SECONDS:g} by default.",
         ),
@@ -192,9 +204,14 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except grpc.RpcError as error:
-            failure = ctx.ensure_object(Session).failure(error)
-            failure.as_json = ctx.ensure_object(Session).as_json
-            raise failure from error
+            session = ctx.ensure_object(Session)
+            failure = session.failure(error)
+            failure.as_json = session.as_json
+            if not failure.proposal or not session.wait_for_approval:
+                raise failure from error
+            from meshctl.proposals import applied  # few command lines wait
+
+            applied(session, failure.proposal)
         except MeshctlError as error:
             error.as_json = ctx.ensure_object(Session).as_json
             raise

@@ -1,8 +1,9 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
 Messages are in `access`, `acls`, `clients`, `grants`, `quotas`, `routing`, `record_rules`, `events`, `admin`,
-`discovery`, `instances`, `lineage`, `replays`, `reports`, `profiles`, `audit`, `traffic`, `pipelines`, `snapshots`,
-`subscriptions`, `topic_moves`, `topics`, `transactions`, `validation`; stubs and servicers in the `_grpc` ones.
+`discovery`, `instances`, `lineage`, `replays`, `reports`, `profiles`, `proposals`, `audit`, `traffic`, `pipelines`,
+`snapshots`, `subscriptions`, `topic_moves`, `topics`, `transactions`, `validation`; stubs and servicers in the `_grpc`
+ones.
 """
 
 from mesh.rpc.v1 import access_pb2 as access
@@ -27,6 +28,8 @@ from mesh.rpc.v1 import pipelines_pb2 as pipelines
 from mesh.rpc.v1 import pipelines_pb2_grpc as pipelines_grpc
 from mesh.rpc.v1 import profiles_pb2 as profiles
 from mesh.rpc.v1 import profiles_pb2_grpc as profiles_grpc
+from mesh.rpc.v1 import proposals_pb2 as proposals
+from mesh.rpc.v1 import proposals_pb2_grpc as proposals_grpc
 from mesh.rpc.v1 import quotas_pb2 as quotas
 from mesh.rpc.v1 import quotas_pb2_grpc as quotas_grpc
 from mesh.rpc.v1 import record_rules_pb2 as record_rules
@@ -74,6 +77,8 @@ __all__ = [
     "pipelines_grpc",
     "profiles",
     "profiles_grpc",
+    "proposals",
+    "proposals_grpc",
     "quotas",
     "quotas_grpc",
     "record_rules",

@@ -43,11 +43,15 @@ class Principal:
     """Only a token names groups."""
     expires_at: float = inf
     """The wall clock time from which the proof does not count, in seconds since 1970."""
+    is_automation: bool = False
+    """A program: its token says that no person takes part."""
 
     @classmethod
-    def with_token(cls, name: str, groups: tuple[str, ...], expires_at: float) -> Principal:
+    def with_token(
+        cls, name: str, groups: tuple[str, ...], expires_at: float, *, is_automation: bool = False
+    ) -> Principal:
         """A person or program with a token."""
-        return cls(access.ROLE_UNSPECIFIED, name, groups, expires_at)
+        return cls(access.ROLE_UNSPECIFIED, name, groups, expires_at, is_automation)
 
     @property
     def is_member(self) -> bool:

@@ -63,6 +63,15 @@ class PeopleIssuer(TokenIssuer):
         return audience
 
 
+def is_of_a_program(said: Mapping[str, Any]) -> bool:
+    """Whether a token was given to a program that acts for itself.
+
+    Its subject is then the client itself (RFC 9068, section 5); Entra says so in `idtyp`.
+    """
+    subject = said.get("sub")
+    return said.get("idtyp") == "app" or (subject is not None and subject in (said.get("client_id"), said.get("azp")))
+
+
 class RpcTokenSettings(TokenBounds, RpcTlsSettings):
     """The part of a service's settings that is about tokens of callers."""
 
@@ -121,7 +130,7 @@ class TokenCallers:
 
     def _principal(self, claims: Claims) -> Principal:
         name, groups = self._settings[claims.issuer].person(claims.said)
-        return Principal.with_token(name, groups, claims.expires_at)
+        return Principal.with_token(name, groups, claims.expires_at, is_automation=is_of_a_program(claims.said))
 
 
 def _unknown(message: str) -> RpcError:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from google.protobuf.message import Message
 from pydantic import Field
 
-from mesh.rpc import admin, instances, lineage, record_rules, replays, topic_moves, topics
+from mesh.rpc import admin, instances, lineage, proposals, record_rules, replays, topic_moves, topics
 from mesh.wording import rule_text, short
 from meshctl import wording
 from meshctl.assistant.arguments import USUAL_PAGE, Group, Name, Size, Text, Token, Topic, named
@@ -270,6 +270,27 @@ def show_replay(connection: Connection, replay: Annotated[Name, Field(descriptio
     """
     request = replays.GetReplayRequest(name=named("replays", replay))
     return connection.call(connection.replays.GetReplay, request)
+
+
+def list_proposals(
+    connection: Connection,
+    only_open: Annotated[bool, Field(description="Only those that wait for a second person.")] = True,
+    page_size: Size = USUAL_PAGE,
+    page_token: Token = "",
+) -> Message:
+    """The changes that wait for a second person, the newest first, with who proposed each and why. This server can't
+    approve: a person does that by the console or `meshctl proposals`.
+    """
+    request = proposals.ListProposalsRequest(open_only=only_open, page_size=page_size, page_token=page_token)
+    return connection.call(connection.approvals.ListProposals, request)
+
+
+def show_proposal(connection: Connection, proposal: Annotated[Name, Field(description="Its id.")]) -> Message:
+    """One change that waits for a second person, or has ended, with its plan. `fixed` is the part of a fact that must
+    not differ when somebody approves.
+    """
+    request = proposals.GetProposalRequest(name=named("proposals", proposal))
+    return connection.call(connection.approvals.GetProposal, request)
 
 
 def list_instances(

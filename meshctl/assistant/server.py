@@ -42,6 +42,7 @@ QUESTIONS = (
     questions.show_topic, questions.explain_topic, questions.list_groups, questions.show_group,
     questions.show_lineage, explaining.explain_lag, questions.list_rules, questions.history, questions.list_moves,
     questions.list_record_rules, questions.list_replays, questions.show_replay, questions.list_instances,
+    questions.list_proposals, questions.show_proposal,
     policies.list_acls, policies.explain_access, policies.dry_run_acls, policies.list_quotas,
     policies.explain_quotas, policies.top_traffic, policies.audit_calls, policies.audit_records,
 )  # fmt: skip

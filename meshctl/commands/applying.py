@@ -60,6 +60,8 @@ class Applying:
         self._plan = plan
         self._options = options
         self._done: list[str] = []
+        self._waiting: list[MeshctlError] = []
+        """Steps that wait for a second person."""
 
     def run(self) -> Applied:
         """Checks all, then does all; with dry_run only the first."""
@@ -69,20 +71,40 @@ class Applying:
             applied.rules = self._change_rules()
             return applied
         for step in self._plan.cluster_changes:
-            applied.clusters.append(self._do(step.spec.cluster_name, partial(self._change_cluster, step)))
+            changed = self._do(step.spec.cluster_name, partial(self._change_cluster, step))
+            applied.clusters += [changed] if changed is not None else []
+        self._check_nothing_waits()
         applied.rules = self._do("rules", self._change_rules)
+        self._check_nothing_waits()
         for change in self._plan.record_rule_changes:
             name = change.spec.record_rule_id
             if change.action is Action.REMOVE:
                 self._do(name, partial(self._remove_record_rule, change))
                 applied.removed.append(f"recordrules/{name}")
             else:
-                applied.record_rules.append(self._do(name, partial(self._change_record_rule, change)))
+                made = self._do(name, partial(self._change_record_rule, change))
+                applied.record_rules += [made] if made is not None else []
+        self._check_nothing_waits()
         self._change_acls(applied)
         for step in self._plan.removed_clusters:
             self._do(step.spec.cluster_name, partial(self._remove_cluster, step))
             applied.removed.append(f"clusters/{step.spec.cluster_name}")
+        self._check_nothing_waits()
         return applied
+
+    def _check_nothing_waits(self) -> None:
+        """Ends the run if steps wait for a second person: later steps may rest on them."""
+        if not self._waiting:
+            return
+        done = ", ".join(self._done) or "nothing"
+        raise MeshctlError(
+            f"the file is not applied yet: changes wait for a second person; changed before that: {done}. Apply the "
+            "file again when they are approved, it goes on from there",
+            ExitCode.NEEDS_APPROVAL,
+            status=self._waiting[0].status,
+            violations=[Violation(each.proposal, each.message) for each in self._waiting],
+            proposal=self._waiting[0].proposal,
+        )
 
     def _check(self) -> None:
         """Lets control check the changes, as far as possible before their clusters are registered; reports all errors
@@ -119,12 +141,15 @@ class Applying:
                 violations=violations,
             )
 
-    def _do(self, what: str, action: Callable[[], T]) -> T:
-        """One step; a failure names the changes that were made before it."""
+    def _do(self, what: str, action: Callable[[], T]) -> T | None:
+        """One step; None if it waits for a second person. A failure names the changes that were made before it."""
         try:
             result = action()
         except grpc.RpcError as error:
             failure = from_rpc(error, self._connection.endpoint)
+            if failure.proposal:
+                self._waiting.append(failure)
+                return None
             if self._plan.several:
                 names = ", ".join(self._done) or "nothing"
                 text = (
@@ -212,11 +237,15 @@ class Applying:
     def _change_acls(self, applied: Applied) -> None:
         """ACLs that come, the mode, then ACLs that go: no client loses for a moment what it may keep."""
         for some in self._acls(Action.CREATE):
-            applied.acls_added += len(self._do("acls", partial(self._add_acls, some)).created)
+            added = self._do("acls", partial(self._add_acls, some))
+            applied.acls_added += len(added.created) if added is not None else 0
+        self._check_nothing_waits()
         if self._plan.acls.changes_policy:
             self._do("acl_policy", self._set_acl_policy)
+        self._check_nothing_waits()
         for some in self._acls(Action.REMOVE):
-            applied.acls_removed += len(self._do("acls", partial(self._remove_acls, some)).deleted)
+            removed = self._do("acls", partial(self._remove_acls, some))
+            applied.acls_removed += len(removed.deleted) if removed is not None else 0
 
     def _add_acls(self, wanted: Sequence[acls.Acl], *, validate_only: bool = False) -> acls.CreateAclsResponse:
         request = acls.CreateAclsRequest(

@@ -26,6 +26,8 @@ def mcp(session: Session, allow_changes: bool) -> None:
       meshctl mcp --context production
       meshctl mcp --allow-changes
     """
+    if session.break_glass:
+        raise MeshctlError("an assistant declares no emergency: leave --break-glass out", ExitCode.BAD_REQUEST)
     try:
         from meshctl.assistant.server import made
     except ModuleNotFoundError as error:

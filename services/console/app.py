@@ -33,11 +33,14 @@ from services.console.records.access import Records
 from services.console.routes import CHANGES, PAGES
 from services.console.sessions import NAME_BYTES, FormKeys, Sessions, is_token
 from services.console.settings import ConsoleSettings
+from services.console.views.proposals import waiting
 from services.console.views.record_rows import events_of
 
 HERE = Path(__file__).parent
 LONGEST_FORM = 64 * 1024
 """Bytes."""
+MOST_UNTOLD = 1_000
+"""Names of cookies; more than people who look at one console."""
 KEY = "key"
 """The field of a form with its key."""
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".LICENSE": "text/plain"}
@@ -87,6 +90,8 @@ class Console:
         self._keys = FormKeys()
         self._cookie = "__Host-mesh-console" if settings.browsers_use_tls else "mesh-console"
         self._streams = 0
+        self._untold: dict[str, None] = {}
+        """Viewers who may not know how many changes wait, by the names in their cookies."""
         self._templates = Environment(
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
@@ -124,16 +129,32 @@ class Console:
             viewer = self._viewer(request)
             if viewer.caller is None:
                 return self._login_form(request, viewer, HTTPStatus.UNAUTHORIZED, "Log in to see this mesh.")
+            waits = asyncio.create_task(self._waits(viewer.name, viewer.caller))
             try:
                 made = await view(self._ask(request, viewer, viewer.caller, {}))
             except CallError as failure:
+                waits.cancel()
                 return self._failed(request, viewer, failure, {})
             if isinstance(made, File):
+                waits.cancel()
                 return _saved(made)
             assert isinstance(made, Page)  # only changes lead elsewhere
-            return self._page(request, viewer, made)
+            return self._page(request, viewer, made, await waits)
 
         return show
+
+    async def _waits(self, name: str, caller: Caller) -> int:
+        """How many changes wait for a second person; 0 for a viewer who may not know, and is not asked for again."""
+        if name in self._untold:
+            return 0
+        try:
+            return await waiting(caller)
+        except CallError as failure:
+            if failure.ending is Ending.NOT_ALLOWED:  # each refusal is on record at control
+                self._untold[name] = None
+                if len(self._untold) > MOST_UNTOLD:
+                    del self._untold[next(iter(self._untold))]
+            return 0
 
     def _changing(self, view: View) -> Any:
         async def carry_out(request: Request) -> Response:
@@ -144,6 +165,8 @@ class Console:
             try:
                 made = await view(self._ask(request, viewer, viewer.caller, form))
             except CallError as failure:
+                if failure.proposal:
+                    return RedirectResponse(f"/proposals/{failure.proposal}", HTTPStatus.SEE_OTHER)
                 return self._failed(request, viewer, failure, form)
             assert isinstance(made, Moved)
             return RedirectResponse(made.to, HTTPStatus.SEE_OTHER)
@@ -288,17 +311,19 @@ class Console:
             takes_tokens=self._control.takes_tokens,
         )  # fmt: skip
 
-    def _page(self, request: Request, viewer: Viewer, page: Page) -> Response:
+    def _page(self, request: Request, viewer: Viewer, page: Page, waits: int = 0) -> Response:
+        """`waits`: how many changes wait for a second person."""
         first = [part for part in page.parts if isinstance(part, Form) and part.first]
         last = [part for part in page.parts if isinstance(part, Form) and not part.first]
         found = [part for part in page.parts if not isinstance(part, Form)]
         return self._render(
             request, viewer, "page.html", page.status, title=page.title, page=page, first=first, found=found, last=last,
-            address=_address(request),
+            address=_address(request), waits=waits,
         )  # fmt: skip
 
     def _render(self, request: Request, viewer: Viewer, template: str, status: int, **values: Any) -> Response:
         name = viewer.name or secrets.token_urlsafe(NAME_BYTES)
+        values = {"waits": 0, **values}
         text = self._templates.get_template(template).render(
             key=self._keys.key(name),
             menu=[row for row in PAGES if row.label and row.in_menu],

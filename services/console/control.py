@@ -19,6 +19,7 @@ from mesh.rpc import (
     lineage_grpc,
     pipelines_grpc,
     profiles_grpc,
+    proposals_grpc,
     quotas_grpc,
     record_rules_grpc,
     replays_grpc,
@@ -48,6 +49,7 @@ class Stubs:
         self.rules = admin_grpc.RuleServiceStub(channel)
         self.decisions = admin_grpc.QueryServiceStub(channel)
         self.changes = admin_grpc.ChangeControlServiceStub(channel)
+        self.approvals = proposals_grpc.ApprovalServiceStub(channel)
         self.access = grants_grpc.AccessServiceStub(channel)
         self.record_rules = record_rules_grpc.RecordRuleServiceStub(channel)
         self.instances = instances_grpc.InstanceServiceStub(channel)

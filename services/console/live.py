@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from google.protobuf.message import Message
 
-from mesh.rpc import admin, replays, topic_moves
+from mesh.rpc import admin, proposals, replays, topic_moves
 from services.console.control import Caller
 from services.console.outcomes import CallError
 
@@ -49,8 +49,16 @@ async def _moves(caller: Caller) -> Message:
     return found
 
 
+async def _proposals(caller: Caller) -> Message:
+    request = proposals.ListProposalsRequest(page_size=100)
+    found: Message = await caller.call(caller.stubs.approvals.ListProposals, request)
+    return found
+
+
 def look_at(what: str) -> Look | None:
-    """The names that a page may follow: "status", "moves", "move/NAME", "replays", "replay/NAME"."""
+    """The names that a page may follow: "status", "moves", "move/NAME", "replays", "replay/NAME", "proposals",
+    "proposal/NAME".
+    """
     kind, _, name = what.partition("/")
     if kind == "replay" and name:
 
@@ -69,7 +77,15 @@ def look_at(what: str) -> Look | None:
             return found
 
         return _move
-    return {"status": _status, "replays": _replays, "moves": _moves}.get(what)
+    if kind == "proposal" and name:
+
+        async def _proposal(caller: Caller) -> Message:
+            request = proposals.GetProposalRequest(name=f"proposals/{name}")
+            found: Message = await caller.call(caller.stubs.approvals.GetProposal, request)
+            return found
+
+        return _proposal
+    return {"status": _status, "replays": _replays, "moves": _moves, "proposals": _proposals}.get(what)
 
 
 async def follow(

@@ -84,6 +84,8 @@ class CallError(Exception):
     details: tuple[str, ...] = ()
     by: str = CONTROL
     """The one that was asked."""
+    proposal: str = ""
+    """The id of the proposal as which the change waits for a second person."""
 
     @property
     def title(self) -> str:
@@ -104,7 +106,19 @@ def failure(error: grpc.RpcError, *, decides: bool) -> CallError:
         ending = Ending.UNKNOWN if decides else Ending.AWAY
     else:
         ending = _CODES.get(code, Ending.REFUSED)
-    return CallError(ending, code.name, words or code.name, tuple(each for each in said or () if each not in words))
+    details = tuple(each for each in said or () if each not in words)
+    return CallError(ending, code.name, words or code.name, details, proposal=_proposal(call))
+
+
+def _proposal(call: grpc.Call) -> str:
+    """The id of the proposal that control has made of a change; empty for any other refusal."""
+    status, state = rpc_status.from_call(call), error_details_pb2.PreconditionFailure()
+    for detail in status.details if status is not None else ():
+        if detail.Unpack(state):
+            for each in state.violations:
+                if each.type == "NEEDS_APPROVAL":
+                    return str(each.subject).partition("/")[2]
+    return ""
 
 
 def _unanswered(code: grpc.StatusCode, words: str, *, decides: bool) -> CallError:

@@ -17,7 +17,7 @@ TONES = {
     Tone.GOOD: "reachable applied done ok success running reading allow enforce switched stable",
     Tone.BAD: "unreachable refused failed failure left_behind breaks deny expired permission_denied dead",
     Tone.WARNING: "held trying paused warning cancelled pending drained draining undecided copying cutting "
-    "waiting ending preparing_rebalance completing_rebalance",
+    "waiting ending open withdrawn preparing_rebalance completing_rebalance",
 }
 """How words of states look."""
 _TONE_OF = {word: tone for tone, words in TONES.items() for word in words.split()}

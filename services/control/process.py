@@ -23,6 +23,7 @@ from mesh.rpc import (
     lineage_grpc,
     pipelines_grpc,
     profiles_grpc,
+    proposals_grpc,
     quotas_grpc,
     record_rules_grpc,
     replays_grpc,
@@ -40,6 +41,10 @@ from mesh.telemetry import serve_management
 from services.control.api.access_gate import AccessGate
 from services.control.api.access_service import AccessService
 from services.control.api.acl_service import AclService
+from services.control.api.approval_gate import ApprovalGate
+from services.control.api.approval_plans import ApprovalPlans
+from services.control.api.approval_service import ApprovalService
+from services.control.api.approved_calls import ApprovedCalls
 from services.control.api.audit_service import AuditService
 from services.control.api.calls import Calls
 from services.control.api.change_control_service import ChangeControlService
@@ -70,6 +75,7 @@ from services.control.api.user_verifier_service import UserVerifierService
 from services.control.api.validation_service import ValidationService
 from services.control.decisions.access.commands import AccessDecisions
 from services.control.decisions.acls.commands import AclDecisions
+from services.control.decisions.change_control.proposals import ProposalDecisions
 from services.control.decisions.change_control.schedules import Schedules
 from services.control.decisions.clusters.commands import ClusterDecisions
 from services.control.decisions.dry_runs.dry_runs import DryRuns
@@ -180,8 +186,13 @@ class Control:
             journal, reports, settings.first_admins, counts_certificates=settings.certificate_roles_count
         )
         self._tokens = TokenCallers(settings) if settings.token_issuers else None
-        calls = Calls(self.audit, access, FreezeGate(journal), self._tokens)
         dry_runs = DryRuns(journal, connections, members, traffic, own_topics)
+        plans = ApprovalPlans(journal, dry_runs, past)
+        freeze = FreezeGate(journal)
+        self.proposals = ProposalDecisions(journal, clock)
+        approvals = ApprovalGate(journal, reports, access, self.proposals, plans)
+        calls = Calls(self.audit, access, freeze, approvals, self._tokens)
+        self.approved_calls = ApprovedCalls(journal, calls, access, freeze, plans)
         rule_service = RuleService(journal, self._rules, dry_runs, past)
         self.scheduled_calls = ScheduledCalls(calls, rule_service, access)
         self.schedules = Schedules(journal, self.scheduled_calls, clock)
@@ -220,6 +231,7 @@ class Control:
             (admin_grpc, rule_service),
             (admin_grpc, ChangeControlService(journal, self.schedules)),
             (admin_grpc, query_service),
+            (proposals_grpc, ApprovalService(journal, self.proposals, self.approved_calls)),
             (grants_grpc, AccessService(journal, AccessDecisions(journal, settings.first_admins), access)),
             (instances_grpc, InstanceService(journal, reports, self.orders, members, subscriptions)),
             (subscriptions_grpc, SubscriptionService(journal, subscriptions, self.orders.sidecars)),
@@ -245,6 +257,7 @@ class Control:
             (users_grpc, UserService(journal, UserDecisions(journal, self._verifiers))),
             (users_grpc, self._user_verifiers),
         )
+        self.approved_calls.serve(each for _, each in services)
         adders = {f"mesh.v1.{type(each).__name__}": _adder(stubs, each) for stubs, each in services}
         self.server = RpcServer(settings.listen, adders, [calls], settings.rpc_tls, settings.token_listen)
         self._leader = Leader(database, journal, reports, self._began_to_lead, self._lost_the_lead)
@@ -272,6 +285,7 @@ class Control:
             "audit": self.audit.run,
             "registering": self._registering.run,
             "schedules": self.schedules.run,
+            "proposals": lambda: self.proposals.run(self.approved_calls),
             "canaries": self._rules.canaries.run,
             "orders": self.orders.run,
             "followers of orders": self.orders.following.run,

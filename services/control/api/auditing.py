@@ -8,11 +8,24 @@ from datetime import UTC, datetime
 
 from google.protobuf.message import Message
 
-from mesh.rpc import acls, admin, grants, instances, quotas, record_rules, replays, subscriptions, users, validation
+from mesh.rpc import (
+    acls,
+    admin,
+    grants,
+    instances,
+    proposals,
+    quotas,
+    record_rules,
+    replays,
+    subscriptions,
+    users,
+    validation,
+)
 from mesh.rpc.principals import Principal
 from services.control.api.bounds import LONGEST
 from services.control.domain.access.grants import stream_of
 from services.control.domain.acls.acls import ACLS
+from services.control.domain.change_control.approvals import APPROVALS
 from services.control.domain.quotas.quotas import QUOTAS
 from services.control.domain.sidecars.instances import name_of
 from services.control.domain.sidecars.subscriptions import stream_of as stream_of_subscription
@@ -34,6 +47,10 @@ class Introduction:
     principal: Principal | None = None
     """Proved by the caller's certificate; None without TLS, and for control's own calls."""
     on_behalf_of: str = ""
+    proposal: str = ""
+    """The proposal by which the call is approved."""
+    break_glass: str = ""
+    """Why the caller makes a change at once that needs a second person."""
 
 
 UNKNOWN = Introduction()
@@ -75,6 +92,8 @@ def _resource(request: Message) -> str:
             return f"rules/{request.rule.rule_id}"
         case grants.GrantRoleRequest():
             return stream_of(request.grant.principal)
+        case proposals.SetApprovalPolicyRequest():
+            return APPROVALS
         case grants.RevokeRoleRequest():
             return stream_of(request.principal)
         case users.SetUserRequest() | users.DeleteUserRequest() | users.RestoreUserRequest() | users.GetUserRequest():

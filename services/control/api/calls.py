@@ -11,7 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc
 import grpc.aio
@@ -29,7 +29,7 @@ from mesh.rpc.principals import Principal, principal_of
 from mesh.rpc.token_callers import AUTHORIZATION, TokenCallers
 from services.control.api.access_gate import AccessGate
 from services.control.api.auditing import UNKNOWN, Introduction, audit_event
-from services.control.api.bounds import check_bounds
+from services.control.api.bounds import LONGEST, check_bounds
 from services.control.api.freeze_gate import FreezeGate
 from services.control.decisions.answers import ReplayedFailure, as_rpc_error, replayed, stored_response
 from services.control.domain.errors import InvalidField, Refusal
@@ -48,7 +48,7 @@ ANSWER_MARGIN = 0.5
 """Seconds before its caller's deadline by which a call answers, so that the answer still arrives."""
 REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 """Codes of calls that their caller may not make: each one is on record, also a read."""
-ACTOR, ON_BEHALF_OF = "x-mesh-actor", "x-mesh-on-behalf-of"
+ACTOR, ON_BEHALF_OF, BREAK_GLASS = "x-mesh-actor", "x-mesh-on-behalf-of", "x-mesh-break-glass-bin"
 """Metadata of a call. The first one counts only where nobody proves who calls."""
 GONE = "its caller went away before the answer; what had begun goes on, the history says what came of it"
 
@@ -106,6 +106,23 @@ class DecisionRecord:
         return self._given if self._stored.done() and self._stored.result() else None
 
 
+class Approvals(Protocol):
+    """The gate for changes that need a second person (`approval_gate.py`)."""
+
+    async def made(self, method: str, behaviour: Callable[..., Awaitable[M]], request: Message, context: Any) -> M:
+        """The answer of the call. Refusal if the call waits for a second person."""
+
+
+def present_introduction() -> Introduction:
+    """The caller of the present call."""
+    return _caller.get()
+
+
+def continues_as(who: Introduction) -> None:
+    """The rest of the present call is made by this caller."""
+    _caller.set(who)
+
+
 def present_principal() -> Principal | None:
     """The principal that makes the present call; None if the caller has proved no name."""
     return _caller.get().principal
@@ -127,7 +144,7 @@ def caller(request: Message, request_id: str = "", reason: str = "") -> Caller:
             ) from None
     who = _caller.get()
     digest = _digest(request) if request_id else b""
-    return Caller(who.actor, reason, who.trace_id, request_id, digest, who.on_behalf_of)
+    return Caller(who.actor, reason, who.trace_id, request_id, digest, who.on_behalf_of, who.proposal)
 
 
 def _digest(request: Message) -> bytes:
@@ -166,13 +183,19 @@ class Calls(grpc.aio.ServerInterceptor):
     """Wraps every handler of mesh.v1; health and reflection go through untouched."""
 
     def __init__(
-        self, trail: AuditTrail, access: AccessGate, freeze: FreezeGate, tokens: TokenCallers | None = None
+        self,
+        trail: AuditTrail,
+        access: AccessGate,
+        freeze: FreezeGate,
+        approvals: Approvals,
+        tokens: TokenCallers | None = None,
     ) -> None:
         """`tokens`: None if no tokens count."""
         self._trail = trail
         self._tokens = tokens
         self._access = access
         self._freeze = freeze
+        self._approvals = approvals
 
     async def intercept_service(self, continuation: Any, details: grpc.HandlerCallDetails) -> Any:
         handler = await continuation(details)
@@ -262,7 +285,7 @@ class Calls(grpc.aio.ServerInterceptor):
                 self._admitted(method, request)
                 check_bounds(request)
                 await self._freeze.admit(method, request)
-                response = await behaviour(request, context)
+                response = await self._approvals.made(method, behaviour, request, context)
         except Exception as error:
             status = _status(method, error)
             await self._noted(method, record, None, status.code, status.details)
@@ -312,7 +335,10 @@ def _introduced(principal: Principal | None, metadata: Mapping[str, Any]) -> Int
     unknown = _caller.get()
     actor = principal.actor if principal else str(metadata.get(ACTOR) or unknown.peer)[:LONGEST_ACTOR]
     other = str(metadata.get(ON_BEHALF_OF, ""))[:LONGEST_ACTOR]
-    who = replace(unknown, actor=actor, principal=principal, on_behalf_of=other)
+    given = metadata.get(BREAK_GLASS, b"")
+    glass = given.decode(errors="replace") if isinstance(given, bytes) else ""
+    emergency = glass.strip()[: LONGEST["reason"]]
+    who = replace(unknown, actor=actor, principal=principal, on_behalf_of=other, break_glass=emergency)
     _caller.set(who)
     return who
 

@@ -7,6 +7,8 @@ before the freeze.
 
 from __future__ import annotations
 
+from typing import Any
+
 from google.protobuf.message import Message
 
 from mesh.rpc import instances, replays
@@ -27,14 +29,23 @@ class FreezeGate:
         frozen = self._journal.view.frozen
         if frozen is None or not decides(method) or access_of(method).when_frozen:
             return
-        if isinstance(request, instances.PlaceOrderRequest) and reads_only(request.command):
+        if only_checks(request):
             return
-        if isinstance(request, replays.StartReplayRequest) and request.spec.dry_run:
-            return
-        options = getattr(request, "options", request)
-        if getattr(options, "validate_only", False):
-            return
-        request_id = getattr(options, "request_id", "")
+        request_id = getattr(options_of(request), "request_id", "")
         if request_id and await self._journal.store.answer_of(request_id) is not None:
             return
         raise refusal(frozen)
+
+
+def only_checks(request: Message) -> bool:
+    """Whether the request of a command asks for no change."""
+    if isinstance(request, instances.PlaceOrderRequest):
+        return reads_only(request.command)
+    if isinstance(request, replays.StartReplayRequest):
+        return request.spec.dry_run
+    return bool(getattr(options_of(request), "validate_only", False))
+
+
+def options_of(request: Message) -> Any:
+    """The part of a request that has its reason, its request_id and validate_only."""
+    return getattr(request, "options", request)

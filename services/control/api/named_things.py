@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from mesh.routing.codec import match_from_proto, rule_to_proto
 from mesh.rpc import access, admin, subscriptions
 from services.control.domain.access.things import Kind, Thing
+from services.control.domain.change_control.proposals import request_of
 from services.control.domain.change_control.schedules import command_of
 from services.control.domain.sidecars.instances import Instances
 from services.control.domain.view import MeshView
@@ -102,6 +103,9 @@ class NamedThings:
                 return view.subscriptions.get(identifier)
             case "orders":
                 return view.orders.open.get(name) or view.orders.ended.get(name)
+            case "proposals":
+                proposal = view.proposals.open.get(name)
+                return None if proposal is None else request_of(proposal)
             case "schedules":
                 event = view.schedules.get(name)
                 return None if event is None else event.change_scheduled.command

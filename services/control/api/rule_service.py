@@ -88,7 +88,7 @@ class RuleService(admin_grpc.RuleServiceServicer):
         options.allow_shadowed = True  # a rule that can never match is a finding like others
         command = command_of(admin.ChangeRulesRequest(edits=request.edits, options=options), self._past)
         allow_shadowed = request.options.allow_shadowed
-        result = await self._dry_runs.run(command, _wishes(request.options), allow_shadowed=allow_shadowed)
+        result = await self._dry_runs.run(command, wishes_of(request.options), allow_shadowed=allow_shadowed)
         return dry_run(result)
 
     async def _change(self, request: Any) -> admin.RuleChangeResponse:
@@ -98,7 +98,7 @@ class RuleService(admin_grpc.RuleServiceServicer):
         if options.HasField("canary") and options.wait_for == admin.WAIT_FOR_ALL_MEMBERS:
             raise InvalidField("options.wait_for", "a canary is not for all members; leave one of the two out")
         who = caller(request, options.request_id, options.reason)
-        wishes = _wishes(options)
+        wishes = wishes_of(options)
         waits = options.wait_for == admin.WAIT_FOR_ALL_MEMBERS and not options.validate_only
 
         def remember(result: RuleChange | Refusal) -> StoredAnswer | None:
@@ -121,7 +121,7 @@ class RuleService(admin_grpc.RuleServiceServicer):
         return response
 
 
-def _wishes(options: admin.ChangeOptions) -> ChangeWishes:
+def wishes_of(options: admin.ChangeOptions) -> ChangeWishes:
     return ChangeWishes(
         options.expected_revision,
         options.validate_only,

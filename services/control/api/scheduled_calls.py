@@ -46,6 +46,7 @@ class ScheduledCalls:
             scheduled.change_scheduled.name,
             scheduled.trace_id,
             on_behalf_of=scheduled.on_behalf_of,
+            proposal=scheduled.proposal,
         )
         method = self._method(command)
         return await self._calls.make(f"/mesh.v1.RuleService/{method.__name__}", method, wanted, who)

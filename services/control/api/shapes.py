@@ -157,6 +157,7 @@ def history_entry(
         outcome=outcome,
         place=place,
         on_behalf_of=event.on_behalf_of,
+        proposal=event.proposal,
     )
 
 

@@ -12,7 +12,9 @@ from mesh.routing import Folding, RoutingState, fold, is_pending
 from mesh.rpc import events
 from services.control.domain.access.grants import ACCESS, Grants, fold_grants
 from services.control.domain.acls.acls import ACLS
+from services.control.domain.change_control.approvals import APPROVALS
 from services.control.domain.change_control.freezing import FREEZE_STREAM
+from services.control.domain.change_control.proposals import PROPOSALS, Proposals, fold_proposals
 from services.control.domain.change_control.schedules import SCHEDULES
 from services.control.domain.quotas.quotas import QUOTAS
 from services.control.domain.records.rule_set import RecordRuleSet
@@ -73,6 +75,8 @@ class MeshView:
     users: Users = field(default_factory=Users)
     subscriptions: Declared = field(default_factory=dict)
     """The subscriptions of sidecars that operators have declared."""
+    proposals: Proposals = field(default_factory=Proposals)
+    """The policy of approvals, and the changes that wait for a second person."""
 
     @property
     def position(self) -> int:
@@ -146,6 +150,7 @@ def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
         grants=fold_grants(view.grants, event),
         users=fold_users(view.users, event),
         subscriptions=fold_subscriptions(view.subscriptions, event),
+        proposals=fold_proposals(view.proposals, event),
     )
     match event.WhichOneof("payload"):
         case "cluster_registered":
@@ -200,6 +205,6 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
-        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, VALIDATION, f"{TOPIC_MOVES}/",
+        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, VALIDATION, f"{TOPIC_MOVES}/", APPROVALS, f"{PROPOSALS}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

@@ -13,7 +13,17 @@ from mesh.routing import ForwardingRule, NodeView, Place, Subject
 from mesh.routing.codec import rule_from_proto
 from mesh.rpc import events, record_rules, routing
 from services.control.domain.past.history import Home
-from services.control.presentation import acls, quotas, replays, roles, sidecars, topic_moves, users, validation
+from services.control.presentation import (
+    acls,
+    approvals,
+    quotas,
+    replays,
+    roles,
+    sidecars,
+    topic_moves,
+    users,
+    validation,
+)
 from services.control.presentation.identities import identity_differences
 from services.control.presentation.sidecars import moment_text
 
@@ -265,6 +275,7 @@ _SENTENCES: dict[str, Callable[[events.Event], str]] = {
     "group_offsets_sync_ordered": _groups_synced,
     "subscription_withdrawn": lambda event: f"subscription {event.subscription_withdrawn.name} withdrawn",
     "transaction_end_ordered": _transaction_ended,
+    **approvals.SENTENCES,
     **replays.SENTENCES,
     **roles.SENTENCES,
     **topic_moves.SENTENCES,
@@ -277,6 +288,7 @@ _TELLERS: dict[str, Callable[[events.Event, Known], Iterator[str]]] = {
     "acl_mode_set": lambda event, _: acls.mode_set(event),
     "quotas_changed": lambda event, _: quotas.changed(event),
     "validation_rules_changed": lambda event, _: validation.changed(event),
+    "approval_policy_set": lambda event, _: approvals.policy_set(event),
     "cluster_updated": _cluster_updated,
     "rule_set_changed": _rules_changed,
     "record_rule_updated": _record_rule_updated,

@@ -35,6 +35,8 @@ class Caller:
     digest: bytes = b""
     """Fingerprint of the request, so that a request_id is not used for two different requests."""
     on_behalf_of: str = ""
+    proposal: str = ""
+    """The proposal by which the command was approved, or an emergency was declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ def events_of(
             format=FORMAT,
             previous_hash=chain.hash,
             on_behalf_of=caller.on_behalf_of,
+            proposal=caller.proposal,
         )
         event.time.FromDatetime(time)
         getattr(event, PAYLOADS[type(draft.payload)]).CopyFrom(draft.payload)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -103,6 +104,16 @@ class AlreadyAnswered(Exception):  # noqa: N818  (an outcome)
         self.answer = answer
 
 
+class Rehearsed(Exception):  # noqa: N818  (an outcome)
+    """The end of a rehearsal: the command would append these drafts."""
+
+    def __init__(self, drafts: Sequence[Draft]) -> None:
+        super().__init__("a rehearsal appends nothing")
+        self.drafts = drafts
+
+
+is_rehearsal: ContextVar[bool] = ContextVar("is_rehearsal", default=False)
+"""Whether the present command shows what it would decide: it appends nothing, and changes nothing elsewhere."""
 Answer = Callable[[Sequence[events.Event], MeshView], StoredAnswer | None]
 
 
@@ -199,6 +210,9 @@ class Journal(FollowedLog):
     ) -> Awaitable[Appended]:
         """Takes a decision on `ground` (the present view) to the log; the result comes when the log has it."""
         self.require_leading()
+        if is_rehearsal.get():
+            refuse_while_frozen(self.view.frozen, (draft.payload for draft in drafts))
+            raise Rehearsed(drafts)
         ground = ground or Ground(self.view)
         done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         decision = _Decision(drafts, caller, rests_on, rests_on(ground.view), answer, record, done)

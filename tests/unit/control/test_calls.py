@@ -36,6 +36,9 @@ class OpenGate:
     async def admit(self, _method: str, _request: Any) -> None:
         return
 
+    async def made(self, _method: str, behaviour: Any, request: Any, context: Any) -> Any:
+        return await behaviour(request, context)
+
 
 async def test_a_command_whose_caller_goes_away_is_on_record() -> None:
     begun = asyncio.Event()
@@ -45,7 +48,7 @@ async def test_a_command_whose_caller_goes_away_is_on_record() -> None:
         return await asyncio.Event().wait()  # type: ignore[return-value]
 
     trail = Trail()
-    calls = Calls(trail, OpenGate(), OpenGate())  # type: ignore[arg-type]
+    calls = Calls(trail, OpenGate(), OpenGate(), OpenGate())  # type: ignore[arg-type]
     call = asyncio.create_task(
         calls.make("/mesh.v1.RuleService/SetRule", decide, admin.SetRuleRequest(), Introduction("anna@desk"))
     )
@@ -83,7 +86,7 @@ async def test_a_call_without_a_trace_gets_one_for_its_events_and_its_record() -
         return admin.RuleChangeResponse()
 
     trail = Trail()
-    calls = Calls(trail, OpenGate(), OpenGate())  # type: ignore[arg-type]
+    calls = Calls(trail, OpenGate(), OpenGate(), OpenGate())  # type: ignore[arg-type]
     handler: Any = grpc.unary_unary_rpc_method_handler(decide)
     wrapped = await calls.intercept_service(
         lambda _: asyncio.sleep(0, handler), SimpleNamespace(method="/mesh.v1.RuleService/SetRule")
@@ -111,6 +114,6 @@ async def test_the_event_that_is_stored_with_a_decision_is_made_once(monkeypatch
 
     monkeypatch.setattr(calls_module, "audit_event", counted)
     trail = Trail()
-    calls = Calls(trail, OpenGate(), OpenGate())  # type: ignore[arg-type]
+    calls = Calls(trail, OpenGate(), OpenGate(), OpenGate())  # type: ignore[arg-type]
     await calls.make("/mesh.v1.RuleService/SetRule", decide, admin.SetRuleRequest(), Introduction("anna@desk"))
     assert (len(made), trail.kept, trail.events) == (1, 1, [])

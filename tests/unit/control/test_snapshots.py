@@ -6,7 +6,19 @@ from dataclasses import fields
 
 import pytest
 
-from mesh.rpc import access, acls, events, grants, profiles, quotas, replays, routing, subscriptions, topic_moves
+from mesh.rpc import (
+    access,
+    acls,
+    events,
+    grants,
+    profiles,
+    proposals,
+    quotas,
+    replays,
+    routing,
+    subscriptions,
+    topic_moves,
+)
 from services.control.domain.past.snapshots import SnapshotError, view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView, apply
 from services.control.store.drafts import PAYLOADS
@@ -88,6 +100,7 @@ def full_view() -> MeshView:
         events.AclsCreated(acls=[ACL]),
         events.QuotasChanged(changes=[QUOTA]),
         events.SubscriptionDeclared(subscription=subscriptions.DeclaredSubscription(name="orders")),
+        events.ChangeProposed(proposal=proposals.Proposal(name="proposals/1")),
         events.MeshFrozen(),
         events.RuleSetChanged(changes=[events.RuleChange(removed="apples")], needs_hold=True),
     )

@@ -24,6 +24,7 @@ from prometheus_client import Counter
 
 from mesh.routing import InvalidRuleError
 from mesh.rpc import admin, events
+from mesh.rpc.errors import RpcError
 from services.control.decisions.answers import ReplayedFailure
 from services.control.decisions.short_ids import new_id
 from services.control.domain.change_control import schedules
@@ -146,9 +147,11 @@ class Schedules:
         except (StoreUnavailableError, TimeoutError):
             raise
         except Exception as error:
-            if isinstance(error, Unavailable | Conflict) and error.reason in PASSING:
+            if is_passing(error):
                 raise
-            await self._end(event, caller, events.SCHEDULE_OUTCOME_REFUSED, problem=_problem(event, error))
+            await self._end(
+                event, caller, events.SCHEDULE_OUTCOME_REFUSED, problem=problem_of(event.change_scheduled.name, error)
+            )
         else:
             await self._end(event, caller, events.SCHEDULE_OUTCOME_DONE, revision=response.revision)
 
@@ -175,12 +178,18 @@ class Schedules:
         return new
 
 
-def _problem(event: events.Event, error: Exception) -> str:
+def is_passing(error: Exception) -> bool:
+    """Whether the cause of a refusal is control itself, and temporary."""
+    return isinstance(error, Unavailable | Conflict) and error.reason in PASSING
+
+
+def problem_of(name: str, error: Exception) -> str:
+    """Why a call that control makes for somebody was refused, as a sentence. `name`: what asks for the call."""
     match error:
-        case Refusal() | InvalidRuleError():
+        case Refusal() | InvalidRuleError() | RpcError():
             return str(error)
         case ReplayedFailure():
             return str(error.status.message)
         case _:
-            log.exception("a scheduled change failed", name=event.change_scheduled.name, exc_info=error)
+            log.exception("a scheduled or approved change failed", name=name, exc_info=error)
             return "control failed at this change; its log says how"

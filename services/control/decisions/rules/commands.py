@@ -24,7 +24,7 @@ from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.steady_clock import Clock
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import Caller, Draft
-from services.control.store.journal import Appended, Ground, Journal, Record
+from services.control.store.journal import Appended, Ground, Journal, Record, is_rehearsal
 from services.control.store.log import StoredAnswer
 from services.control.upstream.connections import Connections
 
@@ -250,7 +250,7 @@ class RuleDecisions:
         if not decision.event.needs_hold:
             return RuleChange(rule_set.revision, decision, view, warnings=covers)
         moving = await self._inspector.look(decision, wishes)
-        if create and moving.absent:
+        if create and moving.absent and not is_rehearsal.get():
             await self._inspector.create(decision.after, moving.absent)
         return RuleChange(rule_set.revision, decision, view, moving, warnings=[*covers, *moving.warnings])
 

@@ -50,7 +50,7 @@ from services.control.domain.topic_moves.moves import (
 )
 from services.control.store.database import StoreUnavailableError
 from services.control.store.drafts import CONTROL, Caller, Draft
-from services.control.store.journal import Journal
+from services.control.store.journal import Journal, is_rehearsal
 from services.control.store.log import StoredAnswer
 from services.control.upstream.connections import Connections, UnreachableError
 
@@ -149,7 +149,7 @@ class TopicMoveDecisions:
         """Creates the topic on its target, if the topic can be copied there."""
         here, there = await asyncio.gather(self._side(*source), self._side(*target))
         check_sides(topic, here, there)
-        if not there.partitions:
+        if not there.partitions and not is_rehearsal.get():
             settings = await self._connections.topic_settings(source[0], [here.place.upstream_topic])
             wanted = {there.place.upstream_topic: (here.partitions, settings[here.place.upstream_topic])}
             await self._connections.create_topics(target[0], wanted)

@@ -24,7 +24,7 @@ import structlog
 from mesh.routing import UpstreamCluster
 from mesh.rpc import events, transactions
 from mesh.transactions import OPEN, SECOND_PROTOCOL_SINCE, Decision, Identity, TransactionLog
-from services.control.decisions.answers import stored_response
+from services.control.decisions.answers import replayed, stored_response
 from services.control.domain.errors import Conflict, Unavailable
 from services.control.domain.transactions.transactions import (
     TRANSACTIONS,
@@ -124,7 +124,7 @@ class Transactions:
         try:
             await self._journal.first_time(caller)
         except AlreadyAnswered as again:
-            answer = transactions.EndTransactionResponse.FromString(again.answer.answer)
+            answer = replayed(transactions.EndTransactionResponse, again.answer)
             return await self._go_on(transactional_id, answer, commit=commit)
         seen = await self.look(transactional_id)
         seen.require_finishable() if commit else seen.require_abortable()

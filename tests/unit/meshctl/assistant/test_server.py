@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from google.rpc import error_details_pb2
 from mcp import Client
 
-from mesh.rpc import acls, admin, instances, quotas, replays, topic_moves, topics
+from mesh.rpc import acls, admin, instances, proposals, quotas, replays, topic_moves, topics
 from meshctl.assistant.asking import UNKNOWN
 from meshctl.assistant.changes import THROUGH
 from meshctl.assistant.server import DATA, PLANS, QUESTIONS, made
@@ -71,6 +71,36 @@ async def test_without_permission_no_tool_changes_anything_and_no_plan_has_a_tok
         answer = await helper.client.call_tool("carry_out", {"token": "x"})
         assert answer.is_error
     assert not control.requests("SetRule")
+
+
+async def test_an_assistant_reads_proposals_and_approves_none(control: ScriptedControl) -> None:
+    waiting = proposals.Proposal(name="proposals/1", method="RuleService/SetRule", proposer="bob")
+    waiting.request.Pack(admin.SetRuleRequest(target_cluster="c2"))
+    control.answers["ListProposals"] = proposals.ListProposalsResponse(proposals=[waiting], open=1)
+    control.answers["GetProposal"] = waiting
+    async with helped(control) as helper:
+        assert (await helper.asks("list_proposals"))["proposals"][0]["proposer"] == "bob"
+        assert (await helper.asks("show_proposal", proposal="1"))["request"]["target_cluster"] == "c2"
+        assert not [name for name in await helper.tools() if "approve" in name or "refuse" in name]
+    assert [each.name for each in control.requests("GetProposal")] == ["proposals/1"]
+    answer = CliRunner().invoke(cli, ["mcp", "--address", control.address, "--break-glass", "fire"])
+    assert answer.exit_code == 2
+    assert "declares no emergency" in answer.output
+
+
+async def test_a_change_of_an_assistant_that_waits_says_so(control: ScriptedControl) -> None:
+    violation = error_details_pb2.PreconditionFailure.Violation(type="NEEDS_APPROVAL", subject="proposals/1")
+    failure = error_details_pb2.PreconditionFailure(violations=[violation])
+    text = "the change waits as proposals/1 for a second person"
+    control.answers["Revert"] = lambda request: (
+        admin.RuleChangeResponse()
+        if request.options.validate_only
+        else Refusal(grpc.StatusCode.FAILED_PRECONDITION, text, (failure,))
+    )
+    async with helped(control) as helper:
+        plan = await helper.asks("plan_revert", reason="back", revision=7)
+        error = await helper.is_refused("carry_out", token=plan["token"])
+    assert (error["proposal"], error["exit_code"]) == ("proposals/1", 6)
 
 
 async def test_the_order_is_the_plan_for_the_rules_that_the_plan_saw(control: ScriptedControl) -> None:
