@@ -132,7 +132,62 @@ class Stream:
     kind: str = "stream"
 
 
-Part = Table | Facts | Notice | Form | Block | Stream
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A line of text in a picture; `y` is its base line."""
+
+    x: int
+    y: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A node of a picture, in pixels. `about` is its whole text."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    identity: str
+    about: str
+    texts: Sequence[Text]
+    href: str
+    tone: Tone
+
+    @property
+    def is_cut(self) -> bool:
+        """The texts leave something out."""
+        return self.about != " ".join(each.text for each in self.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An edge of a picture."""
+
+    path: str
+    about: str
+    labels: Sequence[Text]
+    tone: Tone
+    dashed: bool
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A picture of nodes and edges; see `graphs.py`. A table beside it must say the same."""
+
+    title: str
+    width: int
+    height: int
+    heads: Sequence[Text]
+    boxes: Sequence[Box]
+    lines: Sequence[Line]
+    note: str = ""
+    kind: str = "graph"
+
+
+Part = Table | Facts | Notice | Form | Block | Stream | Graph
 
 
 @dataclass(frozen=True, slots=True)

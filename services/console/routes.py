@@ -9,6 +9,7 @@ from services.console.views import (
     changes,
     clients,
     groups,
+    mesh_map,
     moves,
     overview,
     past,
@@ -45,6 +46,7 @@ class Row:
 
 PAGES = (
     Row("/", overview.overview, "Overview"),
+    Row("/map", mesh_map.page, "Map"),
     Row("/topics", topics.listing, "Topics"),
     Row("/topics/{topic}", topics.one),
     Row("/records", records.listing, "Records"),

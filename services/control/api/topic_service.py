@@ -22,6 +22,8 @@ ORDERS = {
     topics.TOPIC_ORDER_PARTITIONS: Order.PARTITIONS,
 }
 TOPICS = "topics"
+MOST_NAMES = 1000
+"""As many as a page may have."""
 
 
 class TopicService(topics_grpc.TopicServiceServicer):
@@ -36,11 +38,14 @@ class TopicService(topics_grpc.TopicServiceServicer):
         self._journal.require_loaded()
         if request.order not in ORDERS:
             raise InvalidField("order", f"{request.order} is no order that this release knows")
-        order, wanted = ORDERS[request.order], Wanted(request.prefix, request.part, request.cluster)
+        if len(request.topics) > MOST_NAMES:
+            raise InvalidField("topics", f"has {len(request.topics):,} names, and may have {MOST_NAMES:,}")
+        order, names = ORDERS[request.order], frozenset(request.topics)
+        wanted = Wanted(request.prefix, request.part, request.cluster, names)
         known = await self._looking.topics()
         found = sorted(filter(wanted.lets_through, known.topics), key=lambda each: each.key(order))
         keys = [each.key(order) for each in found]
-        listing = f"{TOPICS} {order.value} {wanted.prefix} {wanted.part} {wanted.cluster}"
+        listing = " ".join((TOPICS, order.value, wanted.prefix, wanted.part, wanted.cluster, *sorted(names)))
         page, token = pages.cut(listing, found, keys, request.page_size, request.page_token)
         answer = topics.ListTopicsResponse(
             topics=map(_shape, page), next_page_token=token, total=len(found), unreached=known.unreached,

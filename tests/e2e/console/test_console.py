@@ -18,8 +18,9 @@ from tests.fixtures.databases import PostgresServer
 from tests.integration.control.world import create_topic, router
 
 PATHS = (
-    "/", "/topics", "/topics/TOPIC", "/groups", "/resets/new", "/moves", "/moves/check?topic=TOPIC&target_cluster=c2",
-    "/quotas", "/quotas/check?user=ada&quota=producer_byte_rate&value=1000", "/subscriptions", "/rules", "/rules/new",
+    "/", "/map", "/topics", "/topics/TOPIC", "/groups", "/resets/new", "/moves",
+    "/moves/check?topic=TOPIC&target_cluster=c2", "/quotas",
+    "/quotas/check?user=ada&quota=producer_byte_rate&value=1000", "/subscriptions", "/rules", "/rules/new",
     "/rules/apples", "/rules/check?action=update&rule=apples&target_cluster=c2", "/explain?about=topic&name=apples",
     "/history", "/history/as-of", "/history/diff", "/audit", "/audit/records", "/acls",
     "/acls/check?action=add&principal=User:ada&permission=allow&operation=Read&type=topic&pattern=literal&name=x",
