@@ -25,7 +25,8 @@ PATHS = (
     "/history", "/history/as-of", "/history/diff", "/audit", "/audit/records", "/acls",
     "/acls/check?action=add&principal=User:ada&permission=allow&operation=Read&type=topic&pattern=literal&name=x",
     "/acls/explain?principal=User:ada&operation=Read&type=topic&name=x", "/users", "/grants", "/grants/explain",
-    "/grants/check?action=grant&principal=oidc:bob&role=viewer", "/record-rules", "/replays", "/transactions",
+    "/grants/check?action=grant&principal=oidc:bob&role=viewer", "/record-rules", "/replays", "/dead-letters",
+    "/dead-letters/TOPIC", "/dead-letters/TOPIC/redrive?partition=0&offsets=1", "/transactions",
     "/records", "/records?topic=TOPIC",
     "/records/tail?topic=TOPIC", "/sidecars", "/orders", "/clients", "/traffic", "/pipelines", "/schedules", "/none",
 )  # fmt: skip
