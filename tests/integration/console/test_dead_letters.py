@@ -160,8 +160,8 @@ async def test_an_answer_that_does_not_come_is_unknown_and_to_ask_again_redrives
         [replay] = begun
         await shows(ada, replay, "State done")
     assert len(await asyncio.to_thread(kafka.read, topic, None)) == 5
-    answer = await console.world.replays.ListReplays(replays.ListReplaysRequest(), timeout=CALL)
-    assert len(answer.replays) == 2, "one plan, one redrive"
+    known = await console.world.replays.ListReplays(replays.ListReplaysRequest(), timeout=CALL)
+    assert len(known.replays) == 2, "one plan, one redrive"
 
 
 @pytest.mark.parametrize(("field", "value"), [("offsets", "1,x"), ("to", "elsewhere"), ("partition", "-1")])
