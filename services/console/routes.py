@@ -112,6 +112,7 @@ CHANGES = (
     Row("/records/send", record_writing.send),
     Row("/rules/change", rules.make),
     Row("/resets/start", groups.reset),
+    Row("/topics/{topic}/owner", topics.own),
     Row("/moves/start", moves.start),
     Row("/moves/{move}/cancel", moves.cancel),
     Row("/changes/{revision}/undo", changes.undone),

@@ -23,6 +23,7 @@ from services.control.domain.sidecars.commands import SIDECARS
 from services.control.domain.sidecars.orders import Orders, fold_orders
 from services.control.domain.sidecars.subscriptions import SUBSCRIPTIONS, Declared, fold_subscriptions
 from services.control.domain.topic_moves.moves import TOPIC_MOVES, TopicMoves, fold_topic_moves
+from services.control.domain.topics.owners import OWNERS, Owners, fold_owners
 from services.control.domain.transactions.transactions import TRANSACTIONS
 from services.control.domain.users.users import USERS, Users, fold_users
 from services.control.domain.validation.rules import VALIDATION
@@ -73,6 +74,7 @@ class MeshView:
     users: Users = field(default_factory=Users)
     subscriptions: Declared = field(default_factory=dict)
     """The subscriptions of sidecars that operators have declared."""
+    owners: Owners = field(default_factory=dict)
 
     @property
     def position(self) -> int:
@@ -146,6 +148,7 @@ def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
         grants=fold_grants(view.grants, event),
         users=fold_users(view.users, event),
         subscriptions=fold_subscriptions(view.subscriptions, event),
+        owners=fold_owners(view.owners, event),
     )
     match event.WhichOneof("payload"):
         case "cluster_registered":
@@ -201,5 +204,6 @@ def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
         f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, VALIDATION, f"{TOPIC_MOVES}/",
+        f"{OWNERS}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

@@ -44,7 +44,7 @@ async def test_topics_of_all_clusters_in_one_list(console: Consoled, readers: Re
         assert f"{readers.apples} c1 the same 2" in page
         assert f"{readers.bananas} c2 the same 3" in page
         assert "2 of 2 topics" in page
-        assert f"{readers.apples} c1 the same 2 {rule_of(page)} 1 7" in page, "one group, 7 records behind"
+        assert f"{readers.apples} c1 the same 2 {rule_of(page)} - 1 7" in page, "one group, 7 records behind"
         assert readers.bananas not in await visitor.sees(f"/topics?prefix={prefix}&cluster=c1")
         assert "order: 'x' is none of name" in await visitor.sees("/topics?order=x", 409)
 

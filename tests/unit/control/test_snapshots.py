@@ -88,6 +88,7 @@ def full_view() -> MeshView:
         events.AclsCreated(acls=[ACL]),
         events.QuotasChanged(changes=[QUOTA]),
         events.SubscriptionDeclared(subscription=subscriptions.DeclaredSubscription(name="orders")),
+        events.TopicOwnerSet(topic="apples", owner="team-x"),
         events.MeshFrozen(),
         events.RuleSetChanged(changes=[events.RuleChange(removed="apples")], needs_hold=True),
     )
