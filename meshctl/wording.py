@@ -97,6 +97,9 @@ def event(of: events.Event) -> str:
         case "validation_rules_changed":
             texts = [rule_change_text(each) for each in of.validation_rules_changed.changes]
             return _some("validation rule", "changed", texts)
+        case "topic_owner_set":
+            owner = of.topic_owner_set.owner
+            return f"topic {of.topic_owner_set.topic} {f'belongs to {owner}' if owner else 'has no owner any more'}"
         case "transaction_end_ordered":
             order = of.transaction_end_ordered
             return f"{'finish' if order.commit else 'abort'} of the transaction of {order.transactional_id} ordered"

@@ -1,4 +1,4 @@
-"""`meshctl topic`: what the records of a topic are like, and moves of topics with their records."""
+"""`meshctl topic`: what records are like, moves of topics with their records, and owners."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from meshctl import profiles, replays
 from meshctl.commands.replay_starting import start
 from meshctl.commands.replay_watching import follow
 from meshctl.commands.topic_move import move
+from meshctl.commands.topic_owner import own
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import print_json, print_table
@@ -22,17 +23,19 @@ USUAL_SAMPLE = 10_000
 
 @click.group(cls=Group)
 def topic() -> None:
-    """Topics: what is in them, and where they go.
+    """Topics: what is in them, where they go, and who owns them.
 
     \b
     Examples:
       meshctl topic profile orders
       meshctl topic profile orders --last
       meshctl topic move apples --to c2
+      meshctl topic own apples --owner team-x
     """
 
 
 topic.add_command(move)
+topic.add_command(own)
 
 
 @topic.command()

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+# ruff: noqa: E402  # the first import keeps libraries out that the others would load
+from services.console.lean import spare_libraries
+
+spare_libraries()
+
 from mesh.lifecycle import Lifecycle, run
 from mesh.settings import load
 from mesh.telemetry import configure_logging

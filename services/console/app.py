@@ -26,7 +26,7 @@ from services.console import metrics
 from services.console.asking import Ask, View
 from services.console.control import NOBODY_CAN_LOG_IN, Caller, Control
 from services.console.headers import STREAM, Door, is_from_here
-from services.console.live import follow, look_at
+from services.console.live import follow, look_at, refresh_of
 from services.console.outcomes import CONTROL, STATUS, CallError, Ending
 from services.console.parts import Cell, File, Form, Moved, Notice, Page, Part, Tone, hidden
 from services.console.records.access import Records
@@ -229,7 +229,8 @@ class Console:
 
     async def _live(self, request: Request) -> Response:
         viewer = self._viewer(request)
-        look = look_at(request.path_params["what"])
+        what = request.path_params["what"]
+        look, refresh_s = look_at(what), refresh_of(what)
         if viewer.caller is None or look is None:
             return Response(status_code=HTTPStatus.NO_CONTENT)  # by which a browser does not come again
         if self._streams >= self._settings.max_streams:
@@ -242,7 +243,7 @@ class Console:
             metrics.streams.set(self._streams)
             try:
                 goes_on = lambda: not logged_in or self._sessions.peek(name) is not None  # noqa: E731
-                async for each in follow(look, caller, goes_on=goes_on, stopping=self._stopping):
+                async for each in follow(look, caller, goes_on=goes_on, stopping=self._stopping, refresh_s=refresh_s):
                     yield each
             finally:
                 self._streams -= 1

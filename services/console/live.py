@@ -22,6 +22,8 @@ from services.console.outcomes import CallError
 LOOK_S = 2.0
 REFRESH_S = 15.0
 """So old may "3 s ago" become."""
+RATES_S = 9.0
+"""Gateways report the rates of their clients as often."""
 Look = Callable[[Caller], Awaitable[Message]]
 
 
@@ -56,7 +58,7 @@ async def _proposals(caller: Caller) -> Message:
 
 
 def look_at(what: str) -> Look | None:
-    """The names that a page may follow: "status", "moves", "move/NAME", "replays", "replay/NAME", "proposals",
+    """The names that a page may follow: "status", "map", "moves", "move/NAME", "replays", "replay/NAME", "proposals",
     "proposal/NAME".
     """
     kind, _, name = what.partition("/")
@@ -85,11 +87,23 @@ def look_at(what: str) -> Look | None:
             return found
 
         return _proposal
-    return {"status": _status, "replays": _replays, "moves": _moves, "proposals": _proposals}.get(what)
+    looks = {"status": _status, "map": _status, "replays": _replays, "moves": _moves, "proposals": _proposals}
+    return looks.get(what)
+
+
+def refresh_of(what: str) -> float:
+    """Seconds after which a page is loaded again although nothing has changed."""
+    return RATES_S if what == "map" else REFRESH_S
 
 
 async def follow(
-    look: Look, caller: Caller, *, goes_on: Callable[[], bool], stopping: asyncio.Event, look_s: float = LOOK_S
+    look: Look,
+    caller: Caller,
+    *,
+    goes_on: Callable[[], bool],
+    stopping: asyncio.Event,
+    look_s: float = LOOK_S,
+    refresh_s: float = REFRESH_S,
 ) -> AsyncIterator[str]:
     """Server-sent events, until the console stops or the viewer's session ends."""
     seen, told, trouble = b"", time.monotonic(), ""
@@ -103,7 +117,7 @@ async def follow(
             trouble = problem
             yield event("trouble", problem)
         now = time.monotonic()
-        if not problem and seen and (found != seen or now - told >= REFRESH_S):
+        if not problem and seen and (found != seen or now - told >= refresh_s):
             told = now
             yield event("changed", "")
         seen = found

@@ -133,39 +133,56 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    """A node of a graph: what it is, its name, and the page about it."""
+class Text:
+    """A line of text in a picture; `y` is its base line."""
 
-    what: str
-    name: str
-    shown: str
-    """The name, shortened to fit."""
-    href: str
     x: int
     y: int
-    look: str = ""
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Arrow:
-    """An edge of a graph: the way of its line, and a sentence for it."""
+class Box:
+    """A node of a picture, in pixels. `about` is its whole text."""
 
-    way: str
-    text: str
-    look: str = ""
+    x: int
+    y: int
+    width: int
+    height: int
+    identity: str
+    about: str
+    texts: Sequence[Text]
+    href: str
+    tone: Tone
+
+    @property
+    def is_cut(self) -> bool:
+        """The texts leave something out."""
+        return self.about != " ".join(each.text for each in self.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An edge of a picture."""
+
+    path: str
+    about: str
+    labels: Sequence[Text]
+    tone: Tone
+    dashed: bool
+    width: float
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A drawing of boxes and arrows. A table on the same page says the same in words: see `drawing.py`."""
+    """A picture of nodes and edges; see `graphs.py`. A table beside it must say the same."""
 
     title: str
-    boxes: Sequence[Box]
-    arrows: Sequence[Arrow]
     width: int
     height: int
-    box_width: int
-    box_height: int
+    heads: Sequence[Text]
+    boxes: Sequence[Box]
+    lines: Sequence[Line]
     note: str = ""
     kind: str = "graph"
 

@@ -12,7 +12,7 @@ from mesh.settings import host_port, is_loopback
 from services.console import metrics
 from services.console.outcomes import CONSOLE, CallError, Ending
 from services.console.records.decoding import Schemas
-from services.console.records.kafka import Client
+from services.console.records.kafka import Client, give_back
 from services.console.records.reading import read
 from services.console.records.tailing import Tail, Turn
 from services.console.records.wanted import Bounds, Found, Wanted
@@ -147,7 +147,10 @@ class ViewersRecords:
         metrics.reads.set(self.records.reads)
 
         def carried_out() -> T:
-            return work(Client(self.settings, self.token))
+            try:
+                return work(Client(self.settings, self.token))
+            finally:
+                give_back()
 
         look = asyncio.ensure_future(self.records.run(carried_out))
         look.add_done_callback(self._ended)  # a look goes on in its thread, also if the viewer has left

@@ -187,6 +187,12 @@ def few_arenas() -> None:
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
 
 
+def give_back() -> None:
+    """After a look: glibc would keep the memory of its records for later ones."""
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def is_end(error: Any) -> bool:
     """Whether this is no error, but the word that a partition has no more records now."""
     return bool(error.name() == "_PARTITION_EOF")

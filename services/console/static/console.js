@@ -63,6 +63,19 @@ document.body.addEventListener("htmx:responseError", (event) => {
   trouble.textContent = `The page could not be loaded again (${event.detail.xhr.status}): it shows the past.`;
 });
 
+// A page that updates itself keeps its forms, in which somebody may write: until other forms or links belong to its state.
+function offers(part) {
+  return [...part.querySelectorAll("form, a")].map((each) => each.getAttribute("action") ?? each.href).join("\n");
+}
+document.body.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.target.id !== "found" || !event.detail.shouldSwap) return;
+  const page = new DOMParser().parseFromString(event.detail.serverResponse, "text/html");
+  for (const id of ["links", "last"]) {
+    const [now, next] = [document.getElementById(id), page.getElementById(id)];
+    if (now && next && offers(now) !== offers(next)) now.replaceWith(next);
+  }
+});
+
 const MOST_ROWS = 200; // of a tail: older ones leave the page, not the topic
 document.body.addEventListener("htmx:sseMessage", (event) => {
   if (event.target.id !== "records") return;

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from mesh.rpc import lineage as pb
-from services.console import drawing, words
+from services.console import graphs, words
 from services.console.asking import Ask, choice, here, search, wrong
+from services.console.layers import layered
 from services.console.outcomes import CallError
-from services.console.parts import Arrow, Box, Cell, Cells, Field, Form, Graph, Notice, Page, Part, Table, Tone
+from services.console.parts import Cell, Cells, Field, Form, Graph, Notice, Page, Part, Table, Tone
 
 KINDS = {
     pb.LINEAGE_NODE_KIND_TOPIC: "topic",
@@ -33,8 +34,8 @@ STARTS = ("topic", "group", "application")
 DEPTH, DEPTH_OF_TOPIC = 6, 3
 MOST, MOST_OF_TOPIC = 120, 30
 """Edges of a page: each takes half a kB in the drawing, and half a kB in the table."""
-SHOWN_NAME: Final = 24
-"""Characters that fit into a box."""
+STEP: Final = 280
+"""Pixels from one column to the next: lines have no labels."""
 LEAD = (
     "Applications that write topics, groups that read them, and what the applications of these groups write. "
     "By the traffic that control has seen."
@@ -105,27 +106,28 @@ def _graph(answer: pb.QueryLineageResponse) -> Graph:
     start = _key(answer.start)
     nodes = {start: answer.start} | {_key(each): each for edge in answer.edges for each in (edge.source, edge.target)}
     present = {_key(each) for edge in answer.edges if edge.present for each in (edge.source, edge.target)}
-    found = drawing.drawn(start, [(_key(each.source), _key(each.target)) for each in answer.edges])
-    boxes = []
-    for key, (x, y) in sorted(found.places.items(), key=lambda each: each[1]):
-        looks = (key[0], "start" if key == start else "", "" if key in present else "away")
-        shown = _shown(nodes[key])
-        boxes.append(Box(_what(nodes[key]), shown, _short(shown), _address(nodes[key]), x, y, " ".join(looks).strip()))
-    arrows = [
-        Arrow(
-            drawing.line(found.places[_key(each.source)], found.places[_key(each.target)]),
+    columns, left_out = layered(start, [(_key(each.source), _key(each.target)) for each in answer.edges])
+    boxes = [
+        graphs.Node(
+            _box(nodes[key]), number, _shown(nodes[key]), (_what(nodes[key]),), _address(nodes[key]),
+            Tone.GOOD if key == start else Tone.PLAIN if key in present else Tone.QUIET,
+        )
+        for number, keys in enumerate(columns)
+        for key in keys
+    ]  # fmt: skip
+    lines = [
+        graphs.Edge(
+            _box(each.source),
+            _box(each.target),
             f"{_shown(each.source)} {DEEDS[each.kind]} {_shown(each.target)}{f', {each.rule}' if each.rule else ''}",
-            "" if each.present else "away",
+            dashed=not each.present,
         )
         for each in answer.edges
-        if _key(each.source) in found.places and _key(each.target) in found.places
     ]
     note = "A dashed line was there before, and is not there now."
-    if found.left_out:
-        note = f"{words.count(found.left_out, 'more node')} had no room: the table has them. {note}"
-    return Graph(
-        "Lineage", boxes, arrows, found.width, found.height, drawing.BOX_WIDTH, drawing.BOX_HEIGHT, note
-    )  # fmt: skip
+    if left_out:
+        note = f"{words.count(left_out, 'more node')} had no room: the table has them. {note}"
+    return graphs.drawn("Lineage", ("",) * len(columns), boxes, lines, note, STEP)
 
 
 def _table(edges: Sequence[pb.LineageEdge]) -> Table:
@@ -175,8 +177,8 @@ def _shown(of: pb.LineageNode) -> str:
     return of.client or f"unnamed clients of {of.principal}"
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= SHOWN_NAME else f"{name[: SHOWN_NAME - 1]}…"
+def _box(of: pb.LineageNode) -> str:
+    return ":".join(_key(of))
 
 
 def _cell(of: pb.LineageNode) -> Cell:

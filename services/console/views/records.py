@@ -49,9 +49,9 @@ async def listing(ask: Ask) -> Page:
     form = _form(ask, wanted)
     if not wanted.topic:
         why = ask.records.why_not
-        return Page("Records", [form, *([_said(ask, why)] if why else [])], lead=LEAD)
+        return Page("Records", [form, *([said_why(ask, why)] if why else [])], lead=LEAD)
     try:
-        found = await _read(ask, wanted)
+        found = await read_as_viewer(ask, wanted)
     except CallError as failure:
         return not_shown(ask, "Records", form, failure)
     links = [Cell("Follow", here("/records/tail", **_same(wanted))), Cell("Topic", f"/topics/{wanted.topic}")]
@@ -78,7 +78,7 @@ async def one(ask: Ask) -> Page:
         ("Topic", Cell(wanted.topic, f"/topics/{wanted.topic}")),
         ("Partition", record.partition()),
         ("Offset", f"{record.offset():,}"),
-        ("Time", _time(record)),
+        ("Time", time_text(record)),
         ("Key", f"{key.label}, {words.size(key.size)}"),
         ("Value", f"{value.label}, {words.size(value.size)}"),
     ]
@@ -197,7 +197,7 @@ async def _may_look(ask: Ask, topic: str) -> None:
         await ask.caller.call(ask.caller.stubs.decisions.Explain, admin.ExplainRequest(topic=topic))
 
 
-async def _read(ask: Ask, wanted: Wanted) -> Found:
+async def read_as_viewer(ask: Ask, wanted: Wanted) -> Found:
     if ask.records.why_not is None:
         await _may_look(ask, wanted.topic)
     return await ask.records.read(wanted)
@@ -209,7 +209,7 @@ async def _the_record(ask: Ask, wanted: Wanted) -> tuple[Record, Contents]:
     only = Wanted(
         wanted.topic, Start.OFFSET, wanted.partition, wanted.offset, most=1, committed=wanted.committed
     )  # fmt: skip
-    found = await _read(ask, only)
+    found = await read_as_viewer(ask, only)
     if not found.records or found.records[0].offset() != wanted.offset:
         text = (
             f"Offset {wanted.offset:,} of partition {wanted.partition} has no record: a transaction has ended there, "
@@ -228,12 +228,12 @@ def not_shown(ask: Ask, title: str, form: Form | None, failure: CallError) -> Pa
         and ask.records.why_not is None
     ):
         raise failure
-    parts: list[Part] = [*([form] if form else []), _said(ask, failure)]
+    parts: list[Part] = [*([form] if form else []), said_why(ask, failure)]
     status = 200 if failure.code == "NO_GATEWAY" else STATUS[failure.ending]
     return Page(title, parts, lead=LEAD, status=status)
 
 
-def _said(ask: Ask, failure: CallError) -> Notice:
+def said_why(ask: Ask, failure: CallError) -> Notice:
     items: list[str | Cell] = list(failure.details)
     if failure.ending is Ending.LOGIN_NEEDED:
         items.append(log_in(ask))
@@ -285,7 +285,7 @@ def _row(ask: Ask, wanted: Wanted, record: Record, contents: Places) -> Cells:
     key, value = contents.get((record.partition(), record.offset()), NAMELESS)
     return [
         Cell(f"{record.partition()}/{record.offset()}", place),
-        _time(record),
+        time_text(record),
         _short(shown(record.key(), most // 2, decoded=key and key.on_one_line)),
         "; ".join(named) or words.NONE,
         _short(shown(record.value(), most, decoded=value and value.on_one_line)),
@@ -299,7 +299,7 @@ def _short(of: Shown) -> str:
     return f"{of.text}{cut}{label}".strip()
 
 
-def _time(record: Record) -> str:
+def time_text(record: Record) -> str:
     kind, milliseconds = record.timestamp()
     if kind == 0 or milliseconds < 0:
         return words.NONE

@@ -7,6 +7,7 @@ from mesh.wording import short, word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, search, tick
 from services.console.parts import Cell, Cells, Facts, Moved, Page, Part, Table, Tone
+from services.console.views.dead_letters import next_step
 
 OPEN = (replays.REPLAY_STATE_PENDING, replays.REPLAY_STATE_RUNNING)
 MOST_PARTITIONS = 200
@@ -28,7 +29,7 @@ async def listing(ask: Ask) -> Page:
     rows: list[Cells] = [
         [
             Cell(short(each.name), f"/replays/{short(each.name)}"),
-            each.spec.WhichOneof("destination") or words.NONE,
+            _kind(each.spec),
             words.toned(word(replays.ReplayState, each.state)),
             progress(each),
             words.moment(each.create_time),
@@ -61,6 +62,8 @@ async def one(ask: Ask) -> Page:
             ("Ended", words.moment(found.end_time)),
             ("Why", found.reason or words.NONE),
             ("Destination", _destination(found.spec)),
+            *([("Only", _only(found.spec))] if found.spec.HasField("filter") else []),
+            *([("Records counted", f"{totals.planned:,}")] if totals.HasField("planned") else []),
         ],
     )
     rows: list[Cells] = [
@@ -76,6 +79,7 @@ async def one(ask: Ask) -> Page:
             links.append(Cell("Undo this reset", undo))
     parts: list[Part] = [
         facts,
+        *next_step(found, may_change=ask.may_change),
         Table("Partitions", ("Topic", "Partition", "From", "Next", "To"), rows, "No partition is known.", note),
     ]
     if found.state in OPEN and not found.cancelling and ask.may_change:
@@ -86,7 +90,19 @@ async def one(ask: Ask) -> Page:
 def _destination(of: replays.ReplaySpec) -> Cell:
     if of.HasField("group"):
         return Cell(f"group {of.group.group}", here(f"/groups/{of.group.group}"))
-    return Cell(of.WhichOneof("destination") or words.NONE)
+    return Cell(_kind(of))
+
+
+def _kind(of: replays.ReplaySpec) -> str:
+    """ "source, dead letters, a plan"."""
+    said = (of.WhichOneof("destination"), of.dead_letters and "dead letters", of.dry_run and "a plan")
+    return ", ".join(each for each in said if each) or words.NONE
+
+
+def _only(of: replays.ReplaySpec) -> str:
+    """The conditions of dead letters."""
+    wanted = (("reasons", of.filter.reasons), ("keys", of.filter.keys), ("offsets", of.filter.offsets))
+    return "; ".join(f"{name} {', '.join(map(str, found))}" for name, found in wanted if found) or words.NONE
 
 
 async def cancel(ask: Ask) -> Moved:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from mesh.rpc import admin, profiles, topic_moves, topics
 from mesh.wording import actor_text, short
 from services.console import words
-from services.console.asking import PAGE_SIZE, Ask, choice, here, search, wrong
+from services.console.asking import PAGE_SIZE, Ask, change, choice, here, search, wrong
 from services.console.outcomes import CallError
-from services.console.parts import Cell, Cells, Facts, Field, Item, Notice, Page, Part, Table, Tone
+from services.console.parts import Cell, Cells, Facts, Field, Form, Item, Moved, Notice, Page, Part, Table, Tone
 from services.console.views.lineage import of_topic as lineage_of
 from services.console.views.moves import OPEN as MOVING
 from services.console.views.moves import move_form, move_row, readers
@@ -27,7 +27,7 @@ DECISIONS = 20
 
 
 async def listing(ask: Ask) -> Page:
-    said = {name: ask.said(name) for name in ("prefix", "part", "cluster")}
+    said = {name: ask.said(name) for name in ("prefix", "part", "cluster", "owner")}
     order, groups = ask.said("order") or "name", ask.said("groups") or WITH
     if order not in ORDERS:
         raise wrong("order", f"{order!r} is none of {', '.join(ORDERS)}")
@@ -39,7 +39,7 @@ async def listing(ask: Ask) -> Page:
     rows = [_row(each, amounts, with_groups=groups == WITH) for each in answer.topics]
     counted = ("Groups", "Records behind") if groups == WITH else ()
     hour = () if amounts is None else ("Bytes in the last hour",)
-    columns = ("Topic", "Cluster", "Name there", "Partitions", "Size", "Rule", *counted, *hour)
+    columns = ("Topic", "Cluster", "Name there", "Partitions", "Size", "Rule", "Owner", *counted, *hour)
     shown = f"{len(rows):,} of {words.count(answer.total, 'topic')}, by the rules of revision {answer.revision:,}."
     table = Table("Topics", columns, rows, "There is no such topic.", shown, ask.more(answer.next_page_token))
     form = search(
@@ -48,6 +48,7 @@ async def listing(ask: Ask) -> Page:
         Field("part", "Name has", value=said["part"]),
         Field("prefix", "Name begins with", value=said["prefix"]),
         Field("cluster", "Cluster", value=said["cluster"]),
+        Field("owner", "Owner", value=said["owner"]),
         choice("order", "Order", order, *ORDERS),
         choice("groups", "Groups and lag", groups, WITH, WITHOUT),
         title="Filter",
@@ -70,6 +71,11 @@ def not_known(problems: Sequence[str]) -> list[Part]:
     return [Notice("This page is not complete", Tone.WARNING, list(problems))] if problems else []
 
 
+def owner_cell(owner: str) -> Cell | str:
+    """Leads to all topics of the owner."""
+    return Cell(owner, here("/topics", owner=owner)) if owner else words.NONE
+
+
 def _row(of: topics.Topic, amounts: dict[str, int] | None, *, with_groups: bool) -> Cells:
     name = short(of.name)
     row: list[Cell | str | int] = [
@@ -79,6 +85,7 @@ def _row(of: topics.Topic, amounts: dict[str, int] | None, *, with_groups: bool)
         f"{of.partitions:,}",
         words.size(of.size_bytes) if of.HasField("size_bytes") else words.NONE,
         Cell(short(of.rule), f"/{of.rule}"),
+        owner_cell(of.owner),
     ]
     if with_groups:
         row += [
@@ -111,7 +118,7 @@ async def one(ask: Ask) -> Page:
         parts += not_known(found.problems)
     parts += [*moves, *explained(explanation)]
     if not isinstance(found, CallError):
-        parts.append(readers(found))
+        parts += [_owner(found.topic), readers(found)]
     parts += [clients, *ways, *profile]
     if not isinstance(found, CallError):
         parts.append(_settings(found.settings))
@@ -125,9 +132,39 @@ async def one(ask: Ask) -> Page:
         Cell("Its history", here("/history", topic=name)),
     ]
     if ask.may_change and not isinstance(found, CallError):
-        parts.append(await move_form(ask, name))
+        parts += [*await _move_form(ask, name), _owner_form(name, found.topic.owner)]
         links.append(Cell("Reset a group", here("/resets/new", topic=name)))
     return Page(f"Topic {name}", parts, lead=lead, links=links)
+
+
+async def _move_form(ask: Ask, name: str) -> list[Part]:
+    """None for a viewer whose grant does not reach the list of clusters."""
+    try:
+        return [await move_form(ask, name)]
+    except CallError:
+        return []
+
+
+def _owner(of: topics.Topic) -> Facts:
+    name = short(of.name)
+    past = Cell("its decisions", here("/history", name=f"topicowners/{name}"))
+    return Facts("Owner", [("Owner", owner_cell(of.owner)), ("History", past)])
+
+
+def _owner_form(name: str, owner: str) -> Form:
+    field = Field("owner", "Owner", value=owner, help="A team or a person; empty: nobody.")
+    return change("Set its owner", f"/topics/{name}/owner", "Set the owner", field)
+
+
+async def own(ask: Ask) -> Moved:
+    """Sets or removes the owner of a topic."""
+    name = ask.parameters["topic"]
+    request = topics.SetTopicOwnerRequest(
+        name=f"topics/{name}", owner=ask.form.get("owner", "").strip(), reason=ask.said("reason"),
+        request_id=ask.said("request_id"),
+    )  # fmt: skip
+    await ask.caller.call(ask.caller.stubs.topics.SetTopicOwner, request)
+    return Moved(f"/topics/{name}")
 
 
 async def _found(ask: Ask, name: str) -> topics.GetTopicResponse | CallError:

@@ -124,7 +124,7 @@ class PastAnswers:
 
 WITH_HISTORY = (
     "access", "clusters", "recordrules", "instances", "members", "pipelines", "schedules", "replays", "users",
-    "subscriptions",
+    "subscriptions", "topicowners",
 )  # fmt: skip
 """Collections of resources that have decisions in the log, beside rules."""
 

@@ -9,8 +9,11 @@ from typing import Any
 from mesh.routing import Place
 from mesh.rpc import topics, topics_grpc
 from services.control.api import pages, shapes
+from services.control.api.calls import caller, once_with_revision
 from services.control.decisions.topics.looking import Looking
+from services.control.decisions.topics.owners import OwnerDecisions
 from services.control.domain.errors import InvalidField, Unavailable, Unknown
+from services.control.domain.topics.owners import owner_of
 from services.control.domain.topics.topics import Order, SeenTopic, Setting, Wanted, lag_of
 from services.control.store.journal import Journal
 from services.control.upstream.connections import Connections, UnreachableError
@@ -22,6 +25,8 @@ ORDERS = {
     topics.TOPIC_ORDER_PARTITIONS: Order.PARTITIONS,
 }
 TOPICS = "topics"
+MOST_NAMES = 1000
+"""As many as a page may have."""
 
 
 class TopicService(topics_grpc.TopicServiceServicer):
@@ -31,19 +36,26 @@ class TopicService(topics_grpc.TopicServiceServicer):
         self._journal = journal
         self._connections = connections
         self._looking = looking
+        self._owners = OwnerDecisions(journal)
 
     async def ListTopics(self, request: topics.ListTopicsRequest, context: Any) -> topics.ListTopicsResponse:
         self._journal.require_loaded()
         if request.order not in ORDERS:
             raise InvalidField("order", f"{request.order} is no order that this release knows")
-        order, wanted = ORDERS[request.order], Wanted(request.prefix, request.part, request.cluster)
+        if len(request.topics) > MOST_NAMES:
+            raise InvalidField("topics", f"has {len(request.topics):,} names, and may have {MOST_NAMES:,}")
+        order, names = ORDERS[request.order], frozenset(request.topics)
+        wanted = Wanted(request.prefix, request.part, request.cluster, names)
         known = await self._looking.topics()
-        found = sorted(filter(wanted.lets_through, known.topics), key=lambda each: each.key(order))
+        let_through = filter(wanted.lets_through, known.topics)
+        if request.owner:
+            owners = self._owners.known
+            let_through = filter(lambda each: owner_of(owners, each.name) == request.owner, let_through)
+        found = sorted(let_through, key=lambda each: each.key(order))
         keys = [each.key(order) for each in found]
-        listing = f"{TOPICS} {order.value} {wanted.prefix} {wanted.part} {wanted.cluster}"
-        page, token = pages.cut(listing, found, keys, request.page_size, request.page_token)
+        page, token = pages.cut(pages.listing_of(TOPICS, request), found, keys, request.page_size, request.page_token)
         answer = topics.ListTopicsResponse(
-            topics=map(_shape, page), next_page_token=token, total=len(found), unreached=known.unreached,
+            topics=map(self._shape, page), next_page_token=token, total=len(found), unreached=known.unreached,
             problems=known.problems, revision=known.revision,
         )  # fmt: skip
         if request.groups:
@@ -62,7 +74,7 @@ class TopicService(topics_grpc.TopicServiceServicer):
         topic = shapes.id_of(TOPICS, request.name)
         shapes.check_topic(topic)
         seen = await self._seen(topic)
-        answer = topics.GetTopicResponse(topic=_shape(seen))
+        answer = topics.GetTopicResponse(topic=self._shape(seen))
         (settings, untold), (reading, logs, problems) = await asyncio.gather(self._settings(seen), self._read([seen]))
         answer.settings.extend(topics.TopicSetting(name=each.name, value=each.value, own=each.own) for each in settings)
         answer.problems.extend(dict.fromkeys([*untold, *problems]))
@@ -84,6 +96,17 @@ class TopicService(topics_grpc.TopicServiceServicer):
                 shape.size_bytes = sizes[name]
         problems.extend(each for each in untold if each not in problems)
 
+    async def SetTopicOwner(self, request: topics.SetTopicOwnerRequest, context: Any) -> topics.SetTopicOwnerResponse:
+        self._journal.require_loaded()
+        topic = shapes.id_of(TOPICS, request.name)
+        shapes.check_topic(topic)
+        if request.owner:
+            await self._seen(topic)
+        who = caller(request, request.request_id, request.reason)
+        return await once_with_revision(
+            topics.SetTopicOwnerResponse, who, lambda answer: self._owners.set(topic, request.owner, who, answer)
+        )
+
     async def _settings(self, seen: SeenTopic) -> tuple[list[Setting], list[str]]:
         """The settings, and a sentence if the cluster does not say them."""
         cluster = self._journal.view.state.effective.clusters.get(seen.place.cluster)
@@ -93,6 +116,12 @@ class TopicService(topics_grpc.TopicServiceServicer):
             return await self._connections.all_settings(cluster, seen.place.upstream_topic), []
         except UnreachableError as error:
             return [], [str(error)]
+
+    def _shape(self, seen: SeenTopic) -> topics.Topic:
+        return topics.Topic(
+            name=f"{TOPICS}/{seen.name}", cluster=seen.place.cluster, upstream_topic=seen.place.upstream_topic,
+            partitions=seen.partitions, rule=f"rules/{seen.rule_id}", owner=owner_of(self._owners.known, seen.name),
+        )  # fmt: skip
 
     async def _seen(self, topic: str) -> SeenTopic:
         table = self._journal.view.state.effective
@@ -114,13 +143,6 @@ class TopicService(topics_grpc.TopicServiceServicer):
             self._looking.readers(), self._looking.logs((each.name, each.place, each.partitions) for each in seen)
         )
         return readers.reading, logs, list(dict.fromkeys([*readers.silent.values(), *problems]))
-
-
-def _shape(seen: SeenTopic) -> topics.Topic:
-    return topics.Topic(
-        name=f"{TOPICS}/{seen.name}", cluster=seen.place.cluster, upstream_topic=seen.place.upstream_topic,
-        partitions=seen.partitions, rule=f"rules/{seen.rule_id}",
-    )  # fmt: skip
 
 
 def _add_groups(shape: topics.Topic, reading: Mapping[str, Any], logs: Mapping[str, Any]) -> None:

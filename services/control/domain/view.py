@@ -25,6 +25,7 @@ from services.control.domain.sidecars.commands import SIDECARS
 from services.control.domain.sidecars.orders import Orders, fold_orders
 from services.control.domain.sidecars.subscriptions import SUBSCRIPTIONS, Declared, fold_subscriptions
 from services.control.domain.topic_moves.moves import TOPIC_MOVES, TopicMoves, fold_topic_moves
+from services.control.domain.topics.owners import OWNERS, Owners, fold_owners
 from services.control.domain.transactions.transactions import TRANSACTIONS
 from services.control.domain.users.users import USERS, Users, fold_users
 from services.control.domain.validation.rules import VALIDATION
@@ -77,6 +78,7 @@ class MeshView:
     """The subscriptions of sidecars that operators have declared."""
     proposals: Proposals = field(default_factory=Proposals)
     """The policy of approvals, and the changes that wait for a second person."""
+    owners: Owners = field(default_factory=dict)
 
     @property
     def position(self) -> int:
@@ -151,6 +153,7 @@ def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
         users=fold_users(view.users, event),
         subscriptions=fold_subscriptions(view.subscriptions, event),
         proposals=fold_proposals(view.proposals, event),
+        owners=fold_owners(view.owners, event),
     )
     match event.WhichOneof("payload"):
         case "cluster_registered":
@@ -206,5 +209,6 @@ def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
         f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, VALIDATION, f"{TOPIC_MOVES}/", APPROVALS, f"{PROPOSALS}/",
+        f"{OWNERS}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

@@ -242,6 +242,10 @@ def _subscription_declared(event: events.Event, known: Known) -> Iterator[str]:
     yield f"subscription {after.name}: {', '.join(told) or 'nothing that this release knows'}"
 
 
+def _owner(of: events.TopicOwnerSet) -> str:
+    return f"topic {of.topic} {f'belongs to {of.owner}' if of.owner else 'has no owner any more'}"
+
+
 _RULE_FIELDS: dict[str, Callable[[ForwardingRule], str]] = {
     "match": _match,
     "target_cluster": lambda rule: rule.target_cluster or "none",
@@ -274,6 +278,7 @@ _SENTENCES: dict[str, Callable[[events.Event], str]] = {
     "record_rule_rewound": _record_rule_rewound,
     "group_offsets_sync_ordered": _groups_synced,
     "subscription_withdrawn": lambda event: f"subscription {event.subscription_withdrawn.name} withdrawn",
+    "topic_owner_set": lambda event: _owner(event.topic_owner_set),
     "transaction_end_ordered": _transaction_ended,
     **approvals.SENTENCES,
     **replays.SENTENCES,

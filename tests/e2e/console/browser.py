@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from selenium import webdriver
+from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
@@ -69,7 +70,10 @@ class Browser:
 
     def shows(self, text: str) -> None:
         """Waits until the page has this text."""
-        WebDriverWait(self.driver, WITHIN_S).until(lambda _: text in self.text(), f"the page shows {text!r}")
+        try:
+            WebDriverWait(self.driver, WITHIN_S).until(lambda _: text in self.text())
+        except TimeoutException:
+            raise AssertionError(f"{self.driver.current_url} does not show {text!r}:\n{self.text()}") from None
 
     def text(self) -> str:
         return str(self.driver.execute_script("return document.body.innerText"))

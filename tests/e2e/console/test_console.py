@@ -18,13 +18,15 @@ from tests.fixtures.databases import PostgresServer
 from tests.integration.control.world import create_topic, router
 
 PATHS = (
-    "/", "/topics", "/topics/TOPIC", "/groups", "/resets/new", "/moves", "/moves/check?topic=TOPIC&target_cluster=c2",
-    "/quotas", "/quotas/check?user=ada&quota=producer_byte_rate&value=1000", "/subscriptions", "/rules", "/rules/new",
+    "/", "/map", "/topics", "/topics/TOPIC", "/groups", "/resets/new", "/moves",
+    "/moves/check?topic=TOPIC&target_cluster=c2", "/quotas",
+    "/quotas/check?user=ada&quota=producer_byte_rate&value=1000", "/subscriptions", "/rules", "/rules/new",
     "/rules/apples", "/rules/check?action=update&rule=apples&target_cluster=c2", "/explain?about=topic&name=apples",
     "/history", "/history/as-of", "/history/diff", "/audit", "/audit/records", "/acls",
     "/acls/check?action=add&principal=User:ada&permission=allow&operation=Read&type=topic&pattern=literal&name=x",
     "/acls/explain?principal=User:ada&operation=Read&type=topic&name=x", "/users", "/grants", "/grants/explain",
-    "/grants/check?action=grant&principal=oidc:bob&role=viewer", "/record-rules", "/replays", "/transactions",
+    "/grants/check?action=grant&principal=oidc:bob&role=viewer", "/record-rules", "/replays", "/dead-letters",
+    "/dead-letters/TOPIC", "/dead-letters/TOPIC/redrive?partition=0&offsets=1", "/transactions",
     "/records", "/records?topic=TOPIC",
     "/records/tail?topic=TOPIC", "/sidecars", "/orders", "/clients", "/traffic", "/pipelines", "/schedules", "/none",
 )  # fmt: skip

@@ -134,6 +134,14 @@ async def test_ten_thousand_topics_come_in_pages_without_a_stall(
             began = time.monotonic()
             assert "50 of 10,000 topics" in await visitor.sees("/topics?prefix=shop.&order=partitions&cluster=crowded")
             times.append(time.monotonic() - began)
+        maps = []
+        for _ in range(ROUNDS):
+            began = time.monotonic()
+            page = await visitor.sees("/map")  # and less than 150 kB
+            maps.append(time.monotonic() - began)
+            assert re.search(r"and 9,9\d\d more topics|and 1\d,\d{3} more topics", page)
+    print(f"the map of {MANY:,} topics after {min(maps):.3f} s")
+    assert min(maps) < PAGE_S
     print(f"the first page of {MANY:,} topics after {cold:.2f} s, other pages after {min(times):.3f} s")
     assert min(times) < PAGE_S
 

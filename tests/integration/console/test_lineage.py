@@ -74,10 +74,10 @@ async def test_the_lineage_of_a_topic_is_a_drawing_with_links_and_a_table_that_s
             raw = (await vera.client.get("/lineage?topic=shop.orders")).text
             assert "<script>alert" not in raw
             [drawing] = re.findall(r"<svg.*?</svg>", raw, re.DOTALL)
-            boxes = re.findall(r'<a href="([^"]+)"><title>([^<]+)</title>', drawing)
-            assert ("/lineage?group=bills", "group bills") in boxes
+            boxes = re.findall(r'<a href="([^"]+)" id="[^"]+".*?<text[^>]*>([^<]+)</text>', drawing, re.DOTALL)
+            assert ("/lineage?group=bills", "bills") in boxes
             assert len(boxes) == 6
-            assert drawing.count("<path class=") == raw.count("<tr><th scope=\"row\">") == 5  # fmt: skip
+            assert drawing.count("<path ") == raw.count("<tr><th scope=\"row\">") == 5  # fmt: skip
             assert "style=" not in drawing, "the policy of the console allows no styles inside a page"
             for address, _ in boxes:
                 await vera.sees(address.replace("&amp;", "&"))
@@ -90,7 +90,7 @@ async def test_the_lineage_of_a_topic_is_a_drawing_with_links_and_a_table_that_s
 
         await until(have_left, "the page says when each edge was seen last")
         drawing = (await vera.client.get("/lineage?group=bills")).text
-        assert drawing.count('class="arrow away"') == drawing.count("<path class=")
+        assert drawing.count(' dashed"') == drawing.count("<path ") > 0
 
 
 async def test_wrong_questions_and_narrowed_viewers(console: Consoled) -> None:

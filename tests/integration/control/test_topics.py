@@ -72,6 +72,9 @@ async def test_topics_are_listed_by_the_names_that_clients_know(mesh_of_two: Wor
     by_size = await listed(mesh_of_two, prefix=prefix, order=topics.TOPIC_ORDER_PARTITIONS)
     assert [each.partitions for each in by_size.topics] == [3, 2]
     assert [each.cluster for each in (await listed(mesh_of_two, prefix=prefix, cluster="c2")).topics] == ["c2"]
+    named = await listed(mesh_of_two, topics=[routed.bananas, f"{prefix}none"])
+    assert [each.name for each in named.topics] == [f"topics/{routed.bananas}"]
+    await refused(listed(mesh_of_two, topics=["x"] * 1001), grpc.StatusCode.INVALID_ARGUMENT, "topics")
     assert [each.name for each in (await listed(mesh_of_two, prefix=prefix, part="app")).topics] == [
         f"topics/{routed.apples}"
     ]

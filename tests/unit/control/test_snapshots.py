@@ -101,6 +101,7 @@ def full_view() -> MeshView:
         events.QuotasChanged(changes=[QUOTA]),
         events.SubscriptionDeclared(subscription=subscriptions.DeclaredSubscription(name="orders")),
         events.ChangeProposed(proposal=proposals.Proposal(name="proposals/1")),
+        events.TopicOwnerSet(topic="apples", owner="team-x"),
         events.MeshFrozen(),
         events.RuleSetChanged(changes=[events.RuleChange(removed="apples")], needs_hold=True),
     )

@@ -60,10 +60,14 @@ class Wanted:
     prefix: str = ""
     part: str = ""
     cluster: str = ""
+    names: frozenset[str] = frozenset()
 
     def lets_through(self, topic: SeenTopic) -> bool:
         return (
-            topic.name.startswith(self.prefix) and self.part in topic.name and self.cluster in ("", topic.place.cluster)
+            topic.name.startswith(self.prefix)
+            and self.part in topic.name
+            and self.cluster in ("", topic.place.cluster)
+            and (not self.names or topic.name in self.names)
         )
 
 
