@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from mesh.rpc.tls import RpcTlsSettings
 from mesh.settings import Address, AddressList, ServiceSettings, WordList
 from mesh.topics import is_topic_name
+from mesh.tracing import TracingSettings
 from mesh.traffic.settings import TrafficSettings, own_topic
 from services.gateway.authorization.access import Required
 from services.gateway.client_settings import AuthenticationSettings
@@ -21,7 +22,9 @@ KIB, MIB = 1024, 1024 * 1024
 MOST_NAME_CHARACTERS = 100
 
 
-class GatewaySettings(AuthenticationSettings, RpcTlsSettings, TrafficSettings, ServiceSettings, service="gateway"):
+class GatewaySettings(
+    AuthenticationSettings, RpcTlsSettings, TracingSettings, TrafficSettings, ServiceSettings, service="gateway"
+):
     """Serve Kafka clients: one address in front of all clusters of the mesh."""
 
     name: str = Field(

@@ -11,6 +11,7 @@ from prometheus_client import REGISTRY
 
 from mesh.lifecycle import Lifecycle
 from mesh.routing import RoutingTable
+from mesh.tracing import tracer_for
 from mesh.traffic.counting import Counts
 from mesh.traffic.emission import Emission
 from services.gateway import metrics
@@ -23,6 +24,7 @@ from services.gateway.downstream.entrance import PASSWORDS, Reception
 from services.gateway.downstream.handed import Handed
 from services.gateway.downstream.listening import AskedNode, Listening, places
 from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.request_tracing import RequestTracing
 from services.gateway.downstream.routers import Routers
 from services.gateway.downstream.server_tls import ServerTls
 from services.gateway.downstream.siblings import Introduction, Siblings
@@ -86,6 +88,9 @@ class Gateway:
             ),
         )
         self.mesh.siblings = siblings
+        self._tracer = tracer_for(settings.tracing, "gateway", settings.name, metrics.tracing.count)
+        if self._tracer is not None:
+            self.mesh.tracing = RequestTracing(self._tracer)
         if self._audit is not None:
             self.mesh.refused.audit = self._audit.refused
         self._exposed = TelemetryCollector(telemetry)
@@ -245,6 +250,8 @@ class Gateway:
         elif self._discovery is not None:
             await self._discovery.say_goodbye()
         await self._traffic.stop()
+        if self._tracer is not None:
+            await asyncio.to_thread(self._tracer.stop)
         if self._reception is not None:
             await self._reception.stop()
         for task in self._tasks:

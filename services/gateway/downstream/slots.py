@@ -19,6 +19,7 @@ from services.gateway.requests.failures import codes_of
 from services.gateway.requests.handler import Handler, Order
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Answer, Body, Close, NoAnswer, RawResponse, Request, Versioned
+from services.gateway.requests.records.trace_contexts import Seen
 from services.gateway.wire.apis import api_name
 from services.gateway.wire.frames import SIZE_BYTES, RequestHeader, encode_response, response_prefix
 from services.gateway.wire.primitives import Buffer
@@ -41,6 +42,8 @@ class Slot:
     """The start; 0 if another worker carries the request out, or it has not started."""
     upstream_s: float = 0.0
     """The time that clusters have taken."""
+    seen: Seen | None = None
+    """The topics of a Produce and the trace contexts of its records, if requests are traced."""
     done: bool = False
     answer: list[Buffer] | None = None
     close: str | None = None
@@ -179,8 +182,18 @@ def _outlives_client(slot: AnySlot) -> bool:
     return slot.produces or (isinstance(slot, Slot) and slot.commits and slot.exchange is not None)
 
 
-def count_request(session: Session, slot: AnySlot, answer: Answer | Passed, *, is_open: bool) -> None:
-    """A request of this client has ended."""
+class Tracing(Protocol):
+    """Makes spans of requests."""
+
+    def ended(self, slot: AnySlot, answer: Answer | Passed) -> None: ...
+
+
+def count_request(
+    session: Session, slot: AnySlot, answer: Answer | Passed, tracing: Tracing | None, *, is_open: bool
+) -> None:
+    """A request of this client has ended. `tracing`: None if requests are not traced."""
+    if tracing is not None:
+        tracing.ended(slot, answer)
     header = slot.header
     api_key, version = header.api_key, header.api_version
     if not is_open:
