@@ -11,6 +11,9 @@ from mesh.secret_references import REFERENCE
 NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.grpc", "opentelemetry.exporter.otlp.proto.http")
 """The packages of the extra `tracing`."""
 
+TRACING = "--tracing"
+"""The argument by which a process passes these settings to its child, as JSON."""
+
 
 class TracingSettings(BaseModel):
     """A part of their settings. Without `tracing_endpoint` nothing is traced, and no SDK is loaded."""

@@ -81,6 +81,7 @@ class Tracer:
     def __init__(self, settings: TracingSettings, service: str, instance: str, count: Count) -> None:
         """UnresolvedReferenceError, OSError: a header or an authority of the settings can't be read."""
         self.rate = settings.tracing_rate
+        self._count = count
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # we log the state of the receiver ourselves
         resource = Resource(
             {"service.name": f"kafka-mesh-{service}", "service.instance.id": instance, "service.version": VERSION}
@@ -118,6 +119,10 @@ class Tracer:
     def consumer(self, name: str, parents: Sequence[Trace], attributes: Attributes) -> Span:
         """Records are processed. The span is a child of the first context, and names the other ones as links."""
         return self._begun(SpanKind.CONSUMER, name, parents[0], attributes, parents[1:MOST_LINKS], None)
+
+    def lose(self) -> None:
+        """Counts a span that was not made, for lack of room at the caller's."""
+        self._count("lost", 1)
 
     def stop(self) -> None:
         """Blocks until what waits is sent, within a bound."""
