@@ -11,6 +11,7 @@ import pytest
 from tests.fixtures.backend import Backend
 from tests.fixtures.collector import collector
 from tests.fixtures.meshes import Mesh
+from tests.fixtures.record_rules import Side
 from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
@@ -30,6 +31,7 @@ def test_one_trace_shows_the_whole_way_of_a_record(
         monkeypatch.setenv("KAFKA_MESH_SIDECAR_REACTIVE_TOPICS", GERMAN)
         monkeypatch.setenv("KAFKA_MESH_SIDECAR_BACKEND_URL", backend.host_url)
         mesh = mesh_factory()
+        Side("c1", mesh.cluster("c1")).create(f"{ORDERS}.dlq")
         mesh.meshctl(
             "content", "create", "german", "--from", "c1", "--topic", ORDERS,
             "--when", "value.country == 'DE'", "--to", f"c2/{GERMAN}",
