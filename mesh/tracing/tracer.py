@@ -51,15 +51,22 @@ _propagator = TraceContextTextMapPropagator()
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span that has begun; `trace` is the context for those who come after it."""
+    """A span that has begun."""
 
     _span: api.Span
-    trace: Trace
+
+    @property
+    def trace(self) -> Trace:
+        """The context for those who come after this span."""
+        carrier: dict[str, str] = {}
+        _propagator.inject(carrier, api.set_span_in_context(self._span, Context()))
+        return Trace(carrier.get("traceparent", ""), carrier.get("tracestate", ""))
 
     @property
     def exemplar(self) -> dict[str, str]:
         """The labels by which an observation of a histogram names this span."""
-        return {"trace_id": self.trace.trace_id, "span_id": self.trace.parent[36:52]}
+        context = self._span.get_span_context()
+        return {"trace_id": api.format_trace_id(context.trace_id), "span_id": api.format_span_id(context.span_id)}
 
     def rename(self, name: str) -> None:
         self._span.update_name(name)
@@ -141,10 +148,7 @@ class Tracer:
         start_ns: int | None,
     ) -> Span:
         links = [Link(api.get_current_span(_context(each)).get_span_context()) for each in others]
-        span = self._tracer.start_span(name, _context(parent), kind, attributes, links, start_ns)
-        carrier: dict[str, str] = {}
-        _propagator.inject(carrier, api.set_span_in_context(span, Context()))
-        return Span(span, Trace(carrier.get("traceparent", ""), carrier.get("tracestate", "")))
+        return Span(self._tracer.start_span(name, _context(parent), kind, attributes, links, start_ns))
 
 
 def exporter_of(settings: TracingSettings) -> SpanExporter:

@@ -303,6 +303,12 @@ deltas_refused = Counter(
 discovery_connected = Gauge("kafka_mesh_gateway_discovery_connected", "1 while a router is connected.")
 traffic = TrafficMetrics("gateway")
 tracing = TracingMetrics("gateway")
+forwarded_pushes = Counter(
+    "kafka_mesh_gateway_forwarded_pushes",
+    "Pushes of clients' metrics (TELEMETRY_FORWARDED) by what became of them: sent, failed (the receiver did not take "
+    "them in time), lost (no room).",
+    ["outcome"],
+)
 unopened_audit_bytes = Gauge(
     "kafka_mesh_gateway_unopened_audit_bytes", "Batches of audited topics whose records are not written down yet."
 )

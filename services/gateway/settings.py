@@ -64,6 +64,10 @@ class GatewaySettings(
         description="The metrics of their own that clients are asked for (KIP-714): prefixes of names, or `*` for all; "
         "empty: none.",
     )
+    telemetry_forwarded: bool = Field(
+        default=False,
+        description="Whether clients' own metrics also go to `TRACING_ENDPOINT`, as they come.",
+    )
     telemetry_interval_s: float = Field(
         default=60.0,
         ge=1,
@@ -174,6 +178,12 @@ class GatewaySettings(
     @classmethod
     def _is_the_meshs_own_too(cls, topic: str) -> str:
         return own_topic(topic, "mesh.audit-records")
+
+    @model_validator(mode="after")
+    def _forwards_somewhere(self) -> Self:
+        if self.telemetry_forwarded and not self.tracing_endpoint:
+            raise ValueError("telemetry_forwarded: clients' metrics go to tracing_endpoint; set that too")
+        return self
 
     @model_validator(mode="after")
     def _audit_has_a_home(self) -> Self:

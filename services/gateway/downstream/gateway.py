@@ -43,6 +43,7 @@ from services.gateway.upstream.clusters import Clusters
 
 if TYPE_CHECKING:
     from services.gateway.downstream.audit_trail import AuditTrail
+    from services.gateway.downstream.telemetry_forwarding import TelemetryForwarding
 
 log = structlog.get_logger(__name__)
 
@@ -94,6 +95,9 @@ class Gateway:
         if self._audit is not None:
             self.mesh.refused.audit = self._audit.refused
         self._exposed = TelemetryCollector(telemetry)
+        self._forwarding = _forwarding(settings)
+        if self._forwarding is not None:
+            telemetry.on_push = self._forwarding.take
         self.connections: set[ClientConnection] = set()
         self.handed: Handed | None = None
         """The reception of clients, if another process listens."""
@@ -184,6 +188,8 @@ class Gateway:
             self.mesh.siblings.serve(self._met)
         REGISTRY.register(self._exposed)
         self._traffic.start()
+        if self._forwarding is not None:
+            self._forwarding.start()
         if self._audit is not None:
             self._audit.start()
         self._lifecycle.ready()
@@ -250,8 +256,9 @@ class Gateway:
         elif self._discovery is not None:
             await self._discovery.say_goodbye()
         await self._traffic.stop()
-        if self._tracer is not None:
-            await asyncio.to_thread(self._tracer.stop)
+        for part in (self._tracer, self._forwarding):
+            if part is not None:
+                await asyncio.to_thread(part.stop)
         if self._reception is not None:
             await self._reception.stop()
         for task in self._tasks:
@@ -279,6 +286,15 @@ def _audit_trail(settings: GatewaySettings, conversions: Conversions) -> "AuditT
 
     home = HomeCluster(settings.home_bootstrap_servers, settings.home_properties)
     return AuditTrail(settings.audit_topics, home, settings.audit_records_topic, settings.name, conversions)
+
+
+def _forwarding(settings: GatewaySettings) -> "TelemetryForwarding | None":
+    """The way of clients' own metrics to the OTLP receiver; None if they go no further."""
+    if not settings.telemetry_forwarded:
+        return None
+    from services.gateway.downstream.telemetry_forwarding import TelemetryForwarding  # it imports the client of OTLP
+
+    return TelemetryForwarding(settings.tracing)
 
 
 async def _either(*events: asyncio.Event) -> None:

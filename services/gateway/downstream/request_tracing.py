@@ -10,6 +10,7 @@ Theory of operation
 """
 
 import time
+from random import random
 from typing import TYPE_CHECKING
 
 from mesh.tracing.context import NO_TRACE, Trace
@@ -18,10 +19,10 @@ from services.gateway.counting import Times
 from services.gateway.downstream.fetch_in_flight import FetchInFlight
 from services.gateway.downstream.in_flight import InFlight
 from services.gateway.downstream.passing import Passed
-from services.gateway.downstream.slots import AnySlot
+from services.gateway.downstream.slots import AnySlot, Seen
 from services.gateway.requests.failures import codes_of
 from services.gateway.requests.plan import Answer, Close, NoAnswer, Request
-from services.gateway.requests.records.trace_contexts import Seen, traces_in
+from services.gateway.requests.records.trace_contexts import traces_in
 from services.gateway.wire.apis import api_name
 from services.gateway.wire.errors import error_name
 from services.gateway.wire.primitives import WireError
@@ -39,8 +40,11 @@ _BEGINS = (NO_TRACE,)
 class RequestTracing:
     """See above."""
 
+    __slots__ = ("_rate", "_tracer")
+
     def __init__(self, tracer: "Tracer") -> None:
         self._tracer = tracer
+        self._rate = tracer.rate
 
     def found(self, frame: memoryview, scan: produce.ProduceScan) -> tuple[Trace, ...] | None:
         """See `traces_in`."""
@@ -76,7 +80,7 @@ class RequestTracing:
 
     def _traces(self, seen: tuple[Trace, ...] | None) -> tuple[Trace, ...]:
         if seen is None:
-            return _BEGINS if self._tracer.begins() else ()
+            return _BEGINS if self._rate > 0.0 and random() < self._rate else ()
         return seen
 
     def _trace(self, slot: AnySlot, traces: tuple[Trace, ...], times: Times, failure: str) -> None:

@@ -4,10 +4,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import structlog
 
+from mesh.tracing.context import Trace
 from services.gateway import metrics
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_in_flight import FetchInFlight
@@ -19,7 +20,6 @@ from services.gateway.requests.failures import codes_of
 from services.gateway.requests.handler import Handler, Order
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Answer, Body, Close, NoAnswer, RawResponse, Request, Versioned
-from services.gateway.requests.records.trace_contexts import Seen
 from services.gateway.wire.apis import api_name
 from services.gateway.wire.frames import SIZE_BYTES, RequestHeader, encode_response, response_prefix
 from services.gateway.wire.primitives import Buffer
@@ -27,6 +27,14 @@ from services.gateway.wire.scanner import patch_correlation_id
 from services.gateway.wire.scanner.walks import headers
 
 log = structlog.get_logger(__name__)
+
+
+class Seen(NamedTuple):
+    """The tracing facts of a Produce that goes by its plan."""
+
+    topics: tuple[str, ...]
+    traces: tuple[Trace, ...] | None
+    """As of `trace_contexts`."""
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ Theory of operation
 
 from contextlib import suppress
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from mesh.tracing.context import TRACEPARENT, Trace
 from services.gateway.wire.batches import HEADER_BYTES, read_kept_header
@@ -26,18 +26,10 @@ MOST_TRACES: Final = 8
 _WORD: Final = TRACEPARENT.encode()
 
 
-class Seen(NamedTuple):
-    """The tracing facts of a Produce that goes by its plan."""
-
-    topics: tuple[str, ...]
-    traces: tuple[Trace, ...] | None
-    """As of `traces_in`."""
-
-
 def traces_in(frame: memoryview, scan: produce.ProduceScan) -> tuple[Trace, ...] | None:
     """The sampled trace contexts; empty if no context says `sampled`, None if no record has a context."""
     left = LOOK_BYTES
-    found: dict[Trace, None] = {}
+    found: dict[Trace, None] | None = None
     for topic in scan.topics:
         for part in topic.partitions:
             start = part.records_start
@@ -45,13 +37,12 @@ def traces_in(frame: memoryview, scan: produce.ProduceScan) -> tuple[Trace, ...]
                 continue
             piece = bytes(frame[start : min(part.records_end, start + left)])
             if _WORD in piece:
+                found = {} if found is None else found
                 _read(piece, found)
             left -= len(piece)
             if left <= 0:
                 break
-    if not found:
-        return None
-    return tuple([trace for trace in found if trace.is_sampled][:MOST_TRACES])
+    return tuple([trace for trace in found if trace.is_sampled][:MOST_TRACES]) if found else None
 
 
 def _read(piece: bytes, found: dict[Trace, None]) -> None:
