@@ -33,7 +33,8 @@ from mesh.tracing.context import Trace
 from mesh.tracing.settings import TracingSettings
 
 MOST_IN_BATCH = 512
-SEND_EVERY_MS = 1000
+SEND_EVERY_MS = 5000
+"""The SDK's own interval: sending more often costs CPU, and shows spans no better."""
 MOST_LINKS = 64
 """Other traces that one span names."""
 LONGEST_TEXT = 1024
@@ -181,7 +182,7 @@ def exporter_of(settings: TracingSettings) -> SpanExporter:
 
 def _context(trace: Trace) -> Context:
     """As the SDK has it: whoever sent it is another process."""
-    return _propagator.extract(trace.headers, Context())
+    return _propagator.extract(trace.headers, Context()) if trace else Context()
 
 
 class _Bounded(SpanProcessor):

@@ -4,7 +4,7 @@ Theory of operation
 1. Clients that trace write a `traceparent` header into each record. A search for this word finds nothing in nearly all
    other requests, and costs about a microsecond in a small one; only where it finds something, records are read.
 2. The first `LOOK_BYTES` of a request's batches are searched. These are all bytes of a request that is forwarded as a
-   whole. Of a larger request only the beginning is here, and a record's headers stand behind its value.
+   whole. A larger request is searched in its beginning alone, and a record's headers stand behind its value.
 3. Records of one batch often have different traces. At most `MOST_RECORDS` records are read, and `MOST_TRACES` count.
 4. Compressed batches are not opened: that may take milliseconds on the thread that serves all clients. Such requests
    are traced by the rate alone.
