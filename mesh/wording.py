@@ -1,4 +1,4 @@
-"""Rules, and calls that change them, in words: the same for meshctl and for the console."""
+"""Enum values, rules, and calls that change rules, in words: the same for meshctl and for the console."""
 
 from __future__ import annotations
 
@@ -9,6 +9,19 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
 from mesh.rpc import admin, events, routing
+
+
+def word(of: Any, number: int, unsaid: str = "-") -> str:
+    """ "not allowed" of STATE_NOT_ALLOWED: the part of an enum value's name that is its own.
+
+    `of`: the enum. `unsaid` stands for UNSPECIFIED. A value of a later release has no name here, and is a number.
+    """
+    first: str = of.keys()[0]
+    try:
+        said = of.Name(number).removeprefix(first[: first.rindex("UNSPECIFIED")]).lower()
+    except ValueError:
+        return f"unknown to this release ({number})"
+    return unsaid if said == "unspecified" else said.replace("_", " ")
 
 
 def match_text(of: routing.RuleMatch) -> str:

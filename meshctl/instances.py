@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mesh.rpc import events, instances
+from mesh.wording import word
 from meshctl.output import moment
 
-KINDS = "INSTANCE_KIND_"
 MOST_PARTITIONS = 10
 """Partitions named in one cell; further ones are only counted."""
 
@@ -28,7 +28,7 @@ def reads(instance: events.ConsumerInstance) -> str:
 def state(instance: events.ConsumerInstance, status: instances.InstanceStatus | None) -> str:
     """ "reading", "paused"; if its sidecar has reported no state, the state that an operator set."""
     if status is not None and status.state:
-        return instances.InstanceState.Name(status.state).removeprefix("INSTANCE_STATE_").lower()
+        return word(instances.InstanceState, status.state)
     if instance.drained:
         return "drained"
     return "paused" if instance.paused else "not heard of"
@@ -48,7 +48,7 @@ def known(number: int | None) -> str:
 
 def facts(instance: events.ConsumerInstance) -> Iterator[tuple[str, str]]:
     """The properties of an instance, as names and texts."""
-    yield "kind", events.InstanceKind.Name(instance.kind or events.INSTANCE_KIND_ACTIVE).removeprefix(KINDS).lower()
+    yield "kind", word(events.InstanceKind, instance.kind or events.INSTANCE_KIND_ACTIVE)
     yield "sidecar", instance.sidecar
     yield "reads", reads(instance)
     yield "formats", f"keys {instance.key_format or '-'}, values {instance.value_format or '-'}"
@@ -86,7 +86,7 @@ def result(order: events.SidecarOrder) -> str:
     """ "open", "done", "failed", "expired"."""
     if not order.HasField("outcome"):
         return "open"
-    return events.OrderResult.Name(order.outcome.result).removeprefix("ORDER_RESULT_").lower()
+    return word(events.OrderResult, order.outcome.result)
 
 
 def target(name: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from mesh.rpc import events, record_rules
+from mesh.wording import word
 
 TRANSFORMS = ("set-header:NAME=VALUE", "drop-header:NAME", "redact:PATH")
 STARTS = "earliest, latest, a time (2026-11-21T20:00:00Z), or TOPIC:0=500,1=480 (partitions and offsets)"
@@ -102,7 +103,7 @@ def start_text(start: record_rules.StartAt) -> str:
 
 
 def state(rule: record_rules.RecordRule) -> str:
-    return record_rules.RecordRuleState.Name(rule.state).removeprefix("RECORD_RULE_STATE_").lower()
+    return word(record_rules.RecordRuleState, rule.state)
 
 
 def details(spec: record_rules.RecordRuleSpec) -> Iterable[tuple[str, str]]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import click
 
 from mesh.rpc import events, replays
+from mesh.wording import word
 from meshctl.moments import in_utc, moment_of
 from meshctl.output import count, moment
 from meshctl.record_rules import transform_text
@@ -100,7 +101,7 @@ def state(replay: replays.Replay) -> str:
     """ "pending", "running", "done"; "cancelling" while its end is asked for."""
     if replay.cancelling and replay.state not in ENDS:
         return "cancelling"
-    return replays.ReplayState.Name(replay.state).removeprefix("REPLAY_STATE_").lower()
+    return word(replays.ReplayState, replay.state)
 
 
 def what(spec: replays.ReplaySpec) -> str:

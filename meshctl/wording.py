@@ -10,7 +10,7 @@ from mesh.rpc import admin, events
 from mesh.rpc.roles import role_and_bounds, role_word
 from mesh.scram_codec import mechanism_word
 from mesh.validation.words import change_text as rule_change_text
-from mesh.wording import clients_text, command_text, how_text, rule_text, short
+from mesh.wording import clients_text, command_text, how_text, rule_text, short, word
 from meshctl import instances, record_rules, replays
 from meshctl.output import count, moment
 
@@ -19,12 +19,11 @@ MOST_NAMED = 3
 
 
 def member_kind(kind: admin.MemberKind.ValueType) -> str:
-    return admin.MemberKind.Name(kind).removeprefix("MEMBER_KIND_").lower()
+    return word(admin.MemberKind, kind)
 
 
 def member_phase(phase: admin.MemberPhase.ValueType) -> str:
-    name = admin.MemberPhase.Name(phase).removeprefix("MEMBER_PHASE_").lower()
-    return "-" if name == "unspecified" else name
+    return word(admin.MemberPhase, phase)
 
 
 def member_note(member: admin.Member) -> str:
@@ -36,8 +35,7 @@ def member_note(member: admin.Member) -> str:
 
 
 def cluster_state(state: admin.ClusterState.ValueType) -> str:
-    name = admin.ClusterState.Name(state).removeprefix("CLUSTER_STATE_").lower()
-    return "not asked yet" if name == "unspecified" else name
+    return word(admin.ClusterState, state, "not asked yet")
 
 
 def event(of: events.Event) -> str:
@@ -193,7 +191,7 @@ _EFFECTS = {
 
 def severity(severity: admin.Severity.ValueType) -> str:
     """ "breaks", "warning", "note"."""
-    return admin.Severity.Name(severity).removeprefix("SEVERITY_").lower()
+    return word(admin.Severity, severity)
 
 
 def effect(of: admin.MoveEffect) -> str:

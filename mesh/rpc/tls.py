@@ -7,15 +7,19 @@ that the server's certificate is of the host that the channel's address names.
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import grpc
 from pydantic import BaseModel, Field, field_validator
 
 from mesh.whole_files import FileVersion, file_version
+
+BEGINNING_S: Final = 0.5
+"""Seconds within which gRPC begins a handshake that it has asked for. New connections wait so long for a renewal."""
 
 
 class RpcTlsError(ValueError):
@@ -26,7 +30,7 @@ class RpcTlsError(ValueError):
 class RpcTls:
     """A folder with files in PEM, named as Kubernetes names those of a certificate: `ca.crt`, `tls.crt`, `tls.key`.
 
-    They are read again for each connection, so a renewed certificate needs no restart.
+    A server reads them again when they have changed, so a renewed certificate needs no restart.
     """
 
     folder: Path
@@ -49,9 +53,10 @@ class RpcTls:
     def server_credentials(self, *, asks_callers: bool = True) -> grpc.ServerCredentials:
         """For a server that asks callers for a certificate, or does not. RpcTlsError if a file can't be used."""
         self.check()
-        renewed = cast("Callable[[], grpc.ServerCertificateConfiguration]", self._renewed)  # None says: as before
+        renewal = _Renewal(self)
+        renewed = cast("Callable[[], grpc.ServerCertificateConfiguration]", renewal.renewed)  # None says: as before
         return grpc.dynamic_ssl_server_credentials(
-            self._configuration(), renewed, require_client_authentication=asks_callers
+            self.configuration(), renewed, require_client_authentication=asks_callers
         )
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
@@ -63,17 +68,10 @@ class RpcTls:
         """The versions of the three files, to see whether one has changed."""
         return tuple(file_version(path) for path in (self.ca, self.certificate, self.key))
 
-    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+    def configuration(self) -> grpc.ServerCertificateConfiguration:
+        """The files as they are now, for a server."""
         pair = (self.key.read_bytes(), self.certificate.read_bytes())
         return grpc.ssl_server_certificate_configuration([pair], root_certificates=self.ca.read_bytes())
-
-    def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
-        """The files as they are now; None if one can't be used, so that the last ones go on."""
-        try:
-            self.check()
-            return self._configuration()
-        except (RpcTlsError, OSError):
-            return None
 
     def check(self) -> None:
         """RpcTlsError if a file can't be used: gRPC would name neither the file nor the reason."""
@@ -93,6 +91,34 @@ class RpcTls:
             raise RpcTlsError(f"{place}: {reason}") from None
         except OSError as error:
             raise RpcTlsError(f"{error.filename or place}: {error.strerror or type(error).__name__}") from None
+
+
+class _Renewal:
+    """Gives a server the files that have changed.
+
+    gRPC asks before each handshake, under a lock, and begins the handshake without the lock. A handshake that another
+    thread is about to begin then finds the last configuration freed, and the process dies (grpc/grpc#36693). So an
+    answer replaces the configuration only if the files have changed, and only after `BEGINNING_S`: gRPC asks nobody
+    meanwhile, and handshakes that asked before have begun.
+    """
+
+    def __init__(self, tls: RpcTls) -> None:
+        self._tls = tls
+        self._served = tls.versions()
+
+    def renewed(self) -> grpc.ServerCertificateConfiguration | None:
+        """None: the server goes on with the last files, as these are the same, or can't be used."""
+        versions = self._tls.versions()
+        if versions == self._served:
+            return None
+        try:
+            self._tls.check()
+            configuration = self._tls.configuration()
+        except (RpcTlsError, OSError):
+            return None
+        time.sleep(BEGINNING_S)
+        self._served = versions
+        return configuration
 
 
 class RpcTlsSettings(BaseModel):

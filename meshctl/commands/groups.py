@@ -8,7 +8,7 @@ import click
 
 from mesh.lag_wording import behind, outlook, sampling, totals
 from mesh.rpc import topics as pb
-from mesh.wording import short
+from mesh.wording import short, word
 from meshctl.moments import Since
 from meshctl.output import age, as_dict, count, moment, print_json, print_table
 from meshctl.session import Group, Session, pass_session
@@ -60,14 +60,15 @@ def list_groups(session: Session, /, part: str) -> None:
     rows = (
         (
             short(each.name),
-            pb.ConsumerGroupState.Name(each.state).removeprefix("CONSUMER_GROUP_STATE_").lower().replace("_", " "),
+            word(pb.ConsumerGroupState, each.state),
+            word(pb.ConsumerGroupType, each.type),
             each.home or "-",
             f"{each.members:,}" if each.HasField("members") else "-",
             f"{each.lag:,}" if each.HasField("lag") else "-",
         )
         for each in found
     )
-    print_table(("GROUP", "STATE", "HOME", "MEMBERS", "LAG"), rows, empty="There is no such group.")
+    print_table(("GROUP", "STATE", "PROTOCOL", "HOME", "MEMBERS", "LAG"), rows, empty="There is no such group.")
     for problem in problems:
         click.echo(problem, err=True)
 

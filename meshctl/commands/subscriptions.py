@@ -9,6 +9,7 @@ import click
 from google.protobuf.descriptor import FieldDescriptor
 
 from mesh.rpc import subscriptions as rpc
+from mesh.wording import word
 from meshctl.completions import sidecar_names
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import as_dict, moment, print_json, print_table
@@ -236,8 +237,7 @@ def _pages(session: Session, sidecar: str) -> list[rpc.ListSubscriptionsResponse
 
 
 def _said(report: rpc.SubscriptionReport) -> tuple[str, str, str, str]:
-    source = rpc.SubscriptionSource.Name(report.source).removeprefix("SUBSCRIPTION_SOURCE_").lower()
-    state = rpc.SubscriptionState.Name(report.state).removeprefix("SUBSCRIPTION_STATE_").lower()
+    source, state = word(rpc.SubscriptionSource, report.source), word(rpc.SubscriptionState, report.state)
     return source, state, report.instance.removeprefix("instances/") or "-", report.problem
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import click
 
 from mesh.rpc import topic_moves as moves_pb
+from mesh.wording import word
 from meshctl.completions import member_names
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
@@ -280,7 +281,7 @@ def _behind(of: moves_pb.MoveWithRecords) -> str:
 
 
 def _state(of: moves_pb.MoveWithRecords) -> str:
-    return moves_pb.TopicMoveState.Name(of.state).removeprefix("TOPIC_MOVE_STATE_").lower()
+    return word(moves_pb.TopicMoveState, of.state)
 
 
 def _short(of: moves_pb.MoveWithRecords) -> str:

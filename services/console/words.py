@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -55,16 +54,6 @@ def size(number: int) -> str:
             return f"{amount:.0f} {unit}" if unit == SIZES[0] else f"{amount:.1f} {unit}"
         amount /= STEP
     return f"{amount:.1f} {SIZES[-1]}"
-
-
-def word(of: Any, number: int, unsaid: str = NONE) -> str:
-    """ "not allowed" of STATE_NOT_ALLOWED: the part of the name that is the value's own."""
-    first: str = of.keys()[0]
-    try:
-        said = of.Name(number).removeprefix(first[: first.rindex("UNSPECIFIED")]).lower()
-    except ValueError:
-        return f"unknown to this release ({number})"
-    return unsaid if said == "unspecified" else said.replace("_", " ")
 
 
 def toned(text: str, href: str = "") -> Cell:

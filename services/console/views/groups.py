@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mesh.rpc import replays, topics
-from mesh.wording import short
+from mesh.wording import short, word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, choice, here, search, tick, time_of, wrong
 from services.console.parts import (
@@ -26,7 +26,7 @@ from services.console.views.lag import parts_of
 from services.console.views.topics import not_known
 
 STATES = {
-    words.word(topics.ConsumerGroupState, number): number
+    word(topics.ConsumerGroupState, number): number
     for number in topics.ConsumerGroupState.values()
     if number != topics.CONSUMER_GROUP_STATE_UNSPECIFIED
 }
@@ -41,7 +41,7 @@ def page_of(group: str) -> str:
 
 
 def _state(of: topics.ConsumerGroup) -> Cell:
-    return words.toned(words.word(topics.ConsumerGroupState, of.state))
+    return words.toned(word(topics.ConsumerGroupState, of.state))
 
 
 def _optional(of: topics.ConsumerGroup, name: str) -> str:
@@ -60,7 +60,7 @@ async def listing(ask: Ask) -> Page:
         [
             Cell(short(each.name), page_of(short(each.name))),
             _state(each),
-            words.word(topics.ConsumerGroupType, each.type),
+            word(topics.ConsumerGroupType, each.type),
             each.home or "none",
             _optional(each, "members"),
             _optional(each, "lag"),
@@ -83,7 +83,7 @@ async def one(ask: Ask) -> Page:
     of = answer.group
     facts: list[Item] = [
         ("State", _state(of)),
-        ("Protocol", words.word(topics.ConsumerGroupType, of.type)),
+        ("Protocol", word(topics.ConsumerGroupType, of.type)),
         ("Home", of.home or "none: clusters only keep its offsets"),
         ("Clusters that know it", ", ".join(of.clusters)),
         ("Members", _optional(of, "members")),
@@ -112,7 +112,7 @@ async def one(ask: Ask) -> Page:
         *await parts_of(ask, name),
         Table("Members", ("Client id", "Instance id", "Address", "Partitions", "Member"), members, alone),
     ]
-    if ask.may_change:
+    if ask.may_change and of.type != topics.CONSUMER_GROUP_TYPE_SHARE:  # control would refuse the reset
         parts.append(_reset_form(name, tuple(dict.fromkeys(each.topic for each in answer.positions))))
     links = [Cell("Why its home is there", here("/explain", about="group", name=name))]
     return Page(f"Group {name}", parts, links=links)

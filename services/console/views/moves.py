@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mesh.rpc import admin, topic_moves, topics
-from mesh.wording import short
+from mesh.wording import short, word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, wrong
 from services.console.parts import Cell, Cells, Facts, Field, Form, Item, Moved, Notice, Page, Part, Table, Tone, hidden
@@ -20,7 +20,7 @@ START_TIMEOUT_S = 60.0
 
 
 def state(of: topic_moves.MoveWithRecords) -> Cell:
-    return words.toned(words.word(topic_moves.TopicMoveState, of.state))
+    return words.toned(word(topic_moves.TopicMoveState, of.state))
 
 
 def progress(of: topic_moves.MoveWithRecords) -> Cell:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from mesh.rpc import admin, record_rules, replays, topic_moves
-from mesh.wording import short
+from mesh.wording import short, word
 from services.console import words
 from services.console.asking import Ask
 from services.console.parts import Cell, Cells, Facts, Notice, Page, Part, Table, Tone
@@ -112,7 +112,7 @@ def clusters(found: Iterable[admin.Cluster]) -> Table:
     rows: list[Cells] = [
         [
             each.spec.cluster_name + (" (home)" if each.home else ""),
-            words.toned(words.word(admin.ClusterState, each.state, "not asked yet")),
+            words.toned(word(admin.ClusterState, each.state, "not asked yet")),
             f"{len(each.brokers):,}",
             ", ".join(each.spec.bootstrap_servers),
         ]
@@ -142,5 +142,5 @@ def state(of: admin.Member) -> Cell:
     """ "applied", "held", "left behind"; with the reason of a refusal."""
     if of.left_behind:
         return words.toned("left behind")
-    cell = words.toned(words.word(admin.MemberPhase, of.phase))
+    cell = words.toned(word(admin.MemberPhase, of.phase))
     return Cell(f"{cell.text}: {of.phase_reason}", tone=Tone.BAD) if of.phase_reason else cell

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mesh.acls import words as acl_words
 from mesh.rpc import acls, grants, users
 from mesh.rpc.roles import ROLES, narrowing_text, role_word
+from mesh.wording import word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, choice, here, search, wrong
 from services.console.parts import Cell, Cells, Facts, Field, Notice, Page, Part, Table, Tone
@@ -31,10 +32,10 @@ async def acl_list(ask: Ask) -> Page:
     rows: list[Cells] = [
         [
             each.principal,
-            words.toned(words.word(acls.AclPermission, each.permission)),
+            words.toned(word(acls.AclPermission, each.permission)),
             acl_words.operation_word(each.operation),
             acl_words.resource_word(each.resource_type),
-            words.word(acls.AclPatternType, each.pattern_type),
+            word(acls.AclPatternType, each.pattern_type),
             each.resource_name,
             each.host,
             *([Cell("Delete", acl_link(each))] if ask.may_change else []),
@@ -140,7 +141,7 @@ async def user(ask: Ask) -> Page:
 
 
 def _mechanisms(of: users.User) -> str:
-    return ", ".join(words.word(users.ScramMechanism, each.mechanism) for each in of.mechanisms) or words.NONE
+    return ", ".join(word(users.ScramMechanism, each.mechanism) for each in of.mechanisms) or words.NONE
 
 
 async def grant_list(ask: Ask) -> Page:
@@ -168,7 +169,7 @@ def _revoke(of: grants.Grant) -> Cell:
 
 
 def _grant(of: grants.Grant) -> list[Cell | str]:
-    source = words.word(grants.GrantSource, of.source, "a decision")
+    source = word(grants.GrantSource, of.source, "a decision")
     by = f"{of.actor}, {words.age(of.time)}" if of.actor else words.NONE
     bounds = narrowing_text(of.narrowing) or "the whole mesh"
     others = ", on behalf of others" if of.on_behalf_of_others else ""

@@ -8,6 +8,7 @@ from typing import TypeVar
 from mesh.acls import words as acl_words
 from mesh.rpc import acls, grants, users
 from mesh.rpc.roles import PEOPLE, role_and_bounds, role_word
+from mesh.wording import word
 from services.console import words
 from services.console.asking import Ask, change, choice, here, tick, wrong
 from services.console.parts import Facts, Field, Form, Item, Moved, Notice, Page, Part, Table, Tone, hidden
@@ -61,8 +62,8 @@ def acl_link(of: acls.Acl) -> str:
         return ""
     return here(
         "/acls/check", action="delete", principal=of.principal,
-        permission=words.word(acls.AclPermission, of.permission), operation=acl_words.operation_word(of.operation),
-        type=acl_words.resource_word(of.resource_type), pattern=words.word(acls.AclPatternType, of.pattern_type),
+        permission=word(acls.AclPermission, of.permission), operation=acl_words.operation_word(of.operation),
+        type=acl_words.resource_word(of.resource_type), pattern=word(acls.AclPatternType, of.pattern_type),
         name=of.resource_name, host=of.host,
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import traffic
+from mesh.wording import word
 from services.console import words
 from services.console.asking import Ask, search
 from services.console.parts import Cells, Field, Notice, Page, Part, Table, Tone
@@ -49,7 +50,7 @@ def _row(of: traffic.Receipt) -> Cells:
         of.principal,
         of.group or words.NONE,
         ", ".join(of.clients) or words.NONE,
-        words.toned(words.word(traffic.ReceiptState, of.state)),
+        words.toned(word(traffic.ReceiptState, of.state)),
         *(_time(of, field, getattr(of, field)) for field in ("first_time", "last_time", "last_read_time")),
         ", ".join(of.clusters) or words.NONE,
     ]

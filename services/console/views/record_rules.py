@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mesh.rpc import record_rules
-from mesh.wording import short
+from mesh.wording import short, word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here
 from services.console.parts import Cell, Cells, Facts, Item, Moved, Notice, Page, Part, Table, Tone, hidden
@@ -100,7 +100,7 @@ def _branches(spec: record_rules.RecordRuleSpec) -> list[Part]:
 def _state(of: record_rules.RecordRule) -> Cell:
     if of.state != PAUSED and of.progress.problem:
         return Cell("does not run", tone=Tone.BAD)
-    return words.toned(words.word(record_rules.RecordRuleState, of.state))
+    return words.toned(word(record_rules.RecordRuleState, of.state))
 
 
 def _options(ask: Ask) -> record_rules.RecordRuleOptions:

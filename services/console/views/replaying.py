@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mesh.rpc import replays
-from mesh.wording import short
+from mesh.wording import short, word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, search, tick
 from services.console.parts import Cell, Cells, Facts, Moved, Page, Part, Table, Tone
@@ -29,7 +29,7 @@ async def listing(ask: Ask) -> Page:
         [
             Cell(short(each.name), f"/replays/{short(each.name)}"),
             each.spec.WhichOneof("destination") or words.NONE,
-            words.toned(words.word(replays.ReplayState, each.state)),
+            words.toned(word(replays.ReplayState, each.state)),
             progress(each),
             words.moment(each.create_time),
             each.actor,
@@ -51,7 +51,7 @@ async def one(ask: Ask) -> Page:
     facts = Facts(
         "Replay",
         [
-            ("State", words.toned(words.word(replays.ReplayState, found.state))),
+            ("State", words.toned(word(replays.ReplayState, found.state))),
             ("How far", progress(found)),
             ("Records acknowledged", f"{totals.records:,}"),
             ("Records failed", f"{totals.failed:,}"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mesh.rpc import admin, routing
-from mesh.wording import decision_text, edit_text, match_text, rule_text, short
+from mesh.wording import decision_text, edit_text, match_text, rule_text, short, word
 from services.console import words
 from services.console.asking import Ask, change, choice, here, search, tick, wrong
 from services.console.parts import (
@@ -282,7 +282,7 @@ async def check(ask: Ask) -> Page:
 def dry_run(answer: admin.DryRunResponse) -> list[Part]:
     """All that a dry run found."""
     findings: list[Cells] = [
-        [words.toned(words.word(admin.Severity, each.severity)), each.subject, each.text] for each in answer.findings
+        [words.toned(word(admin.Severity, each.severity)), each.subject, each.text] for each in answer.findings
     ]
     clients: list[Cells] = [
         [each.client_id, each.principal, each.software, each.host, short(each.gateway), f"{each.connections:,}"]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from mesh.rpc import admin, events, instances
-from mesh.wording import short
+from mesh.wording import short, word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, wrong
 from services.console.parts import Cell, Cells, Facts, Moved, Notice, Page, Part, Table, Tone
@@ -57,11 +57,7 @@ async def _instances(ask: Ask, sidecar: str) -> Table:
 
 
 def _state(of: instances.InstanceStatus | None) -> Cell:
-    return (
-        Cell("not reported", tone=Tone.QUIET)
-        if of is None
-        else words.toned(words.word(instances.InstanceState, of.state))
-    )
+    return Cell("not reported", tone=Tone.QUIET) if of is None else words.toned(word(instances.InstanceState, of.state))
 
 
 def _lag(of: instances.InstanceStatus | None) -> str:
@@ -139,7 +135,7 @@ def _order_table(found: Iterable[events.SidecarOrder], more: str) -> Table:
             words.moment(each.create_time),
             each.target,
             (each.command.WhichOneof("command") or words.NONE).replace("_", " "),
-            words.toned(words.word(events.OrderResult, each.outcome.result, "open")),
+            words.toned(word(events.OrderResult, each.outcome.result, "open")),
             each.outcome.description or words.NONE,
         ]
         for each in found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mesh.rpc import subscriptions
-from mesh.wording import short
+from mesh.wording import short, word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here
 from services.console.outcomes import CallError, Ending
@@ -42,8 +42,8 @@ def _reports(found: Sequence[subscriptions.SubscriptionReport], left_out: int) -
         [
             Cell(each.sidecar, f"/sidecars/{each.sidecar}"),
             each.name or "its own settings",
-            words.word(subscriptions.SubscriptionSource, each.source),
-            words.toned(words.word(subscriptions.SubscriptionState, each.state)),
+            word(subscriptions.SubscriptionSource, each.source),
+            words.toned(word(subscriptions.SubscriptionState, each.state)),
             Cell(short(each.instance), f"/{each.instance}") if each.instance else words.NONE,
             Cell(each.problem, tone=Tone.BAD) if each.problem else words.NONE,
         ]

@@ -31,14 +31,14 @@ async def listing(ask: Ask) -> Page:
     if order not in ORDERS:
         raise wrong("order", f"{order!r} is none of {', '.join(ORDERS)}")
     request = topics.ListTopicsRequest(
-        **said, order=ORDERS[order], groups=groups == WITH, page_size=PAGE_SIZE, page_token=ask.page_token
+        **said, order=ORDERS[order], groups=groups == WITH, sizes=True, page_size=PAGE_SIZE, page_token=ask.page_token
     )
     stubs = ask.caller.stubs
     answer, amounts = await asyncio.gather(ask.caller.call(stubs.topics.ListTopics, request), bytes_by_topic(ask))
     rows = [_row(each, amounts, with_groups=groups == WITH) for each in answer.topics]
     counted = ("Groups", "Records behind") if groups == WITH else ()
     hour = () if amounts is None else ("Bytes in the last hour",)
-    columns = ("Topic", "Cluster", "Name there", "Partitions", "Rule", *counted, *hour)
+    columns = ("Topic", "Cluster", "Name there", "Partitions", "Size", "Rule", *counted, *hour)
     shown = f"{len(rows):,} of {words.count(answer.total, 'topic')}, by the rules of revision {answer.revision:,}."
     table = Table("Topics", columns, rows, "There is no such topic.", shown, ask.more(answer.next_page_token))
     form = search(
@@ -76,6 +76,7 @@ def _row(of: topics.Topic, amounts: dict[str, int] | None, *, with_groups: bool)
         of.cluster,
         of.upstream_topic if of.upstream_topic != name else "the same",
         f"{of.partitions:,}",
+        words.size(of.size_bytes) if of.HasField("size_bytes") else words.NONE,
         Cell(short(of.rule), f"/{of.rule}"),
     ]
     if with_groups:
@@ -101,6 +102,7 @@ async def one(ask: Ask) -> Page:
         _profile(ask, name),
     )
     parts: list[Part] = []
+    lead = ""
     if isinstance(found, CallError):
         parts.append(Notice(str(found), Tone.WARNING))
     else:
@@ -111,6 +113,8 @@ async def one(ask: Ask) -> Page:
     parts += [clients, *profile]
     if not isinstance(found, CallError):
         parts.append(_settings(found.settings))
+        if found.topic.HasField("size_bytes"):
+            lead = f"{words.size(found.topic.size_bytes)} on disk, without the copies of other replicas."
     parts.append(past)
     links = [
         Cell("Try it for a client", here("/explain", about="topic", name=name)),
@@ -120,7 +124,7 @@ async def one(ask: Ask) -> Page:
     if ask.may_change and not isinstance(found, CallError):
         parts.append(await move_form(ask, name))
         links.append(Cell("Reset a group", here("/resets/new", topic=name)))
-    return Page(f"Topic {name}", parts, links=links)
+    return Page(f"Topic {name}", parts, lead=lead, links=links)
 
 
 async def _found(ask: Ask, name: str) -> topics.GetTopicResponse | CallError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mesh.rpc import transactions
+from mesh.wording import word
 from services.console import words
 from services.console.asking import PAGE_SIZE, Ask, change, here, search, tick
 from services.console.parts import Cell, Cells, Facts, Field, Moved, Notice, Page, Part, Table, Tone
@@ -20,7 +21,7 @@ async def listing(ask: Ask) -> Page:
     rows: list[Cells] = [
         [
             Cell(each.transactional_id, here(f"/transactions/{each.transactional_id}")),
-            words.toned(words.word(transactions.TransactionState, each.state)),
+            words.toned(word(transactions.TransactionState, each.state)),
             Cell("hangs", tone=Tone.BAD) if each.hanging else "in time",
             each.home_cluster,
             ", ".join(part.cluster for part in each.parts),
@@ -49,7 +50,7 @@ async def one(ask: Ask) -> Page:
     facts = Facts(
         "Transaction",
         [
-            ("State", words.toned(words.word(transactions.TransactionState, found.state))),
+            ("State", words.toned(word(transactions.TransactionState, found.state))),
             ("Hangs", "yes" if found.hanging else "no"),
             ("Decision", found.decision or "nothing is decided"),
             ("Home", found.home_cluster),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, MutableSequence
 from typing import Any
 
 from mesh.routing import Place
@@ -53,6 +53,8 @@ class TopicService(topics_grpc.TopicServiceServicer):
                 if shape.cluster not in silent:
                     _add_groups(shape, reading, logs)
             answer.problems.extend(each for each in problems if each not in answer.problems)
+        if request.sizes:
+            await self._add_sizes(page, answer.topics, answer.problems)
         return answer
 
     async def GetTopic(self, request: topics.GetTopicRequest, context: Any) -> topics.GetTopicResponse:
@@ -69,7 +71,18 @@ class TopicService(topics_grpc.TopicServiceServicer):
         for group, offsets in sorted(reading.get(topic, {}).items()):
             lag = lag_of(offsets, logs[topic]) if topic in logs else None
             answer.readers.add(group=group, partitions=len(offsets), lag=lag)
+        await self._add_sizes([seen], [answer.topic], answer.problems)
         return answer
+
+    async def _add_sizes(
+        self, seen: Collection[SeenTopic], listed: Collection[topics.Topic], problems: MutableSequence[str]
+    ) -> None:
+        sizes, untold = await self._looking.sizes(seen)
+        for shape in listed:
+            name = shape.name.removeprefix(f"{TOPICS}/")
+            if name in sizes:
+                shape.size_bytes = sizes[name]
+        problems.extend(each for each in untold if each not in problems)
 
     async def _settings(self, seen: SeenTopic) -> tuple[list[Setting], list[str]]:
         """The settings, and a sentence if the cluster does not say them."""

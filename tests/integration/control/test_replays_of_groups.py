@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import grpc
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, ShareConsumer
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import events, instances, replays
@@ -28,7 +28,7 @@ from tests.integration.control.replays import (
     start,
 )
 from tests.integration.control.sidecar import Orders, Sidecar
-from tests.integration.control.world import World, create_topic, refused
+from tests.integration.control.world import World, create_topic, refused, until
 
 REFUSED = grpc.StatusCode.FAILED_PRECONDITION
 Range = replays.ReplayRange
@@ -131,6 +131,25 @@ async def test_a_group_that_is_read_is_not_touched(mesh_of_two: World, readers: 
     await s1.holds(f"{readers.group}.one", topics=[readers.apples], paused=True)
     stopping = start(mesh_of_two, of_group(readers.group, everything, stop=True))
     await refused(stopping, REFUSED, f"an operator has paused {readers.group}.one")
+
+
+async def test_a_share_group_has_no_offset_to_set(mesh_of_two: World, readers: Readers, kafka_c1: KafkaCluster) -> None:
+    consumer = ShareConsumer({"bootstrap.servers": kafka_c1.bootstrap, "group.id": f"{readers.group}-shared"})
+    consumer.subscribe([readers.apples])
+    try:
+
+        async def is_refused() -> bool:
+            await asyncio.to_thread(consumer.poll, 0.1)
+            replay = of_group(f"{readers.group}-shared", Range(topic=readers.apples))
+            try:
+                await start(mesh_of_two, replay)
+            except grpc.aio.AioRpcError as error:
+                return "is a share group on cluster 'c1'" in (error.details() or "")
+            return False
+
+        await until(is_refused, "the group exists, and control refuses its reset")
+    finally:
+        await asyncio.to_thread(consumer.close)
 
 
 async def drained(s1: Sidecar, readers: Readers, orders: Orders, consumer: Consumer) -> events.SidecarOrder:

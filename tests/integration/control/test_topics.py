@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from confluent_kafka import ShareConsumer
 
 from mesh.rpc import topics, topics_grpc
 from services.control.decisions.topics import looking
+from tests.clients.streams.driver import WordCount
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.readers import Readers
-from tests.integration.control.world import CALL, World, create_topic, refused
+from tests.integration.control.world import CALL, WITHIN, World, create_topic, refused, until
+from tests.integration.gateway.sharing import set_up
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +116,20 @@ async def test_a_topic_has_its_settings_and_the_groups_that_read_it(mesh_of_two:
     assert not unasked.HasField("groups"), "nobody asked for groups"
 
 
+async def test_topics_of_both_clusters_have_their_sizes(mesh_of_two: World, routed: Readers) -> None:
+    """A batch of one small record has some 75 bytes."""
+    await routed.write(routed.apples, 10, partition=1)
+    prefix = routed.apples.removesuffix("apples")
+    apples, bananas = (await listed(mesh_of_two, prefix=prefix, sizes=True)).topics
+    assert bananas.HasField("size_bytes")
+    assert bananas.size_bytes == 0
+    assert 100 < apples.size_bytes < 1000
+    [unasked] = (await listed(mesh_of_two, prefix=routed.apples)).topics
+    assert not unasked.HasField("size_bytes"), "nobody asked for sizes"
+    found = await service(mesh_of_two).GetTopic(topics.GetTopicRequest(name=f"topics/{routed.apples}"), timeout=CALL)
+    assert found.topic.size_bytes == apples.size_bytes
+
+
 async def test_a_topic_that_is_nowhere_or_absent_is_not_found(mesh_of_two: World, routed: Readers) -> None:
     for name, text in (("nowhere-at-all", "lives nowhere"), (f"{routed.apples}-2", "does not exist on cluster 'c1'")):
         request = topics.GetTopicRequest(name=f"topics/{name}")
@@ -143,6 +162,76 @@ async def test_a_group_over_two_clusters_has_its_members_and_positions(mesh_of_t
         assert (shown.name, shown.members, shown.lag) == (f"groups/{routed.group}", 1, 11)
     empty = topics.ListGroupsRequest(part=routed.group, state=topics.CONSUMER_GROUP_STATE_EMPTY)
     assert (await groups(mesh_of_two).ListGroups(empty, timeout=CALL)).total == 1
+
+
+async def test_a_share_group_has_its_members_and_its_lag(mesh_of_two: World, routed: Readers) -> None:
+    """Its lag is counted from the first record that it has not settled."""
+    await routed.write(routed.apples, 5, partition=0)
+    await asyncio.to_thread(set_up, routed.homes[routed.apples], routed.group)
+    own = {"client.id": "packing-1", "share.acknowledgement.mode": "explicit"}
+    consumer = ShareConsumer({"bootstrap.servers": routed.homes[routed.apples], "group.id": routed.group, **own})
+    consumer.subscribe([routed.apples])
+    try:
+        read = 0
+
+        async def all_are_read() -> bool:
+            nonlocal read
+            for each in await asyncio.to_thread(consumer.poll, 0.5):
+                consumer.acknowledge(each)
+                read += 1
+            return read == 5
+
+        await until(all_are_read, "the share group has read five records", within=2 * WITHIN)
+        await asyncio.to_thread(consumer.commit_sync, WITHIN)
+        await routed.write(routed.apples, 3, partition=0)
+        request = topics.GetGroupRequest(name=f"groups/{routed.group}")
+
+        async def settled() -> bool:
+            now = await groups(mesh_of_two).GetGroup(request, timeout=CALL)
+            return [(each.committed, each.end) for each in now.positions if each.partition == 0] == [(5, 8)]
+
+        await until(settled, "the cluster has written what the group settled")
+        found = await groups(mesh_of_two).GetGroup(request, timeout=CALL)
+        assert found.group.type == topics.CONSUMER_GROUP_TYPE_SHARE
+        assert found.group.state == topics.CONSUMER_GROUP_STATE_STABLE
+        assert (found.group.home, found.group.lag) == ("c1", 3)
+        [member] = found.members
+        assert (member.client_id, member.partitions) == ("packing-1", 2)
+        [shown] = (await groups(mesh_of_two).ListGroups(topics.ListGroupsRequest(part=routed.group))).groups
+        assert (shown.type, shown.members, shown.lag) == (topics.CONSUMER_GROUP_TYPE_SHARE, 1, 3)
+        topic = topics.GetTopicRequest(name=f"topics/{routed.apples}")
+        [reader] = (await service(mesh_of_two).GetTopic(topic, timeout=CALL)).readers
+        assert (reader.group, reader.lag) == (routed.group, 3)
+    finally:
+        await asyncio.to_thread(consumer.close)
+
+
+async def test_a_streams_group_has_its_members_and_its_lag(
+    mesh_of_two: World, routed: Readers, unique_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    c1, output, group = routed.homes[routed.apples], unique_name("counted"), unique_name("counters")
+    create_topic(c1, output, 1)
+    count = WordCount(c1, group, "at_least_once", tmp_path, routed.apples, output, "streams")
+    request = topics.GetGroupRequest(name=f"groups/{group}")
+    async with count.running():
+        await routed.write(routed.apples, 4, partition=0)
+
+        async def read_all() -> bool:
+            try:
+                now = await groups(mesh_of_two).GetGroup(request, timeout=CALL)
+            except grpc.aio.AioRpcError as error:
+                assert error.code() == grpc.StatusCode.NOT_FOUND, "the application has not joined yet"
+                return False
+            return (routed.apples, 4) in [(each.topic, each.committed) for each in now.positions]
+
+        await until(read_all, "the application has committed what it read", within=4 * WITHIN)
+        found = await groups(mesh_of_two).GetGroup(request, timeout=CALL)
+        assert found.group.type == topics.CONSUMER_GROUP_TYPE_STREAMS
+        assert found.group.state == topics.CONSUMER_GROUP_STATE_STABLE
+        assert sum(each.partitions for each in found.members) == 4, "two tasks of each of two subtopologies"
+        state = topics.ListGroupsRequest(part=group, state=topics.CONSUMER_GROUP_STATE_STABLE)
+        [shown] = (await groups(mesh_of_two).ListGroups(state, timeout=CALL)).groups
+        assert (shown.members, shown.type) == (len(found.members), topics.CONSUMER_GROUP_TYPE_STREAMS)
 
 
 async def test_a_group_that_nobody_knows_is_not_found(mesh_of_two: World) -> None:

@@ -44,7 +44,7 @@ def test_lag_of_a_group_and_its_course(meshctl: Meshctl, kafka_c1: KafkaCluster)
     assert told["partitions"][0]["last"]["records"] == "7"
     assert told["partitions"][0]["last"]["at_least"], "written before the first sample"
     row = next(line for line in meshctl("groups", "list", "--part", name).stdout.splitlines() if name in line)
-    assert row.split() == [name, "empty", "-", "-", "7"], "no cluster coordinates a group that never had a member"
+    assert row.split() == [name, "empty", "classic", "-", "-", "7"], "no cluster coordinates a group without members"
     wrong = meshctl("groups", "lag", name, "--step", "soon", check=False)
     assert wrong.returncode == 2
     assert "no length of time" in wrong.stderr

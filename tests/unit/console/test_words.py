@@ -5,15 +5,16 @@ from __future__ import annotations
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import admin, replays
+from mesh.wording import word
 from services.console import words
 from services.console.parts import Tone
 
 
 def test_a_state_and_its_tone() -> None:
-    done = words.toned(words.word(replays.ReplayState, replays.REPLAY_STATE_DONE))
+    done = words.toned(word(replays.ReplayState, replays.REPLAY_STATE_DONE))
     assert (done.text, done.tone) == ("done", Tone.GOOD)
-    assert words.word(replays.ReplayState, 0) == "-"
-    assert words.word(replays.ReplayState, 99) == "unknown to this release (99)"
+    assert word(replays.ReplayState, 0) == "-"
+    assert word(replays.ReplayState, 99) == "unknown to this release (99)"
     assert words.toned("left behind").tone is Tone.BAD
     assert words.toned("a word").tone is Tone.PLAIN
 

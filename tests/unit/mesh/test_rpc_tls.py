@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +26,7 @@ from tests.fixtures.members import certificate_of
 from tests.fixtures.waiting import until
 
 CALL_S = 60.0
+CONNECTIONS, RENEWALS = 1500, 3
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +101,50 @@ async def test_a_server_serves_a_renewed_certificate_and_keeps_the_last_one_that
         async with open_channel(address, of_others) as channel:
             assert await answers(channel)
         assert await refusal(address, caller) is grpc.StatusCode.UNAVAILABLE
+
+
+SERVER = """
+import asyncio, pathlib, sys
+from mesh.rpc.server import RpcServer
+from mesh.rpc.tls import RpcTls
+
+async def serve():
+    server = RpcServer("127.0.0.1:0", {}, tls=RpcTls(pathlib.Path(sys.argv[1])))
+    await server.start()
+    print(server.port, flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(serve())
+"""
+
+
+def test_connections_at_the_same_time_do_not_end_the_process_while_certificates_are_renewed(
+    authority: Authority,
+) -> None:
+    """gRPC's core has no lock there (grpc/grpc#36693): a server that renewed with each connection died in seconds."""
+    tls = certificate_of(authority, "control", "busy")
+    context = ssl.create_default_context(cafile=tls.ca)
+    context.load_cert_chain(tls.certificate, tls.key)
+    context.set_alpn_protocols(["h2"])
+    command = [sys.executable, "-c", SERVER, str(tls.folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+
+        def connect(number: int) -> None:
+            if number % (CONNECTIONS // RENEWALS) == 0:
+                renewed = certificate_of(authority, "control", "busy again")
+                for file in ("tls.crt", "tls.key"):
+                    (renewed.folder / file).replace(tls.folder / file)
+            with socket.create_connection(("127.0.0.1", port), CALL_S) as plain:
+                context.wrap_socket(plain, server_hostname="127.0.0.1").close()
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(connect, range(CONNECTIONS)))
+        assert server.poll() is None
+        server.stdin.close()
+        assert server.wait(CALL_S) == 0
 
 
 async def test_calls_to_replicas_go_on_with_a_renewed_certificate(

@@ -30,9 +30,12 @@ from services.control.domain.replays.plans import (
 )
 from services.control.domain.replays.replays import MAX_PARTITIONS
 from services.control.domain.rules.effects import LogRange
+from services.control.domain.topics.groups import GroupType
 from services.control.store.journal import Journal
 from services.control.store.reports import Reports
 from services.control.upstream.connections import Connections
+from services.control.upstream.groups import GroupMember
+from services.control.upstream.newer_groups import newer_groups
 
 T = TypeVar("T")
 
@@ -79,9 +82,21 @@ class ReplayPlans:
     async def members(self, group: str) -> list[Member]:
         """The members of a group, on all clusters that may be its home."""
         clusters = self._journal.view.state.effective.clusters
-        asked = {name: self._connections.members(cluster, group) for name, cluster in clusters.items()}
+        asked = {name: self._members_there(cluster, group) for name, cluster in clusters.items()}
         found = await _answers(asked, f"whether group {group!r} has members there")
         return [(each.client_id, str(each)) for there in found.values() for each in there]
+
+    async def _members_there(self, cluster: UpstreamCluster, group: str) -> tuple[GroupMember, ...]:
+        newer = (await newer_groups(cluster)).get(group)
+        if newer is None:
+            return await self._connections.members(cluster, group)
+        if newer.seen.type is GroupType.SHARE:
+            text = (
+                f"{group!r} is a share group on cluster {cluster.name!r}: its members settle records in any order, so "
+                "it has no committed offset that a reset could set; kafka-share-groups.sh --reset-offsets can reset it"
+            )
+            raise NotAllowed("SHARE_GROUP", f"groups/{group}", text)
+        return newer.members or ()
 
     async def _of_group(self, spec: replays.ReplaySpec) -> Plan:
         group = spec.group.group

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
-from mesh.routing import Place, RoutingTable
+from mesh.routing import Place, RoutingTable, UpstreamCluster
 from services.control.decisions.rules.questions import answers_of
 from services.control.domain.rules.effects import LogRange
-from services.control.domain.topics.groups import MeshGroup, groups_of
+from services.control.domain.topics.groups import GroupType, MeshGroup, SeenGroup, groups_of
 from services.control.domain.topics.topics import Committed, SeenTopic, is_internal, reading, seen_topic
 from services.control.store.journal import Journal
 from services.control.upstream.connections import Connections
+from services.control.upstream.groups import GroupMember
+from services.control.upstream.log_sizes import log_sizes
+from services.control.upstream.newer_groups import NewerGroup, newer_groups
 
 T = TypeVar("T")
 
@@ -138,7 +142,7 @@ class Looking:
             for cluster in group.clusters:
                 wanted.setdefault(cluster, []).append(group.name)
         asked: dict[str, Any] = {
-            name: self._connections.committed(self._table.clusters[name], there)
+            name: self._committed_on(self._table.clusters[name], there)
             for name, there in wanted.items()
             if name in self._table.clusters
         }
@@ -153,6 +157,20 @@ class Looking:
             for group, offsets in readers.items():
                 by_group.setdefault(group, {})[topic] = offsets
         return GroupOffsets(by_group, tuple(silent))
+
+    async def sizes(self, topics: Collection[SeenTopic]) -> tuple[dict[str, int], list[str]]:
+        """Topic -> bytes on disk, and a sentence for each cluster that does not tell them."""
+        wanted: dict[str, dict[str, int]] = {}
+        names = {each.place: each.name for each in topics}
+        for each in topics:
+            wanted.setdefault(each.place.cluster, {})[each.place.upstream_topic] = each.partitions
+        clusters = self._table.clusters
+        asked = {name: log_sizes(clusters[name], there) for name, there in wanted.items() if name in clusters}
+        found, silent = await answers_of(asked)
+        sizes = {
+            names[Place(cluster, topic)]: size for cluster, there in found.items() for topic, size in there.items()
+        }
+        return sizes, [str(each) for each in silent.values()]
 
     async def logs_of(self, names: Collection[str]) -> tuple[dict[str, dict[int, LogRange]], list[str]]:
         """As `logs`, of the topics with these names that exist."""
@@ -181,9 +199,7 @@ class Looking:
         for group in groups:
             if group.home in self._table.clusters:
                 wanted.setdefault(group.home, []).append(group.name)
-        asked = {
-            name: self._connections.members_of_all(self._table.clusters[name], there) for name, there in wanted.items()
-        }
+        asked = {name: self._members_on(self._table.clusters[name], there) for name, there in wanted.items()}
         found, silent = await answers_of(asked)
         return {group: who for there in found.values() for group, who in there.items()}, [
             str(each) for each in silent.values()
@@ -211,7 +227,7 @@ class Looking:
 
     async def _all_readers(self) -> AllReaders:
         table = self._table
-        asked = {name: self._connections.committed(cluster) for name, cluster in table.clusters.items()}
+        asked = {name: self._committed_on(cluster) for name, cluster in table.clusters.items()}
         found, silent = await answers_of(asked)
         return AllReaders(reading(table, found), {name: str(error) for name, error in silent.items()})
 
@@ -220,9 +236,53 @@ class Looking:
 
     async def _groups_of(self, clusters: Collection[str]) -> AllGroups:
         table = self._table
-        asked = {name: self._connections.seen_groups(table.clusters[name]) for name in clusters}
+        asked = {name: self._seen_on(table.clusters[name]) for name in clusters}
         found, silent = await answers_of(asked)
         names = {name for there in found.values() for name in there}
         rules = {name: table.group_rule(name) for name in names}
         homes = {name: rule.target_cluster for name, rule in rules.items() if rule is not None}
         return AllGroups(groups_of(found, homes), tuple(map(str, silent.values())))
+
+    async def _seen_on(self, cluster: UpstreamCluster) -> dict[str, SeenGroup]:
+        older, newer = await asyncio.gather(self._connections.seen_groups(cluster), newer_groups(cluster))
+        return older | {name: group.seen for name, group in newer.items()}
+
+    async def _members_on(self, cluster: UpstreamCluster, names: Sequence[str]) -> dict[str, tuple[GroupMember, ...]]:
+        newer = await newer_groups(cluster)
+        older = await self._connections.members_of_all(cluster, [name for name in names if name not in newer])
+        told = {name: newer[name].members for name in names if name in newer}
+        return older | {name: members for name, members in told.items() if members is not None}
+
+    async def _committed_on(
+        self, cluster: UpstreamCluster, names: Collection[str] | None = None
+    ) -> dict[str, Mapping[tuple[str, int], int]]:
+        """The offsets of these groups, or of all. A share group commits none."""
+        newer = await newer_groups(cluster)
+        shares = {name for name, group in newer.items() if group.seen.type is GroupType.SHARE}
+        if names is None:
+            streams = newer.keys() - shares
+            found = await asyncio.gather(
+                self._connections.committed(cluster), self._connections.committed(cluster, streams)
+            )
+            committed = found[0] | found[1]
+        else:
+            shares &= set(names)
+            committed = await self._connections.committed(cluster, [name for name in names if name not in shares])
+        return {**committed, **await self._share_offsets(cluster, {name: newer[name] for name in shares})}
+
+    async def _share_offsets(
+        self, cluster: UpstreamCluster, groups: Mapping[str, NewerGroup]
+    ) -> dict[str, dict[tuple[str, int], int]]:
+        """A share group settles records in any order: its offset is here the end without its lag."""
+        read: dict[str, int] = {}
+        for topic, partition in chain.from_iterable(group.share_lags for group in groups.values()):
+            read[topic] = max(read.get(topic, 0), partition + 1)
+        logs = await self._connections.log_ranges(cluster, read, known_only=True) if read else {}
+        return {
+            name: {
+                (topic, partition): logs[topic][partition].end - lag
+                for (topic, partition), lag in group.share_lags.items()
+                if partition in logs.get(topic, {})
+            }
+            for name, group in groups.items()
+        }

@@ -14,6 +14,9 @@ class GroupState(Enum):
     STABLE = "stable"
     PREPARING_REBALANCE = "preparing rebalance"
     COMPLETING_REBALANCE = "completing rebalance"
+    ASSIGNING = "assigning"
+    RECONCILING = "reconciling"
+    NOT_READY = "not ready"
     EMPTY = "empty"
     DEAD = "dead"
 
@@ -24,6 +27,8 @@ class GroupType(Enum):
     UNKNOWN = "unknown"
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
 
 
 WITHOUT_MEMBERS = frozenset({GroupState.UNKNOWN, GroupState.EMPTY, GroupState.DEAD})
