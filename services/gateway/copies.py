@@ -27,6 +27,7 @@ MODULES: Final = (
     *(f"wire.scanner.walks.{walk}" for walk in WALKS),
     "wire.scanner.fetch_join",
     "requests.records.produce_routes",
+    "requests.records.trace_contexts",
     "requests.records.fetch_routes",
     "requests.records.fetch_sessions",
     "requests.records.broker_fetches",
@@ -45,6 +46,7 @@ MODULES: Final = (
     "downstream.fetch_in_flight",
     "downstream.fetch_placing",
     "downstream.fetch_forwarding",
+    "downstream.request_tracing",
     "downstream.client",
 )
 """The modules that are compiled, below the gateway's package."""

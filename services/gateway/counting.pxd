@@ -9,6 +9,7 @@ cdef class Count:
 
 
 cdef class Histogram:
+    cdef public dict exemplars
     cdef public list buckets
     cdef public double seconds
 

@@ -6,11 +6,13 @@ code for a Produce. Only the event loop adds to the counters here, so they need 
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from time import time
 from typing import Final
 
 from prometheus_client import REGISTRY
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.samples import Exemplar
 
 UNIT_S: Final = 0.00005
 """The first bound of a histogram: about what the gateway takes for a small Produce."""
@@ -67,12 +69,14 @@ class Answered(Count):
 class Histogram:
     """Seconds by buckets. Only the event loop adds to it."""
 
-    __slots__ = ("buckets", "seconds")
+    __slots__ = ("buckets", "exemplars", "seconds")
 
     def __init__(self) -> None:
         self.buckets = [0] * (BUCKETS + 1)
         """How many fell into each bucket alone, the last of which has no bound."""
         self.seconds = 0.0
+        self.exemplars: dict[int, Exemplar] = {}
+        """The last traced observation of each bucket."""
 
     def observe(self, seconds: float) -> None:
         units, place = int(seconds / UNIT_S), 0
@@ -81,6 +85,11 @@ class Histogram:
             place += 1
         self.buckets[place] += 1
         self.seconds += seconds
+
+    def name(self, seconds: float, labels: dict[str, str]) -> None:
+        """An observation that was counted belongs to the span with these labels."""
+        place = min(int(seconds / UNIT_S).bit_length(), BUCKETS)
+        self.exemplars[place] = Exemplar(labels, seconds, time())
 
 
 class Times:
@@ -115,6 +124,10 @@ class Histograms(Collector):
     def collect(self) -> Iterator[Metric]:
         family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
         for value, histogram in list(self._histograms.items()):
-            below = accumulate(list(histogram.buckets))
-            family.add_metric([value], list(zip(BOUNDS, below, strict=True)), histogram.seconds)
+            named, below = dict(histogram.exemplars), accumulate(list(histogram.buckets))
+            buckets = [
+                (bound, count, named[place]) if place in named else (bound, count)
+                for place, (bound, count) in enumerate(zip(BOUNDS, below, strict=True))
+            ]
+            family.add_metric([value], buckets, histogram.seconds)
         yield family

@@ -6,6 +6,7 @@ from functools import cache
 
 from prometheus_client import Counter, Gauge, Histogram, Info
 
+from mesh.tracing.metrics import TracingMetrics
 from mesh.traffic.metrics import TrafficMetrics
 from services.gateway.counting import Answered, Count, Counts, Histograms, Times
 from services.gateway.requests.client_calls import ClientCalls
@@ -29,7 +30,7 @@ def answered_of(calls: ClientCalls, api_key: int, version: int) -> Answered:
     """The count of one client's answered requests."""
     count = calls.answered.get((api_key, version))
     if count is None:
-        count = Answered(ended_requests(api_key, version), _times(api_key))
+        count = Answered(ended_requests(api_key, version), times_of(api_key))
         calls.answered[api_key, version] = count
     return count
 
@@ -53,7 +54,7 @@ response_errors = Counts(
 
 
 @cache
-def _times(api_key: int) -> Times:
+def times_of(api_key: int) -> Times:
     api = api_name(api_key)
     return Times(request_gateway_seconds.of(api), request_upstream_seconds.of(api))
 
@@ -301,6 +302,13 @@ deltas_refused = Counter(
 )
 discovery_connected = Gauge("kafka_mesh_gateway_discovery_connected", "1 while a router is connected.")
 traffic = TrafficMetrics("gateway")
+tracing = TracingMetrics("gateway")
+forwarded_pushes = Counter(
+    "kafka_mesh_gateway_forwarded_pushes",
+    "Pushes of clients' metrics (TELEMETRY_FORWARDED) by what became of them: sent, failed (the receiver did not take "
+    "them in time), lost (no room).",
+    ["outcome"],
+)
 unopened_audit_bytes = Gauge(
     "kafka_mesh_gateway_unopened_audit_bytes", "Batches of audited topics whose records are not written down yet."
 )

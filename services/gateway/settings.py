@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from mesh.rpc.tls import RpcTlsSettings
 from mesh.settings import Address, AddressList, ServiceSettings, WordList
 from mesh.topics import is_topic_name
+from mesh.tracing import TracingSettings
 from mesh.traffic.settings import TrafficSettings, own_topic
 from services.gateway.authorization.access import Required
 from services.gateway.client_settings import AuthenticationSettings
@@ -21,7 +22,9 @@ KIB, MIB = 1024, 1024 * 1024
 MOST_NAME_CHARACTERS = 100
 
 
-class GatewaySettings(AuthenticationSettings, RpcTlsSettings, TrafficSettings, ServiceSettings, service="gateway"):
+class GatewaySettings(
+    AuthenticationSettings, RpcTlsSettings, TracingSettings, TrafficSettings, ServiceSettings, service="gateway"
+):
     """Serve Kafka clients: one address in front of all clusters of the mesh."""
 
     name: str = Field(
@@ -60,6 +63,10 @@ class GatewaySettings(AuthenticationSettings, RpcTlsSettings, TrafficSettings, S
         default=("*",),
         description="The metrics of their own that clients are asked for (KIP-714): prefixes of names, or `*` for all; "
         "empty: none.",
+    )
+    telemetry_forwarded: bool = Field(
+        default=False,
+        description="Whether clients' own metrics also go to `TRACING_ENDPOINT`, as they come.",
     )
     telemetry_interval_s: float = Field(
         default=60.0,
@@ -171,6 +178,12 @@ class GatewaySettings(AuthenticationSettings, RpcTlsSettings, TrafficSettings, S
     @classmethod
     def _is_the_meshs_own_too(cls, topic: str) -> str:
         return own_topic(topic, "mesh.audit-records")
+
+    @model_validator(mode="after")
+    def _forwards_somewhere(self) -> Self:
+        if self.telemetry_forwarded and not self.tracing_endpoint:
+            raise ValueError("telemetry_forwarded: clients' metrics go to tracing_endpoint; set that too")
+        return self
 
     @model_validator(mode="after")
     def _audit_has_a_home(self) -> Self:

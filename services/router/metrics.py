@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from mesh.tracing.metrics import TracingMetrics
+
 _PREFIX = "kafka_mesh_router_"
 _LATENCY_BUCKETS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds; 0.25 is what a new revision may take to reach every gateway."""
@@ -89,6 +91,7 @@ progress_applications_ended = Counter(
 )
 
 
+tracing = TracingMetrics("router")
 _SAID_BY_WORKERS = {
     "record_rule_been_there": "Records not copied, because they had been on the target before; since the worker began.",
     "record_rule_bytes": "Bytes of values written since the worker began.",

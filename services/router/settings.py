@@ -10,10 +10,12 @@ from pydantic import Field, field_validator, model_validator
 from mesh.connection_security import ConnectionSecurity, served_home_properties
 from mesh.rpc.tls import RpcTlsSettings
 from mesh.settings import Address, AddressList, ServiceSettings, host_port, refuse_open_door
+from mesh.tracing import TracingSettings
+from mesh.tracing.settings import TRACING
 from services.router.forwarding.registry_access import RegistryAccess
 
 
-class RouterSettings(RpcTlsSettings, ServiceSettings, service="router"):
+class RouterSettings(RpcTlsSettings, TracingSettings, ServiceSettings, service="router"):
     """Reads mesh.events on the home cluster, folds it into routing tables, serves them to data planes over gRPC."""
 
     name: str = Field(default="", max_length=63, pattern=r"^[a-zA-Z0-9._-]*$")
@@ -93,6 +95,12 @@ class RouterSettings(RpcTlsSettings, ServiceSettings, service="router"):
         return RegistryAccess(
             self.schema_registry_url, self.schema_registry_user_info, self.schema_registry_ca_location
         )
+
+    @property
+    def worker_arguments(self) -> tuple[str, ...]:
+        """The settings for the child process that carries out record rules; secrets stay references."""
+        traced = (f"{TRACING}={self.tracing.model_dump_json()}",) if self.tracing_endpoint else ()
+        return (*self.registry.arguments, *traced)
 
     @property
     def app_id(self) -> str:

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from mesh.http_server import Server, bound_socket
 from mesh.lifecycle import Lifecycle
 from mesh.telemetry import serve_management
+from mesh.tracing import tracer_for
 from mesh.traffic.emission import Emission
 from services.sidecar.admin.information import information
 from services.sidecar.api.active_audit import ActiveAuditEndpoints
@@ -67,7 +68,8 @@ class Sidecar:
         self.port: int = self._socket.getsockname()[1]
         self._admin_socket = bound_socket(settings.admin_listen) if settings.admin_listen else None
         self.admin_port: int | None = self._admin_socket.getsockname()[1] if self._admin_socket else None
-        self._http_servers = HttpServers(settings)
+        self._tracer = tracer_for(settings.tracing, "sidecar", settings.name, metrics.tracing.count)
+        self._http_servers = HttpServers(settings, self._tracer)
         self._rest_v2 = RestV2Parts(settings)
         self.rest_v2_port = self._rest_v2.port
         schemas = schema_formats(settings)
@@ -93,7 +95,8 @@ class Sidecar:
         )
         self._instances = self._recovery.instances
         self._ksqldb = KsqldbParts(settings)
-        backend = target(settings, settings.instance_formats[1], settings.reactive_max_concurrency)
+        most = settings.reactive_max_concurrency
+        backend = target(settings, settings.instance_formats[1], most, tracer=self._tracer)
         shared = SharedParts(
             settings, self._producing.producer, self._serializer, reader, self._audit, self._traffic, backend
         )
@@ -178,6 +181,8 @@ class Sidecar:
             self._audit.stop(max(drain_until - time.monotonic(), MIN_AUDIT_SECONDS)), self._emission.stop()
         )
         await self.health.close()
+        if self._tracer is not None:
+            await asyncio.to_thread(self._tracer.stop)
         await self._http_servers.close()
         self._rest_v2.close()
         self._serializer.close()

@@ -22,6 +22,7 @@ from mesh.rpc.tls import RpcTlsSettings
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.settings import Address, AddressList, ServiceSettings, refuse_open_door
 from mesh.subscriptions import Subscription, SubscriptionError
+from mesh.tracing import TracingSettings
 from mesh.traffic.settings import TrafficSettings
 from services.sidecar.admin.settings import AdminSettings
 from services.sidecar.auditing.settings import AuditSettings
@@ -76,6 +77,7 @@ class SidecarSettings(
     RpcTlsSettings,
     SecuritySettings,
     StreamsSettings,
+    TracingSettings,
     TrafficSettings,
     ServiceSettings,
     service="sidecar",

@@ -21,7 +21,7 @@ cdef class ClientConnection(FrameStream):
     cdef public FetchForwarder _fetches
     cdef public Forwarder _forwarder
     cdef public object _advertised, _asked_node, _connections, _entrance, _follower, _gate, _introduction, _lanes, _mesh
-    cdef public object _now, _queue, _reading, _slots
+    cdef public object _now, _queue, _reading, _slots, _tracing
     cdef public Quotas _quotas
     cdef public Toll _toll
     cdef public Turns _turns

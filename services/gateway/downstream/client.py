@@ -82,6 +82,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         "_reading",
         "_slots",
         "_toll",
+        "_tracing",
         "_turns",
         "session",
     )
@@ -100,7 +101,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         self.session = Session(listener=entrance.listener)
         self._client_in, self._client_out = self.session.calls.bytes_in, self.session.calls.bytes_out
         self._follower = Follower(mesh.tables, self.session)
-        self._mesh = mesh
+        self._mesh, self._tracing = mesh, mesh.tracing
         self._most_requests = mesh.limits.max_requests
         self._connections = connections
         self._advertised = advertised
@@ -129,8 +130,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
 
     def made(self) -> None:
         peer = self._transport.get_extra_info("peername") if self._transport else None
-        self.session.peer = f"{peer[0]}:{peer[1]}" if peer else ""
-        self.session.address = peer[0] if peer else ""
+        self.session.address, self.session.peer = (peer[0], f"{peer[0]}:{peer[1]}") if peer else ("", "")
         self.session.calls.begin(time.time())
         if self._transport is not None:
             self.session.asked_node = self._asked_node(self._transport)
@@ -300,6 +300,8 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         else:
             self.send(*pieces)
         answers.times.took(self._now() - slot.began, slot.upstream_s)
+        if self._tracing is not None:
+            self._tracing.forwarded(slot, answers.times)
         if (slots and slots[0].done) or self._slots.draining is not None:
             self._slots.flush()
             if self._fd == -1:
@@ -310,7 +312,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
 
     def has_answer(self, slot: AnySlot, answer: Answer | Passed) -> None:
         """The answer leaves when all answers before it have left."""
-        count_request(self.session, slot, answer, is_open=self.is_open)
+        count_request(self.session, slot, answer, self._tracing, is_open=self.is_open)
         canary = self._mesh.tables.canary
         if canary is not None:
             counts = canary.tried if self._follower.tries else canary.others

@@ -18,7 +18,7 @@ cdef class Way:
 cdef class Forwarder(Following):
     cdef public dict _underway
     cdef public list _producing
-    cdef public object _client, _lanes, _refused
+    cdef public object _client, _lanes, _refused, _tracing
 
     @cython.locals(
         scan=produce.ProduceScan, request=InFlight, way=Way, connection=BrokerConnection,

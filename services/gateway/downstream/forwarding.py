@@ -98,7 +98,7 @@ class Way:
 class Forwarder(Following):
     """Forwards the requests of one client connection."""
 
-    __slots__ = ("_client", "_lanes", "_producing", "_refused", "_underway")
+    __slots__ = ("_client", "_lanes", "_producing", "_refused", "_tracing", "_underway")
 
     def __init__(self, client: Client, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes) -> None:
         super().__init__(ApiKey.PRODUCE, BATCHES_SINCE, route_to, mesh, session, follower)
@@ -106,6 +106,7 @@ class Forwarder(Following):
         self._lanes = lanes
         self._producing, self._underway = session.producing, mesh.producing
         self._refused = mesh.memory.refusals.waiting
+        self._tracing = mesh.tracing
 
     def begun(self, header: headers.RequestHeader, frame: memoryview, now: float) -> InFlight | None:
         """The request, if it needs no plan: it has then been sent. None: the request needs its plan."""
@@ -130,6 +131,8 @@ class Forwarder(Following):
         request.began = now
         if self._memory.traffic is not None:
             request.brought = produce.count_produced(frame, scan)
+        if self._tracing is not None:
+            request.traces = self._tracing.found(frame, scan)
         self._taken(request, way)
         if request.sent_version == request.version:
             connection.pass_on(frame, request)
@@ -167,6 +170,8 @@ class Forwarder(Following):
         request.connection = connection
         if self._memory.traffic is not None:
             request.brought = produce.Produced.of(0 if batch.is_control else batch.record_count, batch.end)
+        if self._tracing is not None:
+            request.traces = self._tracing.found(beginning, scan)
         self._taken(request, way)
         if request.sent_version == request.version:
             connection.begin_passing_on(beginning, None, request)

@@ -11,6 +11,7 @@ from prometheus_client import REGISTRY
 
 from mesh.lifecycle import Lifecycle
 from mesh.routing import RoutingTable
+from mesh.tracing import tracer_for
 from mesh.traffic.counting import Counts
 from mesh.traffic.emission import Emission
 from services.gateway import metrics
@@ -23,6 +24,7 @@ from services.gateway.downstream.entrance import PASSWORDS, Reception
 from services.gateway.downstream.handed import Handed
 from services.gateway.downstream.listening import AskedNode, Listening, places
 from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.request_tracing import RequestTracing
 from services.gateway.downstream.routers import Routers
 from services.gateway.downstream.server_tls import ServerTls
 from services.gateway.downstream.siblings import Introduction, Siblings
@@ -41,6 +43,7 @@ from services.gateway.upstream.clusters import Clusters
 
 if TYPE_CHECKING:
     from services.gateway.downstream.audit_trail import AuditTrail
+    from services.gateway.downstream.telemetry_forwarding import TelemetryForwarding
 
 log = structlog.get_logger(__name__)
 
@@ -86,9 +89,15 @@ class Gateway:
             ),
         )
         self.mesh.siblings = siblings
+        self._tracer = tracer_for(settings.tracing, "gateway", settings.name, metrics.tracing.count)
+        if self._tracer is not None:
+            self.mesh.tracing = RequestTracing(self._tracer)
         if self._audit is not None:
             self.mesh.refused.audit = self._audit.refused
         self._exposed = TelemetryCollector(telemetry)
+        self._forwarding = _forwarding(settings)
+        if self._forwarding is not None:
+            telemetry.on_push = self._forwarding.take
         self.connections: set[ClientConnection] = set()
         self.handed: Handed | None = None
         """The reception of clients, if another process listens."""
@@ -179,6 +188,8 @@ class Gateway:
             self.mesh.siblings.serve(self._met)
         REGISTRY.register(self._exposed)
         self._traffic.start()
+        if self._forwarding is not None:
+            self._forwarding.start()
         if self._audit is not None:
             self._audit.start()
         self._lifecycle.ready()
@@ -245,6 +256,9 @@ class Gateway:
         elif self._discovery is not None:
             await self._discovery.say_goodbye()
         await self._traffic.stop()
+        for part in (self._tracer, self._forwarding):
+            if part is not None:
+                await asyncio.to_thread(part.stop)
         if self._reception is not None:
             await self._reception.stop()
         for task in self._tasks:
@@ -272,6 +286,15 @@ def _audit_trail(settings: GatewaySettings, conversions: Conversions) -> "AuditT
 
     home = HomeCluster(settings.home_bootstrap_servers, settings.home_properties)
     return AuditTrail(settings.audit_topics, home, settings.audit_records_topic, settings.name, conversions)
+
+
+def _forwarding(settings: GatewaySettings) -> "TelemetryForwarding | None":
+    """The way of clients' own metrics to the OTLP receiver; None if they go no further."""
+    if not settings.telemetry_forwarded:
+        return None
+    from services.gateway.downstream.telemetry_forwarding import TelemetryForwarding  # it imports the client of OTLP
+
+    return TelemetryForwarding(settings.tracing)
 
 
 async def _either(*events: asyncio.Event) -> None:

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Final, Protocol
 
 from mesh.routing import ClientIdentity, RoutingTable
+from mesh.tracing.context import Trace
 from services.gateway.counting import Answered
 from services.gateway.frame_stream import Passage
 from services.gateway.requests.placement import Place
@@ -77,6 +78,7 @@ class InFlight:
         "sole",
         "table",
         "timeout_s",
+        "traces",
         "upstream_s",
         "version",
     )
@@ -117,6 +119,8 @@ class InFlight:
         """... and the time that clusters have taken."""
         self.brought: produce.Produced | None = None
         """The records and bytes in it, if traffic is reported."""
+        self.traces: tuple[Trace, ...] | None = None
+        """The sampled trace contexts of its records; None if none was looked for, or seen."""
         self.seat: Seat | None = None
         """The seat, if the request shares a connection with other clients ..."""
         self.sent_at = 0.0

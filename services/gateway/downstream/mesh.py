@@ -28,6 +28,7 @@ from services.gateway.requests.topic_ids import known_name
 from services.gateway.upstream.clusters import Clusters
 
 if TYPE_CHECKING:
+    from services.gateway.downstream.request_tracing import RequestTracing
     from services.gateway.downstream.siblings import Siblings
 
 log = structlog.get_logger(__name__)
@@ -58,6 +59,8 @@ class Mesh:
     quotas: Quotas = field(default_factory=Quotas)
     siblings: "Siblings | None" = None
     """The other workers of this gateway; None: it has none."""
+    tracing: "RequestTracing | None" = None
+    """None: requests are not traced."""
     hold: Hold | None = None
     producing: dict[object, Underway] = field(default_factory=dict)
     committing: dict[object, Underway] = field(default_factory=dict)

@@ -4,10 +4,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import structlog
 
+from mesh.tracing.context import Trace
 from services.gateway import metrics
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_in_flight import FetchInFlight
@@ -28,6 +29,14 @@ from services.gateway.wire.scanner.walks import headers
 log = structlog.get_logger(__name__)
 
 
+class Seen(NamedTuple):
+    """The tracing facts of a Produce that goes by its plan."""
+
+    topics: tuple[str, ...]
+    traces: tuple[Trace, ...] | None
+    """As of `trace_contexts`."""
+
+
 @dataclass(slots=True, eq=False)
 class Slot:
     """A request that goes by its plan."""
@@ -41,6 +50,8 @@ class Slot:
     """The start; 0 if another worker carries the request out, or it has not started."""
     upstream_s: float = 0.0
     """The time that clusters have taken."""
+    seen: Seen | None = None
+    """The topics of a Produce and the trace contexts of its records, if requests are traced."""
     done: bool = False
     answer: list[Buffer] | None = None
     close: str | None = None
@@ -179,8 +190,18 @@ def _outlives_client(slot: AnySlot) -> bool:
     return slot.produces or (isinstance(slot, Slot) and slot.commits and slot.exchange is not None)
 
 
-def count_request(session: Session, slot: AnySlot, answer: Answer | Passed, *, is_open: bool) -> None:
-    """A request of this client has ended."""
+class Tracing(Protocol):
+    """Makes spans of requests."""
+
+    def ended(self, slot: AnySlot, answer: Answer | Passed) -> None: ...
+
+
+def count_request(
+    session: Session, slot: AnySlot, answer: Answer | Passed, tracing: Tracing | None, *, is_open: bool
+) -> None:
+    """A request of this client has ended. `tracing`: None if requests are not traced."""
+    if tracing is not None:
+        tracing.ended(slot, answer)
     header = slot.header
     api_key, version = header.api_key, header.api_version
     if not is_open:

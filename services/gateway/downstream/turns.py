@@ -70,6 +70,8 @@ class Turns:
         if order is Order.AT_ONCE:
             self._start(slot)
         elif order is Order.PIPELINED:
+            if self._mesh.tracing is not None and slot.request is not None:
+                slot.seen = self._mesh.tracing.seen(slot.request)
             self.pipelined.append(slot)
         else:
             self.serial.append(slot)

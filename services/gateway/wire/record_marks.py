@@ -26,7 +26,11 @@ def read_marks(buffer: Buffer, header: BatchHeader, allowance: Allowance) -> Ite
     if not crc_is_right(buffer, header):
         raise WireError("batch.crc", header.start + CRC_AT, f"{header.crc:#x} is not that of its bytes")
     packed = memoryview(buffer)[header.start + HEADER_BYTES : header.end]
-    body = decompress(codec_of(header.attributes), packed, allowance)
+    yield from marks_in(decompress(codec_of(header.attributes), packed, allowance), header)
+
+
+def marks_in(body: bytes, header: BatchHeader) -> Iterator[RecordMarks]:
+    """The marks of records that are not compressed. Raises `WireError` where the bytes end before the last record."""
     at, end = 0, len(body)
     for _ in range(header.record_count):
         length, at = read_varlong(body, at, end, "record.length")

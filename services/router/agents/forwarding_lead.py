@@ -18,6 +18,7 @@ from functools import partial
 import structlog
 
 from mesh.rpc import record_rules
+from services.router import metrics
 from services.router.agents.assignments import Assignments
 from services.router.agents.mesh_progress import MeshProgress, Word, words_of
 from services.router.agents.ownership import Ownership, Share
@@ -26,7 +27,7 @@ from services.router.agents.progress_application import ProgressApplication
 from services.router.agents.rule_book import RuleBook
 from services.router.agents.worker import LONGEST_SILENCE, Worker
 from services.router.change import Change
-from services.router.forwarding.orders import Progress, Report, RuleEnded
+from services.router.forwarding.orders import Progress, Report, RuleEnded, Spans
 from services.router.settings import RouterSettings
 
 LOOK_INTERVAL = 1.0
@@ -55,7 +56,7 @@ class ForwardingLead:
         self.mesh_progress = MeshProgress(self._name, lambda: book.latest.rules, time.monotonic)
         self._board = ProgressBoard(time.monotonic, self.mesh_progress.of)
         self._worker = Worker(
-            (*command, *settings.registry.arguments), self._worker_began, self._heard, self._worker_ended
+            (*command, *settings.worker_arguments), self._worker_began, self._heard, self._worker_ended
         )
         self._wake = asyncio.Event()
         self._ended = asyncio.Event()
@@ -173,6 +174,9 @@ class ForwardingLead:
             case RuleEnded():
                 self._assignments.ended(report.rule_id)
                 self._ended.set()
+            case Spans():
+                for outcome, spans in report.counts.items():
+                    metrics.tracing.count(outcome, spans)
 
 
 async def _joined(thread: threading.Thread, seconds: float) -> None:

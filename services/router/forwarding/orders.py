@@ -106,8 +106,15 @@ class RuleEnded:
     rule_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Spans of this process by outcome, since the last such report."""
+
+    counts: dict[str, int]
+
+
 Order = RunRule | StopRule | RemoveRule | Clusters
-Report = Progress | RuleEnded
+Report = Progress | RuleEnded | Spans
 
 
 def order_line(order: Order) -> bytes:
@@ -157,6 +164,8 @@ def report_line(report: Report) -> bytes:
             return _line({"progress": said, "counts": report.counts})
         case RuleEnded():
             return _line({"ended": report.rule_id})
+        case Spans():
+            return _line({"spans": report.counts})
 
 
 def report_of(line: bytes) -> Report:
@@ -166,6 +175,8 @@ def report_of(line: bytes) -> Report:
             return Progress(_progress_of(progress), counts)
         case {"ended": rule_id}:
             return RuleEnded(rule_id)
+        case {"spans": counts}:
+            return Spans(counts)
     raise ValueError(f"no report: {line[:100]!r}")
 
 

@@ -6,10 +6,12 @@ parent: when stdin does.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
+from mesh.tracing import TracingSettings, tracer_for
 from services.router.copying.worker import CopyWorker
 from services.router.forwarding.orders import (
     LARGEST_LINE,
@@ -19,6 +21,7 @@ from services.router.forwarding.orders import (
     Report,
     RuleEnded,
     RunRule,
+    Spans,
     StopRule,
     order_of,
     report_line,
@@ -26,6 +29,9 @@ from services.router.forwarding.orders import (
 from services.router.forwarding.rule_thread import RuleThread, World
 from services.router.forwarding.tasks import Judging
 from services.router.forwarding.worker import Worker
+
+if TYPE_CHECKING:
+    from mesh.tracing.tracer import Tracer
 
 REPORT_SECONDS = 1.0
 STOP_TIMEOUT = 3.0
@@ -35,8 +41,13 @@ STOP_TIMEOUT = 3.0
 class Foreman:
     """Gives orders to workers and their reports to the router."""
 
-    def __init__(self, judging: Judging, tell: Callable[[Report], None]) -> None:
+    def __init__(
+        self, judging: Judging, tell: Callable[[Report], None], counts: SpanCounts, tracer: Tracer | None = None
+    ) -> None:
+        """`tracer`: None if nothing is traced; `counts`: of its spans."""
         self._judging = judging
+        self._counts = counts
+        self._tracer = tracer
         self._tell = tell
         self._world = World()
         self._workers: dict[str, RuleThread] = {}
@@ -65,6 +76,8 @@ class Foreman:
         """Reports the progress of all rules."""
         for worker in list(self._workers.values()):
             self._tell(worker.progress())
+        if spans := self._counts.taken():
+            self._tell(Spans(spans))
 
     def report_on(self) -> None:
         """Reports the progress again and again, until `end_all`."""
@@ -82,7 +95,7 @@ class Foreman:
     def _worker_for(self, order: RunRule) -> RuleThread:
         if order.spec.WhichOneof("kind") == "copy":
             return CopyWorker(order, self._world)
-        return Worker(order, self._world, self._judging)
+        return Worker(order, self._world, self._judging, self._tracer)
 
     def _end(self, rule_id: str, *, forget: bool) -> None:
         worker = self._workers.pop(rule_id, None)
@@ -97,7 +110,24 @@ class Foreman:
         self._tell(RuleEnded(worker.rule_id))
 
 
-def serve(orders: BinaryIO, reports: BinaryIO, judging: Judging) -> None:
+class SpanCounts:
+    """Spans by outcome since the last report."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def add(self, outcome: str, spans: int) -> None:
+        with self._lock:
+            self._counts[outcome] = self._counts.get(outcome, 0) + spans
+
+    def taken(self) -> dict[str, int]:
+        with self._lock:
+            taken, self._counts = self._counts, {}
+        return taken
+
+
+def serve(orders: BinaryIO, reports: BinaryIO, judging: Judging, tracing: TracingSettings) -> None:
     """Obeys until there are no more orders."""
     writing = threading.Lock()
 
@@ -106,10 +136,14 @@ def serve(orders: BinaryIO, reports: BinaryIO, judging: Judging) -> None:
             reports.write(report_line(report))
             reports.flush()
 
-    foreman = Foreman(judging, tell)
+    counts = SpanCounts()
+    tracer = tracer_for(tracing, "router", f"record-rules-{os.getpid()}", counts.add)
+    foreman = Foreman(judging, tell, counts, tracer)
     threading.Thread(target=foreman.report_on, name="reports", daemon=True).start()
     try:
         while line := orders.readline(LARGEST_LINE):
             foreman.obey(order_of(line))
     finally:
         foreman.end_all()
+        if tracer is not None:
+            tracer.stop()

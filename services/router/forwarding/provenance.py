@@ -55,8 +55,8 @@ class Stamp:
         origin = origin_of(headers) if headers else None
         return origin.clusters if origin else ()
 
-    def stamped(self, headers: Headers | None, offset: int) -> Headers:
-        """These headers with our own in place of one that we find."""
+    def stamped(self, headers: Headers | None, offset: int, topic: str = "") -> Headers:
+        """These headers with our own in place of one that we find. `topic`: where the record goes."""
         if not headers:
             return [(HEADER, b"%d%b" % (offset, self.first_tail))]
         origin = origin_of(headers)
@@ -65,6 +65,9 @@ class Stamp:
         path = (*(cluster for cluster in origin.clusters if cluster != self._source), self._source)
         value = f"{offset} {self._rule_id} {','.join(path)}".encode()
         return [each for each in headers if each[0] != HEADER or _read(each[1]) is None] + [(HEADER, value)]
+
+    def ended(self, failure: str = "") -> None:
+        """The records so far are committed, or given up for this reason."""
 
 
 def _read(value: bytes | None) -> Origin | None:

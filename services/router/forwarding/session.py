@@ -19,7 +19,7 @@ Theory of operation
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -81,6 +81,8 @@ class Session:
         self._cluster_ids: dict[str, str] = {}
         self._topic_ids: dict[str, str] = {}
         """Topic ids of the source at the last check."""
+        self.stamp_of: Callable[[str, str], Stamp] = Stamp
+        """Makes the stamp of a rule and its source: another one, where traces are carried on."""
         self._stamp = Stamp(order.spec.record_rule_id, "")
 
     @property
@@ -114,7 +116,7 @@ class Session:
                 names = ", ".join(sorted(absent))
                 raise Setback(f"cluster {target.cluster.name!r} has no topic {names}; create it, or name another one")
             upkeep.ensure_positions(target.cluster, there)
-        self._stamp = Stamp(self._order.spec.record_rule_id, metadata.cluster_id)
+        self._stamp = self.stamp_of(self._order.spec.record_rule_id, metadata.cluster_id)
         for target in self._targets:
             target.take_over()
         new = self._look(metadata)
@@ -162,6 +164,7 @@ class Session:
 
     def close(self) -> None:
         """Closes the clients of the session; open transactions are aborted."""
+        self._stamp.ended("aborted")
         for follower in self._followers:
             follower.stop()
         for target in self._targets:
@@ -201,7 +204,7 @@ class Session:
                 been_there += 1
                 continue
             else:
-                headers = stamp.stamped(headers, offset)
+                headers = stamp.stamped(headers, offset, lane.target_topic)
             value, key = message.value(), message.key()
             timestamp = message.timestamp()[1]
             try:
@@ -249,7 +252,7 @@ class Session:
             self._fresh.been_there += 1
             return
         target.begin()
-        headers = self._stamp.stamped(write.headers, offset)
+        headers = self._stamp.stamped(write.headers, offset, write.topic)
         target.write(write.topic, write.value, write.key, write.partition, lane.arrived, write.timestamp, headers)
         self._fresh.written += 1
         self._fresh.dead += write.fate is Fate.DEAD
@@ -299,6 +302,7 @@ class Session:
             if lane.first >= 0:
                 lane.points.note(Point(lane.began, lane.first))
         self._moved.clear()
+        self._stamp.ended()
         self.last_commit = time.monotonic()
         self._fresh.transactions = 1
         self._counts.add(self._fresh)

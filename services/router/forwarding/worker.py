@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -15,6 +17,10 @@ from services.router.forwarding.rule_thread import RuleThread, Wanted, World
 from services.router.forwarding.session import Session
 from services.router.forwarding.target import Target
 from services.router.forwarding.tasks import Judging, Task, task_of
+from services.router.forwarding.tracing import stamp_of
+
+if TYPE_CHECKING:
+    from mesh.tracing.tracer import Tracer
 
 STATES_SECONDS = 0.5
 """Seconds between two reports of the partitions' progress."""
@@ -25,8 +31,9 @@ log = structlog.get_logger(__name__)
 class Worker(RuleThread):
     """Runs a rule from `start` to `stop`."""
 
-    def __init__(self, order: RunRule, world: World, judging: Judging) -> None:
+    def __init__(self, order: RunRule, world: World, judging: Judging, tracer: Tracer | None = None) -> None:
         super().__init__(order, world, "rule")
+        self._stamp_of = partial(stamp_of, tracer=tracer)
         self._judging = judging
         self._states: list[PartitionState] = []
         self._counts = Counts()
@@ -94,6 +101,7 @@ class Worker(RuleThread):
         try:
             targets += [self._target(wanted, name) for name in task.targets]
             session = Session(wanted.order, task, source, targets, self._counts)
+            session.stamp_of = self._stamp_of
             session.open()
             self._running_revision = wanted.order.revision
             log.info("rule runs", rule=self.rule_id, revision=wanted.order.revision, partitions=len(session.lanes))

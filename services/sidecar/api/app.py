@@ -1,7 +1,7 @@
 """The application: routes, errors, and the middleware around every exchange."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,6 +14,9 @@ from services.sidecar.api.exchange import Exchange
 from services.sidecar.api.status import on_fault, on_hang_up, on_http_exception, on_surprise
 from services.sidecar.faults import Fault
 
+if TYPE_CHECKING:
+    from mesh.tracing.tracer import Tracer
+
 ErrorHandlers = Mapping[Any, Callable[[Request, Exception], Awaitable[Response]]]
 OURS: ErrorHandlers = {
     Fault: on_fault,
@@ -25,12 +28,15 @@ OURS: ErrorHandlers = {
 
 
 def build_app(
-    routes: Sequence[Route], middleware: Sequence[Middleware] = (), errors: ErrorHandlers = OURS
+    routes: Sequence[Route],
+    middleware: Sequence[Middleware] = (),
+    errors: ErrorHandlers = OURS,
+    tracer: "Tracer | None" = None,
 ) -> Starlette:
     """The ASGI application of these routes; `middleware` stands around them, within the exchange."""
     app = Starlette(
         routes=list(routes),
-        middleware=[Middleware(Exchange), *middleware],
+        middleware=[Middleware(Exchange, tracer), *middleware],
         exception_handlers=dict(errors),
     )
     app.router.redirect_slashes = False  # a path that is not in the contract is none

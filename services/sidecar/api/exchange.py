@@ -1,14 +1,21 @@
 """Every exchange gets its ids in the log context and on the answer, its metrics, and one debug line."""
 
+from __future__ import annotations
+
 import time
+from typing import TYPE_CHECKING
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from services.sidecar.api import tracing
 from services.sidecar.producing.headers import correlation_ids
 from services.sidecar.records import CORRELATION_HEADER, TRACEABILITY_HEADER
 from services.sidecar.telemetry import metrics
+
+if TYPE_CHECKING:
+    from mesh.tracing.tracer import Tracer
 
 MAX_ID_LENGTH = 200
 """Longer ids are cut: they go into every log line."""
@@ -20,8 +27,9 @@ log = structlog.get_logger(__name__)
 class Exchange:
     """ASGI middleware around the routes."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, tracer: Tracer | None = None) -> None:
         self._app = app
+        self._tracer = tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -42,6 +50,7 @@ class Exchange:
                     answer[TRACEABILITY_HEADER] = traceability_id
             await send(message)
 
+        trace = None if self._tracer is None else tracing.begun(self._tracer, scope)
         started = time.monotonic()
         with (
             structlog.contextvars.bound_contextvars(cId=correlation_id, tId=traceability_id),
@@ -54,5 +63,7 @@ class Exchange:
                 operation = getattr(endpoint, "__name__", "none")
                 seconds = time.monotonic() - started
                 metrics.requests.labels(operation, str(status)).inc()
-                metrics.request_seconds.labels(operation).observe(seconds)
+                metrics.request_seconds.labels(operation).observe(seconds, None if trace is None else trace.exemplar)
+                if trace is not None:
+                    trace.end(operation, status)
                 log.debug("answered", operation=operation, status=status, ms=round(seconds * 1000, 1))

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.datastructures import Headers
+from starlette.requests import Request
 
 from mesh.schemas.schema import Reference
 from services.sidecar.api.exchange import MAX_ID_LENGTH
+from services.sidecar.api.tracing import PLACE, ExchangeTrace, trace_of
 from services.sidecar.formats import Format
-from services.sidecar.producing.headers import RequestHeaders, Trace
+from services.sidecar.producing.headers import RequestHeaders
 from services.sidecar.producing.produce_request import (
     ProduceRequest,
     RecordRequest,
@@ -28,8 +29,9 @@ class HeaderPolicy:
     forward_authorization: bool = False
     caller_id: str = ""
 
-    def of(self, headers: Headers) -> RequestHeaders:
+    def of(self, request: Request) -> RequestHeaders:
         """The headers of a request that hold for all its records."""
+        headers, traced = request.headers, request.scope.get(PLACE)
         fixed: list[tuple[str, bytes]] = []
         if self.forward_authorization and (authorization := headers.get("authorization")):
             fixed.append(("authorization", authorization.encode("latin-1")))
@@ -38,7 +40,11 @@ class HeaderPolicy:
         return RequestHeaders(
             correlation_id=headers.get(CORRELATION_HEADER, "")[:MAX_ID_LENGTH],
             traceability_id=headers.get(TRACEABILITY_HEADER, "")[:MAX_ID_LENGTH],
-            trace=Trace.of(headers.getlist("traceparent"), headers.getlist("tracestate")),
+            trace=(
+                traced.sends(request.path_params.get("topic", ""))
+                if isinstance(traced, ExchangeTrace)
+                else trace_of(headers)
+            ),
             fixed=tuple(fixed),
         )
 

@@ -73,7 +73,7 @@ class ProducerEndpoints:
         return produce_answer(await self._producer.send(topic, serialized.records), serialized)
 
     async def _serialized(self, request: Request, body: bytes) -> Serialized:
-        headers = HeaderWriter(self._headers.of(request.headers))
+        headers = HeaderWriter(self._headers.of(request))
         if carries_events(request.headers):
             return Serialized(await read_aside(body, event_records, request, body, headers))
         asked = await read_aside(body, _asked, request, body)

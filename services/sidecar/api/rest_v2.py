@@ -203,7 +203,7 @@ class RestV2Endpoints:
         members = await read_aside(body, _members, request, body, format_, partition)
         serialized = await self._serializer.serialize(
             produce_request(topic, members),
-            HeaderWriter(self._headers.of(request.headers)),
+            HeaderWriter(self._headers.of(request)),
             on_thread=is_big(body),
             may_register=caller_of(request).check_registers,
         )

@@ -93,7 +93,7 @@ class ProduceStreams:
             await self._producer.check(request.path_params["topic"])
         except NotAccepted as refused:
             return produce_answer([refused.why], Serialized([]))
-        headers = HeaderWriter(self._headers.of(request.headers))
+        headers = HeaderWriter(self._headers.of(request))
         stream = _Stream(request, self._producer, self._serializer, headers, self._limits)
         return _StreamResponse(stream, self._open)
 

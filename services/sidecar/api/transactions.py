@@ -50,7 +50,7 @@ class TransactionEndpoints:
         body = await body_of(request, self._max_request_bytes)
         asked = await read_aside(body, _asked, request, body)
         topics = [one.topic for one in asked]
-        headers = HeaderWriter(self._headers.of(request.headers))
+        headers = HeaderWriter(self._headers.of(request))
         may_register = caller_of(request).check_registers
         parts = [
             await self._serializer.serialize(one, headers, on_thread=is_big(body), may_register=may_register)

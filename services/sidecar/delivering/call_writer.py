@@ -4,13 +4,13 @@ import hashlib
 from collections.abc import Sequence
 from enum import Enum
 
+from mesh.tracing.context import Trace
 from services.sidecar.consuming import record_text
 from services.sidecar.consuming.cloud_events import event_in, wrapped
 from services.sidecar.consuming.instance_values import HeaderShape
 from services.sidecar.delivering.batch import Deliverable
 from services.sidecar.delivering.progress import Ask
 from services.sidecar.formats import Format
-from services.sidecar.producing.headers import TRACEPARENT, TRACESTATE, Trace
 from services.sidecar.records import Consumed
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -50,9 +50,8 @@ class CallWriter:
             IDEMPOTENCY_KEY: idempotency_key(ask),
             ATTEMPT: str(ask.attempt),
         }
-        if len(ask.records) == 1:
-            trace = _trace_of(ask.records[0])
-            headers |= {name: text for name, text in ((TRACEPARENT, trace.parent), (TRACESTATE, trace.state)) if text}
+        if len(ask.records) == 1:  # a call with several records is of no one trace
+            headers |= Trace.of_record(ask.records[0].raw.headers).headers
         return headers
 
     def _event(self, record: Deliverable) -> Consumed:
@@ -82,13 +81,3 @@ def idempotency_key(ask: Ask) -> str:
 
 def _digest(offsets: Sequence[int]) -> str:
     return hashlib.sha256(",".join(map(str, offsets)).encode()).hexdigest()[:12]
-
-
-def _trace_of(record: Deliverable) -> Trace:
-    """A call with several records is of no one trace."""
-    found: dict[str, list[str]] = {TRACEPARENT: [], TRACESTATE: []}
-    for name, value in record.raw.headers:
-        texts = found.get(name.lower())
-        if texts is not None and value is not None:
-            texts.append(value.decode(errors="replace"))
-    return Trace.of(found[TRACEPARENT], found[TRACESTATE])

@@ -8,6 +8,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -23,8 +25,12 @@ from services.sidecar.delivering.policy import DeliveryPolicy
 from services.sidecar.delivering.progress import Ask, Progress
 from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.delivering.routing import ContentRouting
+from services.sidecar.delivering.tracing import DeliveryTrace
 from services.sidecar.records import RawRecord
 from services.sidecar.telemetry import metrics
+
+if TYPE_CHECKING:
+    from mesh.tracing.tracer import Tracer
 
 REGISTRY_PAUSE_SECONDS = 1.0
 """The pause between attempts to write replies while the registry is away. The backend is not called again for that."""
@@ -47,9 +53,11 @@ class Target:
         clock: Callable[[], float] = time.monotonic,
         routing: ContentRouting = ContentRouting(),  # noqa: B008  # of no rules
         subscription: str = "",
+        tracer: "Tracer | None" = None,
     ) -> None:
-        """`subscription`: its name, for the metric of the circuit."""
+        """`subscription`: its name, for the metric of the circuit. `tracer`: None if nothing is traced."""
         self.backend = backend
+        self.tracer = tracer
         self.writer = writer
         self.circuit = Circuit(circuit, clock)
         self.gate = Gate(self.circuit)
@@ -90,6 +98,13 @@ class Deliverer:
 
         UndeliveredError if the deliverer is stopped.
         """
+        tracer = self.target.tracer
+        if tracer is None or (trace := DeliveryTrace.begun(tracer, batch)) is None:
+            return await self._delivered(batch)
+        with trace:
+            return await self._delivered(batch, trace)
+
+    async def _delivered(self, batch: Batch, trace: "DeliveryTrace | None" = None) -> Settlement:
         progress = Progress(batch, self.policy)
         mark: int | None = None
         """The number of calls that had passed when this batch's last call failed; None if that call did not fail."""
@@ -99,7 +114,7 @@ class Deliverer:
             async with self._until_stopped():
                 permit = await self.target.gate.enter()
             try:
-                pause, mark = await self._attempt(batch, ask, progress, permit, mark)
+                pause, mark = await self._attempt(batch, ask, progress, permit, mark, trace)
             finally:
                 self.target.circuit.abandoned(permit)
                 self.target.look()
@@ -117,13 +132,19 @@ class Deliverer:
                 bound.reschedule(self._stop_at if finishes else loop.time())
 
     async def _attempt(
-        self, batch: Batch, ask: Ask, progress: Progress, permit: Permit, mark: int | None
+        self,
+        batch: Batch,
+        ask: Ask,
+        progress: Progress,
+        permit: Permit,
+        mark: int | None,
+        trace: "DeliveryTrace | None",
     ) -> tuple[float, int | None]:
         """Makes one call; the seconds to wait, and the mark for the next call."""
         circuit = self.target.circuit
         turns = circuit.turns
         try:
-            answer, replies, common = await self._called(batch, ask, permit)
+            answer, replies, common = await self._called(batch, ask, permit, trace)
         except CallFailedError as failure:
             others_passed = mark is not None and circuit.passes > mark
             counts = await self._counts(failure, turns, others_passed=others_passed)
@@ -143,12 +164,14 @@ class Deliverer:
         return pause, None
 
     async def _called(
-        self, batch: Batch, ask: Ask, permit: Permit
+        self, batch: Batch, ask: Ask, permit: Permit, trace: "DeliveryTrace | None"
     ) -> tuple[Answer, list[Sequence[ReplyRecord]], Sequence[ReplyRecord]]:
         """The answer, with its replies in the form for Kafka. CallFailedError."""
         writer = self.target.writer
+        headers = writer.headers(ask)
         async with self._until_stopped(finishes=True):
-            content = await self.target.backend.call(batch.path, writer.body(ask), writer.headers(ask))
+            with nullcontext() if trace is None else trace.call(ask, headers):
+                content = await self.target.backend.call(batch.path, writer.body(ask), headers)
         try:
             answer = read_answer(content, len(ask.records))
             self.target.circuit.answered(permit)  # the backend has finished; its replies may still be unwritten

@@ -7,9 +7,10 @@ attribute `partitionkey` is the key, and stays an attribute.
 
 from enum import Enum
 
+from mesh.tracing.context import TRACEPARENT, TRACESTATE, Trace
 from services.sidecar.formats import cloud_event, json_text
 from services.sidecar.formats.cloud_event import CloudEvent
-from services.sidecar.producing.headers import TRACEPARENT, TRACESTATE, HeaderWriter, Trace
+from services.sidecar.producing.headers import HeaderWriter
 from services.sidecar.producing.produce_request import RecordRequest
 from services.sidecar.records import Outgoing
 
@@ -39,8 +40,8 @@ def _record(event: CloudEvent, mode: ContentMode, headers: HeaderWriter) -> Outg
     else:
         value = json_text.dumps(cloud_event.to_json(event))
         own.append((CONTENT_TYPE, f"{cloud_event.JSON}; charset=UTF-8".encode()))
-    trace = Trace.of([event.text("traceparent") or ""], [event.text("tracestate") or ""])
-    own += [(name, text.encode()) for name, text in ((TRACEPARENT, trace.parent), (TRACESTATE, trace.state)) if text]
+    trace = Trace.of([event.text(TRACEPARENT) or ""], [event.text(TRACESTATE) or ""])
+    own += [(name, text.encode()) for name, text in trace.headers.items()]
     key = event.text("partitionkey")
     return Outgoing(
         key=None if key is None else key.encode(),

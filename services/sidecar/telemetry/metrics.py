@@ -2,6 +2,7 @@
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from mesh.tracing.metrics import TracingMetrics
 from mesh.traffic.metrics import TrafficMetrics
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -248,3 +249,4 @@ stream_lag = Gauge("kafka_mesh_sidecar_stream_lag_records", "Records that wait f
 stream_state_bytes = Gauge("kafka_mesh_sidecar_stream_state_bytes", "Files of a topology's stores here.", ["stream"])
 
 traffic = TrafficMetrics("sidecar")
+tracing = TracingMetrics("sidecar")

@@ -1,6 +1,7 @@
 """Makes the backend and the delivery policy from settings."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from services.sidecar.consuming.instance_values import HeaderShape
 from services.sidecar.delivering.backend import Backend, BackendAccess
@@ -14,11 +15,20 @@ from services.sidecar.delivering.slots import Slots
 from services.sidecar.delivering.token import TokenGrant
 from services.sidecar.formats import Format
 
+if TYPE_CHECKING:
+    from mesh.tracing.tracer import Tracer
+
 MOST_CONNECTIONS = 1_000
 """Slots bound the calls, and operators may raise the number of slots; the pool must not refuse calls first."""
 
 
-def target(settings: BackendSettings, value_format: Format, max_concurrency: int, subscription: str = "") -> Target:
+def target(
+    settings: BackendSettings,
+    value_format: Format,
+    max_concurrency: int,
+    subscription: str = "",
+    tracer: "Tracer | None" = None,
+) -> Target:
     """The backend as records of one subscription find it. BackendSettingsError if the settings are not usable."""
     access = backend_access(settings)
     access = replace(access, max_connections=max(access.max_connections, MOST_CONNECTIONS))
@@ -34,6 +44,7 @@ def target(settings: BackendSettings, value_format: Format, max_concurrency: int
         ),
         routing=ContentRouting(routes=[Route(one.when, one.path) for one in settings.backend_routes]),
         subscription=subscription,
+        tracer=tracer,
     )
 
 

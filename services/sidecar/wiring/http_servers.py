@@ -5,6 +5,7 @@ All servers of a sidecar share the bounds, so each bound holds once.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 import uvicorn
@@ -22,6 +23,9 @@ from services.sidecar.api.limits import Kind, Limits, RequestBounds
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.wiring.security import server_certificate, token_verifier
 
+if TYPE_CHECKING:
+    from mesh.tracing.tracer import Tracer
+
 KEEP_ALIVE_SECONDS = 75
 """Idle connections of the backend stay open; most clients give theirs up sooner."""
 LAST_ANSWERS_SECONDS = 3
@@ -33,8 +37,9 @@ log = structlog.get_logger(__name__)
 class HttpServers:
     """Makes servers. Reads certificates: TlsFilesError."""
 
-    def __init__(self, settings: SidecarSettings) -> None:
+    def __init__(self, settings: SidecarSettings, tracer: "Tracer | None" = None) -> None:
         self._settings = settings
+        self._tracer = tracer
         self._verifier = token_verifier(settings)
         self._certificate = server_certificate(settings)
         self._limits = Limits(_request_bounds(settings))
@@ -59,7 +64,7 @@ class HttpServers:
             keep_foreign_pages_out(routes, loopback_only=loopback_only)
         self._limits.put_around(routes)
         config = uvicorn.Config(
-            build_app(routes, middleware, errors),
+            build_app(routes, middleware, errors, self._tracer),
             http=bounded_protocol(_connection_bounds(settings)),
             lifespan="off",
             ws="none",

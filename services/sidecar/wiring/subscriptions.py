@@ -275,7 +275,8 @@ class Subscriptions:
     def _made(self, declaration: Declaration) -> Subscribed:
         name = declaration.subscription.name
         settings = self._settings.of(declaration.subscription)
-        target_ = target(settings, settings.instance_formats[1], settings.reactive_max_concurrency, name)
+        most = settings.reactive_max_concurrency
+        target_ = target(settings, settings.instance_formats[1], most, name, self.usual.target.tracer)
         return Subscribed(name, settings, target_, self._reader, declaration)
 
     def _refuse(self, declaration: Declaration, reason: str) -> None:

@@ -8,13 +8,18 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
 from mesh.rpc import acls, quotas
+from mesh.tracing import TracingSettings, tracer_for
 from mesh.traffic.counting import Counts
 from mesh.traffic.sketches import LatencySketch
 from services.gateway.downstream.mesh import ClientLimits, Mesh
+from services.gateway.downstream.request_tracing import RequestTracing
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge
 from services.gateway.requests.memory import Memory
 from services.gateway.requests.nodes import Advertised
@@ -45,6 +50,7 @@ from services.gateway.wire.messages.produce import (
 )
 from services.gateway.wire.primitives import INT32, INT64
 from services.gateway.wire.scanner import patch_correlation_id, scan_fetch_request
+from tests.fixtures.collector import collector
 from tests.unit.gateway.replaceable import FromClient, ToBroker
 from tests.unit.gateway.wire.records import batch
 
@@ -85,6 +91,7 @@ def measure(
     counted: bool,
     policy: acls.AclPolicy | None = None,
     limits: quotas.QuotaPolicy | None = None,
+    tracing: RequestTracing | None = None,
 ) -> float:
     """Microseconds for each Produce, the best of some rounds; `counted`: as part of the traffic."""
     numbers, records = range(partitions), batch(bytes(record_bytes))
@@ -95,6 +102,7 @@ def measure(
     done = ProduceResponse([TopicProduceResponse("apples", partition_responses=stored)])
     answer = memoryview(bytearray(encode_response(done, VERSION, 1)))
     client, upstream = _stage(Lane.PRODUCE, counted=counted)
+    client._tracing = client._forwarder._tracing = client._mesh.tracing = tracing
     if policy is not None or limits is not None:
         table = client._mesh.table
         client._mesh.run_table(RoutingTable(2, table.clusters.values(), table.versions, table.pasts, policy, limits))
@@ -332,7 +340,32 @@ def compare_policies(count: int) -> None:
         print(f"   200 B records {way}, us: {told}")
 
 
+def compare_tracing() -> None:
+    """Alternated rounds: without tracing, and with tracing at rates of 0 and 1 %; a real collector takes the spans. The
+    time is that of all threads: spans that are sent count.
+    """
+    with TemporaryDirectory() as folder, collector(Path(folder)) as spans:
+        ways: dict[str, RequestTracing | None] = {"off": None}
+        for rate in (0.0, 0.01):
+            settings = TracingSettings(tracing_endpoint=spans.grpc, tracing_rate=rate, tracing_max_spans=65_536)
+            tracer = tracer_for(settings, "gateway", "bench", lambda outcome, count: None)
+            assert tracer is not None
+            ways[f"rate {rate:.0%}"] = RequestTracing(tracer)
+        for forwarded in (True, False):
+            took: dict[str, list[float]] = {name: [] for name in ways}
+            for _ in range(5 * ROUNDS):
+                for name, tracing in ways.items():
+                    took[name].append(measure(200, forwarded=forwarded, counted=True, tracing=tracing))
+            usual = median(took["off"])
+            told = ", ".join(
+                f"{name} {median(each):.2f} ({median(each) / usual - 1:+.1%}, {min(each):.2f} to {max(each):.2f})"
+                for name, each in took.items()
+            )
+            print(f"   200 B records {'forwarded' if forwarded else 'by its plan'}, us: {told}")
+
+
 async def main() -> None:
+    compare_tracing()
     compare_policies(10_000)
     for size, partitions in ((200, 1), (16_000, 1), (200, 20)):
         for forwarded in (False, True):

@@ -12,6 +12,7 @@ from tests.bench.wire.baseline import Baseline
 from tests.bench.wire.programs import NoProgramsError, Programs, programs
 from tests.bench.wire.rig import PLAIN, Rig, Variant, rig
 from tests.bench.wire.sinks import can_have_tls
+from tests.fixtures.collector import collector
 
 ONE_RULE = Variant("gateway, 1 rule a cluster", {}, rules=2)
 RENAMES = Variant("gateway, rules that rename", {}, renames=True)
@@ -46,6 +47,22 @@ def wire_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactory) 
     """The relay and the gateway."""
     with rig(wire_programs, (PLAIN,), tmp_path_factory.mktemp("wire")) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def traced_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """With gateways whose spans a real collector takes."""
+    folder = tmp_path_factory.mktemp("traced")
+    with collector(folder) as spans:
+        variants = [
+            PLAIN,
+            *(
+                Variant(f"gateway, tracing at {rate:.0%}", {"TRACING_ENDPOINT": spans.grpc, "TRACING_RATE": str(rate)})
+                for rate in (0, 0.01)
+            ),
+        ]
+        with rig(wire_programs, variants, folder) as made:
+            yield made
 
 
 @pytest.fixture(scope="module")

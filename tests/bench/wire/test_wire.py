@@ -126,6 +126,11 @@ def test_variants(variants_rig: Rig, board: Board, workload: Workload, rounds: i
     board.variants.append(take_turns(variants_rig, variants_rig.ways, workload, rounds, seconds))
 
 
+def test_tracing(traced_rig: Rig, board: Board, rounds: int, seconds: float) -> None:
+    """Of small requests, which it costs most."""
+    board.variants.append(take_turns(traced_rig, traced_rig.ways, W4, rounds, seconds))
+
+
 @pytest.mark.parametrize("workload", CROWDS, ids=of_name)
 def test_crowds(wire_programs: Programs, board: Board, tmp_path: Path, workload: Workload, seconds: float) -> None:
     with rig(wire_programs, (PLAIN,), tmp_path) as fresh:

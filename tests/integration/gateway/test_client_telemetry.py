@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -14,6 +15,7 @@ from tests.clients import maven
 from tests.clients.console.driver import KAFKA_VERSION, PROJECT, Tool
 from tests.clients.java.driver import JVM_OPTIONS
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.collector import collector
 from tests.fixtures.toolchains import need
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
@@ -55,6 +57,45 @@ def test_librdkafka_tells_of_itself(
     producer.flush(STOP_S)
     assert {sample.labels["software"] for sample in samples} == {"confluent-kafka-python"}
     assert all(sample.value >= 0 for sample in samples)
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_what_clients_tell_goes_on_to_a_collector_with_who_has_told_it(
+    kafka_c1: KafkaCluster,
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+    protocol: str,
+) -> None:
+    apples, client_id = unique_name("apples"), unique_name("seller")
+    create_topic(kafka_c1, apples)
+    with collector(tmp_path) as receiver:
+        endpoint = receiver.grpc if protocol == "grpc" else receiver.http
+        gateway = start_gateway(
+            rules.to("c1", [apples]),
+            telemetry_interval_s=INTERVAL_S,
+            telemetry_forwarded=True,
+            tracing_endpoint=endpoint,
+            tracing_protocol=protocol,
+        )
+        producer = Producer({"bootstrap.servers": gateway.address, "client.id": client_id})
+
+        def told() -> set[str]:
+            producer.produce(apples, b"ripe")
+            producer.poll(0.1)
+            return {
+                metric["name"]
+                for told in receiver.resource_metrics()
+                if {"key": "messaging.client.id", "value": {"stringValue": client_id}} in told["resource"]["attributes"]
+                for scope in told["scopeMetrics"]
+                for metric in scope["metrics"]
+            }
+
+        names = wait_until(told, "the collector has the producer's metrics", WITHIN_S)
+        producer.flush(STOP_S)
+    assert any(name.startswith("org.apache.kafka.producer.") for name in names), names
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ Theory of operation
 """
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Final, NamedTuple
@@ -97,12 +97,14 @@ class TelemetryClient:
 class Telemetry:
     """All client instances that push to this gateway."""
 
-    __slots__ = ("by_instance", "capacity", "dropped_series", "pushes", "refused_pushes", "subscription")
+    __slots__ = ("by_instance", "capacity", "dropped_series", "on_push", "pushes", "refused_pushes", "subscription")
 
     def __init__(self, subscription: Subscription | None = None, capacity: int = 300) -> None:
         self.subscription = subscription or Subscription()
         self.capacity = capacity
         self.by_instance: Mapping[bytes, TelemetryClient] = {}
+        self.on_push: Callable[[bytes, dict[str, str]], None] | None = None
+        """Gets each push that was accepted, and attributes that tell who pushed; None if pushes go no further."""
         self.pushes = 0
         self.refused_pushes = 0
         self.dropped_series = 0

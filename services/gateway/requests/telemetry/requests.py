@@ -71,6 +71,13 @@ def handle_push(request: Request, mesh: MeshView) -> Plan:
         telemetry.dropped_series += client.take(points(payload))
     except (WireError, OtlpError):
         return _refused(telemetry, ErrorCode.INVALID_RECORD)
+    if telemetry.on_push is not None:
+        about = {
+            "messaging.client.id": client.client_id,
+            "service.instance.id": message.client_instance_id.hex(),
+            "telemetry.client.software": f"{client.software_name} {client.software_version}".strip(),
+        }
+        telemetry.on_push(bytes(payload), about)
     telemetry.pushes += 1
     return PushTelemetryResponse()
 

@@ -15,6 +15,7 @@ from services.router.forwarding.orders import (
     Rewind,
     RuleEnded,
     RunRule,
+    Spans,
     StopRule,
     order_line,
     order_of,
@@ -55,6 +56,7 @@ def test_an_order_arrives_as_it_was_given(order: Order) -> None:
             record_rules.RecordRuleProgress(record_rule_id="apples", problem="c2 is away\n"), {"lag_records": 3.0}
         ),
         RuleEnded("apples"),
+        Spans({"sent": 7, "lost": 1}),
     ],
 )
 def test_a_report_arrives_as_it_was_given(report: Report) -> None:

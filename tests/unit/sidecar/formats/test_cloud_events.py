@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
+from mesh.tracing.context import Trace
 from services.sidecar.api.cloud_events import carries_events, event_records, events_of, said_beside_body
 from services.sidecar.consuming.cloud_events import KafkaHeaders, event_in, wrapped
 from services.sidecar.consuming.record_text import event_batch
@@ -18,7 +19,7 @@ from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format, cloud_event, json_text
 from services.sidecar.formats.cloud_event import CloudEvent
 from services.sidecar.producing.cloud_events import ContentMode, outgoing
-from services.sidecar.producing.headers import HeaderWriter, RequestHeaders, Trace
+from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
 from services.sidecar.records import Consumed, Outgoing
 
 REQUIRED: dict[str, Any] = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "order.placed"}

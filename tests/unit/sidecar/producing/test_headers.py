@@ -4,7 +4,8 @@ import base64
 
 import pytest
 
-from services.sidecar.producing.headers import HeaderWriter, RequestHeaders, Trace
+from mesh.tracing.context import Trace
+from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
 from services.sidecar.producing.produce_request import RecordRequest
 from services.sidecar.records import Headers
 

@@ -1,0 +1,15 @@
+from services.gateway.counting cimport Times
+from services.gateway.wire.scanner.walks cimport produce
+
+cdef tuple _BEGINS
+
+
+cdef class RequestTracing:
+    cdef public object _tracer
+    cdef public double _rate
+
+    cpdef tuple found(self, object frame, produce.ProduceScan scan)
+
+    cpdef forwarded(self, object slot, Times times)
+
+    cpdef tuple _traces(self, tuple seen)

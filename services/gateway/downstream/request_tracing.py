@@ -1,0 +1,126 @@
+"""The spans of clients' requests, made when a request has its answer.
+
+Theory of operation
+1. A span is made behind the answer, from times that the gateway takes anyway. So a request without a span costs one
+   look for trace contexts (`trace_contexts`) and one draw of the rate.
+2. A Produce whose records carry sampled contexts has a span in each of these traces, up to a bound: each trace then
+   shows the request, whichever other records were in it. Records that carry contexts decide alone; the rate is for
+   requests without any.
+3. The gateway changes no record: consumers continue the trace of the producer, beside the gateway's span.
+"""
+
+import time
+from random import random
+from typing import TYPE_CHECKING
+
+from mesh.tracing.context import NO_TRACE, Trace
+from services.gateway import metrics
+from services.gateway.counting import Times
+from services.gateway.downstream.fetch_in_flight import FetchInFlight
+from services.gateway.downstream.in_flight import InFlight
+from services.gateway.downstream.passing import Passed
+from services.gateway.downstream.slots import AnySlot, Seen
+from services.gateway.requests.failures import codes_of
+from services.gateway.requests.plan import Answer, Close, NoAnswer, Request
+from services.gateway.requests.records.trace_contexts import traces_in
+from services.gateway.wire.apis import api_name
+from services.gateway.wire.errors import error_name
+from services.gateway.wire.primitives import WireError
+from services.gateway.wire.scanner.bounds import IDS_SINCE
+from services.gateway.wire.scanner.walks import produce
+
+if TYPE_CHECKING:
+    from mesh.tracing.tracer import Tracer
+
+MOST_TOPICS = 10
+"""Topics that a span names."""
+_BEGINS = (NO_TRACE,)
+
+
+class RequestTracing:
+    """See above."""
+
+    __slots__ = ("_rate", "_tracer")
+
+    def __init__(self, tracer: "Tracer") -> None:
+        self._tracer = tracer
+        self._rate = tracer.rate
+
+    def found(self, frame: memoryview, scan: produce.ProduceScan) -> tuple[Trace, ...] | None:
+        """See `traces_in`."""
+        return traces_in(frame, scan)
+
+    def seen(self, request: Request) -> Seen | None:
+        """The facts of a Produce that goes by its plan. None: it can't be read, and its plan reports it."""
+        header, frame = request.header, request.frame
+        try:
+            scan = produce.scan_produce(frame, header.api_version, header.body_offset, len(frame))
+        except WireError:
+            return None
+        topics = () if header.api_version >= IDS_SINCE else tuple(topic.name for topic in scan.topics)
+        return Seen(topics, traces_in(frame, scan))
+
+    def forwarded(self, slot: InFlight | FetchInFlight, times: Times) -> None:
+        """A request that needed no plan has its answer."""
+        traces = self._traces(slot.traces if isinstance(slot, InFlight) else None)
+        if traces:
+            self._trace(slot, traces, times, "")
+
+    def ended(self, slot: AnySlot, answer: Answer | Passed) -> None:
+        """Any other request has its answer."""
+        if isinstance(slot, InFlight):
+            seen = slot.traces
+        elif isinstance(slot, FetchInFlight) or slot.seen is None:
+            seen = None
+        else:
+            seen = slot.seen.traces
+        traces = self._traces(seen)
+        if traces and slot.began:
+            self._trace(slot, traces, metrics.times_of(slot.header.api_key), _failure(answer))
+
+    def _traces(self, seen: tuple[Trace, ...] | None) -> tuple[Trace, ...]:
+        if seen is None:
+            return _BEGINS if self._rate > 0.0 and random() < self._rate else ()
+        return seen
+
+    def _trace(self, slot: AnySlot, traces: tuple[Trace, ...], times: Times, failure: str) -> None:
+        seconds, now_ns = time.monotonic() - slot.began, time.time_ns()
+        header, topics = slot.header, _topics(slot)
+        api = api_name(header.api_key)
+        attributes: dict[str, str | int | float | list[str]] = {
+            "messaging.system": "kafka",
+            "messaging.operation.name": api,
+            "rpc.system.name": "kafka",
+            "rpc.method": api,
+            "kafka_mesh.api.version": header.api_version,
+            "kafka_mesh.upstream.duration": slot.upstream_s,
+        }
+        if header.client_id:
+            attributes["messaging.client.id"] = header.client_id
+        if len(topics) == 1:
+            attributes["messaging.destination.name"] = topics[0]
+        elif topics:
+            attributes["kafka_mesh.topics"] = list(topics[:MOST_TOPICS])
+        if isinstance(slot, InFlight):
+            attributes["kafka_mesh.cluster"] = slot.sole.cluster
+        name = f"{api} {topics[0]}" if len(topics) == 1 else api
+        for trace in traces:
+            span = self._tracer.server(name, trace, attributes, start_ns=now_ns - int(seconds * 1e9))
+            span.end(failure, end_ns=now_ns)
+        times.gateway.name(seconds - slot.upstream_s, span.exemplar)
+        times.upstream.name(slot.upstream_s, span.exemplar)
+
+
+def _topics(slot: AnySlot) -> tuple[str, ...]:
+    if isinstance(slot, InFlight):
+        return slot.what
+    return () if isinstance(slot, FetchInFlight) or slot.seen is None else slot.seen.topics
+
+
+def _failure(answer: Answer | Passed) -> str:
+    """The name of the answer's first error; empty for none."""
+    if isinstance(answer, NoAnswer | Passed):
+        return ""
+    if isinstance(answer, Close):
+        return "closed"
+    return next((error_name(code) for code in codes_of(answer) if code), "")
