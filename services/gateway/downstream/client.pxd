@@ -5,6 +5,7 @@ from services.gateway.downstream.fetch_forwarding cimport FetchForwarder
 from services.gateway.downstream.fetch_in_flight cimport FetchInFlight
 from services.gateway.downstream.forwarding cimport Forwarder
 from services.gateway.downstream.in_flight cimport InFlight
+from services.gateway.downstream.request_tracing cimport RequestTracing
 from services.gateway.downstream.toll cimport Toll
 from services.gateway.downstream.turns cimport Turns
 from services.gateway.frame_stream cimport FrameStream
@@ -21,7 +22,8 @@ cdef class ClientConnection(FrameStream):
     cdef public FetchForwarder _fetches
     cdef public Forwarder _forwarder
     cdef public object _advertised, _asked_node, _connections, _entrance, _follower, _gate, _introduction, _lanes, _mesh
-    cdef public object _now, _queue, _reading, _slots, _tracing
+    cdef public object _now, _queue, _reading, _slots
+    cdef public RequestTracing _tracing
     cdef public Quotas _quotas
     cdef public Toll _toll
     cdef public Turns _turns

@@ -3,6 +3,7 @@ cimport cython
 from services.gateway.counting cimport Count
 from services.gateway.downstream.following cimport Following
 from services.gateway.downstream.in_flight cimport InFlight
+from services.gateway.downstream.request_tracing cimport RequestTracing
 from services.gateway.requests.records.produce_routes cimport Route
 from services.gateway.upstream.connection cimport BrokerConnection
 from services.gateway.upstream.seats cimport Seat
@@ -18,7 +19,8 @@ cdef class Way:
 cdef class Forwarder(Following):
     cdef public dict _underway
     cdef public list _producing
-    cdef public object _client, _lanes, _refused, _tracing
+    cdef public object _client, _lanes, _refused
+    cdef public RequestTracing _tracing
 
     @cython.locals(
         scan=produce.ProduceScan, request=InFlight, way=Way, connection=BrokerConnection,

@@ -1,4 +1,5 @@
 from services.gateway.counting cimport Times
+from services.gateway.requests.records.trace_contexts cimport traces_in
 from services.gateway.wire.scanner.walks cimport produce
 
 cdef tuple _BEGINS

@@ -90,8 +90,6 @@ class RequestTracing:
         attributes: dict[str, str | int | float | list[str]] = {
             "messaging.system": "kafka",
             "messaging.operation.name": api,
-            "rpc.system.name": "kafka",
-            "rpc.method": api,
             "kafka_mesh.api.version": header.api_version,
             "kafka_mesh.upstream.duration": slot.upstream_s,
         }

@@ -72,7 +72,7 @@ def test_a_produce_with_a_sampled_record_has_a_span_in_the_records_trace(
     assert (span.parent_id, span.kind, span.service) == (PRODUCER, "server", "kafka-mesh-gateway")
     told = span.attributes
     assert (told["messaging.destination.name"], told["kafka_mesh.cluster"]) == (bananas, "c2")
-    assert (told["messaging.client.id"], told["rpc.method"]) == ("shop", "Produce")
+    assert (told["messaging.client.id"], told["messaging.operation.name"]) == ("shop", "Produce")
     assert 0 < told["kafka_mesh.upstream.duration"] <= (span.end_ns - span.start_ns) / 1e9
     assert not span.failed
 

@@ -2,7 +2,8 @@
 
 Theory of operation
 1. Clients that trace write a `traceparent` header into each record. A search for this word finds nothing in nearly all
-   other requests, and costs about a microsecond in a small one; only where it finds something, records are read.
+   other requests, and costs a fraction of a microsecond in a small one; only where it finds something, records are
+   read.
 2. The first `LOOK_BYTES` of a request's batches are searched. These are all bytes of a request that is forwarded as a
    whole. A larger request is searched in its beginning alone, and a record's headers stand behind its value.
 3. Records of one batch often have different traces. At most `MOST_RECORDS` records are read, and `MOST_TRACES` count.
@@ -28,6 +29,8 @@ _WORD: Final = TRACEPARENT.encode()
 
 def traces_in(frame: memoryview, scan: produce.ProduceScan) -> tuple[Trace, ...] | None:
     """The sampled trace contexts; empty if no context says `sampled`, None if no record has a context."""
+    if len(frame) <= LOOK_BYTES and _WORD not in bytes(frame):
+        return None
     left = LOOK_BYTES
     found: dict[Trace, None] | None = None
     for topic in scan.topics:
