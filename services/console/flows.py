@@ -20,7 +20,7 @@ from services.console import words
 MOST_CLIENTS = MOST_TOPICS = 12
 """Boxes of a column: as many as a screen has."""
 MOST_ROWS = 1000
-"""Of an answer about traffic."""
+"""The most rows that an answer about traffic may have."""
 WRITES, READS = ("Produce",), ("Fetch", "ShareFetch")
 """As gateways count them. A sidecar's own counts are of the same records again."""
 

@@ -25,12 +25,12 @@ class Letter:
 
     @property
     def first_line(self) -> str:
-        """Of the stack trace."""
+        """The first line of the stack trace that has a text."""
         return next((line.strip() for line in self.trace.splitlines() if line.strip()), "")
 
 
 def letter_of(record: Record) -> Letter:
-    """Of the last header of a name, as the sidecar reads them."""
+    """The letter that a record's headers describe. If several headers have one name, the last one counts."""
     said = {name: (value or b"")[: 4 * MOST_TEXT].decode(errors="replace") for name, value in record.headers() or []}
     return Letter(
         said.get("dlq.reason", ""),

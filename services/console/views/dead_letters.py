@@ -194,7 +194,7 @@ def _spec(ask: Ask) -> replays.ReplaySpec:
 
 
 def next_step(of: replays.Replay, *, may_change: bool) -> list[Part]:
-    """What the page of a plan says besides the plan."""
+    """The parts that the page of a plan has besides the plan."""
     if not of.spec.dry_run or not of.spec.dead_letters:
         return []
     parts: list[Part] = [Notice("This is a plan: a sidecar only counts, and delivers nothing.")]

@@ -14,23 +14,20 @@ from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import (
     Boolean,
     CompactArray,
-    CompactString,
     Int16,
     Int32,
     Int64,
     Schema,
-    TaggedFields,
 )
 
 from mesh.exact_requests import Exactly
 from mesh.routing import UpstreamCluster
 from services.control.upstream.broker_connections import BrokerConnections
 from services.control.upstream.connections import UnreachableError
+from services.control.upstream.transaction_messages import NAME, TAGS
 
 ASK_S: Final = 4.0
 """Seconds for all questions to one cluster."""
-TEXT: Final = CompactString("utf-8")
-TAGS: Final = ("tags", TaggedFields)
 
 
 class DescribeLogDirsResponse_v3(Response):  # type: ignore[misc]  # noqa: N801  # aiokafka: no types, its names
@@ -43,11 +40,11 @@ class DescribeLogDirsResponse_v3(Response):  # type: ignore[misc]  # noqa: N801 
             "folders",
             CompactArray(
                 ("error_code", Int16),
-                ("folder", TEXT),
+                ("folder", NAME),
                 (
                     "topics",
                     CompactArray(
-                        ("topic", TEXT),
+                        ("topic", NAME),
                         (
                             "partitions",
                             CompactArray(
@@ -69,7 +66,7 @@ class DescribeLogDirsRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N
     API_VERSION = 3
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = DescribeLogDirsResponse_v3
-    SCHEMA = Schema(("topics", CompactArray(("topic", TEXT), ("partitions", CompactArray(Int32)), TAGS)), TAGS)
+    SCHEMA = Schema(("topics", CompactArray(("topic", NAME), ("partitions", CompactArray(Int32)), TAGS)), TAGS)
 
 
 async def log_sizes(cluster: UpstreamCluster, topics: Mapping[str, int]) -> dict[str, int]:

@@ -12,17 +12,15 @@ from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import (
     Boolean,
     CompactArray,
-    CompactString,
     Int8,
     Int16,
     Int32,
     Int64,
     Schema,
-    TaggedFields,
 )
 
-TEXT: Final = CompactString("utf-8")
-TAGS: Final = ("tags", TaggedFields)
+from services.control.upstream.transaction_messages import NAME, TAGS
+
 PARTITIONS: Final = ("partitions", CompactArray(Int32))
 
 
@@ -52,7 +50,7 @@ class ListGroupsResponse_v5(Response):  # type: ignore[misc]  # noqa: N801  # ai
         ("error_code", Int16),
         (
             "groups",
-            CompactArray(("group", TEXT), ("protocol_type", TEXT), ("state", TEXT), ("type", TEXT), TAGS),
+            CompactArray(("group", NAME), ("protocol_type", NAME), ("state", NAME), ("type", NAME), TAGS),
         ),
         TAGS,
     )
@@ -63,10 +61,10 @@ class ListGroupsRequest_v5(RequestStruct):  # type: ignore[misc]  # noqa: N801
     API_VERSION = 5
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = ListGroupsResponse_v5
-    SCHEMA = Schema(("states_filter", CompactArray(TEXT)), ("types_filter", CompactArray(TEXT)), TAGS)
+    SCHEMA = Schema(("states_filter", CompactArray(NAME)), ("types_filter", CompactArray(NAME)), TAGS)
 
 
-_ASSIGNED: Final = CompactArray(("topic_id", Uuid), ("topic", TEXT), PARTITIONS, TAGS)
+_ASSIGNED: Final = CompactArray(("topic_id", Uuid), ("topic", NAME), PARTITIONS, TAGS)
 
 
 class ShareGroupDescribeResponse_v1(Response):  # type: ignore[misc]  # noqa: N801
@@ -78,21 +76,21 @@ class ShareGroupDescribeResponse_v1(Response):  # type: ignore[misc]  # noqa: N8
             "groups",
             CompactArray(
                 ("error_code", Int16),
-                ("error_message", TEXT),
-                ("group", TEXT),
-                ("state", TEXT),
+                ("error_message", NAME),
+                ("group", NAME),
+                ("state", NAME),
                 ("group_epoch", Int32),
                 ("assignment_epoch", Int32),
-                ("assignor", TEXT),
+                ("assignor", NAME),
                 (
                     "members",
                     CompactArray(
-                        ("member_id", TEXT),
-                        ("rack_id", TEXT),
+                        ("member_id", NAME),
+                        ("rack_id", NAME),
                         ("member_epoch", Int32),
-                        ("client_id", TEXT),
-                        ("client_host", TEXT),
-                        ("subscribed_topics", CompactArray(TEXT)),
+                        ("client_id", NAME),
+                        ("client_host", NAME),
+                        ("subscribed_topics", CompactArray(NAME)),
                         ("assignment", Schema(("topics", _ASSIGNED), TAGS)),
                         TAGS,
                     ),
@@ -110,7 +108,7 @@ class ShareGroupDescribeRequest_v1(RequestStruct):  # type: ignore[misc]  # noqa
     API_VERSION = 1
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = ShareGroupDescribeResponse_v1
-    SCHEMA = Schema(("groups", CompactArray(TEXT)), ("authorized_operations", Boolean), TAGS)
+    SCHEMA = Schema(("groups", CompactArray(NAME)), ("authorized_operations", Boolean), TAGS)
 
 
 class DescribeShareGroupOffsetsResponse_v1(Response):  # type: ignore[misc]  # noqa: N801
@@ -121,11 +119,11 @@ class DescribeShareGroupOffsetsResponse_v1(Response):  # type: ignore[misc]  # n
         (
             "groups",
             CompactArray(
-                ("group", TEXT),
+                ("group", NAME),
                 (
                     "topics",
                     CompactArray(
-                        ("topic", TEXT),
+                        ("topic", NAME),
                         ("topic_id", Uuid),
                         (
                             "partitions",
@@ -135,7 +133,7 @@ class DescribeShareGroupOffsetsResponse_v1(Response):  # type: ignore[misc]  # n
                                 ("leader_epoch", Int32),
                                 ("lag", Int64),
                                 ("error_code", Int16),
-                                ("error_message", TEXT),
+                                ("error_message", NAME),
                                 TAGS,
                             ),
                         ),
@@ -143,7 +141,7 @@ class DescribeShareGroupOffsetsResponse_v1(Response):  # type: ignore[misc]  # n
                     ),
                 ),
                 ("error_code", Int16),
-                ("error_message", TEXT),
+                ("error_message", NAME),
                 TAGS,
             ),
         ),
@@ -161,26 +159,26 @@ class DescribeShareGroupOffsetsRequest_v1(RequestStruct):  # type: ignore[misc] 
     SCHEMA = Schema(
         (
             "groups",
-            CompactArray(("group", TEXT), ("topics", CompactArray(("topic", TEXT), PARTITIONS, TAGS)), TAGS),
+            CompactArray(("group", NAME), ("topics", CompactArray(("topic", NAME), PARTITIONS, TAGS)), TAGS),
         ),
         TAGS,
     )
 
 
-_KEY_VALUES: Final = CompactArray(("key", TEXT), ("value", TEXT), TAGS)
+_KEY_VALUES: Final = CompactArray(("key", NAME), ("value", NAME), TAGS)
 _TOPICS: Final = CompactArray(
-    ("name", TEXT), ("partitions", Int32), ("replication_factor", Int16), ("settings", _KEY_VALUES), TAGS
+    ("name", NAME), ("partitions", Int32), ("replication_factor", Int16), ("settings", _KEY_VALUES), TAGS
 )
 _SUBTOPOLOGIES: Final = CompactArray(
-    ("subtopology", TEXT),
-    ("source_topics", CompactArray(TEXT)),
-    ("repartition_sink_topics", CompactArray(TEXT)),
+    ("subtopology", NAME),
+    ("source_topics", CompactArray(NAME)),
+    ("repartition_sink_topics", CompactArray(NAME)),
     ("changelog_topics", _TOPICS),
     ("repartition_source_topics", _TOPICS),
     TAGS,
 )
-_TASKS: Final = CompactArray(("subtopology", TEXT), PARTITIONS, TAGS)
-_TASK_OFFSETS: Final = CompactArray(("subtopology", TEXT), ("partition", Int32), ("offset", Int64), TAGS)
+_TASKS: Final = CompactArray(("subtopology", NAME), PARTITIONS, TAGS)
+_TASK_OFFSETS: Final = CompactArray(("subtopology", NAME), ("partition", Int32), ("offset", Int64), TAGS)
 _TASKS_OF_MEMBER: Final = Schema(("active", _TASKS), ("standby", _TASKS), ("warmup", _TASKS), TAGS)
 
 
@@ -193,24 +191,24 @@ class StreamsGroupDescribeResponse_v0(Response):  # type: ignore[misc]  # noqa: 
             "groups",
             CompactArray(
                 ("error_code", Int16),
-                ("error_message", TEXT),
-                ("group", TEXT),
-                ("state", TEXT),
+                ("error_message", NAME),
+                ("group", NAME),
+                ("state", NAME),
                 ("group_epoch", Int32),
                 ("assignment_epoch", Int32),
                 ("topology", Optional(Schema(("epoch", Int32), ("subtopologies", _SUBTOPOLOGIES), TAGS))),
                 (
                     "members",
                     CompactArray(
-                        ("member_id", TEXT),
+                        ("member_id", NAME),
                         ("member_epoch", Int32),
-                        ("instance_id", TEXT),
-                        ("rack_id", TEXT),
-                        ("client_id", TEXT),
-                        ("client_host", TEXT),
+                        ("instance_id", NAME),
+                        ("rack_id", NAME),
+                        ("client_id", NAME),
+                        ("client_host", NAME),
                         ("topology_epoch", Int32),
-                        ("process_id", TEXT),
-                        ("user_endpoint", Optional(Schema(("host", TEXT), ("port", Int16), TAGS))),
+                        ("process_id", NAME),
+                        ("user_endpoint", Optional(Schema(("host", NAME), ("port", Int16), TAGS))),
                         ("client_tags", _KEY_VALUES),
                         ("task_offsets", _TASK_OFFSETS),
                         ("task_end_offsets", _TASK_OFFSETS),
@@ -233,4 +231,4 @@ class StreamsGroupDescribeRequest_v0(RequestStruct):  # type: ignore[misc]  # no
     API_VERSION = 0
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = StreamsGroupDescribeResponse_v0
-    SCHEMA = Schema(("groups", CompactArray(TEXT)), ("authorized_operations", Boolean), TAGS)
+    SCHEMA = Schema(("groups", CompactArray(NAME)), ("authorized_operations", Boolean), TAGS)

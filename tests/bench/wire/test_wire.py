@@ -127,7 +127,7 @@ def test_variants(variants_rig: Rig, board: Board, workload: Workload, rounds: i
 
 
 def test_tracing(traced_rig: Rig, board: Board, rounds: int, seconds: float) -> None:
-    """Of small requests, which it costs most."""
+    """Tracing costs small requests most."""
     board.variants.append(take_turns(traced_rig, traced_rig.ways, W4, rounds, seconds))
 
 

@@ -260,11 +260,9 @@ class Looking:
         newer = await newer_groups(cluster)
         shares = {name for name, group in newer.items() if group.seen.type is GroupType.SHARE}
         if names is None:
-            streams = newer.keys() - shares
-            found = await asyncio.gather(
-                self._connections.committed(cluster), self._connections.committed(cluster, streams)
-            )
-            committed = found[0] | found[1]
+            committed = await self._connections.committed(cluster)
+            if streams := newer.keys() - shares:  # which confluent-kafka does not list
+                committed |= await self._connections.committed(cluster, streams)
         else:
             shares &= set(names)
             committed = await self._connections.committed(cluster, [name for name in names if name not in shares])
