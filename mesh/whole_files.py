@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """When this returns, the content is on disk, for its owner's eyes only. OSError from the disk.
+def replace_file(path: Path, *content: bytes) -> None:
+    """When this returns, the pieces of the content are on disk, for its owner's eyes only. OSError from the disk.
 
     The folder is made if it is missing.
     """
@@ -15,7 +15,7 @@ def replace_file(path: Path, content: bytes) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.writelines(content)
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)

@@ -6,19 +6,15 @@ clients, so leaving the field out could widen the rule. Rules and tables with un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from mesh.at_once import done_at_once
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.errors import InvalidRuleError
 from mesh.routing.identity_codec import identity_from_proto, identity_to_proto
-from mesh.routing.living import LivingRules
-from mesh.routing.ordered import Ordered
 from mesh.routing.policies import Policies
 from mesh.routing.rules import (
     UNMATCHED_TOPICS,
@@ -34,7 +30,6 @@ from mesh.routing.rules import (
     field_of,
 )
 from mesh.routing.table import RoutingTable
-from mesh.routing.topic_versions import TopicVersions, past_key, version_key
 from mesh.routing.visits import Past, Stay
 from mesh.rpc import acls, admin, quotas, routing, validation
 from mesh.validation.codec import is_known
@@ -57,10 +52,6 @@ _KNOWN_OPERATIONS = frozenset(acls.AclOperation.values()) - {acls.ACL_OPERATION_
 _KNOWN_QUOTA_KEYS = frozenset(quotas.QuotaKey.values()) - {quotas.QUOTA_KEY_UNSPECIFIED}
 _KNOWN_PERMISSIONS = frozenset(acls.AclPermission.values()) - {acls.ACL_PERMISSION_UNSPECIFIED}
 
-ITEMS_IN_A_STEP = 50
-"""Versions of rules, or pasts, that are read within a millisecond."""
-Item = TypeVar("Item")
-Sent = TypeVar("Sent", bound=Message)
 TABLE_FORMAT = 4
 """The format of tables that this release understands (Member.table_format)."""
 TABLE_FORMAT_OF_ACLS = 2
@@ -210,55 +201,23 @@ def cluster_to_proto(cluster: UpstreamCluster) -> routing.UpstreamCluster:
 
 def table_from_proto(message: routing.RoutingTable) -> RoutingTable:
     """The table; InvalidRuleError when a rule can't be understood: a data plane then refuses it with the reason."""
-    return done_at_once(table_in_steps(message))
-
-
-def table_in_steps(
-    message: routing.RoutingTable, learn: Callable[[RuleVersion | Past, Message], None] | None = None
-) -> Generator[None, None, RoutingTable]:
-    """The same, step by step: between two steps, which take a millisecond at most, the caller may do other work.
-
-    `learn` gets each version and each past with its message.
-    """
     check_known(message, "table")
-    versions = yield from _items_in_steps(message.rule_versions, version_from_proto, learn)
-    pasts = yield from _items_in_steps(message.pasts, past_from_proto, learn)
-    acl_policy = acl_policy_from_proto(message.acl_policy) if message.HasField("acl_policy") else None
-    quota_policy = quota_policy_from_proto(message.quota_policy) if message.HasField("quota_policy") else None
-    validation_policy = (
-        validation_policy_from_proto(message.validation_policy) if message.HasField("validation_policy") else None
-    )
-    clusters = [cluster_from_proto(each) for each in message.clusters]
-    yield
-    living = yield from LivingRules.in_steps([version for version in versions if version.alive])
-    ended = yield from Ordered.in_steps([version for version in versions if not version.alive], version_key)
-    counted = yield from Ordered.in_steps(pasts, past_key)
-    topics = TopicVersions(living, ended, counted)
-    policies = Policies(acl_policy, quota_policy, validation_policy)
-    return RoutingTable.resting_on(
-        message.revision, {each.name: each for each in clusters}, _Read(living, topics), policies
+    return RoutingTable(
+        message.revision,
+        map(cluster_from_proto, message.clusters),
+        map(version_from_proto, message.rule_versions),
+        map(past_from_proto, message.pasts),
+        *policies_from_proto(message),
     )
 
 
-class _Read(NamedTuple):
-    """The rules of a table that is read."""
-
-    living_rules: LivingRules
-    topics: TopicVersions
-
-
-def _items_in_steps(
-    messages: Sequence[Sent], read: Callable[[Sent], Item], learn: Callable[[Item, Sent], None] | None
-) -> Generator[None, None, list[Item]]:
-    items: list[Item] = []
-    for message in messages:
-        item = read(message)
-        items.append(item)
-        if learn is not None:
-            learn(item, message)
-        if len(items) % ITEMS_IN_A_STEP == 0:
-            yield
-    return items
+def policies_from_proto(message: routing.RoutingTable) -> Policies:
+    """The policies of a table; InvalidRuleError as above."""
+    return Policies(
+        acl_policy_from_proto(message.acl_policy) if message.HasField("acl_policy") else None,
+        quota_policy_from_proto(message.quota_policy) if message.HasField("quota_policy") else None,
+        validation_policy_from_proto(message.validation_policy) if message.HasField("validation_policy") else None,
+    )
 
 
 def acl_policy_from_proto(message: acls.AclPolicy) -> acls.AclPolicy:

@@ -30,7 +30,7 @@ Item = TypeVar("Item")
 Entry = TypeVar("Entry", acls.Acl, quotas.Quota)
 MOST_CHANGES = 1_000
 """Entries of a section that go or come. Above this number, a whole table is read sooner than a delta."""
-IN_A_STEP = 20
+IN_A_STEP = 10
 """Entries that are put in their places within a millisecond."""
 
 
@@ -74,18 +74,16 @@ def delta_between(before: RoutingTable, after: RoutingTable) -> routing.TableDel
     return delta
 
 
-def table_after(
-    before: RoutingTable, delta: routing.TableDelta
-) -> Generator[None, None, tuple[RoutingTable, list[tuple[RuleVersion, routing.RuleVersion]]]]:
-    """The table that follows, step by step, and the versions that have come with their messages.
+def table_after(before: RoutingTable, delta: routing.TableDelta) -> Generator[None, None, RoutingTable]:
+    """The table that follows, step by step.
 
-    InvalidRuleError as `codec.table_in_steps` has it; WrongBaseError when this table lacks an entry that goes.
+    InvalidRuleError as `codec.table_from_proto` has it; WrongBaseError when this table lacks an entry that goes.
     """
     codec.check_known(delta, "delta")
     living, topics = before.living_rules, before.topics
-    come: list[tuple[RuleVersion, routing.RuleVersion]] = []
+    come: list[RuleVersion] = []
     for message in delta.come_versions:
-        come.append((codec.version_from_proto(message), message))
+        come.append(codec.version_from_proto(message))
         if len(come) % IN_A_STEP == 0:
             yield
     gone: list[RuleVersion] = []
@@ -97,7 +95,7 @@ def table_after(
         gone.append(_same(found, version))
         if len(gone) % IN_A_STEP == 0:
             yield
-    versions = Change(gone, [version for version, _ in come])
+    versions = Change(gone, come)
     gone_pasts = [codec.past_from_proto(message) for message in delta.gone_pasts]
     pasts = Change(
         [_same(topics.past_of(past.match), past) for past in gone_pasts],
@@ -123,14 +121,14 @@ def table_after(
         else before.validation_policy,
     )
     yield
-    rules = _Rules(living, TopicVersions(living, ended, counted, found_by_name))
+    rules = TableRules(living, TopicVersions(living, ended, counted, found_by_name))
     table = RoutingTable.resting_on(delta.revision, clusters, rules, policies)
     yield
     table.indexes.carry_on(before.indexes, versions, pasts)
-    return table, come
+    return table
 
 
-class _Rules(NamedTuple):
+class TableRules(NamedTuple):
     """The rules of a table."""
 
     living_rules: LivingRules
@@ -140,14 +138,12 @@ class _Rules(NamedTuple):
 def _difference(before: Ordered[Item], after: Ordered[Item]) -> Change[Item]:
     """The items by which the two differ; parts that both share are not looked into."""
     old_parts, new_parts = set(map(id, before.parts)), set(map(id, after.parts))
-    old = {id(item): item for part in before.parts if id(part) not in new_parts for item in part}
-    new = {id(item): item for part in after.parts if id(part) not in old_parts for item in part}
-    gone = {before.key(item): item for number, item in old.items() if number not in new}
-    come = {after.key(item): item for number, item in new.items() if number not in old}
-    equal = {key for key, item in gone.items() if come.get(key) == item}
+    old = {before.key(item): item for part in before.parts if id(part) not in new_parts for item in before.read(part)}
+    new = {after.key(item): item for part in after.parts if id(part) not in old_parts for item in after.read(part)}
+    equal = {key for key, item in old.items() if (other := new.get(key)) is item or other == item}
     change = Change(
-        [item for key, item in gone.items() if key not in equal],
-        [item for key, item in come.items() if key not in equal],
+        [item for key, item in old.items() if key not in equal],
+        [item for key, item in new.items() if key not in equal],
     )
     if len(change.gone) + len(change.come) > MOST_CHANGES:
         raise _TooManyError

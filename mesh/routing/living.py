@@ -15,6 +15,9 @@ from mesh.routing.heads import beginning_with, beginnings_of
 from mesh.routing.ordered import Ordered
 from mesh.routing.rules import ExactName, ForwardingRule, Match, NameRegex, RuleVersion, Subject, UnmatchedTopics
 
+IN_A_STEP = 100
+"""Versions that are put in their places within a millisecond."""
+
 
 class LivingRules:
     """Living rule versions in their order; a value that never changes."""
@@ -41,18 +44,17 @@ class LivingRules:
         return rules
 
     @classmethod
-    def in_steps(cls, living: list[RuleVersion]) -> Generator[None, None, LivingRules]:
-        """The rules of these living versions, which are in their order, step by step."""
-        ordered = yield from Ordered.in_steps(living, order_of)
-        kinds: Counter[type[Match]] = Counter()
-        found: dict[_Some, list[RuleVersion]] = {some: [] for some in _ASKED_SOON}
-        for part in ordered.parts:
-            kinds.update(map(_kind, part))
-            for some, versions in found.items():
-                versions.extend(filter(some.has, part))
-            yield
+    def beside(
+        cls, ordered: Ordered[RuleVersion], kinds: Mapping[type[Match], int], few: list[RuleVersion]
+    ) -> Generator[None, None, LivingRules]:
+        """The rules of these living versions, of which `is_asked_for_soon` holds for these few, step by step."""
         rules = cls(ordered, kinds)
-        rules._made = {some: Ordered(versions, some.key) for some, versions in found.items()}
+        for some in _ASKED_SOON:
+            made: Ordered[RuleVersion] = Ordered((), some.key)
+            for start in range(0, len(few), IN_A_STEP):
+                made = made.changed((), [*filter(some.has, few[start : start + IN_A_STEP])])
+                yield
+            rules._made[some] = made
         return rules
 
     @property
@@ -159,6 +161,11 @@ def names_there(rule: ForwardingRule) -> str:
 def order_of(version: RuleVersion) -> tuple[Any, ...]:
     rule = version.rule
     return isinstance(rule.match, UnmatchedTopics), version.rank, version.from_revision, rule.rule_id
+
+
+def is_asked_for_soon(version: RuleVersion) -> bool:
+    """Whether it is one of the few that each table is asked for (`LivingRules.renaming` and those that follow)."""
+    return any(some.has(version) for some in _ASKED_SOON)
 
 
 def _kind(version: RuleVersion) -> type[Match]:

@@ -7,9 +7,9 @@ items the change costs as much as with a hundred.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, compress, count, islice
-from operator import is_, is_not, lt
+from operator import is_, is_not
 from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -28,35 +28,35 @@ class Ordered(Generic[Item]):
     def __init__(self, items: Iterable[Item], key: Callable[[Item], Any]) -> None:
         ordered = sorted(items, key=key)
         self.key = key
-        self._parts = [ordered[start : start + PART] for start in range(0, len(ordered), PART)]
-        self._firsts = [key(part[0]) for part in self._parts]
+        parts = [ordered[start : start + PART] for start in range(0, len(ordered), PART)]
+        self._firsts = [key(part[0]) for part in parts]
+        self._parts: list[list[Any]] = [[*map(self._kept, part)] for part in parts]
 
-    @classmethod
-    def in_steps(cls, items: list[Item], key: Callable[[Item], Any]) -> Generator[None, None, Ordered[Item]]:
-        """The sequence of items that are in its order already, step by step; of others, some step takes long."""
-        parts, firsts, last = [], [], None
-        for start in range(0, len(items), PART):
-            part = items[start : start + PART]
-            keys = [*([] if last is None else [last]), *map(key, part)]
-            if not all(map(lt, keys, islice(keys, 1, None))):
-                return cls(items, key)
-            parts.append(part)
-            firsts.append(keys[-len(part)])
-            last = keys[-1]
-            yield
-        ordered: Ordered[Item] = cls.__new__(cls)
-        ordered.key, ordered._parts, ordered._firsts = key, parts, firsts
-        return ordered
+    def _kept(self, item: Item) -> Any:
+        """An item as it lies in a part."""
+        return item
+
+    def read(self, kept: Iterable[Any]) -> Iterator[Item]:
+        """Items that lie in parts."""
+        return iter(kept)
+
+    def _key_of(self, kept: Any) -> Any:
+        """The key of an item that lies in a part."""
+        return self.key(kept)
+
+    def _of(self, items: Iterable[Item]) -> Ordered[Item]:
+        """A sequence of this kind."""
+        return Ordered(items, self.key)
 
     def changed(self, gone: Collection[Item], come: Collection[Item]) -> Ordered[Item]:
         """The sequence without the items that go, which are in it, and with those that come."""
         if not gone and not come:
             return self
         if len(gone) + len(come) > MOST_PLACED:
-            going = set(map(id, gone))
-            return Ordered(chain((item for item in self if id(item) not in going), come), self.key)
-        after: Ordered[Item] = Ordered.__new__(Ordered)
-        after.key, after._parts, after._firsts = self.key, [*self._parts], [*self._firsts]
+            going = set(map(self.key, gone))
+            return self._of(chain((item for item in self if self.key(item) not in going), come))
+        after = self._of(())
+        after._parts, after._firsts = [*self._parts], [*self._firsts]
         for item in gone:
             number, place = after._locate(self.key(item))
             part = after._parts[number]
@@ -64,34 +64,35 @@ class Ordered(Generic[Item]):
         for item in come:
             number, place = after._locate(self.key(item))
             part = after._parts[number] if after._parts else []
-            grown = [*part[:place], item, *part[place:]]
+            grown = [*part[:place], self._kept(item), *part[place:]]
             after._put(number, [grown] if len(grown) <= 2 * PART else [grown[:PART], grown[PART:]])
         return after
 
     @property
-    def parts(self) -> Sequence[Sequence[Item]]:
-        """The items in their order, in parts. A part never changes: where no item does, the next one has the same."""
+    def parts(self) -> Sequence[Sequence[Any]]:
+        """The items as they are kept, in their order, in parts. A part never changes: where no item does, the next one
+        has the same."""
         return self._parts
 
     def find(self, key: Any) -> Item | None:
         """The item with this key."""
         number, place = self._locate(key)
-        found = self._parts[number][place : place + 1] if self._parts else []
+        found = [*self.read(self._parts[number][place : place + 1])] if self._parts else []
         return found[0] if found and self.key(found[0]) == key else None
 
     def since(self, key: Any) -> Iterator[Item]:
         """The items from this key on."""
         number, place = self._locate(key)
         for part in islice(self._parts, number, None):
-            yield from islice(part, place, None)
+            yield from self.read(islice(part, place, None))
             place = 0
 
     def last_below(self, key: Any) -> Item | None:
         """The last item whose key is below this one."""
         number, place = self._locate(key)
         if place:
-            return self._parts[number][place - 1]
-        return self._parts[number - 1][-1] if number else None
+            return next(self.read(self._parts[number][place - 1 : place]))
+        return next(self.read(self._parts[number - 1][-1:])) if number else None
 
     def place_of(self, item: Item) -> int:
         """The place of an item that is in the sequence, from 0."""
@@ -108,7 +109,7 @@ class Ordered(Generic[Item]):
         ends = [*accumulate(map(len, self._parts))]
         number = bisect_right(ends, max(0, start))
         place = max(0, start) - (ends[number - 1] if number else 0)
-        return islice(chain.from_iterable(self._parts[number:]), place, None)
+        return self.read(islice(chain.from_iterable(self._parts[number:]), place, None))
 
     def alike(self, other: Ordered[Item]) -> tuple[int, int]:
         """How many items at the start, and how many at the end, are the same objects in both; no item counts twice."""
@@ -120,21 +121,21 @@ class Ordered(Generic[Item]):
         return sum(map(len, self._parts))
 
     def __iter__(self) -> Iterator[Item]:
-        return chain.from_iterable(self._parts)
+        return self.read(chain.from_iterable(self._parts))
 
     def _locate(self, key: Any) -> tuple[int, int]:
         """The number of the part, and the place in the part, of the first item whose key is not below this one."""
         number = max(0, bisect_right(self._firsts, key) - 1)
-        return number, bisect_left(self._parts[number], key, key=self.key) if self._parts else 0
+        return number, bisect_left(self._parts[number], key, key=self._key_of) if self._parts else 0
 
-    def _put(self, number: int, parts: list[list[Item]]) -> None:
+    def _put(self, number: int, parts: list[list[Any]]) -> None:
         """Puts parts in the place of a part."""
         parts = [part for part in parts if part]
         self._parts[number : number + 1] = parts
-        self._firsts[number : number + 1] = [self.key(part[0]) for part in parts]
+        self._firsts[number : number + 1] = [self._key_of(part[0]) for part in parts]
 
 
-def _alike(ours: list[list[Item]], theirs: list[list[Item]], most: int, way: Callable[[list[Item]], Any]) -> int:
+def _alike(ours: list[list[Any]], theirs: list[list[Any]], most: int, way: Callable[[list[Any]], Any]) -> int:
     """How many items, read this way, are the same objects, `most` at most; shared parts are not looked into."""
     shared = [*map(is_, ours, theirs), False].index(False)
     known = sum(map(len, ours[:shared]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Generic, TypeVar
@@ -49,28 +49,18 @@ class RuleIndexes:
         self._renaming: tuple[RuleVersion, ...] | None = None
         self._transaction_homes: frozenset[str] | None = None
 
-    def index_in_steps(self) -> Generator[None, None, None]:
-        """Makes the indexes, which the first look-ups would make at once."""
-        indexes: dict[Subject, Index[RuleVersion]] = {subject: Index((), match_of) for subject in Subject}
-        for part in (*self.living.ordered.parts, *self.topics.ended.parts):
-            for version in part:
-                if version.rule.match.client is None:
-                    indexes[version.rule.match.subject].add(version)
-            yield
-        past_index: Index[Past] = Index((), attrgetter("match"))
-        for counted in self.topics.pasts.parts:
-            for past in counted:
-                past_index.add(past)
-            yield
-        self._indexes, self._past_index = indexes, past_index
+    def take(self, indexes: Mapping[Subject, Index[RuleVersion]], past_index: Index[Past]) -> None:
+        """The indexes, which the first look-ups would make at once, were made while the table was read."""
+        self._indexes, self._past_index = {**indexes}, past_index
 
     def carry_on(self, before: RuleIndexes, versions: Change[RuleVersion], pasts: Change[Past]) -> None:
         """Takes over the look-ups of the table before, of which these versions and pasts have gone and come."""
         for subject, index in before._indexes.items():
             gone, come = ([v for v in some if _is_for_all(v, subject)] for some in (versions.gone, versions.come))
-            self._indexes[subject] = index.changed(gone, come)
-        if before._past_index is not None:
-            self._past_index = before._past_index.changed(pasts.gone, pasts.come)
+            self._indexes[subject] = index.changed(gone, come) if gone or come else index
+        self._past_index = before._past_index
+        if self._past_index is not None and (pasts.gone or pasts.come):
+            self._past_index = self._past_index.changed(pasts.gone, pasts.come)
 
     @property
     def ended(self) -> tuple[RuleVersion, ...]:

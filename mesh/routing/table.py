@@ -80,7 +80,7 @@ class _Common(RuleIndexes):
     """The part that a table shares with the views of single clients: rules about everyone are looked up in one place,
     and all views share one bound of cached answers."""
 
-    __slots__ = ("_kept", "_remembered", "_tables", "clusters", "policies", "revision")
+    __slots__ = ("_remembered", "_tables", "clusters", "policies", "revision")
 
     def __init__(
         self,
@@ -95,7 +95,6 @@ class _Common(RuleIndexes):
         self.clusters = clusters
         self.policies = policies
         self._tables: WeakValueDictionary[frozenset[ClientMatch], RoutingTable] = WeakValueDictionary()
-        self._kept: deque[RoutingTable] = deque(maxlen=CLIENT_TABLES_KEPT)
         self._remembered = 0
 
     def joined_by(self, table: RoutingTable, holding: frozenset[ClientMatch]) -> None:
@@ -107,7 +106,9 @@ class _Common(RuleIndexes):
         if table is None:
             table = RoutingTable.__new__(RoutingTable)
             table._begin(self, holding)  # its second constructor
-            self._kept.append(table)
+            whole = self._tables.get(EVERYONE)
+            if whole is not None:
+                whole._kept.append(table)
         return table
 
     def remember_one_more(self) -> None:
@@ -122,8 +123,8 @@ class RoutingTable(WithPolicies):
     """Clusters and rules at one revision. Build a new one to change anything."""
 
     __slots__ = (
-        "__weakref__", "_cache", "_common", "_ended", "_holding", "_indexes", "_is_whole", "_living", "_renames",
-        "_versions", "_virtual", "clusters", "revision",
+        "__weakref__", "_cache", "_common", "_ended", "_holding", "_indexes", "_is_whole", "_kept", "_living",
+        "_renames", "_versions", "_virtual", "clusters", "revision",
     )  # fmt: skip
 
     revision: int
@@ -184,6 +185,8 @@ class RoutingTable(WithPolicies):
         """The renames of each cluster that has some."""
         self._cache: dict[str, Route | None] = {}
         self._virtual: dict[Place, str | None] = {}
+        self._kept: deque[RoutingTable] = deque(maxlen=CLIENT_TABLES_KEPT)
+        """The last tables of clients, kept by the whole table: all of them end at once, without a cycle."""
         common.joined_by(self, holding)
 
     @property
@@ -361,7 +364,7 @@ class RoutingTable(WithPolicies):
         """Whether this rule decides about the topic, and leads there."""
         there = place.upstream_topic
         are_names = is_topic_name(topic) and is_topic_name(there) and not (is_own_topic(topic) or is_own_topic(there))
-        return self._first(Subject.TOPIC, topic) is rule and rule.upstream_name(topic) == there and are_names
+        return self._first(Subject.TOPIC, topic) == rule and rule.upstream_name(topic) == there and are_names
 
     @property
     def _renaming(self) -> dict[str, Renames]:

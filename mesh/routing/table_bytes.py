@@ -12,8 +12,9 @@ Theory of operation
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import cache
 from hashlib import blake2b
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
@@ -28,6 +29,7 @@ from mesh.rpc import acls, quotas, routing, validation
 Item = TypeVar("Item")
 SMALL = 128
 """The least number that takes more than one byte as a varint."""
+_SMALL = [bytes((number,)) for number in range(SMALL)]
 DIGEST_BYTES = 16
 REVISION_BYTES = 11
 """A tag, and a number of 64 bits as a varint."""
@@ -48,8 +50,12 @@ class TableBytes:
 
     def of(self, table: RoutingTable) -> bytes:
         """A routing.RoutingTable, as `codec.table_to_proto` would make it; past versions are behind the living ones."""
+        return b"".join(self.pieces(table))
+
+    def pieces(self, table: RoutingTable) -> list[bytes]:
+        """The same in pieces, each a RoutingTable with some of the fields."""
         done_at_once(self.in_steps(table))
-        return b"".join((_revision(table), *(encoded for each in self._sections for encoded in each.encoded)))
+        return [_revision(table), *(encoded for each in self._sections for encoded in each.encoded)]
 
     def digest(self, table: RoutingTable) -> bytes:
         """The digest of the table."""
@@ -70,13 +76,6 @@ class TableBytes:
         yield from self._validation.change(() if table.validation_policy is None else ((table.validation_policy,),))
         self._encoded = table
 
-    def learn(self, item: RuleVersion | Past, message: Message) -> None:
-        """The message from which an item was read, for the next table that has the item: nothing is encoded."""
-        if isinstance(item, RuleVersion):
-            self._versions.learn(item, message)
-        else:
-            self._pasts.learn(item, message)
-
     @property
     def _sections(self) -> tuple[_Joined[UpstreamCluster] | _Joined[RuleVersion] | _Joined[Past] | _Policies, ...]:
         return self._clusters, self._versions, self._pasts, self._acls, self._quotas, self._validation
@@ -93,7 +92,6 @@ class _Joined(Generic[Item]):
         """By the identity of each part, which the entry keeps alive: its bytes, and the sum of its hashes."""
         self._items: dict[int, tuple[Item, bytes]] = {}
         """By the identity of each item of these parts."""
-        self._learned: dict[int, tuple[Item, bytes]] = {}
 
     @property
     def encoded(self) -> list[bytes]:
@@ -103,33 +101,34 @@ class _Joined(Generic[Item]):
     def digest(self) -> int:
         return sum(hashes for _, _, hashes in self._parts.values())
 
-    def learn(self, item: Item, message: Message) -> None:
-        self._learned[id(item)] = item, self._framed(message)
-
     def change(self, parts: Sequence[Sequence[Item]]) -> Generator[None, None, None]:
         """Other parts, step by step. Parts and items that were here are not encoded again."""
         before, after = self._parts, {}
-        learned, self._learned = self._learned, {}
         come: dict[int, tuple[Item, bytes]] = {}
         for part in parts:
             known = before.get(id(part))
             if known is None:
-                entries = [
-                    self._items.get(id(item)) or learned.get(id(item)) or (item, self._framed(self._message_of(item)))
-                    for item in part
-                ]
-                come.update((id(item), (item, encoded)) for item, encoded in entries)
+                entries = [*map(self._entry, part)]
+                come.update((id(item), (item, encoded)) for item, encoded in entries if item is not encoded)
                 known = part, b"".join([encoded for _, encoded in entries]), sum(_hash(each) for _, each in entries)
                 yield
             after[id(part)] = known
-        for part, _, _ in (known for number, known in before.items() if number not in after):
-            for item in part:
+        for number in [number for number in before if number not in after]:
+            for item in before.pop(number)[0]:
                 self._items.pop(id(item), None)
+            yield
         self._items |= come
         self._parts = after
 
-    def _framed(self, message: Message) -> bytes:
-        return field(routing.RoutingTable, self._name, message.SerializeToString(deterministic=True))
+    def _entry(self, item: Any) -> tuple[Any, bytes]:
+        """An item of a part, and its bytes. A data plane's table keeps the bytes in place of the item (`packed`)."""
+        if isinstance(item, bytes):
+            return item, item
+        known = self._items.get(id(item))
+        if known is None:
+            encoded = self._message_of(item).SerializeToString(deterministic=True)
+            known = item, field(routing.RoutingTable, self._name, encoded)
+        return known
 
 
 _Policies = _Joined[acls.AclPolicy] | _Joined[quotas.QuotaPolicy] | _Joined[validation.ValidationPolicy]
@@ -150,8 +149,12 @@ def _revision(table: RoutingTable) -> bytes:
 
 def field(message: type[Message], name: str, encoded: bytes) -> bytes:
     """The bytes of a message that has this field alone, which is a message with these bytes."""
-    number = message.DESCRIPTOR.fields_by_name[name].number
-    return _varint(number << 3 | 2) + _varint(len(encoded)) + encoded
+    return _tag(message.DESCRIPTOR.fields_by_name[name].number) + _varint(len(encoded)) + encoded
+
+
+@cache
+def _tag(number: int) -> bytes:
+    return _varint(number << 3 | 2)
 
 
 def revision_of(encoded: bytes) -> int:
@@ -168,6 +171,8 @@ def revision_of(encoded: bytes) -> int:
 
 def _varint(number: int) -> bytes:
     """As protobuf's encoding says: seven bits a byte, the lowest first."""
+    if number < SMALL:
+        return _SMALL[number]
     groups = bytearray()
     while number >= SMALL:
         groups.append(number % SMALL + SMALL)

@@ -1,6 +1,7 @@
 """What a table of 100,000 topics costs a gateway: 20,000 rules, and the counted pasts of 80,000 other topics.
 
-The gateway reads it whole, and then deltas of one rule: CPU, memory, and how long the event loop stands still.
+The gateway reads it whole, as its router sends it, and then deltas of one rule: CPU, memory, and how long the event
+loop stands still, also for Python's collector and when another whole table takes the place of the first.
 
 `MESH_BENCH_RULES` and `MESH_BENCH_PASTS` are how many there are.
 """
@@ -16,7 +17,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -24,12 +24,14 @@ import pytest
 
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, Stay, UpstreamCluster
 from mesh.routing.codec import rule_to_proto
-from mesh.routing.delta import delta_between
 from mesh.routing.fold import with_changes
-from mesh.routing.table_bytes import TableBytes
 from mesh.routing.visits import Past
-from mesh.rpc import discovery, events, routing
+from mesh.rpc import discovery, events
+from mesh.whole_files import replace_file
 from services.gateway.downstream.received_tables import ReceivedTables, table_of
+from services.gateway.serving import COLLECT_AFTER_OBJECTS
+from services.router.discovery.member import Apply
+from services.router.discovery.orders import OrderEncoder, OrderStream
 from tests.bench.figures import Sheet, Table
 
 RULES = int(os.environ.get("MESH_BENCH_RULES", "20000"))
@@ -37,8 +39,6 @@ PASTS = int(os.environ.get("MESH_BENCH_PASTS", "80000"))
 CHANGES = 20
 LOOK_UPS = 1_000
 MIB = 1 << 20
-COLLECT_AFTER_OBJECTS = 50_000
-"""As the gateway's process sets it."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ async def watched() -> AsyncIterator[Watched]:
 
 
 def orders(folder: Path) -> list[Path]:
-    """A table as a router sends it, and the deltas that follow."""
+    """A table as a router sends it, and the deltas that follow: a folder of messages for each."""
     clusters = [UpstreamCluster("c1", ("127.0.0.1:1",), 1)]
     rules = [ForwardingRule(f"r{n}", ExactName(f"orders.of-shop-{n}"), "c1") for n in range(RULES)]
     versions = [RuleVersion(rule, float(rank), 1) for rank, rule in enumerate(rules)]
@@ -82,17 +82,15 @@ def orders(folder: Path) -> list[Path]:
         rule = ForwardingRule(f"new-{number}", ExactName(f"new-{number}"), "c1")
         change = events.RuleChange(created=rule_to_proto(rule), rank=0.5 + number / 1000)
         tables.append(with_changes(tables[-1], 4 + number, [change]))
-    encode = TableBytes()
-    sent = [discovery.WatchResponse(apply=routing.RoutingTable.FromString(encode.of(tables[0])))]
-    for before, after in pairwise(tables):
-        delta = delta_between(before, after)
-        assert delta is not None
-        delta.base, delta.digest = encode.digest(before), encode.digest(after)
-        sent.append(discovery.WatchResponse(apply_delta=delta))
-    paths = [folder / f"{number}.pb" for number in range(len(sent))]
-    for path, order in zip(paths, sent, strict=True):
-        path.write_bytes(order.SerializeToString())
-    return paths
+    stream = OrderStream(OrderEncoder(), reads_deltas=True, reads_parts=True)
+    return [_written(folder / str(number), [*stream.messages(Apply(table))]) for number, table in enumerate(tables)]
+
+
+def _written(folder: Path, messages: list[bytes]) -> Path:
+    folder.mkdir()
+    for number, message in enumerate(messages):
+        (folder / f"{number:04}.pb").write_bytes(message)
+    return folder
 
 
 @pytest.mark.timeout(300)
@@ -111,7 +109,19 @@ def test_a_table_of_very_many_topics(tmp_path: Path, sheet: Sheet) -> None:
     sheet.add(Table(title, head, [line.split("\t") for line in run.stdout.splitlines()]))
 
 
-async def _measure(paths: list[Path]) -> None:
+async def _received(folder: Path, received: ReceivedTables) -> RoutingTable:
+    """As `Discovery` carries out the orders."""
+    for path in sorted(folder.iterdir()):  # noqa: ASYNC240
+        order = discovery.WatchResponse.FromString(path.read_bytes())
+        if order.HasField("part"):
+            await received.part(order.part)
+        else:
+            table = await received.read(table_of(order))
+        await asyncio.sleep(0)
+    return table
+
+
+async def _measure(folders: list[Path]) -> None:
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER_OBJECTS, 50, 50)
     process, received = psutil.Process(), ReceivedTables()
@@ -121,25 +131,25 @@ async def _measure(paths: list[Path]) -> None:
         more = (process.memory_info().rss - memory) / MIB
         print(what, f"{found.seconds:.3f}", f"{found.cpu_s:.3f}", f"{found.longest_ms:.1f}", f"{more:.0f}", sep="\t")
 
-    async with watched() as parsing:
-        order = discovery.WatchResponse.FromString(paths[0].read_bytes())
-    row("the message is parsed", parsing)
     async with watched() as reading:
-        table = await received.read(table_of(order))
+        table = await _received(folders[0], received)
     row("the whole table is read", reading)
-    del order
     async with watched() as asking:
         for number in range(LOOK_UPS):
             assert table.route(f"orders.of-shop-{number}") is not None
             await asyncio.sleep(0)
     row(f"{LOOK_UPS:,} topics are looked up", asking)
     async with watched() as keeping:
-        await received.encoded(table)
+        pieces = await received.encoded(table)
     row("it is made ready for the disk", keeping)
+    async with watched() as writing:
+        await asyncio.to_thread(replace_file, folders[0] / "table", *pieces)
+    row("a thread writes it", writing)
+    del pieces
     changes: list[Watched] = []
-    for path in paths[1:]:
+    for folder in folders[1:]:
         async with watched() as changing:
-            table = await received.read(table_of(discovery.WatchResponse.FromString(path.read_bytes())))
+            table = await _received(folder, received)
             assert table.route("orders.of-shop-1") is not None
             await asyncio.sleep(0)
             await received.encoded(table)
@@ -148,6 +158,15 @@ async def _measure(paths: list[Path]) -> None:
     later = sorted(changes[1:], key=lambda each: each.longest_ms)
     row("later deltas, median", later[len(later) // 2])
     row("later deltas, the worst", later[-1])
+    async with watched() as collecting:
+        gc.collect()
+        await asyncio.sleep(0)
+    row("Python looks for cycles in all of it", collecting)
+    (folders[0] / "table").unlink()
+    async with watched() as replacing:
+        table = await _received(folders[0], received)
+        await received.encoded(table)
+    row("another whole table takes its place", replacing)
 
 
 if __name__ == "__main__":

@@ -226,6 +226,7 @@ class Discovery:
             not_awaited=not self._awaited,
             reads_deltas=digest is not None,
             table_digest=digest or b"",
+            reads_parts=True,
         )
 
     # --- orders --------------------------------------------------------------------------------------------------
@@ -235,6 +236,8 @@ class Discovery:
             return
         self._arrive()
         match order.WhichOneof("kind"):
+            case "part":
+                await self._received.part(order.part)
             case "apply" | "apply_delta":
                 self._apply(await self._understood(order))
             case "hold":

@@ -14,7 +14,7 @@ file when no router can come back: the gateway then starts under the table befor
 import asyncio
 import fcntl
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
@@ -24,8 +24,8 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 from mesh.routing import InvalidRuleError, RoutingTable
-from mesh.routing.codec import table_from_proto
 from mesh.routing.table_bytes import REVISION_BYTES, TableBytes, revision_of
+from mesh.routing.table_reader import read_at_once
 from mesh.rpc import routing
 from mesh.whole_files import remove_files, replace_file
 from services.gateway.downstream.awaited import Awaited
@@ -52,7 +52,7 @@ def load(state_dir: Path) -> RoutingTable | None:
 
 def _load(path: Path) -> RoutingTable | None:
     try:
-        return table_from_proto(_parsed(path))
+        return read_at_once(_parsed(path))
     except FileNotFoundError:
         return None
     except (json_format.ParseError, DecodeError, InvalidRuleError, UnicodeDecodeError) as error:
@@ -70,7 +70,7 @@ def load_held(state_dir: Path) -> RoutingTable | None:
     while found := _held_files(state_dir):
         path = found[max(found)]
         try:
-            return table_from_proto(routing.RoutingTable.FromString(path.read_bytes()))
+            return read_at_once(routing.RoutingTable.FromString(path.read_bytes()))
         except FileNotFoundError:
             continue  # another worker of this gateway has heard how the move ended
         except (DecodeError, InvalidRuleError) as error:
@@ -91,22 +91,22 @@ def _held_files(state_dir: Path) -> dict[int, Path]:
     return {int(match[1]): path for path in state_dir.glob("held-table-*.pb") if (match := _HELD.fullmatch(path.name))}
 
 
-def save_held(state_dir: Path, revision: int, encoded: bytes) -> None:
+def save_held(state_dir: Path, revision: int, encoded: Sequence[bytes]) -> None:
     """Keep the table of a move that is about to be decided. Workers of one gateway may write the same file."""
-    replace_file(state_dir / HELD_NAME.format(revision=revision), encoded)
+    replace_file(state_dir / HELD_NAME.format(revision=revision), *encoded)
 
 
 def save(state_dir: Path, table: RoutingTable) -> None:
     """Replace the file as a whole: a crash leaves the old table or the new one."""
-    _save(state_dir, TableBytes().of(table))
+    _save(state_dir, TableBytes().pieces(table))
 
 
-def _save(state_dir: Path, encoded: bytes) -> None:
-    replace_file(state_dir / FILE_NAME, encoded)
+def _save(state_dir: Path, encoded: Sequence[bytes]) -> None:
+    replace_file(state_dir / FILE_NAME, *encoded)
     remove_files([state_dir / JSON_NAME])
 
 
-def save_unless_older(state_dir: Path, revision: int, encoded: bytes) -> None:
+def save_unless_older(state_dir: Path, revision: int, encoded: Sequence[bytes]) -> None:
     """As `save`, unless there is a younger one: several workers of a gateway share the folder, and one may be late."""
     with locked(state_dir):
         if revision >= max(_revision(state_dir / FILE_NAME), _revision(state_dir / JSON_NAME)):
@@ -139,7 +139,9 @@ class TableKeeper:
     client should wait. It writes one table at a time; of the tables that come meanwhile, only the last one.
     """
 
-    def __init__(self, state_dir: Path, awaited: Awaited, encoded: Callable[[RoutingTable], Awaitable[bytes]]) -> None:
+    def __init__(
+        self, state_dir: Path, awaited: Awaited, encoded: Callable[[RoutingTable], Awaitable[Sequence[bytes]]]
+    ) -> None:
         self._state_dir = state_dir
         self._encoded = encoded
         self._awaited = awaited
@@ -201,7 +203,7 @@ class TableKeeper:
                 if following is not None:
                     following[1].set()
 
-    def _save(self, revision: int, encoded: bytes) -> None:
+    def _save(self, revision: int, encoded: Sequence[bytes]) -> None:
         """If the table can't be kept, the table before stays on disk, and must not be served after a crash."""
         try:
             save_unless_older(self._state_dir, revision, encoded)

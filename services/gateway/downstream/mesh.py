@@ -123,7 +123,8 @@ class Mesh:
         self.tables.run(table)
         self.quotas.follow(table.quota_policy)
         metrics.table_revision.set(table.revision)
-        log.info("table in force", revision=table.revision, clusters=list(table.clusters), rules=len(table.living))
+        rules = len(table.living_rules)
+        log.info("table in force", revision=table.revision, clusters=list(table.clusters), rules=rules)
 
     def begin_hold(self, after: RoutingTable) -> Hold:
         """Hold the topics that `after` moves. Requests of an earlier hold go on, unless this hold has them too."""

@@ -22,9 +22,10 @@ class ReceivedTables:
     async def begin(self, table: RoutingTable) -> bytes | None:
         """A watch begins while this table runs: its digest. None: the watch takes no deltas."""
         is_at_odds, self._is_at_odds = self._is_at_odds, False
-        if is_at_odds:
-            return None
         async with self._one_at_a_time:
+            self._reader.forget()
+            if is_at_odds:
+                return None
             return await done_between(self._reader.begin(table)) if table.revision else b""
 
     async def read(self, message: routing.RoutingTable | routing.TableDelta) -> RoutingTable:
@@ -39,8 +40,13 @@ class ReceivedTables:
                 metrics.deltas_refused.inc()
                 raise
 
-    async def encoded(self, table: RoutingTable) -> bytes:
-        """The table as a routing.RoutingTable."""
+    async def part(self, message: routing.RoutingTable) -> None:
+        """Some of the whole table that the next order has."""
+        async with self._one_at_a_time:
+            await done_between(self._reader.part(message))
+
+    async def encoded(self, table: RoutingTable) -> list[bytes]:
+        """The table as a routing.RoutingTable, in pieces."""
         async with self._one_at_a_time:
             return await done_between(self._reader.encoded(table))
 

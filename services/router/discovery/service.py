@@ -55,11 +55,17 @@ class DiscoveryService:
                 member=hello.member.name,
                 runs=hello.revision,
             )
-        orders = OrderStream(self._encoder, reads_deltas=hello.reads_deltas, table_digest=hello.table_digest)
+        orders = OrderStream(
+            self._encoder,
+            reads_deltas=hello.reads_deltas,
+            reads_parts=hello.reads_parts,
+            table_digest=hello.table_digest,
+        )
         listening = asyncio.create_task(self._listen(session, request_iterator))
         try:
             while (order := await session.next_order()) is not None:
-                yield orders.response(order)
+                for message in orders.messages(order):
+                    yield message
         finally:
             listening.cancel()
             self._roster.leave(session)

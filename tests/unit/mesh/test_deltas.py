@@ -120,7 +120,7 @@ def test_the_table_by_deltas_is_the_table_read_whole(log: list[events.Event], da
     read = table_from_proto(whole(sent))
     assert (base, routes(base)) == (read, routes(read))
     assert TableBytes().digest(base) == TableBytes().digest(read) == done_at_once(reader.begin(base))
-    assert routing.RoutingTable.FromString(done_at_once(reader.encoded(base))) == whole(read)
+    assert routing.RoutingTable.FromString(b"".join(done_at_once(reader.encoded(base)))) == whole(read)
 
 
 @settings(deadline=None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from mesh.routing.codec import ITEMS_IN_A_STEP, table_from_proto, table_in_steps, table_to_proto
+from mesh.routing.codec import table_from_proto, table_to_proto
+from mesh.routing.table_reader import ENTRIES_IN_A_STEP, TableReader
 from mesh.rpc import routing
 from mesh.steps import done_between
 
@@ -33,14 +34,14 @@ async def test_others_run_after_each_few_rules() -> None:
 
     serving = asyncio.create_task(others())
     try:
-        table = await done_between(table_in_steps(large_table()))
+        table = await done_between(TableReader().whole(large_table()))
     finally:
         serving.cancel()
     assert len(table.rules) == RULES
-    assert turns >= RULES // ITEMS_IN_A_STEP
+    assert turns >= RULES // ENTRIES_IN_A_STEP
 
 
 async def test_the_table_is_the_one_that_is_read_at_once() -> None:
     message = large_table()
-    assert table_to_proto(await done_between(table_in_steps(message))) == message
+    assert table_to_proto(await done_between(TableReader().whole(large_table()))) == message
     assert table_to_proto(table_from_proto(message)) == message

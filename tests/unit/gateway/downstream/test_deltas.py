@@ -3,10 +3,12 @@
 from pathlib import Path
 
 from mesh.routing import RoutingTable
+from mesh.routing.codec import table_to_proto
 from mesh.routing.delta import delta_between
 from mesh.routing.table_bytes import TableBytes
 from mesh.rpc import admin, discovery, routing
 from services.gateway.downstream import last_table
+from services.gateway.downstream.received_tables import ReceivedTables
 from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.test_discovery import ScriptedRouter, router
@@ -121,3 +123,40 @@ async def test_after_a_table_that_cannot_be_read_whole_tables_follow(router: Scr
     router.apply(after)
     await until(lambda: router.acks == [(3, APPLIED)])
     assert stage.gateway.mesh.table == after
+
+
+async def test_a_whole_table_in_parts_and_a_delta_behind_it(
+    router: ScriptedRouter, stage: Stage, tmp_path: Path
+) -> None:
+    assert router.said[0].hello.reads_parts
+    second, third = stage.table(2, apples="c2", pears="c1"), stage.table(3, apples="c1")
+    revision, *parts = TableBytes().pieces(second)
+    for part in parts:
+        router.orders.put_nowait(discovery.WatchResponse(part=routing.RoutingTable.FromString(part)))
+    router.apply(routing.RoutingTable.FromString(revision))
+    await until(lambda: router.acks == [(2, APPLIED)])
+    assert stage.gateway.mesh.table == second
+    assert last_table.load(tmp_path) == second
+    apply(router, second, third)
+    await until(lambda: router.acks[1:] == [(3, APPLIED)])
+    assert stage.gateway.mesh.table == third
+
+
+async def test_parts_of_a_table_that_a_lost_router_has_not_ended_are_forgotten(
+    router: ScriptedRouter, stage: Stage
+) -> None:
+    lost, second = stage.table(7, apples="c2"), stage.table(2, pears="c2")
+    router.orders.put_nowait(discovery.WatchResponse(part=table_to_proto(lost)))
+    router.end()
+    await until(lambda: router.watches == 2)
+    router.apply(second)
+    await until(lambda: router.acks == [(2, APPLIED)])
+    assert stage.gateway.mesh.table == second
+
+
+async def test_a_gateway_without_a_table_forgets_the_parts_of_a_lost_router(stage: Stage) -> None:
+    received, lost, second = ReceivedTables(), stage.table(7, apples="c2"), stage.table(2, pears="c2")
+    await received.begin(RoutingTable())
+    await received.part(table_to_proto(lost))
+    assert await received.begin(RoutingTable()) == b""
+    assert await received.read(table_to_proto(second)) == second

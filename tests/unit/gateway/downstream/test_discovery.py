@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -177,7 +177,7 @@ async def test_a_table_is_acknowledged_when_it_is_on_disk(
     """A gateway that is killed then, and starts again without a router, does not serve the table before."""
     save, was_told_before = last_table.save_unless_older, list[bool]()
 
-    def slow(state_dir: Path, revision: int, encoded: bytes) -> None:
+    def slow(state_dir: Path, revision: int, encoded: Sequence[bytes]) -> None:
         was_told_before.append(router.has_ack.wait(0.5))
         save(state_dir, revision, encoded)
 
@@ -595,7 +595,7 @@ async def test_of_tables_that_come_faster_than_the_disk_takes_them_the_last_is_k
     written: list[int] = []
     save, begun, go_on = last_table.save_unless_older, threading.Event(), threading.Event()
 
-    def slow(state_dir: Path, revision: int, encoded: bytes) -> None:
+    def slow(state_dir: Path, revision: int, encoded: Sequence[bytes]) -> None:
         begun.set()
         assert go_on.wait(15)
         written.append(revision)

@@ -50,7 +50,7 @@ def test_a_table_of_an_earlier_release_counts_until_a_later_one_is_kept(tmp_path
 
 
 def keep(folder: Path, table: RoutingTable) -> None:
-    last_table.save_unless_older(folder, table.revision, TableBytes().of(table))
+    last_table.save_unless_older(folder, table.revision, TableBytes().pieces(table))
 
 
 def test_the_youngest_table_stays_whichever_worker_writes_last(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_table_that_says_no_revision_makes_way(tmp_path: Path) -> None:
 def test_a_worker_that_starts_while_another_one_forgets_the_held_table_starts_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    last_table.save_held(tmp_path, 2, routing.RoutingTable(revision=2).SerializeToString())
+    last_table.save_held(tmp_path, 2, [routing.RoutingTable(revision=2).SerializeToString()])
     read = Path.read_bytes
 
     def forgotten_before(path: Path) -> bytes:
