@@ -29,7 +29,7 @@ from mesh.routing.visits import Past
 from mesh.rpc import discovery, events
 from mesh.whole_files import replace_file
 from services.gateway.downstream.received_tables import ReceivedTables, table_of
-from services.gateway.serving import COLLECT_AFTER_OBJECTS
+from services.gateway.serving import COLLECT_AFTER_OBJECTS, COLLECT_ALL_AFTER, COLLECT_YOUNG_AFTER
 from services.router.discovery.member import Apply
 from services.router.discovery.orders import OrderEncoder, OrderStream
 from tests.bench.figures import Sheet, Table
@@ -123,7 +123,7 @@ async def _received(folder: Path, received: ReceivedTables) -> RoutingTable:
 
 async def _measure(folders: list[Path]) -> None:
     gc.freeze()
-    gc.set_threshold(COLLECT_AFTER_OBJECTS, 50, 50)
+    gc.set_threshold(COLLECT_AFTER_OBJECTS, COLLECT_YOUNG_AFTER, COLLECT_ALL_AFTER)
     process, received = psutil.Process(), ReceivedTables()
     memory = process.memory_info().rss
 
