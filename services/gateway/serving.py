@@ -20,7 +20,7 @@ COLLECT_YOUNG_AFTER = 5
 """Collections of new objects until those that stayed are looked through, too. Clients' connections that have ended are
 garbage: with 50, the gateway stood still for 0.8 s after 5,000 clients had left."""
 COLLECT_ALL_AFTER = 20
-"""Collections of those until all objects are looked through: at most 25,000 connections that have ended wait for that."""
+"""Collections of those until all objects are looked through: 25,000 connections that have ended may wait."""
 
 
 def stop_bound_s(settings: GatewaySettings) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 from mesh.acls import OPERATIONS_OF, Operation, ResourceType
 from mesh.acls.acl import CLUSTER_NAME
 from services.gateway.authorization.asking import Asking
+from services.gateway.requests.pauses import PAUSE, few_at_a_time
 from services.gateway.requests.plan import Close, Command, NoAnswer, Plan
 from services.gateway.wire.error_words import words_of
 from services.gateway.wire.errors import ErrorCode
@@ -48,7 +49,11 @@ def guard_metadata(asking: Asking) -> Plan:
     if message.topics is None or (asking.request.version == 0 and not message.topics):
         answer = yield from asking.answer(metadata.MetadataResponse)
         if isinstance(answer, metadata.MetadataResponse):
-            answer.topics = [each for each in answer.topics if asking.shows(Operation.DESCRIBE, TOPIC, each.name or "")]
+            topics, answer.topics = answer.topics, []
+            for some in few_at_a_time(topics):
+                answer.topics += [each for each in some if asking.shows(Operation.DESCRIBE, TOPIC, each.name or "")]
+                if topics:
+                    yield PAUSE
         return _with_operations(asking, message, answer)
     names = yield from asking.names([each.topic_id for each in message.topics if each.name is None])
     kept: list[metadata.MetadataRequestTopic] = []

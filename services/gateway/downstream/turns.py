@@ -8,7 +8,7 @@ it (`Hold`).
 from collections import deque
 from dataclasses import replace
 from time import monotonic
-from typing import Protocol
+from typing import Final, Protocol
 
 from services.gateway.authorization.guarding import guarded
 from services.gateway.downstream.exchange import Exchange
@@ -21,9 +21,13 @@ from services.gateway.downstream.tables import Follower
 from services.gateway.downstream.toll import Toll
 from services.gateway.requests.handler import Order
 from services.gateway.requests.memory import Session
+from services.gateway.requests.mesh.metadata import written_in_steps
 from services.gateway.requests.plan import Answer, MeshView, Request
 from services.gateway.upstream.lanes import Lanes
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import RequestHeader
+
+_METADATA: Final = int(ApiKey.METADATA)
 
 
 class Client(Protocol):
@@ -149,6 +153,8 @@ class Turns:
             plan = slot.handler.plan(slot.request, view)
         else:
             plan = guarded(slot.handler, slot.request, view, access, mesh.refused.take)
+        if slot.header.api_key == _METADATA:
+            plan = written_in_steps(plan, slot.header.api_version)
         slot.exchange = exchange = Exchange(
             plan,
             mesh.clusters,

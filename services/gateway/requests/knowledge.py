@@ -1,7 +1,7 @@
 """Knowledge about one upstream cluster, from its answers: brokers, leaders, topic ids, versions. No I/O."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -149,9 +149,8 @@ class ClusterKnowledge:
                 if topic_id != NO_UUID:
                     self.topic_names[topic_id] = topic.name
 
-    def forget_all_but(self, everything: MetadataResponse) -> None:
-        """The answer lists all topics of the cluster: those that it does not name are gone."""
-        gone = self.topics.keys() - {topic.name for topic in everything.topics}
+    def forget(self, gone: Collection[str]) -> None:
+        """These topics are gone."""
         self.leaders_edition += bool(gone)
         for topic in gone:
             self._drop(topic)

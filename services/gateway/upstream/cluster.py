@@ -41,6 +41,7 @@ from services.gateway.upstream.coordinators import Coordinators
 from services.gateway.upstream.identities import CHANGED, Identities, IdentityBrokers
 from services.gateway.upstream.keyring import Keyring
 from services.gateway.upstream.lanes import Lanes
+from services.gateway.upstream.learning import Learning
 from services.gateway.upstream.lookup import Lookup
 from services.gateway.upstream.questions import decoded, metadata_call
 from services.gateway.upstream.security import security_of
@@ -71,6 +72,7 @@ class Cluster:
         self._lookup = Lookup(spec.name)
         parts = Parts(spec.name, self.knowledge, limits, answer_room, self._lookup)
         self._brokers = Brokers(parts, Keyring(spec.name, security_of(spec)))
+        self._learning = Learning(self.knowledge, self._brokers.learn)
         self._identities = Identities(spec, parts, limits.max_identity_connections, on_change)
         self._visits = Visits(self.knowledge, spec.bootstrap_servers, self._brokers, self._timeout_s, on_change)
         self._coordinators = Coordinators(
@@ -158,7 +160,7 @@ class Cluster:
             settle = brokers.judged(settle)
             asks_all = False  # an identity does not see all topics
         if api_key == ApiKey.METADATA and not call.raw:
-            settle = self._learning(settle, of_all_topics=asks_all)
+            settle = self._learning.before(settle, of_all_topics=asks_all)
         target = call.target
         if isinstance(target, Coordinator) and self._coordinators.known(target) is None:
             self._coordinators.find(
@@ -200,18 +202,6 @@ class Cluster:
             connection.unheard = True
         # a broker that throttles a client reads no more from the connection, which would be everybody's
         connection.submit(call, api_key, OUR_CLIENT_ID if call.lane is Lane.SHARED else client_id, settle)
-
-    def _learning(self, settle: Settle, *, of_all_topics: bool) -> Settle:
-        def learn(outcome: RawResponse | Unreachable | Sent, owned: bool) -> None:
-            if isinstance(outcome, RawResponse):
-                response = decoded(outcome, MetadataResponse, self.name)
-                if isinstance(response, MetadataResponse):
-                    self._brokers.learn(response)
-                    if of_all_topics:
-                        self.knowledge.forget_all_but(response)
-            settle(outcome, owned)
-
-        return learn
 
     def _resolved(self, target: Target) -> int | Unreachable:
         found: int | None

@@ -70,20 +70,20 @@ def decode(
     stop = len(view) if end is None else end
     if not 0 <= offset <= stop <= len(view):
         raise WireError(cls.__name__, offset, f"the range to byte {stop} does not lie in the {len(view)} bytes given")
-    decoded, position = _reader_of(cls, version)(view, offset, stop, Budget(max_elements or _bound_of(cls)))
+    decoded, position = _reader_of(cls, version)(view, offset, stop, Budget(max_elements or bound_of(cls)))
     if position != stop:
         raise WireError(cls.__name__, position, f"{stop - position} bytes follow the end of the message (v{version})")
     return cast(M, decoded)
 
 
-def _bound_of(cls: type[Struct]) -> int:
+def bound_of(cls: type[Struct]) -> int:
     return MAX_ELEMENTS if spec_of(cls).kind is Kind.RESPONSE else MAX_REQUEST_ELEMENTS
 
 
 def decode_prefix(cls: type[M], version: int, buffer: Buffer, offset: int = 0) -> tuple[M, int]:
     """As `decode`, but bytes may follow; also returns their offset. For data that newer peers may have extended."""
     view = memoryview(buffer)
-    decoded, position = _reader_of(cls, version)(view, offset, len(view), Budget(_bound_of(cls)))
+    decoded, position = _reader_of(cls, version)(view, offset, len(view), Budget(bound_of(cls)))
     return cast(M, decoded), position
 
 
@@ -104,7 +104,7 @@ def encode_into(out: bytearray, message: Struct, version: int) -> None:
         raise WireError(cls.__name__, -1, f"a value does not fit its type in v{version}: {error}") from error
 
 
-def _checked(cls: type[Struct], version: int) -> bool:
+def checked_version(cls: type[Struct], version: int) -> bool:
     """Whether this version is flexible; raises where it does not exist."""
     spec = spec_of(cls)
     if not spec.supports(version):
@@ -115,31 +115,31 @@ def _checked(cls: type[Struct], version: int) -> bool:
 
 @remembered
 def _reader_of(cls: type[Struct], version: int) -> _Reader:
-    return _reader(cls, version, _checked(cls, version))
+    return _reader(cls, version, checked_version(cls, version))
 
 
 @remembered
 def _writer_of(cls: type[Struct], version: int) -> _Writer:
-    return _writer(cls, version, _checked(cls, version))
+    return _writer(cls, version, checked_version(cls, version))
 
 
 def source(cls: type[Struct], version: int) -> str:
     """The Python that reads and writes this message: for people who debug."""
-    flexible = _checked(cls, version)
-    return _ReaderSource(cls, version, flexible).text() + "\n\n" + _WriterSource(cls, version, flexible).text()
+    flexible = checked_version(cls, version)
+    return ReaderSource(cls, version, flexible).text() + "\n\n" + WriterSource(cls, version, flexible).text()
 
 
 @remembered
 def _reader(cls: type[Struct], version: int, flexible: bool) -> _Reader:
-    return cast(_Reader, _compiled("read", _ReaderSource(cls, version, flexible)))
+    return cast(_Reader, compiled("read", ReaderSource(cls, version, flexible)))
 
 
 @remembered
 def _writer(cls: type[Struct], version: int, flexible: bool) -> _Writer:
-    return cast(_Writer, _compiled("write", _WriterSource(cls, version, flexible)))
+    return cast(_Writer, compiled("write", WriterSource(cls, version, flexible)))
 
 
-def _compiled(name: str, unit: "_Source") -> Any:
+def compiled(name: str, unit: "_Source") -> Any:
     text = unit.text()
     exec(compile(text, f"<{name} {unit.cls.__name__} v{unit.version}>", "exec"), unit.names)
     return unit.names[name]
@@ -214,7 +214,7 @@ class _Source:
         return [item for item in fields_of(self.cls) if item[1].tag is not None and item[1].present(self.version)]
 
 
-class _ReaderSource(_Source):
+class ReaderSource(_Source):
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         super().__init__(cls, version, flexible)
         self.add(0, "def read(view, at, end, budget):")
@@ -308,7 +308,7 @@ class _ReaderSource(_Source):
         self.add(2, "at = after")
 
 
-class _WriterSource(_Source):
+class WriterSource(_Source):
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         super().__init__(cls, version, flexible)
         self.add(0, "def write(out, o):")

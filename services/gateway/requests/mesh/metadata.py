@@ -21,7 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.gateway.requests.knowledge import TopicKnowledge
+from services.gateway.requests.pauses import PAUSE, TOPICS_IN_A_STEP, few_at_a_time, with_pauses
 from services.gateway.requests.plan import (
+    Body,
     Call,
     Command,
     Controller,
@@ -38,6 +40,7 @@ from services.gateway.requests.topic_names import is_internal
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.in_steps import encode_in_steps
 from services.gateway.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from services.gateway.wire.messages.metadata import (
     MetadataRequest,
@@ -85,7 +88,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     everything = message.topics is None or (request.version == 0 and not message.topics)
     if everything:
         yield from _all_topics(mesh, wanted)
-        topics = [wanted.topics[name] for name in sorted(wanted.topics)]
+        topics = [*wanted.topics.values()]
     else:
         names, topics = yield from _names(mesh, wanted, message.topics or [], request.version)
         yield from _named_topics(mesh, wanted, names)
@@ -96,6 +99,20 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         controller_id=mesh.nodes.controller,
         topics=topics,
     )
+
+
+def written_in_steps(plan: Plan, version: int) -> Plan:
+    """The plan with its answer as bytes, if the answer has very many topics."""
+    answer = yield from plan
+    if not isinstance(answer, MetadataResponse) or len(answer.topics) <= TOPICS_IN_A_STEP:
+        return answer
+    written, codes = (yield from with_pauses(encode_in_steps(answer, version))), {answer.error_code}
+    for some in few_at_a_time(answer.topics):
+        codes.update(topic.error_code for topic in some)
+        codes.update(partition.error_code for topic in some for partition in topic.partitions)
+        if answer.topics:
+            yield PAUSE
+    return Body((written,), codes)
 
 
 def described(mesh: MeshView, names: list[str] | None) -> Generator[Command, Any, list[MetadataResponseTopic]]:
@@ -130,23 +147,30 @@ def _all_topics(mesh: MeshView, wanted: _Wanted) -> Generator[Command, Any, None
         if isinstance(answer, Unreachable):
             continue
         silent.discard(cluster)
-        for topic in answer.topics:
-            name = topic.name
-            if name is not None and not is_internal(name) and mesh.table.cluster_of(name) == cluster:
-                wanted.topics[name] = _shown(mesh, cluster, topic)
+        for some in few_at_a_time(answer.topics):
+            for topic in some:
+                name = topic.name
+                if name is not None and not is_internal(name) and mesh.table.cluster_of(name) == cluster:
+                    wanted.topics[name] = _shown(mesh, cluster, topic)
+            if answer.topics:
+                yield PAUSE
     if silent:
-        _show_as_seen_last(mesh, silent, wanted)
+        yield from _show_as_seen_last(mesh, silent, wanted)
 
 
-def _show_as_seen_last(mesh: MeshView, silent: set[str], wanted: _Wanted) -> None:
+def _show_as_seen_last(mesh: MeshView, silent: set[str], wanted: _Wanted) -> Generator[Command, Any, None]:
     """The topics of clusters that do not answer, as far as a cluster has shown them.
 
     Without them, consumers that subscribe by pattern would give their partitions away at each outage.
     """
-    for name in {name for knowledge in mesh.clusters.values() for name in knowledge.topics if not is_internal(name)}:
-        cluster = mesh.table.cluster_of(name)
-        if cluster in silent and _known(mesh, cluster, name) is not None:
-            wanted.topics[name] = _seen_last(mesh, cluster, name, wanted)
+    names = [*{name for knowledge in mesh.clusters.values() for name in knowledge.topics if not is_internal(name)}]
+    for some in few_at_a_time(names):
+        for name in some:
+            cluster = mesh.table.cluster_of(name)
+            if cluster in silent and _known(mesh, cluster, name) is not None:
+                wanted.topics[name] = _seen_last(mesh, cluster, name, wanted)
+        if names:
+            yield PAUSE
 
 
 def _names(
