@@ -1,4 +1,4 @@
-"""What the gateway learns from Metadata answers of a cluster, in steps: a large answer names 100,000 topics."""
+"""Learning from the Metadata answers of a cluster, in steps: a long answer names 100,000 topics."""
 
 import asyncio
 from collections.abc import Callable, Generator

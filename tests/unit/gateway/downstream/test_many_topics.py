@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, RuleVersion
+from mesh.routing import ExactName, ForwardingRule, Match, NamePrefix, RoutingTable, RuleVersion
 from services.gateway.requests.mesh import metadata
 from services.gateway.requests.pauses import TOPICS_IN_A_STEP
 from services.gateway.wire.errors import ErrorCode
@@ -17,8 +17,8 @@ MANY = 3_000
 async def test_others_are_served_while_an_answer_with_all_topics_is_made(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.c1.topics = {"apples": 2, **{f"pears-{number}": 1 for number in range(MANY)}}
-    matches = (ExactName("apples"), NamePrefix("pears-"))
+    topics = stage.c1.topics = {"apples": 2, **{f"pears-{number}": 1 for number in range(MANY)}}
+    matches: list[Match] = [ExactName("apples"), NamePrefix("pears-")]
     rules = [ForwardingRule(f"r{rank}", match, "c1") for rank, match in enumerate(matches)]
     versions = [RuleVersion(rule, float(rank), 2) for rank, rule in enumerate(rules)]
     stage.gateway.mesh.run_table(RoutingTable(2, stage.gateway.mesh.table.clusters.values(), versions))
@@ -47,7 +47,7 @@ async def test_others_are_served_while_an_answer_with_all_topics_is_made(
         assert {topic.error_code for topic in answer.topics} == {ErrorCode.NONE}
         assert all(len(topic.partitions) == stage.c1.topics[topic.name or ""] for topic in answer.topics)
     assert 0 < most <= TOPICS_IN_A_STEP
-    del stage.c1.topics["pears-7"]  # type: ignore[attr-defined]
+    del topics["pears-7"]
     answer = await client.ask(MetadataRequest(topics=None), 12, MetadataResponse)
     assert {topic.name for topic in answer.topics} == set(stage.c1.topics)
 

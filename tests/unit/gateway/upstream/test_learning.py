@@ -50,9 +50,12 @@ async def test_a_long_answer_is_learnt_in_steps_and_then_handed_over(monkeypatch
     learn(answer("gone", leader=1))
     slices: list[int] = []
     plain = knowledge.learn
-    monkeypatch.setattr(
-        ClusterKnowledge, "learn", lambda _, response: (slices.append(len(response.topics)), plain(response))[1]
-    )
+
+    def counted(_: ClusterKnowledge, response: MetadataResponse) -> None:
+        slices.append(len(response.topics))
+        plain(response)
+
+    monkeypatch.setattr(ClusterKnowledge, "learn", counted)
     learn(all_topics(leader=1))
     assert len(outcomes) == 1, "the asker waits until all is known"
     await until(lambda: len(outcomes) == 2)
