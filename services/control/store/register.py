@@ -4,17 +4,24 @@ without a gateway that it has never seen.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from datetime import UTC
 
 from google.protobuf.json_format import MessageToJson, ParseDict
-from sqlalchemy import delete, select
-from sqlalchemy.dialects.postgresql import insert as insert_or
+from sqlalchemy import delete, select, text
 
 from mesh.rpc import admin
 from services.control.store import schema
 from services.control.store.database import Database
+
+_HEARD = text(
+    "insert into gateways (name, member, connected, seen) "
+    "select w.name, cast(w.member as jsonb), w.connected, w.seen from unnest("
+    "cast(:names as text[]), cast(:members as text[]), cast(:connected as boolean[]), cast(:seen as timestamptz[])"
+    ") as w(name, member, connected, seen) "
+    "on conflict (name) do update set member = excluded.member, connected = excluded.connected, seen = excluded.seen"
+)
+"""One statement, whatever the number of gateways. To compile one with a row for each took a third of control's CPU."""
 
 
 class GatewayRegister:
@@ -33,20 +40,15 @@ class GatewayRegister:
 
     async def change(self, heard: Mapping[str, tuple[admin.Member, bool]], gone: Collection[str]) -> None:
         """Stores these gateways, with whether they are connected, and deletes the gateways in `gone`."""
-        rows = [
-            {
-                "name": name,
-                "member": json.loads(MessageToJson(member, preserving_proto_field_name=True)),
-                "connected": connected,
-                "seen": member.last_seen_time.ToDatetime(UTC),
-            }
-            for name, (member, connected) in heard.items()
-        ]
-        table = schema.gateways
         async with self._database.transaction() as connection:
             if gone:
-                await connection.execute(delete(table).where(table.c.name.in_(gone)))
-            if rows:
-                new = insert_or(table).values(rows)
-                changed = {name: new.excluded[name] for name in ("member", "connected", "seen")}
-                await connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=changed))
+                await connection.execute(delete(schema.gateways).where(schema.gateways.c.name.in_(gone)))
+            if heard:
+                members = [member for member, _ in heard.values()]
+                rows = {
+                    "names": [*heard],
+                    "members": [MessageToJson(member, preserving_proto_field_name=True) for member in members],
+                    "connected": [connected for _, connected in heard.values()],
+                    "seen": [member.last_seen_time.ToDatetime(UTC) for member in members],
+                }
+                await connection.execute(_HEARD, rows)
