@@ -64,6 +64,9 @@ def with_changes(table: RoutingTable, revision: int, changes: Iterable[events.Ru
 
 def came_into_force(revision: int, table: RoutingTable) -> bool:
     """Whether the table rests on the change of `revision`: rule versions or pasts begin or end at it."""
+    known = table.indexes.revisions
+    if known is not None:
+        return known[revision] > 0
     versions = any(revision in (version.from_revision, version.until_revision) for version in table.versions)
     return versions or any(past.until_revision == revision for past in table.pasts)
 

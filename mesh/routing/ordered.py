@@ -117,6 +117,12 @@ class Ordered(Generic[Item]):
         start = _alike(self._parts, other._parts, shorter, iter)
         return start, _alike(self._parts[::-1], other._parts[::-1], shorter - start, reversed)
 
+    def same_as(self, other: Ordered[Item]) -> bool:
+        """Whether both have the same items; those that both keep alike are compared as they are kept."""
+        if type(self) is type(other):
+            return [*chain.from_iterable(self._parts)] == [*chain.from_iterable(other._parts)]
+        return [*self] == [*other]
+
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Generic, TypeVar
@@ -32,7 +33,7 @@ class RuleIndexes:
 
     __slots__ = (
         "_about_some", "_asked", "_conditions", "_ended", "_indexes", "_past_index", "_pasts", "_renaming",
-        "_transaction_homes", "_versions", "living", "topics",
+        "_transaction_homes", "_versions", "living", "revisions", "topics",
     )  # fmt: skip
 
     def __init__(self, living: LivingRules, topics: TopicVersions) -> None:
@@ -48,10 +49,14 @@ class RuleIndexes:
         self._past_index: Index[Past] | None = None
         self._renaming: tuple[RuleVersion, ...] | None = None
         self._transaction_homes: frozenset[str] | None = None
+        self.revisions: Counter[int] | None = None
+        """How many versions and pasts begin or end at each revision, if they were counted while the table was read."""
 
-    def take(self, indexes: Mapping[Subject, Index[RuleVersion]], past_index: Index[Past]) -> None:
+    def take(
+        self, indexes: Mapping[Subject, Index[RuleVersion]], past_index: Index[Past], revisions: Counter[int]
+    ) -> None:
         """The indexes, which the first look-ups would make at once, were made while the table was read."""
-        self._indexes, self._past_index = {**indexes}, past_index
+        self._indexes, self._past_index, self.revisions = {**indexes}, past_index, revisions
 
     def carry_on(self, before: RuleIndexes, versions: Change[RuleVersion], pasts: Change[Past]) -> None:
         """Takes over the look-ups of the table before, of which these versions and pasts have gone and come."""
@@ -61,6 +66,10 @@ class RuleIndexes:
         self._past_index = before._past_index
         if self._past_index is not None and (pasts.gone or pasts.come):
             self._past_index = self._past_index.changed(pasts.gone, pasts.come)
+        if before.revisions is not None:
+            self.revisions = before.revisions.copy()
+            self.revisions.subtract(revisions_of(versions.gone, pasts.gone))
+            self.revisions.update(revisions_of(versions.come, pasts.come))
 
     @property
     def ended(self) -> tuple[RuleVersion, ...]:
@@ -140,6 +149,14 @@ class RuleIndexes:
         """The index of the rules that apply because these conditions hold."""
         versions = (version for each in holding for version in self._about_some[each])
         return Index((version for version in versions if version.rule.match.subject is subject), match_of)
+
+
+def revisions_of(versions: Iterable[RuleVersion], pasts: Iterable[Past]) -> Iterator[int]:
+    """The revisions at which these begin or end."""
+    for version in versions:
+        yield version.from_revision
+        yield from () if version.until_revision is None else (version.until_revision,)
+    yield from (past.until_revision for past in pasts)
 
 
 def _is_for_all(version: RuleVersion, subject: Subject) -> bool:

@@ -256,6 +256,13 @@ class ForwardingRule:
             return self.match.text if self.template.upstream(self.match.text) == upstream_topic else None
         return self.template.virtual(upstream_topic)
 
+    def may_lead_to(self, cluster: str, upstream_topic: str) -> bool:
+        """Whether a topic that this rule matches may be the one that the cluster calls so."""
+        if self.match.subject is not Subject.TOPIC or self.target_cluster != cluster:
+            return False
+        name = self.virtual_name(upstream_topic)
+        return name is not None and self.match.matches(name)
+
 
 @dataclass(frozen=True, slots=True)
 class RuleVersion:

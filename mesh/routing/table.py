@@ -27,13 +27,14 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from mesh.routing.clients import ClientIdentity, ClientMatch
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.index import Index, Renames
 from mesh.routing.living import LivingRules, versions_of
+from mesh.routing.ordered import Ordered
 from mesh.routing.policies import Policies, WithPolicies
 from mesh.routing.rule_indexes import RuleIndexes
 from mesh.routing.rules import ForwardingRule, RuleVersion, Subject
@@ -295,12 +296,8 @@ class RoutingTable(WithPolicies):
 
     def is_known_to_others(self, cluster: str, upstream_topic: str) -> bool:
         """Whether any client, of this kind or another, has a name for the topic that the cluster calls so."""
-        common = self._common
-        kinds = {
-            version.rule.match.client
-            for version in common.living.ordered
-            if _may_lead_to(version.rule, cluster, upstream_topic)
-        }
+        rules = (version.rule for version in self._common.living.about_some)
+        kinds = {None, *(rule.match.client for rule in rules if rule.may_lead_to(cluster, upstream_topic))}
         return any(self.for_clients(kind).virtual_topic(cluster, upstream_topic) is not None for kind in kinds)
 
     def group_rule(self, group: str) -> ForwardingRule | None:
@@ -379,20 +376,21 @@ class RoutingTable(WithPolicies):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RoutingTable):
             return NotImplemented
-        ours = (self.revision, self.clusters, self.versions, self.pasts, self.policies)
-        return ours == (other.revision, other.clusters, other.versions, other.pasts, other.policies)
+        if (self.revision, self.clusters, self.policies) != (other.revision, other.clusters, other.policies):
+            return False
+        if not (self._is_whole and other._is_whole):
+            return (self.versions, self.pasts) == (other.versions, other.pasts)
+        pairs = zip(self._ordered, other._ordered, strict=True)
+        return all(one.same_as(another) for one, another in pairs)
+
+    @property
+    def _ordered(self) -> tuple[Ordered[Any], ...]:
+        return self._common.living.ordered, self.topics.ended, self.topics.pasts
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"RoutingTable(revision={self.revision}, clusters={list(self.clusters)}, rules={len(self.living_rules)})"
-
-
-def _may_lead_to(rule: ForwardingRule, cluster: str, upstream_topic: str) -> bool:
-    if rule.match.subject is not Subject.TOPIC or rule.target_cluster != cluster:
-        return False
-    name = rule.virtual_name(upstream_topic)
-    return name is not None and rule.match.matches(name)
 
 
 def _winner(matching: Iterable[RuleVersion]) -> ForwardingRule | None:

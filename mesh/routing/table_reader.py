@@ -23,6 +23,7 @@ from mesh.routing.index import Index, match_of
 from mesh.routing.living import LivingRules, is_asked_for_soon, order_of
 from mesh.routing.ordered import Ordered
 from mesh.routing.packed import PASTS, VERSIONS, Packing
+from mesh.routing.rule_indexes import revisions_of
 from mesh.routing.rules import Match, RuleVersion, Subject
 from mesh.routing.table import RoutingTable
 from mesh.routing.table_bytes import TableBytes
@@ -115,6 +116,7 @@ class _Whole:
         self._pasts = Packing(past_key, PASTS)
         self._indexes = {subject: Index[RuleVersion]((), match_of, VERSIONS) for subject in Subject}
         self._past_index = Index((), attrgetter("match"), PASTS)
+        self._revisions: Counter[int] = Counter()
         self._fault: InvalidRuleError | None = None
 
     def take(self, message: routing.RoutingTable) -> Generator[None, None, None]:
@@ -135,6 +137,7 @@ class _Whole:
             past, kept = codec.past_from_proto(each), self._counted(PASTS.framed(each))
             self._pasts.add(past, kept)
             self._past_index.add(past, kept)
+            self._revisions[past.until_revision] += 1
             if number % ENTRIES_IN_A_STEP == 0:
                 yield
         message.ClearField("rule_versions")
@@ -150,6 +153,7 @@ class _Whole:
 
     def _add(self, version: RuleVersion, kept: bytes) -> None:
         match = version.rule.match
+        self._revisions.update(revisions_of((version,), ()))
         if match.client is None:
             self._indexes[match.subject].add(version, kept)
         if not version.alive:
@@ -170,5 +174,5 @@ class _Whole:
         living = yield from LivingRules.beside(self._living.packed(), self._kinds, self._few)
         topics = TopicVersions(living, Ordered(self._ended, version_key), self._pasts.packed())
         table = RoutingTable.resting_on(rest.revision, clusters, TableRules(living, topics), policies)
-        table.indexes.take(self._indexes, self._past_index)
+        table.indexes.take(self._indexes, self._past_index, self._revisions)
         return table

@@ -21,6 +21,7 @@ from mesh.routing import (
     RuleVersion,
     Stay,
     UpstreamCluster,
+    came_into_force,
     packed,
     table_reader,
 )
@@ -102,6 +103,30 @@ def test_a_delta_touches_a_few_entries(work: list[str]) -> None:
     assert 0 < len(work) < FEW
     assert table.route("new") is not None
     assert table == after
+
+
+def test_questions_that_each_move_asks_read_few_entries(work: list[str]) -> None:
+    """Whether a change has come into force, and whether other clients know a topic of the cluster."""
+    before = large_table()
+    after = changed(before)
+    delta = delta_between(before, after)
+    assert delta is not None
+    delta.base, delta.digest = TableBytes().digest(before), TableBytes().digest(after)
+    reader = TableReader()
+    table = read(before, reader)
+    following = done_at_once(reader.after(delta))
+    work.clear()
+    for revision in range(1, 6):
+        assert came_into_force(revision, table) == came_into_force(revision, before)
+        assert came_into_force(revision, following) == came_into_force(revision, after)
+    assert came_into_force(4, following)
+    assert not came_into_force(4, table)
+    for topic in ("topic-7", "old.pears", "some", "nothing"):
+        assert table.is_known_to_others("c1", topic) == before.is_known_to_others("c1", topic)
+    assert len(work) < FEW
+    work.clear()
+    assert table == read(before, TableReader()) != following
+    assert "read" not in work, "two tables are compared by their bytes"
 
 
 def test_the_collector_has_no_work_with_the_entries_of_a_table() -> None:
