@@ -4,8 +4,9 @@ clients.
 
 from functools import cache
 
-from prometheus_client import Counter, Gauge, Histogram, Info
+from prometheus_client import Counter, Gauge, Info
 
+from mesh.exposition.histograms import Histogram
 from mesh.tracing.metrics import TracingMetrics
 from mesh.traffic.metrics import TrafficMetrics
 from services.gateway.counting import Answered, Count, Counts, Histograms, Times

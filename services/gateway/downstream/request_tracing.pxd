@@ -7,7 +7,9 @@ cdef tuple _BEGINS
 
 cdef class RequestTracing:
     cdef public object _tracer
+    cdef public dict _shapes
     cdef public double _rate
+    cdef public long long _left
 
     cpdef tuple found(self, object frame, produce.ProduceScan scan)
 

@@ -46,4 +46,4 @@ def test_what_one_client_has_counts_among_all_and_its_time_is_split() -> None:
     answered = Answered(of_all, times)
     answered.times.took(0.5, 0.2)
     assert (times.gateway.seconds, times.upstream.seconds) == (0.3, 0.2)
-    assert sum(times.gateway.buckets) == sum(times.upstream.buckets) == 1
+    assert sum(times.gateway.classic()) == sum(times.upstream.classic()) == 1

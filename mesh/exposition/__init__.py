@@ -1,0 +1,1 @@
+"""What a scrape of /metrics gets: native histograms and the formats, beside what prometheus_client has."""
