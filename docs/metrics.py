@@ -30,7 +30,7 @@ class Described:
     def series(self) -> frozenset[str]:
         """The names that expressions of Prometheus may use."""
         if self.type == "histogram":
-            return frozenset(f"{self.name}_{part}" for part in ("bucket", "sum", "count"))
+            return frozenset({self.name, *(f"{self.name}_{part}" for part in ("bucket", "sum", "count"))})
         return frozenset({self.name})
 
 
@@ -38,7 +38,9 @@ def metrics(service: str) -> list[Described]:
     """All metrics of a service, by name. Imports the modules of the service that define metrics."""
     registries = {REGISTRY}
     for file in sorted((ROOT / "services" / service).rglob("*.py")):
-        if "compiled" in file.parts or not re.search(r"prometheus_client|TrafficMetrics\(", file.read_text("utf-8")):
+        if "compiled" in file.parts or not re.search(
+            r"prometheus_client|mesh\.exposition|TrafficMetrics\(", file.read_text("utf-8")
+        ):
             continue
         module = importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
         registries |= {each for each in vars(module).values() if isinstance(each, CollectorRegistry)}

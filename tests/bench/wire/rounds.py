@@ -128,6 +128,7 @@ RATE_COLUMNS = (
     "rounds",
     "wanted",
 )
+CPU_COLUMNS = ("workload", "way", "CPU us/request", "CPU to the first way", "rounds")
 LATENCY_COLUMNS = (
     "workload",
     "way",

@@ -17,7 +17,7 @@ from tests.bench.wire import flames
 from tests.bench.wire.baseline import Baseline
 from tests.bench.wire.programs import Programs
 from tests.bench.wire.rig import PLAIN, RULES, Rig, rig
-from tests.bench.wire.rounds import LATENCY_COLUMNS, QUIET_CORES, RATE_COLUMNS, Result, take_turns
+from tests.bench.wire.rounds import CPU_COLUMNS, LATENCY_COLUMNS, QUIET_CORES, RATE_COLUMNS, Result, take_turns
 from tests.bench.wire.workloads import (
     AS_FAST_AS_IT_GOES,
     CROWDS,
@@ -61,9 +61,8 @@ class Board:
             if results:
                 yield Table(title, RATE_COLUMNS, [row for each in results for row in each.rate_rows()], _notes(results))
         if self.traced:
-            columns = ("workload", "way", "CPU us/request", "CPU to the first way", "rounds")
             rows = [row for each in self.traced for row in each.cpu_rows()]
-            yield Table("The wire: what tracing costs", columns, rows, [*_notes(self.traced), TRACING_NOTE])
+            yield Table("The wire: what tracing costs", CPU_COLUMNS, rows, [*_notes(self.traced), TRACING_NOTE])
         if self.latencies:
             rows = [row for each in self.latencies for row in each.latency_rows()]
             yield Table("The wire: latency", LATENCY_COLUMNS, rows, [*_notes(self.latencies), LATENCY_NOTE])
