@@ -14,6 +14,7 @@ from docs.tables import REFERENCE, ROOT, SERVICES, filled, places, table
 
 __all__ = ["PREFIX", "ROOT", "SERVICES", "Described", "metrics", "page", "written"]
 PREFIX = "kafka_mesh_"
+_DEFINES = re.compile(r"prometheus_client|mesh\.exposition|TrafficMetrics\(")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -47,10 +47,9 @@ def scraped(
     rules = Rules({"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap})
     with ExitStack() as stack:
         router = stack.enter_context(closing(Router(rules.to("c1", [apples]))))
-        traced = {"TRACING_ENDPOINT": f"http://127.0.0.1:{free_block(1)}", "TRACING_RATE": "1"}
-        workers = stack.enter_context(
-            closing(RunningWorkers(tmp_path, ROUTER_ADDRESSES=router.address, DRAIN_TIMEOUT_S="5", **traced))
-        )
+        settings = {"ROUTER_ADDRESSES": router.address, "DRAIN_TIMEOUT_S": "5", "TRACING_RATE": "1"}
+        away = f"http://127.0.0.1:{free_block(1)}"
+        workers = stack.enter_context(closing(RunningWorkers(tmp_path, 2, TRACING_ENDPOINT=away, **settings)))
         workers.wait_until_ready()
         for _ in range(CONSUMERS):
             config = {"bootstrap.servers": workers.address, "group.id": apples, "fetch.wait.max.ms": WAIT_MS}
@@ -79,9 +78,8 @@ def test_a_quantile_is_within_a_bucket_of_the_truth_and_other_scrapers_get_class
     fetches = f'{UPSTREAM}{{api="Fetch"}}'
     counted = f"histogram_count({fetches})"
     wait_until(lambda: sum(values(native, counted).values()) > WAITS, "Fetches are scraped", SCRAPED_S)
-    wait_until(
-        lambda: values(classic, f'sum({UPSTREAM}_count{{api="Fetch"}})').get("", 0) > WAITS, "and here", SCRAPED_S
-    )
+    in_classic = f'{UPSTREAM}_count{{api="Fetch"}}'
+    wait_until(lambda: sum(values(classic, in_classic).values()) > WAITS, "and here", SCRAPED_S)
     truth = WAIT_MS / 1000
     of_workers = values(native, f"histogram_quantile(0.5, rate({fetches}[1m]))")
     assert set(of_workers) == {"1", "2"}
