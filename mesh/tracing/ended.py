@@ -28,7 +28,6 @@ LONGEST_TEXT = 1024
 TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
 
 Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
-Encode = Callable[[Sequence[ReadableSpan]], ExportTraceServiceRequest]
 
 _BEGINS = SpanFlags.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK
 _CONTINUES = _BEGINS | SpanFlags.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK
@@ -86,6 +85,9 @@ class EndedSpan:
         if self.failure:
             span.attributes.add(key="error.type").value.string_value = self.failure
             span.status.code, span.status.message = Status.STATUS_CODE_ERROR, self.failure
+
+
+Encode = Callable[[Sequence[ReadableSpan | EndedSpan]], ExportTraceServiceRequest]
 
 
 def encoder(resource: Attributes, scope: str, version: str) -> Encode:
