@@ -1,1 +1,1 @@
-"""What a scrape of /metrics gets: native histograms and the formats, beside what prometheus_client has."""
+"""Formats of /metrics and native histograms, beside those that prometheus_client has."""

@@ -3,7 +3,7 @@
 Theory of operation
 1. Bucket `i` of schema `s` ends at 2^(i * 2^-s) and includes its end. Schema 3 has 8 buckets for each power of two, so
    a quantile is wrong by 9 % at most. Observations up to `ZERO_S` are in a bucket of their own.
-2. Only buckets with observations count. Where they are more than `MOST_BUCKETS`, each two become one (the next lower
+2. Only buckets with observations count. If they are more than `MOST_BUCKETS`, each two become one (the next lower
    schema). Counts only grow, so a process never returns to a higher schema.
 Source: https://prometheus.io/docs/specs/native_histograms/
 """

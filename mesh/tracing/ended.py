@@ -3,7 +3,7 @@
 Theory of operation
 1. A span of the SDK takes some 40 us, most of them for attributes that thousands of spans share. A `Shape` holds what
    they share in the form of OTLP, once.
-2. Whoever ends the work leaves these facts. The thread that sends makes a span of them: a copy of the shape, with ids,
+2. The caller leaves these facts when its work ends. The thread that sends makes a span of them: a copy of the shape, with ids,
    times and the one measure that differs.
 """
 

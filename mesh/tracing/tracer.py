@@ -116,7 +116,7 @@ class Tracer:
         return trace.is_sampled if trace else self.begins()
 
     def shape(self, name: str, attributes: Attributes, measure: str) -> Shape:
-        """What the spans of one kind of request share, for `ended`."""
+        """The common part of the spans of one kind of request, for `ended`."""
         return Shape(name, attributes, measure)
 
     def ended(

@@ -29,7 +29,7 @@ OCTAVES: Final = BELOW + BUCKETS + 6
 FIRST_S: Final = UNIT_S / 2**BELOW
 """The end of the first octave, which begins at 0."""
 CELLS: Final = PER_OCTAVE + 1
-"""Cells of an octave. Cells end at the bounds of native buckets and, once in an octave, at a bound of `BOUNDS`: so each
+"""Cells of an octave. Cells end at the bounds of native buckets and, once in an octave, at a bound of `BOUNDS`. So each
 cell is part of one bucket of either kind, and an observation adds to one number alone."""
 TOP: Final = bucket_of(FIRST_S)
 """The native bucket of the first octave's last cell."""

@@ -2,8 +2,8 @@
 
 Theory of operation
 1. A span is made behind the answer, from times that the gateway takes anyway. So a request without a span costs one
-   look for trace contexts (`trace_contexts`) and one subtraction: the rate is drawn as the number of requests until the
-   next trace begins, which gives the same chance to each of them.
+   look for trace contexts (`trace_contexts`) and one subtraction. The gateway draws the number of requests until the
+   next trace begins, which gives each of them the chance that the rate says.
 2. A Produce whose records carry sampled contexts has a span in each of these traces, up to a bound: each trace then
    shows the request, whichever other records were in it. Records that carry contexts decide alone; the rate is for
    requests without any.
