@@ -81,9 +81,12 @@ def _of_a_process(service: str) -> Iterable[Described]:
     """Metrics of collectors that a process makes at its start."""
     if service != "gateway":
         return ()
-    telemetry = importlib.import_module("services.gateway.downstream.telemetry_exposition")
+    room = "services.gateway.downstream"
+    telemetry = importlib.import_module(f"{room}.telemetry_exposition")
     clients = importlib.import_module("services.gateway.requests.telemetry.clients")
-    return [_one(family, ()) for family in telemetry.TelemetryCollector(clients.Telemetry()).collect()]
+    figures = importlib.import_module(f"{room}.client_figures")
+    collectors = (telemetry.TelemetryCollector(clients.Telemetry()), figures.ClientFigures(list))
+    return [_one(family, ()) for collector in collectors for family in collector.collect()]
 
 
 def _one(family: Metric, labels: tuple[str, ...]) -> Described:

@@ -3,8 +3,8 @@
 Theory of operation
 1. A span of the SDK takes some 40 us, most of them for attributes that thousands of spans share. A `Shape` holds what
    they share in the form of OTLP, once.
-2. The caller leaves these facts when its work ends. The thread that sends makes a span of them: a copy of the shape, with ids,
-   times and the one measure that differs.
+2. The caller leaves these facts when its work ends. The thread that sends makes a span of them: a copy of the shape,
+   with ids, times and the one measure that differs.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Native histograms of a gateway of two workers, as the real Prometheus gets them, with the feature and without it."""
+"""What the real Prometheus gets of a gateway of two workers: native histograms or classic ones, clients and topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from deploy.monitoring.files import description
 from tests.fixtures.clusters import KafkaCluster
@@ -28,6 +28,8 @@ ONE_BUCKET = 2 ** (1 / 8)
 WAITS = 200
 """Observations that are enough for a quantile."""
 SCRAPED_S = 60.0
+RECORDS = 20
+"""Of each producer, one in a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Scraped:
 
     native: Prometheus
     classic: Prometheus
+    address: str
+    """Of the gateway."""
 
 
 @pytest.fixture
@@ -48,19 +52,23 @@ def scraped(
     with ExitStack() as stack:
         router = stack.enter_context(closing(Router(rules.to("c1", [apples]))))
         settings = {"ROUTER_ADDRESSES": router.address, "DRAIN_TIMEOUT_S": "5", "TRACING_RATE": "1"}
+        settings |= {"HOME_BOOTSTRAP_SERVERS": kafka_c1.bootstrap, "TRAFFIC_TOPIC": f"mesh.traffic.{apples}"}
         away = f"http://127.0.0.1:{free_block(1)}"
-        workers = stack.enter_context(closing(RunningWorkers(tmp_path, 2, TRACING_ENDPOINT=away, **settings)))
+        workers = stack.enter_context(
+            closing(RunningWorkers(tmp_path, 2, TRACING_ENDPOINT=away, TRAFFIC_INTERVAL_S="1", **settings))
+        )
         workers.wait_until_ready()
         for _ in range(CONSUMERS):
             config = {"bootstrap.servers": workers.address, "group.id": apples, "fetch.wait.max.ms": WAIT_MS}
             consumer = Consumer({**config, "fetch.queue.backoff.ms": 0})
             stack.enter_context(closing(consumer))
             consumer.assign([TopicPartition(apples, 0, 0)])
-        servers = []
+        servers = {}
         for name, features in (("native", ("native-histograms", "exemplar-storage")), ("classic", ())):
             (tmp_path / name).mkdir()
-            servers.append(stack.enter_context(prometheus(tmp_path / name, {"gateway": workers.management}, features)))
-        yield Scraped(*servers)
+            target = {"gateway": workers.management}
+            servers[name] = stack.enter_context(prometheus(tmp_path / name, target, features))
+        yield Scraped(servers["native"], servers["classic"], workers.address)
 
 
 def values(server: Prometheus, expression: str) -> dict[str, float]:
@@ -108,3 +116,32 @@ def test_a_quantile_is_within_a_bucket_of_the_truth_and_other_scrapers_get_class
     assert series == UPSTREAM
     exemplars = [exemplar for each in native.exemplars(fetches) for exemplar in each["exemplars"]]
     assert all(len(exemplar["labels"]["trace_id"]) == 32 for exemplar in exemplars)
+
+
+def test_series_say_which_client_asked_and_which_topics_have_traffic(scraped: Scraped, apples: str) -> None:
+    names = [f"shop-{number}" for number in range(2)]
+    for name in names:
+        producer = Producer({"bootstrap.servers": scraped.address, "client.id": name, "linger.ms": 0})
+        for _ in range(RECORDS):
+            producer.produce(apples, b"x" * 100, partition=0)
+            assert producer.flush(60) == 0
+
+    def value(metric: str, labels: str) -> float:
+        return sum(values(scraped.classic, f"sum(kafka_mesh_gateway_{metric}{{{labels}}})").values())
+
+    clients = [
+        f'client_id="{name}",principal="User:ANONYMOUS",software=~".*librdkafka.*|confluent-kafka-python.*"'
+        for name in names
+    ]
+    wait_until(
+        lambda: all(value("client_requests_total", client) >= RECORDS for client in clients), "requests", SCRAPED_S
+    )
+    for client in clients:
+        assert value("client_traffic_bytes_total", f'{client},direction="in"') > 100 * RECORDS
+    assert value("client_open_connections", 'client_id="rdkafka"') >= CONSUMERS
+    written = f'topic="{apples}",cluster="c1",api="Produce"'
+    wait_until(
+        lambda: value("traffic_topic_records_total", written) == len(names) * RECORDS, "all records are told", SCRAPED_S
+    )
+    assert value("traffic_topic_bytes_total", written) > 100 * len(names) * RECORDS
+    assert value("unnamed_clients", "") == value("traffic_unnamed_topics", "") == 0
