@@ -67,6 +67,7 @@ class Result:
                 self.workload.name if one is self.series[0] else "",
                 one.way,
                 quartiles(one.of(lambda run: run.cpu_us_per_request), 1),
+                f"{min(one.of(lambda run: run.cpu_us_per_request)):.2f}",
                 quartiles(self.cpu(one), 3),
                 self._rounds(one),
             ]
@@ -128,7 +129,7 @@ RATE_COLUMNS = (
     "rounds",
     "wanted",
 )
-CPU_COLUMNS = ("workload", "way", "CPU us/request", "CPU to the first way", "rounds")
+CPU_COLUMNS = ("workload", "way", "CPU us/request", "lowest", "CPU to the first way", "rounds")
 LATENCY_COLUMNS = (
     "workload",
     "way",
