@@ -1,5 +1,5 @@
-"""The metrics of the gateway. Labels are bounded: APIs, versions, error codes, clusters, outcomes; never topics or
-clients.
+"""The metrics of the gateway. Labels are bounded: APIs, versions, error codes, clusters, outcomes. Names of clients and
+topics have a budget (`downstream.client_figures`, `mesh.traffic.metrics`, `downstream.refused`).
 """
 
 from functools import cache

@@ -27,7 +27,7 @@ class Rates:
 
 
 class Totals(NamedTuple):
-    """What a client did."""
+    """Counts of what a client did."""
 
     requests: int = 0
     errors: int = 0
