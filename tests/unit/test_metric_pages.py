@@ -38,8 +38,9 @@ def linted(described: Iterable[Described]) -> str:
         parts = ("_sum", "_count", '_bucket{le="+Inf"}') if form == "histogram" else ("",)
         lines += [f"{each.name}{part} 0" for part in parts]
     text = "\n".join([*lines, ""])
-    command = [promtool, "check", "metrics"]
-    run = subprocess.run(command, input=text, capture_output=True, text=True, timeout=30, check=False)
+    run = subprocess.run(
+        [promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=30, check=False
+    )
     return run.stdout + run.stderr
 
 
