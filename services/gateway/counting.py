@@ -112,24 +112,23 @@ class Histogram:
         """An observation that was counted belongs to the span with these labels."""
         self.exemplars[bisect_left(_BOUNDS_S, seconds)] = Exemplar(labels, seconds, time())
 
-    def classic(self) -> list[int]:
-        """How many observations fell into each bucket of `BOUNDS` alone."""
-        of_octaves = [sum(self.cells[at : at + CELLS]) for at in range(0, OCTAVES * CELLS, CELLS)]
-        return [
-            sum(of_octaves[: BELOW + 1]),
-            *of_octaves[BELOW + 1 : BELOW + BUCKETS],
-            sum(of_octaves[BELOW + BUCKETS :]),
-        ]
 
-    def native(self) -> dict[int, int]:
-        """The same by native buckets."""
-        found: dict[int, int] = {}
-        for place, count in enumerate(list(self.cells)):
-            if count:
-                octave, cell = divmod(place, CELLS)
-                bucket = TOP + octave * PER_OCTAVE - cell
-                found[bucket] = found.get(bucket, 0) + count
-        return found
+def classic(cells: Sequence[int]) -> list[int]:
+    """How many observations of a histogram fell into each bucket of `BOUNDS` alone."""
+    of_octaves = [sum(cells[at : at + CELLS]) for at in range(0, OCTAVES * CELLS, CELLS)]
+    within = of_octaves[BELOW + 1 : BELOW + BUCKETS]
+    return [sum(of_octaves[: BELOW + 1]), *within, sum(of_octaves[BELOW + BUCKETS :])]
+
+
+def native(cells: Sequence[int]) -> dict[int, int]:
+    """The same by native buckets."""
+    found: dict[int, int] = {}
+    for place, count in enumerate(cells):
+        if count:
+            octave, cell = divmod(place, CELLS)
+            bucket = TOP + octave * PER_OCTAVE - cell
+            found[bucket] = found.get(bucket, 0) + count
+    return found
 
 
 class Times:
@@ -164,12 +163,12 @@ class Histograms(Collector):
     def collect(self) -> Iterator[Metric]:
         family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
         for value, histogram in list(self._histograms.items()):
-            named, below = dict(histogram.exemplars), accumulate(histogram.classic())
+            named, cells = dict(histogram.exemplars), list(histogram.cells)  # the loop goes on adding
             buckets = [
                 (bound, count, named[place]) if place in named else (bound, count)
-                for place, (bound, count) in enumerate(zip(BOUNDS, below, strict=True))
+                for place, (bound, count) in enumerate(zip(BOUNDS, accumulate(classic(cells)), strict=True))
             ]
             family.add_metric([value], buckets, histogram.seconds)
-            labels = dict(zip(self._labels, (value,), strict=True))
-            family.samples.append(native_sample(self._name, labels, histogram.native(), histogram.seconds))
+            labels = {self._labels[0]: value}
+            family.samples.append(native_sample(self._name, labels, native(cells), histogram.seconds))
         yield family

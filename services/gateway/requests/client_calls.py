@@ -7,7 +7,7 @@ looks (`measure`), so a request costs no more than its count.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from services.gateway.counting import Answered, Count
 
@@ -34,8 +34,13 @@ class Totals(NamedTuple):
     bytes_in: int = 0
     bytes_out: int = 0
 
-    def plus(self, other: Self, sign: int = 1) -> "Totals":
-        return Totals(*(count + sign * more for count, more in zip(self, other, strict=True)))
+    def plus(self, other: "Totals", sign: int = 1) -> "Totals":
+        return Totals(
+            self.requests + sign * other.requests,
+            self.errors + sign * other.errors,
+            self.bytes_in + sign * other.bytes_in,
+            self.bytes_out + sign * other.bytes_out,
+        )
 
 
 NOTHING = Totals()
@@ -73,7 +78,7 @@ class ClientCalls:
         requests = sum(count.total for count in list(self.answered.values()))
         now = Totals(requests, sum(list(self.errors.values())), self.bytes_in.total, self.bytes_out.total)
         before, self._scraped = self._scraped, now
-        return now.plus(before, -1)
+        return NOTHING if now == before else now.plus(before, -1)
 
     def measure(self, now: float) -> None:
         """Reads the counts, and takes the rates since the last measurement."""

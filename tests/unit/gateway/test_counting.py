@@ -19,6 +19,8 @@ from services.gateway.counting import (
     Histogram,
     Histograms,
     Times,
+    classic,
+    native,
 )
 
 
@@ -62,7 +64,7 @@ def test_what_one_client_has_counts_among_all_and_its_time_is_split() -> None:
     answered = Answered(of_all, times)
     answered.times.took(0.5, 0.2)
     assert (times.gateway.seconds, times.upstream.seconds) == (0.3, 0.2)
-    assert sum(times.gateway.classic()) == sum(times.upstream.classic()) == 1
+    assert sum(classic(times.gateway.cells)) == sum(classic(times.upstream.cells)) == 1
 
 
 def test_an_observation_is_in_the_right_bucket_of_either_kind() -> None:
@@ -73,9 +75,9 @@ def test_an_observation_is_in_the_right_bucket_of_either_kind() -> None:
     for value in (*bounds, *on_bounds, *spread, 0.0, -1e-9, 1e-7, 1600.0):
         histogram = Histogram()
         histogram.observe(value)
-        classic, native = histogram.classic(), histogram.native()
-        assert classic.index(1) == bisect_left(bounds, value)
-        (bucket,) = native
+        in_classic, in_native = classic(histogram.cells), native(histogram.cells)
+        assert in_classic.index(1) == bisect_left(bounds, value)
+        (bucket,) = in_native
         nearest = round(PER_OCTAVE * math.log2(value)) if value > 0 else 0
         is_on_a_bound = value > 0 and math.isclose(value, 2.0 ** (nearest / PER_OCTAVE), rel_tol=1e-12)
         if value <= ZERO_S:
@@ -89,8 +91,8 @@ def test_an_observation_is_in_the_right_bucket_of_either_kind() -> None:
 def test_what_takes_longer_than_any_bucket_is_in_the_last() -> None:
     histogram = Histogram()
     histogram.observe(1e9)
-    assert histogram.classic() == [0] * BUCKETS + [1]
-    assert max(histogram.native()) == bucket_of(UNIT_S * 2 ** (OCTAVES - 1 - BELOW))
+    assert classic(histogram.cells) == [0] * BUCKETS + [1]
+    assert max(native(histogram.cells)) == bucket_of(UNIT_S * 2 ** (OCTAVES - 1 - BELOW))
 
 
 def test_an_exemplar_stands_at_the_bucket_of_its_observation() -> None:
