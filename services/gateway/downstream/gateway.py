@@ -261,6 +261,8 @@ class Gateway:
         elif self._discovery is not None:
             await self._discovery.say_goodbye()
         await self._traffic.stop()
+        if self.mesh.tracing is not None:
+            self.mesh.tracing.flush()
         for part in (self._tracer, self._forwarding):
             if part is not None:
                 await asyncio.to_thread(part.stop)
