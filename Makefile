@@ -58,7 +58,7 @@ $(VENV)/.release: $(VENV)/.ready locks/release.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r locks/release.txt
 	@touch $@
 
-stubs: $(VENV)/.ready ## the gRPC stubs, from proto/ into mesh/rpc/v1; the compiled copy of the gateway's hot modules
+stubs: $(VENV)/.ready ## the gRPC stubs, from proto/ into mesh/rpc; the compiled copy of the gateway's hot modules
 	@$(BIN)/python hatch_build.py
 
 contract: stubs ## for a release: keep its contract in proto/released, to compare later ones with
@@ -117,5 +117,5 @@ bench: env $(if $(FLAMES),$(VENV)/.flames) $(if $(QUIX),$(VENV)/quix/.ready) ## 
 	@$(BIN)/pytest -o faulthandler_timeout=0 -s tests/bench $(ARGS)
 
 clean: ## what can be made again; the state of `make run` stays (remove .kafka-mesh yourself)
-	@rm -rf $(VENV) mesh/rpc/v1 services/gateway/compiled .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	@rm -rf $(VENV) mesh/rpc/v1 mesh/rpc/prometheus services/gateway/compiled .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,9 +1,9 @@
-"""What is made beside the sources, when the package is built and by `make stubs`: the gRPC stubs from proto/mesh/v1 in
-mesh/rpc/v1, and a compiled copy of those modules of the gateway that each record passes.
+"""What is made beside the sources, when the package is built and by `make stubs`: the stubs of the contracts in proto/,
+below mesh/rpc, and a compiled copy of those modules of the gateway that each record passes.
 
 protoc derives import paths from file paths, so its output says `from mesh.v1 import ...`; the modules live in
 `mesh.rpc.v1`, and the imports are rewritten to say so. The protobuf package name (`mesh.v1`) stays what it is.
-The folder is written whole and swapped in file by file, so that a process that imports it meanwhile sees old or new.
+Each folder is written whole and swapped in file by file, so that a process that imports it meanwhile sees old or new.
 
 The modules run as they are, too: where there is no C compiler, one line says so, and the build goes on. A copy has a
 name made of its sources (services/gateway/copies.py), so it is made once, and again when they change.
@@ -25,10 +25,10 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PROTO_ROOT = Path("proto")
-PROTO_PACKAGE = Path("mesh/v1")
-STUBS = Path("mesh/rpc/v1")
+STUBS = {Path("mesh/v1"): Path("mesh/rpc/v1"), Path("io/prometheus/client"): Path("mesh/rpc/prometheus")}
+"""Packages below proto/, ours and Prometheus' (its file is as it comes), and where their stubs lie."""
 COPIES = Path("services/gateway/copies.py")
-PACKAGE_DOC = '"""Stubs generated from proto/mesh/v1 when the package is built; do not edit, do not commit."""\n'
+PACKAGE_DOC = '"""Stubs generated from proto/ when the package is built; do not edit, do not commit."""\n'
 
 _IMPORT_FROM = re.compile(r"\bfrom mesh\.v1 import\b")
 _MODULE_NAME = re.compile(r"\bmesh\.v1\.(?=\w+_pb2)")
@@ -40,7 +40,7 @@ class MadeBeside(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
         generate(root)
-        build_data["artifacts"].append(f"/{STUBS.as_posix()}/")
+        build_data["artifacts"] += [f"/{stubs.as_posix()}/" for stubs in STUBS.values()]
         if self.target_name != "wheel":
             return
         copy = compile_modules(root)
@@ -50,15 +50,19 @@ class MadeBeside(BuildHookInterface[Any]):
 
 
 def generate(root: Path) -> None:
-    """Bring `root/mesh/rpc/v1` up to date with `root/proto/mesh/v1`."""
-    protos = sorted((root / PROTO_ROOT / PROTO_PACKAGE).glob("*.proto"))
+    """Bring the stubs below `root/mesh/rpc` up to date with `root/proto`."""
+    for package, stubs in STUBS.items():
+        _generate(root, package, root / stubs)
+
+
+def _generate(root: Path, package: Path, target: Path) -> None:
+    protos = sorted((root / PROTO_ROOT / package).glob("*.proto"))
     if not protos:
-        raise SystemExit(f"no .proto files under {root / PROTO_ROOT / PROTO_PACKAGE}")
-    target = root / STUBS
+        raise SystemExit(f"no .proto files under {root / PROTO_ROOT / package}")
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="stubs-") as folder:
         _run_protoc(root / PROTO_ROOT, protos, Path(folder))
-        produced = {path.name: _rewritten(path) for path in (Path(folder) / PROTO_PACKAGE).iterdir()}
+        produced = {path.name: _rewritten(path) for path in (Path(folder) / package).iterdir()}
     produced["__init__.py"] = PACKAGE_DOC
     for stale in target.glob("*.py*"):
         if stale.name not in produced:
@@ -84,7 +88,7 @@ def _run_protoc(include: Path, protos: list[Path], out: Path) -> None:
         *map(str, protos),
     ]
     if protoc.main(arguments) != 0:
-        raise SystemExit("protoc refused proto/mesh/v1: its messages are above")
+        raise SystemExit("protoc refused a file of proto/: its messages are above")
 
 
 def _googleapis() -> Path:

@@ -14,6 +14,7 @@ from docs.tables import REFERENCE, ROOT, SERVICES, filled, places, table
 
 __all__ = ["PREFIX", "ROOT", "SERVICES", "Described", "metrics", "page", "written"]
 PREFIX = "kafka_mesh_"
+_DEFINES = re.compile(r"prometheus_client|mesh\.exposition|TrafficMetrics\(")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,7 +31,7 @@ class Described:
     def series(self) -> frozenset[str]:
         """The names that expressions of Prometheus may use."""
         if self.type == "histogram":
-            return frozenset(f"{self.name}_{part}" for part in ("bucket", "sum", "count"))
+            return frozenset({self.name, *(f"{self.name}_{part}" for part in ("bucket", "sum", "count"))})
         return frozenset({self.name})
 
 
@@ -38,7 +39,9 @@ def metrics(service: str) -> list[Described]:
     """All metrics of a service, by name. Imports the modules of the service that define metrics."""
     registries = {REGISTRY}
     for file in sorted((ROOT / "services" / service).rglob("*.py")):
-        if "compiled" in file.parts or not re.search(r"prometheus_client|TrafficMetrics\(", file.read_text("utf-8")):
+        if "compiled" in file.parts or not re.search(
+            r"prometheus_client|mesh\.exposition|TrafficMetrics\(", file.read_text("utf-8")
+        ):
             continue
         module = importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
         registries |= {each for each in vars(module).values() if isinstance(each, CollectorRegistry)}
@@ -78,9 +81,12 @@ def _of_a_process(service: str) -> Iterable[Described]:
     """Metrics of collectors that a process makes at its start."""
     if service != "gateway":
         return ()
-    telemetry = importlib.import_module("services.gateway.downstream.telemetry_exposition")
+    room = "services.gateway.downstream"
+    telemetry = importlib.import_module(f"{room}.telemetry_exposition")
     clients = importlib.import_module("services.gateway.requests.telemetry.clients")
-    return [_one(family, ()) for family in telemetry.TelemetryCollector(clients.Telemetry()).collect()]
+    figures = importlib.import_module(f"{room}.client_figures")
+    collectors = (telemetry.TelemetryCollector(clients.Telemetry()), figures.ClientFigures(list))
+    return [_one(family, ()) for collector in collectors for family in collector.collect()]
 
 
 def _one(family: Metric, labels: tuple[str, ...]) -> Described:

@@ -11,9 +11,10 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import structlog
-from prometheus_client import REGISTRY, CollectorRegistry, Info, make_wsgi_app
+from prometheus_client import REGISTRY, CollectorRegistry, Info
 
 from mesh import VERSION
+from mesh.exposition.scrapes import scrapes
 from mesh.lifecycle import Lifecycle
 from mesh.settings import host_port
 
@@ -71,7 +72,7 @@ class ManagementServer:
     def __init__(self, address: str, lifecycle: Lifecycle, registry: CollectorRegistry) -> None:
         host, port = host_port(address)
         self._lifecycle = lifecycle
-        self._metrics = make_wsgi_app(registry)
+        self._metrics = scrapes(registry)
         try:
             self._server = make_server(
                 host, port, self._answer, server_class=_ManagementServer, handler_class=_QuietHandler
@@ -91,8 +92,7 @@ class ManagementServer:
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         match environ.get("PATH_INFO"):
             case "/metrics":
-                answer: Iterable[bytes] = self._metrics(environ, start_response)
-                return answer
+                return self._metrics(environ, start_response)
             case "/live":
                 return self._text(start_response, "200 OK", self._lifecycle.phase.value)
             case "/ready":

@@ -42,6 +42,8 @@ ROOMS = (
     "services/router",
     "services/sidecar",
 )
+OF_OTHERS = "proto/io/"
+"""Files that stay as their authors write them."""
 CODE = (".py", ".proto")
 
 BARE_OPENING = re.compile(
@@ -234,6 +236,8 @@ def _paragraphs(text: str) -> Iterator[str]:
 def room_of(path: Path) -> str | None:
     """The room that a file of the repository belongs to; None where the rule does not apply."""
     name = path.relative_to(ROOT).as_posix()
+    if name.startswith(OF_OTHERS):
+        return None
     for room in ROOMS:
         if name.startswith(f"{room}/"):
             return room if path.suffix in (*CODE, ".md") else None

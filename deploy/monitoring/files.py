@@ -17,12 +17,29 @@ PAGE = tables.ROOT / "docs" / "how-to" / "alerts.md"
 SERVICES = ("all", *tables.MONITORED)
 WRITTEN = "written by `make reference` from deploy/monitoring/monitoring.yaml"
 PANELS_IN_A_ROW, HEIGHT, WIDTH = 4, 8, 24
+_RANGE = "$__rate_interval"
 _METRIC = re.compile(r"\b(?:kafka_mesh|process)_[a-z0-9_]+\b")
 
 
 def description() -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load((HERE / "monitoring.yaml").read_text(encoding="utf-8"))
+    for board in loaded["dashboards"]:
+        for panel in _panels(board):
+            if "per" in panel:
+                panel["expr"] = _of_histogram(panel)
     return loaded
+
+
+def _of_histogram(panel: dict[str, Any]) -> str:
+    """Prometheus has a histogram in one form alone, so one side of the `or` is empty."""
+    labels = panel["per"]
+    by = f"by ({', '.join(labels)}) " if labels else ""
+    if "p99_of" in panel:
+        metric = panel["p99_of"]
+        classic = f"histogram_quantile(0.99, sum by ({', '.join(['le', *labels])}) (rate({metric}_bucket[{_RANGE}])))"
+        return f"{classic} or histogram_quantile(0.99, sum {by}(rate({metric}[{_RANGE}])))"
+    metric = panel["rate_of"]
+    return f"sum {by}(rate({metric}_count[{_RANGE}])) or histogram_count(sum {by}(rate({metric}[{_RANGE}])))"
 
 
 def metrics_of(described: dict[str, Any]) -> dict[str, set[str]]:

@@ -64,6 +64,11 @@ class Trace:
         return self.parent[3:35]
 
     @property
+    def span_id(self) -> str:
+        """16 hexadecimal digits of the span that has this context; empty for no trace."""
+        return self.parent[36:52]
+
+    @property
     def headers(self) -> dict[str, str]:
         """The trace context as headers, in their order."""
         named = ((TRACEPARENT, self.parent), (TRACESTATE, self.state))

@@ -5,14 +5,15 @@ Theory of operation
    trace by the rate. So a trace is whole or not at all, and the SDK's own sampler takes every span that is made here.
 2. An ended span waits in a bounded queue for the SDK's thread, which sends batches. A span that finds no room, or a
    batch that the receiver does not take within the time-out, is lost and counted. Nobody waits for either.
-3. The state of the receiver is logged when it changes, never for each batch.
+3. A gateway has a span for any of a million requests a minute: it leaves a few facts behind a request (`ended`).
+4. The state of the receiver is logged when it changes, never for each batch.
 """
 
 import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,21 +29,20 @@ from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from mesh import VERSION
-from mesh.secret_references import resolve_property
 from mesh.tracing.context import Trace
+from mesh.tracing.ended import LONGEST_TEXT, Attributes, EndedSpan, Shape, encoder
+from mesh.tracing.exporters import exporter_of
 from mesh.tracing.settings import TracingSettings
 
+SCOPE = "kafka-mesh"
 MOST_IN_BATCH = 512
 SEND_EVERY_MS = 5000
 """The SDK's own interval: sending more often costs CPU, and shows spans no better."""
 MOST_LINKS = 64
 """Other traces that one span names."""
-LONGEST_TEXT = 1024
-"""Characters of an attribute."""
 END_S = 2.0
 """Time for the spans that still wait at the end of the process."""
 
-Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
 Count = Callable[[str, int], None]
 """Counts spans by outcome: sent, failed, lost."""
 
@@ -75,12 +75,12 @@ class Span:
     def set(self, attributes: Attributes) -> None:
         self._span.set_attributes(attributes)
 
-    def end(self, failure: str = "", *, end_ns: int | None = None) -> None:
+    def end(self, failure: str = "") -> None:
         """`failure`: the error type, if the work of the span has failed."""
         if failure:
             self._span.set_attribute("error.type", failure)
             self._span.set_status(Status(StatusCode.ERROR, failure))
-        self._span.end(end_ns)
+        self._span.end()
 
 
 class Tracer:
@@ -91,18 +91,21 @@ class Tracer:
         self.rate = settings.tracing_rate
         self._count = count
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # we log the state of the receiver ourselves
-        resource = Resource(
-            {"service.name": f"kafka-mesh-{service}", "service.instance.id": instance, "service.version": VERSION}
-        )
+        resource = {
+            "service.name": f"kafka-mesh-{service}",
+            "service.instance.id": instance,
+            "service.version": VERSION,
+        }
         self._provider = TracerProvider(
-            resource=resource,
+            resource=Resource(resource),
             sampler=ALWAYS_ON,
             shutdown_on_exit=False,
             span_limits=SpanLimits(max_links=MOST_LINKS, max_span_attribute_length=LONGEST_TEXT),
         )
-        self._queue = _Bounded(exporter_of(settings), settings, count)
+        encode = encoder(resource, SCOPE, VERSION)
+        self._queue = _Bounded(exporter_of(settings, encode), settings, count)
         self._provider.add_span_processor(self._queue)
-        self._tracer = self._provider.get_tracer("kafka-mesh", VERSION)
+        self._tracer = self._provider.get_tracer(SCOPE, VERSION)
 
     def begins(self) -> bool:
         """Whether a request without a trace context begins a trace."""
@@ -112,21 +115,33 @@ class Tracer:
         """Whether a request with this trace context is traced."""
         return trace.is_sampled if trace else self.begins()
 
-    def server(self, name: str, parent: Trace, attributes: Attributes, *, start_ns: int | None = None) -> Span:
-        """A request of a client begins, or began then."""
-        return self._begun(SpanKind.SERVER, name, parent, attributes, (), start_ns)
+    def shape(self, name: str, attributes: Attributes, measure: str) -> Shape:
+        """The common part of the spans of one kind of request, for `ended`."""
+        return Shape(name, attributes, measure)
+
+    def ended(
+        self, shape: Shape, parent: Trace, start_ns: int, end_ns: int, measured: float, failure: str
+    ) -> EndedSpan:
+        """A request of a client has ended; `failure` is its error type, `measured` what the shape says."""
+        span = EndedSpan.of(shape, parent, start_ns, end_ns, measured, failure)
+        self._queue.on_end(span)
+        return span
+
+    def server(self, name: str, parent: Trace, attributes: Attributes) -> Span:
+        """A request of a client begins."""
+        return self._begun(SpanKind.SERVER, name, parent, attributes, ())
 
     def client(self, name: str, parent: Trace, attributes: Attributes) -> Span:
         """A call to another service begins."""
-        return self._begun(SpanKind.CLIENT, name, parent, attributes, (), None)
+        return self._begun(SpanKind.CLIENT, name, parent, attributes, ())
 
     def producer(self, name: str, parent: Trace, attributes: Attributes) -> Span:
         """Records are on their way to Kafka. Their headers get the context of this span."""
-        return self._begun(SpanKind.PRODUCER, name, parent, attributes, (), None)
+        return self._begun(SpanKind.PRODUCER, name, parent, attributes, ())
 
     def consumer(self, name: str, parents: Sequence[Trace], attributes: Attributes) -> Span:
         """Records are processed. The span is a child of the first context, and names the other ones as links."""
-        return self._begun(SpanKind.CONSUMER, name, parents[0], attributes, parents[1:MOST_LINKS], None)
+        return self._begun(SpanKind.CONSUMER, name, parents[0], attributes, parents[1:MOST_LINKS])
 
     def lose(self) -> None:
         """Counts a span that was not made, for lack of room at the caller's."""
@@ -139,45 +154,9 @@ class Tracer:
         ending.join(END_S)
         self._queue.left_behind()
 
-    def _begun(
-        self,
-        kind: SpanKind,
-        name: str,
-        parent: Trace,
-        attributes: Attributes,
-        others: Sequence[Trace],
-        start_ns: int | None,
-    ) -> Span:
+    def _begun(self, kind: SpanKind, name: str, parent: Trace, attributes: Attributes, others: Sequence[Trace]) -> Span:
         links = [Link(api.get_current_span(_context(each)).get_span_context()) for each in others]
-        return Span(self._tracer.start_span(name, _context(parent), kind, attributes, links, start_ns))
-
-
-def exporter_of(settings: TracingSettings) -> SpanExporter:
-    """The SDK's exporter by OTLP."""
-    endpoint = settings.tracing_endpoint.rstrip("/")
-    headers = {
-        name.lower(): resolve_property(f"tracing_headers {name}", value)
-        for name, value in settings.tracing_headers.items()
-    }
-    if settings.tracing_protocol == "http/protobuf":
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
-
-        ca = None if settings.tracing_ca is None else str(settings.tracing_ca)
-        return HttpExporter(
-            f"{endpoint}/v1/traces", certificate_file=ca, headers=headers, timeout=settings.tracing_timeout_s
-        )
-    import grpc
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
-
-    secured = endpoint.startswith("https://")
-    authorities = None if settings.tracing_ca is None else settings.tracing_ca.read_bytes()
-    return GrpcExporter(
-        endpoint,
-        insecure=not secured,
-        credentials=grpc.ssl_channel_credentials(authorities) if secured else None,
-        headers=tuple(headers.items()),
-        timeout=settings.tracing_timeout_s,
-    )
+        return Span(self._tracer.start_span(name, _context(parent), kind, attributes, links))
 
 
 def _context(trace: Trace) -> Context:
@@ -204,12 +183,12 @@ class _Bounded(SpanProcessor):
     def on_start(self, span: SdkSpan, parent_context: Context | None = None) -> None:
         """Nothing is known of its end yet."""
 
-    def on_end(self, span: ReadableSpan) -> None:
+    def on_end(self, span: ReadableSpan | EndedSpan) -> None:
         with self._lock:
             is_taken = self._waiting < self._most
             self._waiting += is_taken
         if is_taken:
-            self._batches.on_end(span)
+            self._batches.on_end(span)  # type: ignore[arg-type]  # it asks a span for its context alone
         else:
             self._count("lost", 1)
 

@@ -104,6 +104,7 @@ class ReportWriter:
         with suppress(Empty):
             interval = self._intervals.get(timeout=timeout) if timeout else self._intervals.get_nowait()
             if interval is not None:
+                self._metrics.note(interval)
                 for report in reports(interval, self._reporter, self._kind, partial(time.sleep, 0)):
                     self._keep(report.SerializeToString())
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge
+
+from mesh.exposition.histograms import Histogram
 
 _PREFIX = "kafka_mesh_console_"
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)

@@ -1,7 +1,7 @@
 cimport cython
 
-cdef double UNIT_S
-cdef Py_ssize_t BUCKETS
+cdef double EDGE, FIRST_S, ROOT
+cdef Py_ssize_t CELLS, LAST_OCTAVE, PER_OCTAVE
 
 
 cdef class Count:
@@ -10,10 +10,10 @@ cdef class Count:
 
 cdef class Histogram:
     cdef public dict exemplars
-    cdef public list buckets
+    cdef public list cells
     cdef public double seconds
 
-    @cython.locals(units=cython.longlong, place=Py_ssize_t)
+    @cython.locals(part=double, octave=Py_ssize_t, cell=Py_ssize_t, edge=double)
     cpdef observe(self, double seconds)
 
 

@@ -4,6 +4,7 @@ The counters of prometheus_client take a lock and some calls for each addition: 
 code for a Produce. Only the event loop adds to the counters here, so they need no lock.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from time import time
@@ -14,11 +15,29 @@ from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricF
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Exemplar
 
+from mesh.exposition.native import PER_OCTAVE, bucket_of, native_sample
+
 UNIT_S: Final = 0.00005
 """The first bound of a histogram: about what the gateway takes for a small Produce."""
 BUCKETS: Final = 20
 """Each bound is twice the one before. The last one is 26 s."""
 BOUNDS: Final = (*(str(UNIT_S * 2**place) for place in range(BUCKETS)), "+Inf")
+BELOW: Final = 5
+"""Octaves (factors of two) of a histogram below `UNIT_S`, for native buckets alone ..."""
+OCTAVES: Final = BELOW + BUCKETS + 6
+"""... and all of them: the last one ends at 28 minutes."""
+FIRST_S: Final = UNIT_S / 2**BELOW
+"""The end of the first octave, which begins at 0."""
+CELLS: Final = PER_OCTAVE + 1
+"""Cells of an octave. Cells end at the bounds of native buckets and, once in an octave, at a bound of `BOUNDS`. So each
+cell is part of one bucket of either kind, and an observation adds to one number alone."""
+TOP: Final = bucket_of(FIRST_S)
+"""The native bucket of the first octave's last cell."""
+ROOT: Final = 0.5 ** (1 / PER_OCTAVE)
+EDGE: Final = 2 ** ((TOP - 1) / PER_OCTAVE) / FIRST_S
+"""The lower bound of an octave's last cell, to the end of the octave."""
+LAST_OCTAVE: Final = OCTAVES - 1
+_BOUNDS_S: Final = [UNIT_S * 2**place for place in range(BUCKETS)]
 
 
 class Count:
@@ -67,29 +86,49 @@ class Answered(Count):
 
 
 class Histogram:
-    """Seconds by buckets. Only the event loop adds to it."""
+    """Seconds by cells. Only the event loop adds to it."""
 
-    __slots__ = ("buckets", "exemplars", "seconds")
+    __slots__ = ("cells", "exemplars", "seconds")
 
     def __init__(self) -> None:
-        self.buckets = [0] * (BUCKETS + 1)
-        """How many fell into each bucket alone, the last of which has no bound."""
+        self.cells = [0] * (OCTAVES * CELLS)
+        """Octave by octave; within each, the cells from the last to the first."""
         self.seconds = 0.0
         self.exemplars: dict[int, Exemplar] = {}
-        """The last traced observation of each bucket."""
+        """The last traced observation of each bucket of `BOUNDS`."""
 
     def observe(self, seconds: float) -> None:
-        units, place = int(seconds / UNIT_S), 0
-        while units > 0 and place < BUCKETS:
-            units >>= 1
-            place += 1
-        self.buckets[place] += 1
+        part, octave, cell, edge = seconds / FIRST_S, 0, 0, EDGE
+        while part > 1.0 and octave < LAST_OCTAVE:
+            part *= 0.5
+            octave += 1
+        while part <= edge and cell < PER_OCTAVE:
+            edge *= ROOT
+            cell += 1
+        self.cells[octave * CELLS + cell] += 1
         self.seconds += seconds
 
     def name(self, seconds: float, labels: dict[str, str]) -> None:
         """An observation that was counted belongs to the span with these labels."""
-        place = min(int(seconds / UNIT_S).bit_length(), BUCKETS)
-        self.exemplars[place] = Exemplar(labels, seconds, time())
+        self.exemplars[bisect_left(_BOUNDS_S, seconds)] = Exemplar(labels, seconds, time())
+
+
+def classic(cells: Sequence[int]) -> list[int]:
+    """How many observations of a histogram fell into each bucket of `BOUNDS` alone."""
+    of_octaves = [sum(cells[at : at + CELLS]) for at in range(0, OCTAVES * CELLS, CELLS)]
+    within = of_octaves[BELOW + 1 : BELOW + BUCKETS]
+    return [sum(of_octaves[: BELOW + 1]), *within, sum(of_octaves[BELOW + BUCKETS :])]
+
+
+def native(cells: Sequence[int]) -> dict[int, int]:
+    """The same by native buckets."""
+    found: dict[int, int] = {}
+    for place, count in enumerate(cells):
+        if count:
+            octave, cell = divmod(place, CELLS)
+            bucket = TOP + octave * PER_OCTAVE - cell
+            found[bucket] = found.get(bucket, 0) + count
+    return found
 
 
 class Times:
@@ -124,10 +163,12 @@ class Histograms(Collector):
     def collect(self) -> Iterator[Metric]:
         family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
         for value, histogram in list(self._histograms.items()):
-            named, below = dict(histogram.exemplars), accumulate(list(histogram.buckets))
+            named, cells = dict(histogram.exemplars), list(histogram.cells)  # the loop goes on adding
             buckets = [
                 (bound, count, named[place]) if place in named else (bound, count)
-                for place, (bound, count) in enumerate(zip(BOUNDS, below, strict=True))
+                for place, (bound, count) in enumerate(zip(BOUNDS, accumulate(classic(cells)), strict=True))
             ]
             family.add_metric([value], buckets, histogram.seconds)
+            labels = {self._labels[0]: value}
+            family.samples.append(native_sample(self._name, labels, native(cells), histogram.seconds))
         yield family

@@ -1,11 +1,12 @@
-"""The metrics of the gateway. Labels are bounded: APIs, versions, error codes, clusters, outcomes; never topics or
-clients.
+"""The metrics of the gateway. Labels are bounded: APIs, versions, error codes, clusters, outcomes. Names of clients and
+topics have a budget (`downstream.client_figures`, `mesh.traffic.metrics`, `downstream.refused`).
 """
 
 from functools import cache
 
-from prometheus_client import Counter, Gauge, Histogram, Info
+from prometheus_client import Counter, Gauge, Info
 
+from mesh.exposition.histograms import Histogram
 from mesh.tracing.metrics import TracingMetrics
 from mesh.traffic.metrics import TrafficMetrics
 from services.gateway.counting import Answered, Count, Counts, Histograms, Times

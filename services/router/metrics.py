@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge
 
+from mesh.exposition.histograms import Histogram
 from mesh.tracing.metrics import TracingMetrics
 
 _PREFIX = "kafka_mesh_router_"

@@ -24,6 +24,12 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
     return f"{median(values):.{digits}f} ({min(values):.{digits}f}..{max(values):.{digits}f})"
 
 
+def quartiles(values: Sequence[float], digits: int = 0) -> str:
+    """Median and quartiles, which a few disturbed runs leave as they are: `210 (205..212)`."""
+    first, _, third = statistics.quantiles(values, n=4) if len(values) > 1 else (values[0],) * 3
+    return f"{median(values):.{digits}f} ({first:.{digits}f}..{third:.{digits}f})"
+
+
 def ratios(values: Sequence[float], base: Sequence[float]) -> list[float]:
     """Of the same round each: what disturbs a round disturbs both."""
     return [value / reference for value, reference in zip(values, base, strict=True) if reference]

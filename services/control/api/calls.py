@@ -19,8 +19,8 @@ import structlog
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message
 from grpc_status import rpc_status
-from prometheus_client import Histogram
 
+from mesh.exposition.histograms import Histogram
 from mesh.routing import InvalidRuleError
 from mesh.rpc import admin, errors
 from mesh.rpc.admission import admitted

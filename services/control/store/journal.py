@@ -27,9 +27,10 @@ from functools import partial
 from itertools import islice
 from typing import Protocol
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 
 from mesh.event_log import Chain
+from mesh.exposition.histograms import Histogram
 from mesh.member_keys import MemberKeys
 from mesh.rpc import admin, events
 from services.control.domain.change_control.freezing import refuse_while_frozen

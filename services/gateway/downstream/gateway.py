@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 from prometheus_client import REGISTRY
+from prometheus_client.registry import Collector
 
 from mesh.lifecycle import Lifecycle
 from mesh.routing import RoutingTable
@@ -18,6 +19,7 @@ from services.gateway import metrics
 from services.gateway.downstream import last_table
 from services.gateway.downstream.awaited import Awaited
 from services.gateway.downstream.client import ClientConnection
+from services.gateway.downstream.client_figures import ClientFigures
 from services.gateway.downstream.control_changes import ControlChanges
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.discovery import Discovery
@@ -95,7 +97,8 @@ class Gateway:
             self.mesh.tracing = RequestTracing(self._tracer)
         if self._audit is not None:
             self.mesh.refused.audit = self._audit.refused
-        self._exposed = TelemetryCollector(telemetry)
+        self.mesh.figures = ClientFigures(lambda: [each.session for each in list(self.connections)])
+        self._exposed: tuple[Collector, ...] = (TelemetryCollector(telemetry), self.mesh.figures)
         self._forwarding = _forwarding(settings)
         if self._forwarding is not None:
             telemetry.on_push = self._forwarding.take
@@ -189,7 +192,8 @@ class Gateway:
             await listening.serve(came)
         if self.mesh.siblings is not None:
             self.mesh.siblings.serve(self._met)
-        REGISTRY.register(self._exposed)
+        for exposed in self._exposed:
+            REGISTRY.register(exposed)
         self._traffic.start()
         if self._forwarding is not None:
             self._forwarding.start()
@@ -228,8 +232,9 @@ class Gateway:
 
         Without an answer a cluster may still store records. Then there is no goodbye, so no topic moves meanwhile.
         """
-        with suppress(KeyError):  # the start may have failed before
-            REGISTRY.unregister(self._exposed)
+        for exposed in self._exposed:
+            with suppress(KeyError):  # the start may have failed before
+                REGISTRY.unregister(exposed)
         for listening in self._listening:
             listening.close()
         if self.mesh.siblings is not None:
@@ -261,6 +266,8 @@ class Gateway:
         elif self._discovery is not None:
             await self._discovery.say_goodbye()
         await self._traffic.stop()
+        if self.mesh.tracing is not None:
+            self.mesh.tracing.flush()
         for part in (self._tracer, self._forwarding):
             if part is not None:
                 await asyncio.to_thread(part.stop)

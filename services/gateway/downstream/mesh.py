@@ -29,6 +29,7 @@ from services.gateway.requests.topic_ids import known_name
 from services.gateway.upstream.clusters import Clusters
 
 if TYPE_CHECKING:
+    from services.gateway.downstream.client_figures import ClientFigures
     from services.gateway.downstream.request_tracing import RequestTracing
     from services.gateway.downstream.siblings import Siblings
 
@@ -64,6 +65,8 @@ class Mesh:
     """The other workers of this gateway; None: it has none."""
     tracing: "RequestTracing | None" = None
     """None: requests are not traced."""
+    figures: "ClientFigures | None" = None
+    """None: nobody scrapes."""
     hold: Hold | None = None
     producing: dict[object, Underway] = field(default_factory=dict)
     committing: dict[object, Underway] = field(default_factory=dict)
@@ -112,6 +115,8 @@ class Mesh:
 
     def left(self, session: Session) -> None:
         """A client's connection has ended."""
+        if self.figures is not None:
+            self.figures.left(session)
         end_sessions(session, self.memory.share_sessions)
         traffic = self.memory.traffic
         if traffic is not None and traffic.receipts is not None:

@@ -6,8 +6,11 @@ cdef tuple _BEGINS
 
 
 cdef class RequestTracing:
-    cdef public object _tracer
+    cdef public object _timer, _tracer
+    cdef public list _noted
+    cdef public dict _shapes
     cdef public double _rate
+    cdef public long long _left
 
     cpdef tuple found(self, object frame, produce.ProduceScan scan)
 

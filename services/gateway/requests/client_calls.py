@@ -7,6 +7,7 @@ looks (`measure`), so a request costs no more than its count.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from services.gateway.counting import Answered, Count
 
@@ -23,6 +24,26 @@ class Rates:
         self.requests += other.requests
         self.bytes_in += other.bytes_in
         self.bytes_out += other.bytes_out
+
+
+class Totals(NamedTuple):
+    """Counts of what a client did."""
+
+    requests: int = 0
+    errors: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+    def plus(self, other: "Totals", sign: int = 1) -> "Totals":
+        return Totals(
+            self.requests + sign * other.requests,
+            self.errors + sign * other.errors,
+            self.bytes_in + sign * other.bytes_in,
+            self.bytes_out + sign * other.bytes_out,
+        )
+
+
+NOTHING = Totals()
 
 
 @dataclass(slots=True)
@@ -46,10 +67,18 @@ class ClientCalls:
     """... and of `errors`, at the last look."""
     _looked: float = 0.0
     _before: tuple[int, int, int] = (0, 0, 0)
+    _scraped: Totals = NOTHING
 
     def begin(self, now: float) -> None:
         """The connection is made."""
         self.since = self.last = self._looked = now
+
+    def since_last_scrape(self) -> Totals:
+        """The counts that are new. May be called from another thread than the one that counts."""
+        requests = sum(count.total for count in list(self.answered.values()))
+        now = Totals(requests, sum(list(self.errors.values())), self.bytes_in.total, self.bytes_out.total)
+        before, self._scraped = self._scraped, now
+        return NOTHING if now == before else now.plus(before, -1)
 
     def measure(self, now: float) -> None:
         """Reads the counts, and takes the rates since the last measurement."""

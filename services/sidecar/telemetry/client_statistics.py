@@ -10,8 +10,9 @@ import weakref
 from collections.abc import Callable
 
 import orjson
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge
 
+from mesh.exposition.histograms import Histogram
 from mesh.lost_brokers import BrokerWatch
 
 _PREFIX = "kafka_mesh_sidecar_client_"

@@ -1,7 +1,8 @@
 """The metrics of a sidecar. Labels are bounded: never a topic, group or instance name. Subscriptions are few."""
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge
 
+from mesh.exposition.histograms import Histogram
 from mesh.tracing.metrics import TracingMetrics
 from mesh.traffic.metrics import TrafficMetrics
 

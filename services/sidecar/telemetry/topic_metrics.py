@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from prometheus_client import REGISTRY, Counter, Histogram
+from prometheus_client import REGISTRY, Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from mesh.exposition.histograms import Histogram
 
 MAX_NAMES = 500
 OTHER = "other"
@@ -30,12 +32,18 @@ _consumed_records = Counter(
 _consumed_bytes = Counter(
     "kafka_mesh_sidecar_topic_consumed_bytes_total", "Keys and values handed to the backend.", ["topic", "group"]
 )
+_unnamed = Counter(
+    "kafka_mesh_sidecar_unnamed_uses_total",
+    "Times that a topic or a group had no room and counted as `other`.",
+    ["kind"],
+)
 
 
 class BoundedNames:
     """The first names get a place of their own; later ones share one, so that metrics stay bounded."""
 
-    def __init__(self, bound: int = MAX_NAMES) -> None:
+    def __init__(self, kind: str, bound: int = MAX_NAMES) -> None:
+        self._unnamed = _unnamed.labels(kind)
         self._bound = bound
         self._known: dict[str, str] = {}
 
@@ -43,13 +51,14 @@ class BoundedNames:
         found = self._known.get(name)
         if found is None:
             if len(self._known) >= self._bound:
+                self._unnamed.inc()
                 return OTHER
             found = self._known[name] = name
         return found
 
 
-_topics = BoundedNames()
-_groups = BoundedNames()
+_topics = BoundedNames("topic")
+_groups = BoundedNames("group")
 
 
 def produced(topic: str, *, delivered: int, failed: int, size: int, seconds: float) -> None:

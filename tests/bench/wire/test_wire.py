@@ -17,7 +17,7 @@ from tests.bench.wire import flames
 from tests.bench.wire.baseline import Baseline
 from tests.bench.wire.programs import Programs
 from tests.bench.wire.rig import PLAIN, RULES, Rig, rig
-from tests.bench.wire.rounds import LATENCY_COLUMNS, QUIET_CORES, RATE_COLUMNS, Result, take_turns
+from tests.bench.wire.rounds import CPU_COLUMNS, LATENCY_COLUMNS, QUIET_CORES, RATE_COLUMNS, Result, take_turns
 from tests.bench.wire.workloads import (
     AS_FAST_AS_IT_GOES,
     CROWDS,
@@ -26,6 +26,7 @@ from tests.bench.wire.workloads import (
     TWO_CLUSTERS_FETCH,
     W1S,
     W4,
+    W4_1_KIB,
     Workload,
 )
 
@@ -33,6 +34,7 @@ NOT_BY_THE_CLOCK = 3600
 """Seconds for a benchmark that hangs; a slow one ends by itself."""
 CROWD_WARM_UP_S = 2
 """Until a crowd is connected; when its first polls are answered, too, the first wave is through."""
+PARTS_OF_A_ROUND = 4
 PICTURES = Path(__file__).resolve().parents[3] / "build"
 
 pytestmark = pytest.mark.timeout(NOT_BY_THE_CLOCK)
@@ -45,6 +47,7 @@ class Board:
     rates: list[Result] = field(default_factory=list)
     several: list[Result] = field(default_factory=list)
     variants: list[Result] = field(default_factory=list)
+    traced: list[Result] = field(default_factory=list)
     latencies: list[Result] = field(default_factory=list)
     crowds: list[list[str]] = field(default_factory=list)
 
@@ -57,6 +60,9 @@ class Board:
         for title, results in by_rates:
             if results:
                 yield Table(title, RATE_COLUMNS, [row for each in results for row in each.rate_rows()], _notes(results))
+        if self.traced:
+            rows = [row for each in self.traced for row in each.cpu_rows()]
+            yield Table("The wire: what tracing costs", CPU_COLUMNS, rows, [*_notes(self.traced), TRACING_NOTE])
         if self.latencies:
             rows = [row for each in self.latencies for row in each.latency_rows()]
             yield Table("The wire: latency", LATENCY_COLUMNS, rows, [*_notes(self.latencies), LATENCY_NOTE])
@@ -68,6 +74,7 @@ class Board:
 LATENCY_NOTE = (
     "from the time at which a request was meant to leave to its answer; added: to the relay's, in the same round"
 )
+TRACING_NOTE = "medians and quartiles; a ratio is to the first way in the same round"
 CROWD_NOTE = (
     "one run each, of a gateway that has just started; KiB each: resident memory that came with the connections"
 )
@@ -126,9 +133,11 @@ def test_variants(variants_rig: Rig, board: Board, workload: Workload, rounds: i
     board.variants.append(take_turns(variants_rig, variants_rig.ways, workload, rounds, seconds))
 
 
-def test_tracing(traced_rig: Rig, board: Board, rounds: int, seconds: float) -> None:
+@pytest.mark.parametrize("workload", (W4, W4_1_KIB, W1S), ids=of_name)
+def test_tracing(traced_rig: Rig, board: Board, workload: Workload, rounds: int, seconds: float) -> None:
     """Tracing costs small requests most."""
-    board.variants.append(take_turns(traced_rig, traced_rig.ways, W4, rounds, seconds))
+    short = seconds / PARTS_OF_A_ROUND  # a rate is no matter here, and what disturbs a short round disturbs all of it
+    board.traced.append(take_turns(traced_rig, traced_rig.ways[1:], workload, rounds * PARTS_OF_A_ROUND, short))
 
 
 @pytest.mark.parametrize("workload", CROWDS, ids=of_name)

@@ -120,6 +120,7 @@ W3 = Workload("W3", "1 record of 100 B, 1 connection, 1 in flight", target=Targe
 W4 = Workload(
     "W4", "1 record of 100 B, 200 connections, 1 in flight on each", connections=200, target=Target(0.90, 1.3)
 )
+W4_1_KIB = replace(W4, name="W4, 1 KiB", what="as W4, 1 record of 1 KiB", value_bytes=KIB)
 W5M = Workload("W5m", "Fetch of 1 MB, 4 connections", Kind.FETCH, connections=4, target=Target(0.95, 1.2))
 W6 = Workload(
     "W6",

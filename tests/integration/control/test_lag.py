@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import psycopg
 import pytest
+from confluent_kafka import Consumer
 from prometheus_client import Gauge
 
 from mesh.rpc import topics, topics_grpc
@@ -223,6 +224,26 @@ async def test_samples_are_shown_to_prometheus_with_bounded_labels(
     monkeypatch.setattr(lag_sampling, "MOST_NAMED", 200)
     await until(lambda: shown().get(apples) == 0, "the group has passed all records")
     assert _metric(lag_sampling.age_gauge)[apples] == 0
+
+
+async def test_groups_are_counted_by_state_for_prometheus(mesh: World, readers: Readers) -> None:
+    await readers.commit(readers.apples, 0, 0)
+
+    def counted(state: str) -> float:
+        [family] = lag_sampling.groups_gauge.collect()
+        return sum(each.value for each in family.samples if each.labels == {"state": state, "type": "classic"})
+
+    await until(lambda: counted("empty") >= 1, "a group without members")
+    before, empty = counted("stable"), counted("empty")
+    member = Consumer({"bootstrap.servers": readers.homes[readers.apples], "group.id": readers.group})
+    member.subscribe([readers.apples])
+    try:
+        await until(
+            lambda: member.poll(0) is None and counted("stable") == before + 1, "the group has a member, and is stable"
+        )
+        assert counted("empty") < empty + 1
+    finally:
+        member.close()
 
 
 def _metric(gauge: Gauge) -> dict[tuple[str, str], float]:

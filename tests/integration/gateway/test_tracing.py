@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,10 +15,11 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.collector import Collector, SeenSpan, collector
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
-from tests.integration.gateway.running import Rules
+from tests.integration.gateway.running import Rules, RunningGateway
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 PRODUCER = "b7ad6b7169203331"
+Traced = Callable[..., RunningGateway]
 LARGE = 60_000
 """Bytes of a record in a request that is forwarded as a whole."""
 
@@ -29,7 +30,22 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
         yield running
 
 
-def trace_id(digit: int) -> str:
+@pytest.fixture
+def traced(
+    spans: Collector,
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    kafka_c2: KafkaCluster,
+    bananas: str,
+) -> Traced:
+    """Starts a gateway that traces, before a topic on c2."""
+    create_topic(kafka_c2, bananas, 1)
+    table = rules.to("c2", [bananas])
+    return lambda **settings: start_gateway(table, **{"tracing_endpoint": spans.grpc, **settings})
+
+
+def trace_id(digit: object) -> str:
     return f"{digit}{TRACE_ID[1:]}"
 
 
@@ -42,7 +58,7 @@ def write(address: str, topic: str, traces: list[str], compression: str = "none"
     assert producer.flush(60) == 0
 
 
-def sampled(digit: int) -> str:
+def sampled(digit: object) -> str:
     return f"00-{trace_id(digit)}-{PRODUCER}-01"
 
 
@@ -52,17 +68,9 @@ def produces(spans: Collector, trace: str) -> list[SeenSpan]:
 
 @pytest.mark.parametrize(("digit", "size"), [(1, 1), (2, LARGE)], ids=["small", "large"])
 def test_a_produce_with_a_sampled_record_has_a_span_in_the_records_trace(
-    digit: int,
-    size: int,
-    spans: Collector,
-    rules: Rules,
-    start_gateway: StartGateway,
-    create_topic: CreateTopic,
-    kafka_c2: KafkaCluster,
-    bananas: str,
+    digit: int, size: int, spans: Collector, traced: Traced, bananas: str
 ) -> None:
-    create_topic(kafka_c2, bananas, 1)
-    gateway = start_gateway(rules.to("c2", [bananas]), tracing_endpoint=spans.grpc)
+    gateway = traced()
     producer = Producer({"bootstrap.servers": gateway.address, "client.id": "shop"})
     producer.produce(bananas, b"opens the connection: the next one is forwarded without a plan")
     assert producer.flush(60) == 0
@@ -78,15 +86,9 @@ def test_a_produce_with_a_sampled_record_has_a_span_in_the_records_trace(
 
 
 def test_the_first_produce_goes_by_its_plan_and_has_its_span_all_the_same(
-    spans: Collector,
-    rules: Rules,
-    start_gateway: StartGateway,
-    create_topic: CreateTopic,
-    kafka_c2: KafkaCluster,
-    bananas: str,
+    spans: Collector, traced: Traced, bananas: str
 ) -> None:
-    create_topic(kafka_c2, bananas, 1)
-    gateway = start_gateway(rules.to("c2", [bananas]), tracing_endpoint=spans.http, tracing_protocol="http/protobuf")
+    gateway = traced(tracing_endpoint=spans.http, tracing_protocol="http/protobuf")
     write(gateway.address, bananas, [sampled(3)])
     wait_until(lambda: produces(spans, trace_id(3)), "the span of the first Produce")
     (span,) = produces(spans, trace_id(3))
@@ -94,15 +96,9 @@ def test_the_first_produce_goes_by_its_plan_and_has_its_span_all_the_same(
 
 
 def test_records_of_one_batch_have_their_request_in_each_of_their_traces_and_others_have_none(
-    spans: Collector,
-    rules: Rules,
-    start_gateway: StartGateway,
-    create_topic: CreateTopic,
-    kafka_c2: KafkaCluster,
-    bananas: str,
+    spans: Collector, traced: Traced, bananas: str
 ) -> None:
-    create_topic(kafka_c2, bananas, 1)
-    gateway = start_gateway(rules.to("c2", [bananas]), tracing_endpoint=spans.grpc, tracing_rate=1)
+    gateway = traced(tracing_rate=1)
     unsampled = f"00-{trace_id(4)}-{PRODUCER}-00"
     write(gateway.address, bananas, [unsampled])
     write(gateway.address, bananas, [sampled(5), "", unsampled, sampled(6)])
@@ -110,16 +106,8 @@ def test_records_of_one_batch_have_their_request_in_each_of_their_traces_and_oth
     assert spans.spans(trace_id(4)) == []
 
 
-def test_the_rate_begins_traces_of_requests_without_a_context(
-    spans: Collector,
-    rules: Rules,
-    start_gateway: StartGateway,
-    create_topic: CreateTopic,
-    kafka_c2: KafkaCluster,
-    bananas: str,
-) -> None:
-    create_topic(kafka_c2, bananas, 1)
-    gateway = start_gateway(rules.to("c2", [bananas]), tracing_endpoint=spans.grpc, tracing_rate=1)
+def test_the_rate_begins_traces_of_requests_without_a_context(spans: Collector, traced: Traced, bananas: str) -> None:
+    gateway = traced(tracing_rate=1)
     for _ in range(2):
         write(gateway.address, bananas, [""])
     reader = Consumer({"bootstrap.servers": gateway.address, "group.id": bananas, "auto.offset.reset": "earliest"})
@@ -131,16 +119,8 @@ def test_the_rate_begins_traces_of_requests_without_a_context(
     assert {span.parent_id for span in spans.spans() if span.name == f"Produce {bananas}"} == {""}
 
 
-def test_compressed_batches_are_not_opened(
-    spans: Collector,
-    rules: Rules,
-    start_gateway: StartGateway,
-    create_topic: CreateTopic,
-    kafka_c2: KafkaCluster,
-    bananas: str,
-) -> None:
-    create_topic(kafka_c2, bananas, 1)
-    gateway = start_gateway(rules.to("c2", [bananas]), tracing_endpoint=spans.grpc)
+def test_compressed_batches_are_not_opened(spans: Collector, traced: Traced, bananas: str) -> None:
+    gateway = traced()
     write(gateway.address, bananas, [sampled(7)] * 20, compression="lz4")
     write(gateway.address, bananas, [sampled(8)])
     wait_until(lambda: produces(spans, trace_id(8)), "what came later")
@@ -148,20 +128,14 @@ def test_compressed_batches_are_not_opened(
 
 
 def test_histograms_name_a_trace_for_scrapers_that_ask_for_openmetrics(
-    spans: Collector,
-    rules: Rules,
-    start_gateway: StartGateway,
-    create_topic: CreateTopic,
-    kafka_c2: KafkaCluster,
-    bananas: str,
+    spans: Collector, traced: Traced, bananas: str
 ) -> None:
-    create_topic(kafka_c2, bananas, 1)
-    gateway = start_gateway(rules.to("c2", [bananas]), tracing_endpoint=spans.grpc)
+    gateway = traced()
     write(gateway.address, bananas, [""])
-    write(gateway.address, bananas, [f"00-a{TRACE_ID[1:]}-{PRODUCER}-01"])
-    spans.awaited({f"Produce {bananas}"}, f"a{TRACE_ID[1:]}")
+    write(gateway.address, bananas, [sampled("a")])
+    spans.awaited({f"Produce {bananas}"}, trace_id("a"))
     text = generate_latest(REGISTRY).decode()  # type: ignore[no-untyped-call]
     for side in ("gateway", "upstream"):
         line = rf'kafka_mesh_gateway_request_{side}_seconds_bucket{{[^}}]*api="Produce"[^}}]*}} \S+ # {{([^}}]*)}}'
         named = re.findall(line, text)
-        assert any(f'trace_id="a{TRACE_ID[1:]}"' in each for each in named), named
+        assert any(trace_id("a") in each for each in named), named

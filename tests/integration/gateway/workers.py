@@ -91,12 +91,12 @@ class RunningWorkers:
         port = free_block(2)
         self.address = f"127.0.0.1:{port}"
         self._workers = {str(number) for number in range(1, workers + 1)}
-        self._management = f"http://127.0.0.1:{port + 1}"
+        self.management = f"127.0.0.1:{port + 1}"
         self._log = folder / "gateway.log"
         chosen = {
             "NAME": NAME,
             "LISTEN": self.address,
-            "METRICS_LISTEN": f"127.0.0.1:{port + 1}",
+            "METRICS_LISTEN": self.management,
             "STATE_DIR": str(folder / "state"),
             **settings,
         }
@@ -125,7 +125,7 @@ class RunningWorkers:
     def _is_ready(self) -> bool:
         assert self._process.poll() is None, self.log
         with suppress(OSError):
-            return bool(urllib.request.urlopen(f"{self._management}/ready", timeout=5).status == 200)
+            return bool(urllib.request.urlopen(f"http://{self.management}/ready", timeout=5).status == 200)
         return False
 
     def metric(self, name: str, **labels: str) -> dict[str, float]:
@@ -139,7 +139,7 @@ class RunningWorkers:
 
     def _scraped(self) -> list[tuple[str, dict[str, str], float]] | None:
         """All series; None if a worker did not answer in time and is left out."""
-        with urllib.request.urlopen(f"{self._management}/metrics", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://{self.management}/metrics", timeout=20) as answer:
             lines = [_SERIES.match(line) for line in answer.read().decode().splitlines()]
         found = [
             (line[1], dict(re.findall(r'(\w+)="([^"]*)"', line[2] or "")), float(line[3])) for line in lines if line

@@ -13,8 +13,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import structlog
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 
+from mesh.exposition.histograms import Histogram
 from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import events
 from services.control.decisions.members.members import Members

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter as Sums
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import Final
@@ -13,6 +14,7 @@ from prometheus_client import Counter, Gauge
 from services.control.decisions.clusters.probes import Probes
 from services.control.decisions.topics.looking import Looking
 from services.control.domain.errors import Refusal
+from services.control.domain.topics.groups import MeshGroup
 from services.control.domain.topics.lag_ages import Ages
 from services.control.domain.topics.lag_samples import Round, Seen, Series, Thinning, by_need, seen, within
 from services.control.steady_clock import Clock
@@ -38,6 +40,9 @@ age_gauge = Gauge(
 )
 unnamed_gauge = Gauge(
     "kafka_mesh_control_group_lag_other_series", "Pairs of group and topic whose lag counts as `other`."
+)
+groups_gauge = Gauge(
+    "kafka_mesh_control_groups", "Groups of all clusters by state and protocol, at the last samples.", ["state", "type"]
 )
 partitions_gauge = Gauge(
     "kafka_mesh_control_group_lag_partitions",
@@ -71,6 +76,8 @@ class LagSampling:
         self._problem = ""
         self._ages = Ages()
         self._named: set[tuple[str, str]] = set()
+        self._states: set[tuple[str, str]] = set()
+        """States and types that groups had."""
         self.read: Mapping[str, Collection[str]] = {}
         """Group -> topics of its offsets, in the last samples."""
 
@@ -91,6 +98,8 @@ class LagSampling:
             self._hide(self._named)
             self._named = set()
             self._ages.forget()
+            groups_gauge.clear()
+            self._states = set()
 
     async def _take(self) -> None:
         try:
@@ -113,6 +122,7 @@ class LagSampling:
         """The state of all groups now, as far as clusters tell it and the bound permits."""
         away = self._probes.unreachable()
         known = await self._looking.groups_without(away)
+        self._count(known.groups.values())
         groups = by_need(known.groups)
         offsets = await self._looking.offsets(groups)
         names = [each.name for each in groups]
@@ -163,3 +173,9 @@ class LagSampling:
         for labels in gone:
             lag_gauge.remove(*labels)
             age_gauge.remove(*labels)
+
+    def _count(self, groups: Iterable[MeshGroup]) -> None:
+        counts = Sums((each.there.state.name.lower(), each.there.type.name.lower()) for each in groups)
+        self._states |= counts.keys()
+        for labels in self._states:
+            groups_gauge.labels(*labels).set(counts[labels])

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from mesh.exposition.protobuf import written
+from services.gateway.counting import Histograms
 from services.gateway.workers.exposition import WorkersCollector, answered
 from services.gateway.workers.words import LENGTH
+from tests.fixtures.exposition import families_in
 
 
 def registry(requests: int, connections: int) -> CollectorRegistry:
@@ -80,3 +83,22 @@ def test_one_that_does_not_answer_in_time_is_left_out() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         assert answered(ours, time.monotonic()) == []
+
+
+def test_each_workers_native_histogram_has_its_number() -> None:
+    def observed(*seconds: float) -> CollectorRegistry:
+        found = CollectorRegistry()
+        histogram = Histograms("request_seconds", "Seconds.", "api", found).of("Produce")
+        for each in seconds:
+            histogram.observe(each)
+        return found
+
+    exposed = CollectorRegistry()
+    workers = dict(enumerate((telling(observed(0.1)), telling(observed(0.2, 0.3))), start=1))
+    exposed.register(WorkersCollector(CollectorRegistry(), lambda: workers))
+    found = {
+        tuple(label.value for label in metric.label): metric.histogram
+        for metric in families_in(written(exposed.collect()))["request_seconds"].metric
+    }
+    assert {key: each.sample_count for key, each in found.items()} == {("Produce", "1"): 1, ("Produce", "2"): 2}
+    assert all(each.positive_span and each.bucket for each in found.values())

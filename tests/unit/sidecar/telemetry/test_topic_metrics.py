@@ -5,8 +5,9 @@ from services.sidecar.telemetry.topic_metrics import OTHER, BoundedNames, GroupL
 
 
 def test_names_beyond_the_bound_share_one_place() -> None:
-    names = BoundedNames(2)
+    names = BoundedNames("fruit", 2)
     assert [names.label(name) for name in ("a", "b", "c", "a", "d")] == ["a", "b", OTHER, "a", OTHER]
+    assert value("kafka_mesh_sidecar_unnamed_uses_total", kind="fruit") == 2
 
 
 def test_lag_is_added_up_over_partitions_and_left_out_where_unknown() -> None:
@@ -33,7 +34,7 @@ def test_reports_add_up_over_clients_and_queues_of_gone_clients_are_empty() -> N
     assert value("kafka_mesh_sidecar_client_broker_round_trip_seconds_count") == 3
 
 
-def value(name: str) -> float | None:
+def value(name: str, **labels: str) -> float | None:
     from prometheus_client import REGISTRY
 
-    return REGISTRY.get_sample_value(name, {"client": "test"})
+    return REGISTRY.get_sample_value(name, labels or {"client": "test"})

@@ -3,6 +3,7 @@
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcmp
 
 
 cdef inline const unsigned char *of(object buffer) except? NULL:
@@ -77,3 +78,19 @@ cdef inline str text(const unsigned char *octets, Py_ssize_t start, Py_ssize_t s
 
 cdef inline bytes copy(const unsigned char *octets, Py_ssize_t start, Py_ssize_t stop):
     return octets[start:stop]
+
+
+cdef inline bint holds(const unsigned char *octets, Py_ssize_t start, Py_ssize_t stop, bytes word) noexcept:
+    # memchr passes over bytes many at a time, so a word whose first byte is rare costs least
+    cdef const unsigned char *sought = word
+    cdef Py_ssize_t size = len(word)
+    cdef const unsigned char *at = octets + start
+    cdef const unsigned char *last = octets + stop - size
+    while at <= last:
+        at = <const unsigned char *> memchr(at, sought[0], last - at + 1)
+        if at == NULL:
+            return False
+        if at[1] == sought[1] and memcmp(at, sought, size) == 0:
+            return True
+        at += 1
+    return False

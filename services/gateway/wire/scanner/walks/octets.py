@@ -67,3 +67,8 @@ def text(octets: Buffer, start: int, stop: int) -> str:
 
 def copy(octets: Buffer, start: int, stop: int) -> bytes:
     return bytes(octets[start:stop])
+
+
+def holds(octets: Buffer, start: int, stop: int, word: bytes) -> bool:
+    """Whether these bytes have the word in them."""
+    return word in bytes(octets[start:stop])

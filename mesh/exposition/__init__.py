@@ -1,0 +1,1 @@
+"""Formats of /metrics and native histograms, beside those that prometheus_client has."""
