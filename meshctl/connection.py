@@ -29,6 +29,7 @@ from mesh.rpc import (
     record_rules_grpc,
     replays_grpc,
     subscriptions_grpc,
+    tenants_grpc,
     topic_moves_grpc,
     topics_grpc,
     traffic_grpc,
@@ -110,6 +111,7 @@ class Connection:
         self.acls = acls_grpc.AclServiceStub(self._channel)
         self.quotas = quotas_grpc.QuotaServiceStub(self._channel)
         self.validation = validation_grpc.ValidationServiceStub(self._channel)
+        self.tenants = tenants_grpc.TenantServiceStub(self._channel)
         self.users = users_grpc.UserServiceStub(self._channel)
         self.transactions = transactions_grpc.TransactionServiceStub(self._channel)
 
