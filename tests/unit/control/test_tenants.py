@@ -73,7 +73,7 @@ def test_prefixes_of_which_one_begins_with_the_other_are_refused(prefix: str) ->
 
 def test_a_member_of_two_tenants_is_refused_and_may_move_in_one_call() -> None:
     bank = Tenant("bank", "bank.", ("User:shop",))
-    with pytest.raises(NotAllowed, match="User:shop is a member of tenant 'bank'"):
+    with pytest.raises(NotAllowed, match="User:shop is a member of tenant 'shop'"):
         change_tenants(policy(SHOP), [change(bank)])
     assert change_tenants(policy(SHOP), [change(bank), change(Tenant("shop", "shop."))]) is not None
 

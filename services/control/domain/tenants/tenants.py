@@ -119,9 +119,8 @@ def _check(tenant: Tenant, field: str) -> None:
 
 def _check_apart(found: Sequence[Tenant]) -> None:
     """No name and no member belongs to two tenants. Those that stay as they are come first."""
-    for one, other in pairwise(
-        sorted(found, key=lambda tenant: tenant.prefix)
-    ):  # a prefix stands right before the first one that begins with it
+    by_prefix = sorted(found, key=lambda tenant: tenant.prefix)
+    for one, other in pairwise(by_prefix):  # a prefix stands right before the first one that begins with it
         if other.prefix.startswith(one.prefix):
             raise NotAllowed(
                 "TENANT_PREFIXES_OVERLAP",
