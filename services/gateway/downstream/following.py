@@ -12,6 +12,7 @@ from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.tables import Follower
 from services.gateway.requests.memory import Session
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.scanner.bounds import IDS_SINCE
 
 ROUTES_REMEMBERED: Final = 1_000
 """Routes of one connection: one for each topic that its client writes to, or reads. About 0.5 KB each."""
@@ -107,6 +108,8 @@ class Following:
         self._software = (session.software_name, session.software_version)
         self._proved, self._access = session.proved, self._follower.access()
         self._lowest, self._highest = (0, -1) if served is None else (max(served.low, self._since), served.high)
+        if self._access is not None and self._access.tenant is not None:  # names are translated, and ids need not be
+            self._lowest = max(self._lowest, IDS_SINCE)
         if self._tables.canary is not None:  # while a table is tried, every answer is decoded
             self._highest = -1
 

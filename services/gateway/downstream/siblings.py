@@ -82,6 +82,7 @@ class Introduction:
         for name in self.__slots__:
             setattr(session, name, getattr(self, name))
         session.prove(self.proved)
+        session.has_full_names = True
 
 
 Meet = Callable[[Introduction], asyncio.BufferedProtocol]
