@@ -53,12 +53,7 @@ from services.gateway.wire.schema import Kind, Struct, Type, fields_of, message_
 
 SHOP = Tenant("shop", "shop.", ("User:shop",), {"currencies": False})
 WITH_NAMES = [key for key, treatment in TREATMENTS.items() if treatment is not Treatment.NO_NAMES]
-OLDEST = {
-    key: handler.versions.low if handler.older is None else handler.older.versions.low for key, handler in HANDLERS.items()
-}
-    key: handler.versions.low if handler.older is None else handler.older.versions.low
-    for key, handler in HANDLERS.items()
-}
+OLDEST = {key: row.versions.low if row.older is None else row.older.versions.low for key, row in HANDLERS.items()}
 VERSIONS = [(key, version) for key in WITH_NAMES for version in range(OLDEST[key], HANDLERS[key].versions.high + 1)]
 
 
