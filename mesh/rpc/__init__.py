@@ -1,9 +1,6 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
-Messages are in `access`, `acls`, `clients`, `grants`, `quotas`, `routing`, `record_rules`, `events`, `admin`,
-`discovery`, `instances`, `lineage`, `replays`, `reports`, `profiles`, `proposals`, `audit`, `traffic`, `pipelines`,
-`snapshots`, `subscriptions`, `tenants`, `topic_moves`, `topics`, `transactions`, `validation`; stubs and servicers in
-the `_grpc` ones.
+Messages are in the modules without `_grpc` behind their names; stubs and servicers in those with it.
 """
 
 from mesh.rpc.v1 import access_pb2 as access

@@ -37,7 +37,7 @@ class Tenant:
         return None if name in self.shared else name
 
     def full(self, name: str) -> str:
-        """Of a group or transactional id. An empty name means that there is none."""
+        """The full name of a group or transactional id. An empty name means that there is none."""
         return self.prefix + name if name else name
 
     def own(self, full_name: str) -> str | None:

@@ -43,7 +43,7 @@ class Translation:
     api_key: int
     version: int
     kind: int | str | None = None
-    """Of the request: the type of keys, or the type of the group's protocol."""
+    """The type of keys that the request has, or of its group's protocol."""
 
     def answer(self, answer: Answer) -> Answer:
         """The answer as the tenant's client gets it. Raises WireError."""

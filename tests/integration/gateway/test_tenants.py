@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from mesh.tenants import Tenant
@@ -161,7 +162,7 @@ async def test_aiokafka_reads_and_writes_as_two_tenants(house: House) -> None:
             return sorted((each.value or b"").decode() for each in found)
 
     found = await asyncio.gather(both("ann"), both("bob"))
-    assert found == [[f"{user}-{number}" for number in range(4)] for user in ("ann", "bob")]
+    assert list(found) == [[f"{user}-{number}" for number in range(4)] for user in ("ann", "bob")]
 
 
 def test_the_tools_of_kafka_see_one_tenant(house: House) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from mesh.acls import Operation, ResourceType
 from mesh.tenants import Policy, Tenant
 from services.gateway.authentication.principal import Principal
 from services.gateway.authorization.access import Access, Authorization, Mode
+from services.gateway.authorization.asking import Asking
 from services.gateway.authorization.guarding import guarded
 from services.gateway.authorization.refusals import Refusal
 from services.gateway.requests.plan import Close, Request
 from services.gateway.requests.table import HANDLERS
 from services.gateway.tenancy.treatments import TREATMENTS, Treatment
 from services.gateway.wire.apis import api_name
+from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import SIZE_BYTES, encode_request, parse_request_header
-from services.gateway.wire.schema import Kind, Struct, message_of
+from services.gateway.wire.messages import delete_topics, fetch, metadata, offset_commit, produce, share_fetch
+from services.gateway.wire.schema import Kind, Struct, api_key_of, message_of
+from tests.unit.gateway.authorization.asked import BOB, NAMES, ask, topic_id
 from tests.unit.gateway.requests.playbook import World
 
 TOPIC, GROUP, TRANSACTION = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
@@ -87,3 +94,101 @@ def test_an_api_of_the_cluster_is_refused_without_a_question_to_a_cluster(key: i
     assert not isinstance(end.value.value, Close)
     assert [each.reason for each in refusals] == ["tenant 'shop' has no right to it"]
     assert refusals[0].enforced
+
+
+B_ONLY = Policy([Tenant("b", "b", ("User:bob",))], 1)
+"""Of apples, bananas and cherries, the tenant has bananas."""
+
+
+def bounded() -> Access:
+    return Access.of(Authorization(), BOB, "127.0.0.1", B_ONLY)
+
+
+STRANGE = bytes(range(16))
+"""No topic has this id."""
+ID_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_an_id_of_another_tenants_topic_is_as_an_id_that_no_topic_has() -> None:
+    """Both ids are asked for at the same time, and are told the same."""
+    world = World({"c1": NAMES})
+    world.memory.strange_topic_ids.put(STRANGE, True, world.now)
+    for name, (message, version, told) in by_ids(topic_id("apples"), STRANGE).items():
+        asked = ask(message, version, bounded(), empty_answer, world)
+        assert told(asked.answer) == [ID_UNKNOWN, ID_UNKNOWN], name
+        assert not asked.refusals, name
+
+
+def by_ids(*ids: bytes) -> dict[str, tuple[Struct, int, Callable[[Any], list[int]]]]:
+    """Requests that name topics by these ids, and the error of each."""
+    return {
+        "Metadata": (
+            metadata.MetadataRequest([metadata.MetadataRequestTopic(each, None) for each in ids]),
+            12,
+            lambda answer: [each.error_code for each in answer.topics],
+        ),
+        "Fetch": (
+            fetch.FetchRequest(
+                session_epoch=-1,
+                topics=[fetch.FetchTopic(topic_id=each, partitions=[fetch.FetchPartition(0)]) for each in ids],
+            ),
+            13,
+            lambda answer: [part.error_code for each in answer.responses for part in each.partitions],
+        ),
+        "Produce": (
+            produce.ProduceRequest(
+                acks=-1,
+                topic_data=[
+                    produce.TopicProduceData(topic_id=each, partition_data=[produce.PartitionProduceData(0, b"")])
+                    for each in ids
+                ],
+            ),
+            13,
+            lambda answer: [part.error_code for each in answer.responses for part in each.partition_responses],
+        ),
+        "DeleteTopics": (
+            delete_topics.DeleteTopicsRequest([delete_topics.DeleteTopicState(None, each) for each in ids]),
+            6,
+            lambda answer: [each.error_code for each in answer.responses],
+        ),
+        "ShareFetch": (
+            share_fetch.ShareFetchRequest(
+                "b-group", "m", topics=[share_fetch.FetchTopic(each, [share_fetch.FetchPartition(0)]) for each in ids]
+            ),
+            1,
+            lambda answer: [part.error_code for each in answer.responses for part in each.partitions],
+        ),
+        "OffsetCommit": (
+            offset_commit.OffsetCommitRequest(
+                "b-group",
+                topics=[
+                    offset_commit.OffsetCommitRequestTopic(
+                        topic_id=each, partitions=[offset_commit.OffsetCommitRequestPartition(0, 1)]
+                    )
+                    for each in ids
+                ],
+            ),
+            10,
+            lambda answer: [part.error_code for each in answer.topics for part in each.partitions],
+        ),
+    }
+
+
+def empty_answer(message: Any) -> Struct:
+    spec = message_of(api_key_of(message), Kind.RESPONSE)
+    assert spec is not None
+    return spec.cls()
+
+
+def test_what_acls_would_refuse_is_observed_within_the_bounds_alone() -> None:
+    refusals: list[Refusal] = []
+    observed = Access.of(Authorization(Mode.OBSERVE), BOB, "127.0.0.1", B_ONLY)
+    frame = memoryview(bytearray(encode_request(metadata.MetadataRequest([]), 12, 1, "c")))
+    request = Request(parse_request_header(frame, SIZE_BYTES, len(frame)), frame)
+    asking = Asking(HANDLERS[3], request, World({"c1": NAMES}).view(), observed, refusals.append)
+    assert asking.may(Operation.READ, TOPIC, "bananas")
+    assert not asking.may(Operation.READ, TOPIC, "apples")
+    assert [(each.resource_name, each.enforced, each.reason) for each in refusals] == [
+        ("bananas", False, "no ACL allows it"),
+        ("apples", True, "tenant 'b' has no right to it"),
+    ]
