@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import structlog
+
 from mesh.tenants import Tenant
 from mesh.topics import LONGEST_NAME
 from services.gateway.requests.older.rewriting import message_of_answer, rewritten
@@ -28,6 +30,8 @@ from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import ConsumerGroupHeartbeatResponse, StreamsGroupHeartbeatResponse
 from services.gateway.wire.renaming import Renames, renamed
 from services.gateway.wire.schema import Kind, Named, Struct, fields_of, message_of
+
+log = structlog.get_logger(__name__)
 
 _TEXTS: Final = ("error_message", "status_detail")
 """How fields of answers end that hold sentences, in which names may stand."""
@@ -46,7 +50,14 @@ class Translation:
     """The type of keys that the request has, or of its group's protocol."""
 
     def answer(self, answer: Answer) -> Answer:
-        """The answer as the tenant's client gets it. Raises WireError."""
+        """The answer as the tenant's client gets it. No answer is better than one with the names of others."""
+        try:
+            return self._translated(answer)
+        except Exception:
+            log.exception("an answer could not be translated for a tenant", api=api_name(self.api_key))
+            return Close("internal error, see the log line before")
+
+    def _translated(self, answer: Answer) -> Answer:
         spec = message_of(self.api_key, Kind.RESPONSE)
         if spec is None or isinstance(answer, NoAnswer | Close | Versioned):
             return answer
