@@ -274,3 +274,18 @@ def test_an_offset_that_a_tenant_sets_is_its_own(house: House) -> None:
     for user, left in (("ann", "3"), ("bob", "2")):
         with reading(house, user, TOPIC) as consumer:
             assert records(consumer, 1)[0] == (TOPIC, left)
+
+
+def test_a_share_group_of_the_same_name_is_one_of_each_tenant(house: House) -> None:
+    for user in ("ann", "bob"):
+        house.create(user, partitions=1)
+        config = ("--alter", "--entity-type", "groups", "--entity-name", GROUP)
+        house.java(user, Tool.CONFIGS, *config, "--add-config", "share.auto.offset.reset=earliest")
+        house.write(user, f"from {user}")
+    for user in ("ann", "bob"):
+        read = ("--topic", TOPIC, "--group", GROUP, "--max-messages", "1", "--timeout-ms", "60000")
+        assert house.java(user, Tool.CONSOLE_SHARE_CONSUMER, *read).split("\n")[0] == f"from {user}"
+        assert house.java(user, Tool.SHARE_GROUPS, "--list").split() == [GROUP]
+        described = house.java(user, Tool.SHARE_GROUPS, "--describe", "--group", GROUP)
+        assert TOPIC in described
+        assert not any(prefix in described for prefix in house.prefixes)
