@@ -98,6 +98,8 @@ def event(of: events.Event) -> str:
         case "validation_rules_changed":
             texts = [rule_change_text(each) for each in of.validation_rules_changed.changes]
             return _some("validation rule", "changed", texts)
+        case "log_signed":
+            return f"signed with the certificate {of.log_signed.subject}"
         case "tenants_changed":
             return _some("tenant", "changed", [tenant_change_text(each) for each in of.tenants_changed.changes])
         case "topic_owner_set":

@@ -16,6 +16,7 @@ from mesh.at_once import done_at_once
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.errors import InvalidRuleError
+from mesh.routing.identity import IdentityMode
 from mesh.routing.identity_codec import identity_from_proto, identity_to_proto
 from mesh.routing.living import LivingRules
 from mesh.routing.ordered import Ordered
@@ -61,7 +62,7 @@ ITEMS_IN_A_STEP = 50
 """Versions of rules, or pasts, that are read within a millisecond."""
 Item = TypeVar("Item")
 Sent = TypeVar("Sent", bound=Message)
-TABLE_FORMAT = 5
+TABLE_FORMAT = 6
 """The format of tables that this release understands (Member.table_format)."""
 TABLE_FORMAT_OF_ACLS = 2
 """The first format with ACLs."""
@@ -71,7 +72,9 @@ TABLE_FORMAT_OF_VALIDATION = 4
 """The first format with rules of validation."""
 TABLE_FORMAT_OF_IDENTITIES = 4
 """The first format with clients' identities at clusters."""
-TABLE_FORMAT_OF_TENANTS = 5
+TABLE_FORMAT_OF_EXCHANGED_TOKENS = 5
+"""The first format with tokens that are exchanged for those of a cluster."""
+TABLE_FORMAT_OF_TENANTS = 6
 """The first format with tenants."""
 
 M = TypeVar("M", bound=Message)
@@ -81,9 +84,12 @@ def format_needed(table: RoutingTable) -> int:
     """The format that a reader has to understand, so that the reader ignores nothing of this table."""
     if table.tenant_policy is not None:
         return TABLE_FORMAT_OF_TENANTS
+    identities = [each.identity for each in table.clusters.values() if each.identity is not None]
+    if any(each.mode is IdentityMode.EXCHANGE for each in identities):
+        return TABLE_FORMAT_OF_EXCHANGED_TOKENS
     if table.validation_policy is not None:
         return TABLE_FORMAT_OF_VALIDATION
-    if any(each.identity is not None for each in table.clusters.values()):
+    if identities:
         return TABLE_FORMAT_OF_IDENTITIES
     if table.quota_policy is not None:
         return TABLE_FORMAT_OF_QUOTAS
