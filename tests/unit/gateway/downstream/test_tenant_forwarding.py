@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,6 +14,8 @@ from mesh.tenants import Tenant
 from mesh.tenants.codec import tenant_to_proto
 from services.gateway.downstream import fetch_forwarding, forwarding, turns
 from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.siblings import Introduction
+from services.gateway.requests.memory import Session
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -183,3 +186,14 @@ async def test_fetch_of_anothers_topic_finds_none(version: int, stage: Stage) ->
     assert topic.partitions[0].error_code == code
     assert topic.topic == ("" if version >= 13 else "bananas")
     assert not stage.c2.requests(ApiKey.FETCH)
+
+
+async def test_a_link_of_another_worker_has_full_names_already_and_the_same_bounds(stage: Stage) -> None:
+    await as_tenant(stage)
+    introduction = Introduction.of(Session())
+    server = await asyncio.get_running_loop().create_server(lambda: stage.gateway._met(introduction), "127.0.0.1", 0)
+    async with server:
+        link = await RawClient.connect(server.sockets[0].getsockname()[1])
+        shown = await link.ask(MetadataRequest(None), 12, MetadataResponse)
+        assert [each.name for each in shown.topics] == ["apples"]
+        link.close()
