@@ -35,6 +35,7 @@ class TenantService(tenants_grpc.TenantServiceServicer):
                 lambda policy: change_tenants(policy, request.changes),
                 who,
                 lambda *each: stored_response(who, response(*each)),
+                validate_only=request.validate_only,
             )
             return response(*made)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 Meshctl = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -50,3 +51,27 @@ def test_the_life_of_tenants(meshctl: Meshctl) -> None:
     history = meshctl("history", "--tenants").stdout
     assert f"tenant {text}" in history
     assert "a new team" in history
+    meshctl("tenants", "remove", "shop")
+
+
+def test_a_file_brings_tenants_and_an_export_has_them(meshctl: Meshctl, tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    file.write_text("tenants: [{tenant: shop, members: [User:shop]}, {tenant: bank, prefix: bank_}]\n")
+    assert "2 to add" in meshctl("apply", "-f", str(file), "--dry-run").stdout
+    assert "There is no tenant" in meshctl("tenants", "list").stdout
+    assert "the mesh is as the file says" in meshctl("apply", "-f", str(file)).stdout
+    assert "nothing to change" in meshctl("apply", "-f", str(file)).stdout
+    exported = json.loads(meshctl("export", "-o", "json").stdout)["tenants"]
+    assert exported == [
+        {"tenant": "bank", "prefix": "bank_"},
+        {"tenant": "shop", "prefix": "shop.", "members": ["User:shop"]},
+    ]
+    file.write_text("tenants: [{tenant: bank, members: [User:shop]}]\n")
+    pruned = meshctl("apply", "-f", str(file), "--prune").stdout
+    assert "1 to change, 1 to remove" in pruned, "a member moves in one call"
+    assert meshctl("tenants", "list").stdout.splitlines() == ["bank: prefix 'bank_', members User:shop"]
+    file.write_text("tenants: [{tenant: eu, prefix: bank_eu.}]\n")
+    refused = meshctl("apply", "-f", str(file), "--dry-run", check=False)
+    assert (refused.returncode != 0, "begins with prefix 'bank_'" in refused.stderr) == (True, True)
+    file.write_text("tenants: []\n")
+    meshctl("apply", "-f", str(file), "--prune")
