@@ -23,7 +23,7 @@ from docs.tables import REFERENCE, table
 from mesh.acls.words import MODES
 from mesh.rpc import record_rules as contract
 from mesh.rpc import routing
-from meshctl.meshfile import acls, entries, native, properties, record_rules, rules
+from meshctl.meshfile import acls, entries, native, properties, record_rules, rules, tenants
 from meshctl.meshfile.reading import parse
 
 SCHEMA, PAGE = REFERENCE / "mesh-yaml.schema.json", REFERENCE / "mesh-yaml.md"
@@ -80,6 +80,7 @@ _SECTIONS = {
     "rules": ("rule", "Forwarding rules, in order: the first rule that matches decides."),
     "record_rules": ("RecordRuleSpec", "Mirrors and content rules, each with an id of its own."),
     acls.KEY: ("acl", "The ACLs of clients; `--prune` removes others."),
+    tenants.KEY: ("tenant", "Clients with a namespace of their own; `--prune` removes others."),
 }
 _ACLS_SAY: Mapping[str, tuple[Schema, str]] = {
     "principal": (ONE_VALUE, "`User:alice`, or `Group:finance`; `User:*` is every client."),
@@ -103,6 +104,17 @@ _ACL_POLICY_SAYS: Mapping[str, tuple[Schema, str]] = {
     "super_users": (_SEVERAL, "All principals that may do everything, whatever ACLs say. Absent: they stay."),
 }
 
+_TENANTS_SAY: Mapping[str, tuple[Schema, str]] = {
+    "tenant": ({**ONE_VALUE, "pattern": "^[a-z0-9-]{1,63}$"}, "Its id."),
+    "prefix": (
+        {**ONE_VALUE, "minLength": 2},
+        "Stands before its names. Absent: the one that it has, or else its id and a dot.",
+    ),
+    "members": (_SEVERAL, "All principals of its clients: `User:shop`, or `Group:shop` of a token."),
+    "shared_topics": (_SEVERAL, "All topics outside its prefix that it reads, by their full names."),
+    "writable_topics": (_SEVERAL, "All topics outside its prefix that it reads and writes."),
+}
+
 
 def schema() -> Schema:
     """The JSON Schema of mesh.yaml (draft 7, which editors know)."""
@@ -124,6 +136,7 @@ def schema() -> Schema:
             "Whether ACLs count, and for whom they do not. No absent member changes anything.", _ACL_POLICY_SAYS
         )
         | {"minProperties": 1},
+        "tenant": _own("A tenant.", _TENANTS_SAY) | {"required": ["tenant"]},
     }
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

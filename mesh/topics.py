@@ -2,7 +2,8 @@
 
 import re
 
-TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+LONGEST_NAME = 249
+TOPIC_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 
 OWN_PREFIXES = (
     "mesh.events",

@@ -13,7 +13,8 @@ _COMMANDS = {
     **{name: name for name in (
         "access", "acl", "apply", "audit", "canary", "clients", "cluster", "completion", "content", "context",
         "dashboard", "groups", "instances", "jobs", "lineage", "login", "mcp", "mirror", "proposals", "quota",
-        "receipts", "replay", "rule", "schedule", "sidecars", "topic", "traffic", "transactions", "users", "validation",
+        "receipts", "replay", "rule", "schedule", "sidecars", "tenants", "topic", "traffic", "transactions", "users",
+        "validation",
     )},
     **dict.fromkeys(("explain", "status", "watch"), "decision"),
     **dict.fromkeys(("freeze", "thaw"), "freezing"),

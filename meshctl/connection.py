@@ -29,6 +29,7 @@ from mesh.rpc import (
     record_rules_grpc,
     replays_grpc,
     subscriptions_grpc,
+    tenants_grpc,
     topic_moves_grpc,
     topics_grpc,
     traffic_grpc,
@@ -40,6 +41,7 @@ from mesh.rpc import clients as clients_pb
 from mesh.rpc import instances as instances_pb
 from mesh.rpc import record_rules as record_rules_pb
 from mesh.rpc import replays as replays_pb
+from mesh.rpc import tenants as tenants_pb
 from mesh.rpc.channels import open_blocking_channel, open_token_channel
 from mesh.rpc.tls import RpcTls
 from meshctl.contexts import BearerToken
@@ -110,6 +112,7 @@ class Connection:
         self.acls = acls_grpc.AclServiceStub(self._channel)
         self.quotas = quotas_grpc.QuotaServiceStub(self._channel)
         self.validation = validation_grpc.ValidationServiceStub(self._channel)
+        self.tenants = tenants_grpc.TenantServiceStub(self._channel)
         self.users = users_grpc.UserServiceStub(self._channel)
         self.transactions = transactions_grpc.TransactionServiceStub(self._channel)
 
@@ -157,6 +160,16 @@ class Connection:
             self.record_rules.ListRecordRules, record_rules_pb.ListRecordRulesRequest(page_size=PAGE_SIZE)
         )
         return [each for page in pages for each in page.record_rules]
+
+    def all_tenants(self, at_revision: int = 0) -> list[tenants_pb.Tenant]:
+        """As they were at the revision; 0: as they are now. A control of an older release has none."""
+        request = tenants_pb.ListTenantsRequest(at_revision=at_revision, page_size=PAGE_SIZE)
+        try:
+            return [each for page in self.pages(self.tenants.ListTenants, request) for each in page.tenants]
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return []
+            raise
 
     def acl_policy(self, at_revision: int = 0) -> acls_pb.AclPolicy:
         """The whole policy, its ACLs in the order of lists; 0: as it is now."""

@@ -9,6 +9,7 @@ from mesh.quotas.words import change_text
 from mesh.rpc import admin, events
 from mesh.rpc.roles import role_and_bounds, role_word
 from mesh.scram_codec import mechanism_word
+from mesh.tenants.words import change_text as tenant_change_text
 from mesh.validation.words import change_text as rule_change_text
 from mesh.wording import clients_text, command_text, how_text, rule_text, short, word
 from meshctl import instances, record_rules, replays
@@ -99,6 +100,8 @@ def event(of: events.Event) -> str:
             return _some("validation rule", "changed", texts)
         case "log_signed":
             return f"signed with the certificate {of.log_signed.subject}"
+        case "tenants_changed":
+            return _some("tenant", "changed", [tenant_change_text(each) for each in of.tenants_changed.changes])
         case "topic_owner_set":
             owner = of.topic_owner_set.owner
             return f"topic {of.topic_owner_set.topic} {f'belongs to {owner}' if owner else 'has no owner any more'}"

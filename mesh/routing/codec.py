@@ -32,7 +32,7 @@ from mesh.routing.rules import (
 )
 from mesh.routing.table import RoutingTable
 from mesh.routing.visits import Past, Stay
-from mesh.rpc import acls, admin, quotas, routing, validation
+from mesh.rpc import acls, admin, quotas, routing, tenants, validation
 from mesh.validation.codec import is_known
 
 _KINDS: dict[str, tuple[type[ExactName | NamePrefix | NameRegex], Subject]] = {
@@ -53,7 +53,7 @@ _KNOWN_OPERATIONS = frozenset(acls.AclOperation.values()) - {acls.ACL_OPERATION_
 _KNOWN_QUOTA_KEYS = frozenset(quotas.QuotaKey.values()) - {quotas.QUOTA_KEY_UNSPECIFIED}
 _KNOWN_PERMISSIONS = frozenset(acls.AclPermission.values()) - {acls.ACL_PERMISSION_UNSPECIFIED}
 
-TABLE_FORMAT = 5
+TABLE_FORMAT = 6
 """The format of tables that this release understands (Member.table_format)."""
 TABLE_FORMAT_OF_ACLS = 2
 """The first format with ACLs."""
@@ -65,12 +65,16 @@ TABLE_FORMAT_OF_IDENTITIES = 4
 """The first format with clients' identities at clusters."""
 TABLE_FORMAT_OF_EXCHANGED_TOKENS = 5
 """The first format with tokens that are exchanged for those of a cluster."""
+TABLE_FORMAT_OF_TENANTS = 6
+"""The first format with tenants."""
 
 M = TypeVar("M", bound=Message)
 
 
 def format_needed(table: RoutingTable) -> int:
     """The format that a reader has to understand, so that the reader ignores nothing of this table."""
+    if table.tenant_policy is not None:
+        return TABLE_FORMAT_OF_TENANTS
     identities = [each.identity for each in table.clusters.values() if each.identity is not None]
     if any(each.mode is IdentityMode.EXCHANGE for each in identities):
         return TABLE_FORMAT_OF_EXCHANGED_TOKENS
@@ -223,6 +227,7 @@ def policies_from_proto(message: routing.RoutingTable) -> Policies:
         acl_policy_from_proto(message.acl_policy) if message.HasField("acl_policy") else None,
         quota_policy_from_proto(message.quota_policy) if message.HasField("quota_policy") else None,
         validation_policy_from_proto(message.validation_policy) if message.HasField("validation_policy") else None,
+        tenant_policy_from_proto(message.tenant_policy) if message.HasField("tenant_policy") else None,
     )
 
 
@@ -271,6 +276,14 @@ def validation_policy_from_proto(message: validation.ValidationPolicy) -> valida
     return policy
 
 
+def tenant_policy_from_proto(message: tenants.TenantPolicy) -> tenants.TenantPolicy:
+    """As `acl_policy_from_proto`."""
+    policy = _copy(message)
+    if policy is None:
+        raise InvalidRuleError("tenant_policy", "a newer release of the mesh says more about tenants: run it here")
+    return policy
+
+
 def _copy(message: M) -> M | None:
     """A copy for a table; None if a field is not known here."""
     copy = type(message)()
@@ -297,6 +310,7 @@ def table_to_proto(table: RoutingTable) -> routing.RoutingTable:
         acl_policy=table.acl_policy,
         quota_policy=table.quota_policy,
         validation_policy=table.validation_policy,
+        tenant_policy=table.tenant_policy,
     )
 
 

@@ -63,6 +63,10 @@ def delta_between(before: RoutingTable, after: RoutingTable) -> routing.TableDel
             if after.validation_policy is None:
                 raise _TooManyError
             delta.validation_policy.CopyFrom(after.validation_policy)
+        if after.tenant_policy is not before.tenant_policy:
+            if after.tenant_policy is None:
+                raise _TooManyError
+            delta.tenant_policy.CopyFrom(after.tenant_policy)
     except _TooManyError:
         return None
     delta.gone_clusters.extend(name for name in before.clusters if name not in after.clusters)
@@ -119,6 +123,9 @@ def table_after(before: RoutingTable, delta: routing.TableDelta) -> Generator[No
         codec.validation_policy_from_proto(delta.validation_policy)
         if delta.HasField("validation_policy")
         else before.validation_policy,
+        codec.tenant_policy_from_proto(delta.tenant_policy)
+        if delta.HasField("tenant_policy")
+        else before.tenant_policy,
     )
     yield
     rules = TableRules(living, TopicVersions(living, ended, counted, found_by_name))

@@ -1,4 +1,5 @@
-"""A policy that is a list of items in a table, as it follows from events: quotas of clients, rules of validation.
+"""A policy that is a list of items in a table, as it follows from events: quotas of clients, rules of validation,
+tenants.
 
 A table carries the policy as its message. Control and routers only hand it on; the package of its subject is for those
 who decide by it. Nobody changes a policy that a table has.
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from mesh.rpc import events, quotas, validation
+from mesh.rpc import events, quotas, tenants, validation
 
 
 class PolicyMessage(Protocol):
@@ -81,6 +82,10 @@ def rule_key(rule: validation.ValidationRule | validation.ValidationRuleChange) 
     return rule.rule_id.encode()
 
 
+def tenant_key(tenant: tenants.Tenant | tenants.TenantChange) -> bytes:
+    return tenant.tenant_id.encode()
+
+
 def _changed_quotas(event: events.Event) -> Iterable[tuple[bytes, quotas.Quota | None]]:
     for each in event.quotas_changed.changes:
         quota = quotas.Quota(entity=each.entity, key=each.key, value=each.value) if each.HasField("value") else None
@@ -90,6 +95,11 @@ def _changed_quotas(event: events.Event) -> Iterable[tuple[bytes, quotas.Quota |
 def _changed_rules(event: events.Event) -> Iterable[tuple[bytes, validation.ValidationRule | None]]:
     for each in event.validation_rules_changed.changes:
         yield rule_key(each), each.rule if each.HasField("rule") else None
+
+
+def _changed_tenants(event: events.Event) -> Iterable[tuple[bytes, tenants.Tenant | None]]:
+    for each in event.tenants_changed.changes:
+        yield tenant_key(each), each.tenant if each.HasField("tenant") else None
 
 
 QUOTAS: Listed[quotas.QuotaPolicy, quotas.Quota] = Listed(
@@ -105,4 +115,11 @@ VALIDATION: Listed[validation.ValidationPolicy, validation.ValidationRule] = Lis
     _changed_rules,
     rule_key,
     lambda items, revision: validation.ValidationPolicy(rules=items, revision=revision),
+)
+TENANTS: Listed[tenants.TenantPolicy, tenants.Tenant] = Listed(
+    "tenants_changed",
+    lambda policy: policy.tenants,
+    _changed_tenants,
+    tenant_key,
+    lambda items, revision: tenants.TenantPolicy(tenants=items, revision=revision),
 )

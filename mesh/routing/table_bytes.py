@@ -24,7 +24,7 @@ from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.rules import RuleVersion
 from mesh.routing.table import RoutingTable
 from mesh.routing.visits import Past
-from mesh.rpc import acls, quotas, routing, validation
+from mesh.rpc import acls, quotas, routing, tenants, validation
 
 Item = TypeVar("Item")
 SMALL = 128
@@ -45,6 +45,7 @@ class TableBytes:
         self._acls: _Joined[acls.AclPolicy] = _Joined("acl_policy", _as_it_is)
         self._quotas: _Joined[quotas.QuotaPolicy] = _Joined("quota_policy", _as_it_is)
         self._validation: _Joined[validation.ValidationPolicy] = _Joined("validation_policy", _as_it_is)
+        self._tenants: _Joined[tenants.TenantPolicy] = _Joined("tenant_policy", _as_it_is)
         self._encoded: RoutingTable | None = None
         """The table to which the bytes of all parts belong."""
 
@@ -74,11 +75,12 @@ class TableBytes:
         yield from self._acls.change(() if table.acl_policy is None else ((table.acl_policy,),))
         yield from self._quotas.change(() if table.quota_policy is None else ((table.quota_policy,),))
         yield from self._validation.change(() if table.validation_policy is None else ((table.validation_policy,),))
+        yield from self._tenants.change(() if table.tenant_policy is None else ((table.tenant_policy,),))
         self._encoded = table
 
     @property
     def _sections(self) -> tuple[_Joined[UpstreamCluster] | _Joined[RuleVersion] | _Joined[Past] | _Policies, ...]:
-        return self._clusters, self._versions, self._pasts, self._acls, self._quotas, self._validation
+        return self._clusters, self._versions, self._pasts, self._acls, self._quotas, self._validation, self._tenants
 
 
 class _Joined(Generic[Item]):
@@ -131,8 +133,13 @@ class _Joined(Generic[Item]):
         return known
 
 
-_Policies = _Joined[acls.AclPolicy] | _Joined[quotas.QuotaPolicy] | _Joined[validation.ValidationPolicy]
-Policy = TypeVar("Policy", acls.AclPolicy, quotas.QuotaPolicy, validation.ValidationPolicy)
+_Policies = (
+    _Joined[acls.AclPolicy]
+    | _Joined[quotas.QuotaPolicy]
+    | _Joined[validation.ValidationPolicy]
+    | _Joined[tenants.TenantPolicy]
+)
+Policy = TypeVar("Policy", acls.AclPolicy, quotas.QuotaPolicy, validation.ValidationPolicy, tenants.TenantPolicy)
 
 
 def _as_it_is(policy: Policy) -> Policy:

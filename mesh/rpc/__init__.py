@@ -41,6 +41,8 @@ from mesh.rpc.v1 import routing_pb2 as routing
 from mesh.rpc.v1 import snapshots_pb2 as snapshots
 from mesh.rpc.v1 import subscriptions_pb2 as subscriptions
 from mesh.rpc.v1 import subscriptions_pb2_grpc as subscriptions_grpc
+from mesh.rpc.v1 import tenants_pb2 as tenants
+from mesh.rpc.v1 import tenants_pb2_grpc as tenants_grpc
 from mesh.rpc.v1 import topic_moves_pb2 as topic_moves
 from mesh.rpc.v1 import topic_moves_pb2_grpc as topic_moves_grpc
 from mesh.rpc.v1 import topics_pb2 as topics
@@ -92,6 +94,8 @@ __all__ = [
     "snapshots",
     "subscriptions",
     "subscriptions_grpc",
+    "tenants",
+    "tenants_grpc",
     "topic_moves",
     "topic_moves_grpc",
     "topics",

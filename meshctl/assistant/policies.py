@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from pydantic import Field
 
 from mesh.acls.words import OPERATIONS, RESOURCES
-from mesh.rpc import acls, admin, audit, quotas, traffic
+from mesh.rpc import acls, admin, audit, quotas, tenants, traffic
 from meshctl.acl_traffic import document
 from meshctl.acls import FILTER_PATTERNS, OPERATION, RESOURCE, Named
 from meshctl.assistant.arguments import USUAL_PAGE, Hours, Name, Size, Text, Token, since
@@ -113,6 +113,24 @@ def list_quotas(connection: Connection, page_size: Size = USUAL_PAGE, page_token
     """
     request = quotas.ListQuotasRequest(page_size=page_size, page_token=page_token)
     return connection.call(connection.quotas.ListQuotas, request)
+
+
+def list_tenants(connection: Connection, page_size: Size = USUAL_PAGE, page_token: Token = "") -> Message:
+    """The tenants: clients with a namespace of their own. Gateways put the prefix before each name of their topics,
+    groups and transactional ids. All other tools have full names, with prefixes.
+    """
+    request = tenants.ListTenantsRequest(page_size=page_size, page_token=page_token)
+    return connection.call(connection.tenants.ListTenants, request)
+
+
+def explain_tenant(
+    connection: Connection,
+    principal: Principal,
+    topic: Annotated[Text, Field(description="A name that the client uses for a topic.")] = "",
+) -> Message:
+    """The tenant of a client, and the full name of one of its topics. Without a tenant, names are as they are."""
+    request = tenants.ExplainTenantRequest(principal=principal, topic=topic)
+    return connection.call(connection.tenants.ExplainTenant, request)
 
 
 def explain_quotas(

@@ -44,7 +44,8 @@ QUESTIONS = (
     questions.list_record_rules, questions.list_replays, questions.show_replay, questions.list_instances,
     questions.list_proposals, questions.show_proposal,
     policies.list_acls, policies.explain_access, policies.dry_run_acls, policies.list_quotas,
-    policies.explain_quotas, policies.top_traffic, policies.audit_calls, policies.audit_records,
+    policies.explain_quotas, policies.list_tenants, policies.explain_tenant, policies.top_traffic,
+    policies.audit_calls, policies.audit_records,
 )  # fmt: skip
 PLANS = (
     changes.plan_rule_set, changes.plan_rule_remove, changes.plan_revert, changes.plan_offset_reset,

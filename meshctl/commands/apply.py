@@ -54,7 +54,7 @@ def apply(
     resync: int,
     **consents: Any,
 ) -> None:
-    """Bring the mesh to what a file says: clusters, rules, record rules, ACLs. Applying it again changes nothing.
+    """Bring the mesh to what a file says: clusters, rules, record rules, ACLs, tenants. Again, it changes nothing.
 
     \b
     The file is one of
@@ -72,6 +72,7 @@ def apply(
                   acls:         [{principal, operations, topic | topic_prefix | group | ...
                                   | cluster: true, host, permission: allow | deny}, ...]
                   acl_policy:   {mode: "off" | observe | enforce, super_users}
+                  tenants:      [{tenant, prefix, members, shared_topics, writable_topics}, ...]
       Envoy       the configuration of envoy.filters.network.kafka_mesh
 
     The plan is shown as Terraform shows one: + comes, ~ changes, - goes. A rule whose match is there already becomes
@@ -141,7 +142,7 @@ def _follow(session: Session, path: Path, once: Callable[..., None], resync: int
 )
 @pass_session
 def export(session: Session, moment: int | datetime | None) -> None:
-    """Write the mesh as a mesh.yaml that `meshctl apply` takes: clusters, rules, mirrors and content rules, ACLs.
+    """Write the mesh as a mesh.yaml for `meshctl apply`: clusters, rules, mirrors and content rules, ACLs, tenants.
 
     Secrets are references in a mesh, and stay so in the file. With -o json the same document is JSON.
 
@@ -155,12 +156,14 @@ def export(session: Session, moment: int | datetime | None) -> None:
     if moment is None:
         rules, _revision = connection.all_rules()
         document = writing.document(
-            connection.all_clusters(), rules, connection.all_record_rules(), connection.acl_policy()
-        )
+            connection.all_clusters(), rules, connection.all_record_rules(), connection.acl_policy(),
+            connection.all_tenants(),
+        )  # fmt: skip
     else:
         then = connection.call(connection.decisions.GetAsOf, as_of(moment))
         policy = connection.acl_policy(then.revision)
-        document = writing.document(then.clusters, then.rules, then.record_rules, policy)
+        tenants = connection.all_tenants(then.revision)
+        document = writing.document(then.clusters, then.rules, then.record_rules, policy, tenants)
     if session.as_json:
         print_json(document)
         return
@@ -189,6 +192,7 @@ def _document(plan: Plan, options: Options, applied: Applied) -> dict[str, Any]:
         "clusters": [as_dict(each) for each in applied.clusters],
         "rule_change": as_dict(answer) if answer is not None else None,
         "record_rules": [as_dict(each) for each in applied.record_rules],
+        "tenants": {"changed": applied.tenants_changed},
         "acls": {"added": applied.acls_added, "removed": applied.acls_removed},
         "removed": applied.removed,
     }

@@ -13,14 +13,14 @@ from typing import TypeVar
 import grpc
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from mesh.rpc import acls, admin, record_rules
+from mesh.rpc import acls, admin, record_rules, tenants
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError, Violation, from_rpc
 from meshctl.meshfile.action import Action
 from meshctl.meshfile.plan import ClusterStep, Plan, RecordRuleStep
 
 T = TypeVar("T")
-ACLS_AT_ONCE = 1_000
+ACLS_AT_ONCE, TENANTS_AT_ONCE = 1_000, 100
 """Control takes so many in one call."""
 
 
@@ -46,6 +46,7 @@ class Applied:
     rules: admin.RuleChangeResponse | None = None
     """None when control was not asked."""
     record_rules: list[record_rules.RecordRule] = field(default_factory=list)
+    tenants_changed: int = 0
     acls_added: int = 0
     acls_removed: int = 0
     removed: list[str] = field(default_factory=list)
@@ -85,6 +86,10 @@ class Applying:
                 made = self._do(name, partial(self._change_record_rule, change))
                 applied.record_rules += [made] if made is not None else []
         self._check_nothing_waits()
+        for tenants_at_once in self._tenants():
+            changed_tenants = self._do("tenants", partial(self._change_tenants, tenants_at_once))
+            applied.tenants_changed += 0 if changed_tenants is None else len(changed_tenants.changed)
+        self._check_nothing_waits()
         self._change_acls(applied)
         for step in self._plan.removed_clusters:
             self._do(step.spec.cluster_name, partial(self._remove_cluster, step))
@@ -120,6 +125,7 @@ class Applying:
             if step.action is not Action.REMOVE and not self._plan.new_clusters & clusters_of(step.spec)
         ]
         checks += [("acls", partial(self._add_acls, each, validate_only=True)) for each in self._acls(Action.CREATE)]
+        checks += [("tenants", partial(self._change_tenants, each, validate_only=True)) for each in self._tenants()]
         if self._plan.acls.changes_policy:
             checks.append(("acl_policy", partial(self._set_acl_policy, validate_only=True)))
         failures: list[MeshctlError] = []
@@ -228,6 +234,22 @@ class Applying:
         name = f"recordrules/{step.spec.record_rule_id}"
         request = record_rules.RemoveRecordRuleRequest(name=name, options=self._record_options(step))
         return self._connection.call(self._connection.record_rules.RemoveRecordRule, request)
+
+    def _tenants(self) -> list[Sequence[tenants.TenantChange]]:
+        """The changes of tenants, as many as one call takes together."""
+        found = self._plan.tenant_changes
+        return [found[start : start + TENANTS_AT_ONCE] for start in range(0, len(found), TENANTS_AT_ONCE)]
+
+    def _change_tenants(
+        self, changes: Sequence[tenants.TenantChange], *, validate_only: bool = False
+    ) -> tenants.ChangeTenantsResponse:
+        request = tenants.ChangeTenantsRequest(
+            changes=changes,
+            reason=self._options.reason,
+            request_id=str(uuid.uuid4()),
+            validate_only=validate_only,
+        )
+        return self._connection.call(self._connection.tenants.ChangeTenants, request)
 
     def _acls(self, action: Action) -> list[Sequence[acls.Acl]]:
         """The ACLs of this action, as many as one call takes together."""

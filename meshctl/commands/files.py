@@ -106,6 +106,7 @@ def plan_of(name: str, file: MeshFile, connection: Connection, *, replace: bool,
             members=connection.status().members,
             record_rules=() if file.record_rules is None else connection.all_record_rules(),
             policy=connection.acl_policy() if speaks_of_acls(file) else NO_POLICY,
+            known_tenants=() if file.tenants is None else connection.all_tenants(),
             replace=replace,
             prune=prune,
         )
@@ -165,6 +166,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             for step in plan.record_rules
         ],
         "acls": [{"action": step.action.value, "acl": as_dict(step.acl)} for step in plan.acls.steps_of_acls],
+        "tenants": [{"action": step.action.value, "tenant": as_dict(step.tenant)} for step in plan.tenants],
         "acl_policy": None
         if plan.acls.policy is None
         else {

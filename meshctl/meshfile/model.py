@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from mesh.rpc import acls, record_rules, routing
+from mesh.rpc import acls, record_rules, routing, tenants
 
 
 class FileKind(StrEnum):
@@ -72,6 +72,15 @@ class AclPolicyEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class TenantEntry:
+    """A tenant as the file has it; without a prefix, that is empty."""
+
+    tenant: tenants.Tenant
+    line: int
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class AddressEntry:
     """An address that the file expects Kafka clients to use."""
 
@@ -83,7 +92,7 @@ class AddressEntry:
 @dataclass(frozen=True, slots=True)
 class MeshFile:
     """A file that is right in itself. `rules` is None when the file does not speak of rules at all; so are
-    `record_rules`, `acls` and `acl_policy`.
+    `record_rules`, `acls`, `acl_policy` and `tenants`.
     """
 
     kind: FileKind
@@ -94,6 +103,7 @@ class MeshFile:
     record_rules: tuple[RecordRuleEntry, ...] | None = None
     acls: tuple[AclEntry, ...] | None = None
     acl_policy: AclPolicyEntry | None = None
+    tenants: tuple[TenantEntry, ...] | None = None
     names_clusters: bool = True
     """Whether it speaks of clusters at all."""
 

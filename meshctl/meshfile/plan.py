@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from mesh.order import staying_in_order
 from mesh.rpc import acls, admin, routing
 from mesh.rpc import record_rules as records
+from mesh.rpc import tenants as tenants_pb
 from mesh.wording import decision_text, rule_text
 from meshctl.endpoints import EndpointsError, split_address
+from meshctl.meshfile import tenants as of_tenants
 from meshctl.meshfile.acl_plan import NO_POLICY, AclPlan, acl_plan
 from meshctl.meshfile.action import Action
 from meshctl.meshfile.model import AddressEntry, FileError, Finding, MeshFile
@@ -68,6 +70,7 @@ class Plan:
     notices: tuple[Finding, ...]
     record_rules: tuple[RecordRuleStep, ...] = ()
     acls: AclPlan = field(default_factory=AclPlan)
+    tenants: tuple[of_tenants.TenantStep, ...] = ()
 
     @property
     def cluster_changes(self) -> tuple[ClusterStep, ...]:
@@ -90,14 +93,21 @@ class Plan:
         rules = [(step.action, "rule", step.spec.rule_id or "(new)", step.detail) for step in self.rules]
         of_records = [(step.action, "record rule", step.spec.record_rule_id, step.detail) for step in self.record_rules]
         gone = [step for step in made if step[0] is Action.REMOVE]
-        return (*(step for step in made if step[0] is not Action.REMOVE), *rules, *of_records, *self.acls.steps, *gone)
+        named = [(step.action, "tenant", step.tenant.tenant_id, step.detail) for step in self.tenants]
+        made = [step for step in made if step[0] is not Action.REMOVE]
+        return (*made, *rules, *of_records, *named, *self.acls.steps, *gone)
+
+    @property
+    def tenant_changes(self) -> list[tenants_pb.TenantChange]:
+        """All in one call: a member may move from one tenant to another."""
+        return [step.change for step in self.tenants if step.action is not Action.UNCHANGED]
 
     @property
     def several(self) -> bool:
         """Whether it takes more than one call to carry it out."""
         calls = len(self.cluster_changes) + len(self.record_rule_changes) + len(self.removed_clusters)
         of_acls = sum(action is not Action.UNCHANGED for action, *_ in self.acls.steps)
-        return calls + self.changes_rules + of_acls > 1
+        return calls + self.changes_rules + of_acls + bool(self.tenant_changes) > 1
 
     @property
     def changes_nothing(self) -> bool:
@@ -126,6 +136,7 @@ def make(
     members: Sequence[admin.Member],
     record_rules: Sequence[records.RecordRule] = (),
     policy: acls.AclPolicy = NO_POLICY,
+    known_tenants: Sequence[tenants_pb.Tenant] = (),
     replace: bool = False,
     prune: bool = False,
 ) -> Plan:
@@ -159,6 +170,7 @@ def make(
         notices=(*file.notices, *_address_notices(file.addresses, members)),
         record_rules=tuple(_record_rule_steps(file, record_rules, prune)),
         acls=of_acls,
+        tenants=tuple(of_tenants.steps(file.tenants, known_tenants, prune=prune)),
     )
 
 

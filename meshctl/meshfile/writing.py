@@ -7,10 +7,11 @@ from typing import Any
 
 import yaml
 
-from mesh.rpc import acls, admin, routing
+from mesh.rpc import acls, admin, routing, tenants
 from mesh.rpc import record_rules as records
 from meshctl.meshfile import acls as acl_entries
 from meshctl.meshfile import record_rules
+from meshctl.meshfile import tenants as tenant_entries
 from meshctl.meshfile.rules import NODE_VIEWS
 
 _VIEWS = {view: name for name, view in NODE_VIEWS.items()}
@@ -21,6 +22,7 @@ def document(
     rules: Iterable[admin.Rule],
     of_records: Iterable[records.RecordRule],
     policy: acls.AclPolicy,
+    of_tenants: Iterable[tenants.Tenant],
 ) -> dict[str, Any]:
     """All sections, also empty ones: with --prune a file speaks of all that it has a section for."""
     return {
@@ -29,6 +31,7 @@ def document(
         "record_rules": [record_rules.written(each.spec) for each in of_records],
         acl_entries.KEY: acl_entries.written(policy.acls),
         acl_entries.POLICY_KEY: acl_entries.written_policy(policy),
+        tenant_entries.KEY: tenant_entries.written(of_tenants),
     }
 
 

@@ -24,6 +24,7 @@ from mesh.rpc import (
     record_rules_grpc,
     replays_grpc,
     subscriptions_grpc,
+    tenants_grpc,
     topic_moves_grpc,
     topics_grpc,
     traffic_grpc,
@@ -65,6 +66,7 @@ class Stubs:
         self.topic_moves = topic_moves_grpc.TopicMoveServiceStub(channel)
         self.subscriptions = subscriptions_grpc.SubscriptionServiceStub(channel)
         self.quotas = quotas_grpc.QuotaServiceStub(channel)
+        self.tenants = tenants_grpc.TenantServiceStub(channel)
         self.clients = clients_grpc.ClientServiceStub(channel)
         self.pipelines = pipelines_grpc.PipelineServiceStub(channel)
         self.profiles = profiles_grpc.ProfileServiceStub(channel)

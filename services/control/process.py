@@ -30,6 +30,7 @@ from mesh.rpc import (
     record_rules_grpc,
     replays_grpc,
     subscriptions_grpc,
+    tenants_grpc,
     topic_moves_grpc,
     topics_grpc,
     traffic_grpc,
@@ -69,6 +70,7 @@ from services.control.api.replay_service import ReplayService
 from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
 from services.control.api.subscription_service import SubscriptionService
+from services.control.api.tenant_service import TenantService
 from services.control.api.topic_move_service import TopicMoveService
 from services.control.api.topic_service import TopicService
 from services.control.api.traffic_service import TrafficService
@@ -262,6 +264,7 @@ class Control:
             (acls_grpc, AclService(journal, AclDecisions(journal, members.routers_below))),
             (quotas_grpc, QuotaService(journal, members.routers_below)),
             (validation_grpc, ValidationService(journal, members.routers_below)),
+            (tenants_grpc, TenantService(journal, members.routers_below)),
             (users_grpc, UserService(journal, UserDecisions(journal, self._verifiers))),
             (users_grpc, self._user_verifiers),
         )

@@ -110,7 +110,7 @@ def where(request: pytest.FixtureRequest) -> Iterator[Addresses]:
 async def world(where: Addresses, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     if where.logs_in:
         where = replace(where, bootstrap=entrance_of(suite_of(request.module), where.bootstrap))
-    world = World.at(where)
+    world = World.at(where, request.node.nodeid)
     yield world
     await world.clean_up()
 

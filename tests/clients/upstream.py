@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tests.clients.confluent.driver import received
 from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, Received
+from tests.clients.entrances import of_librdkafka
 from tests.fixtures.leaders import await_leaders
 from tests.fixtures.waiting import wait_until
 
@@ -18,8 +19,8 @@ from tests.fixtures.waiting import wait_until
 class Upstream:
     def __init__(self, name: str, bootstrap: str) -> None:
         self.name = name
-        self._bootstrap = bootstrap
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._login = of_librdkafka(bootstrap)
+        self._admin = AdminClient(self._login)
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         await _done(self._admin.create_topics([NewTopic(topic, partitions, replication_factor=-1)])[topic])
@@ -59,7 +60,7 @@ class Upstream:
     def _read(self, topic: str) -> list[Received]:
         consumer = Consumer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **self._login,
                 "group.id": "reads-without-group",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
@@ -85,7 +86,7 @@ class Upstream:
         return records
 
     def _write_transactions(self, topic: str, transactions: Mapping[str, bool]) -> None:
-        producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": f"writes-{topic}"})
+        producer = Producer({**self._login, "transactional.id": f"writes-{topic}"})
         producer.init_transactions(OPERATION_TIMEOUT_SECONDS)
         for value, commits in transactions.items():
             producer.begin_transaction()

@@ -3,7 +3,7 @@
 `MESH_TEST_BOOTSTRAP` (with `MESH_TEST_C1` and `MESH_TEST_C2` for the clusters, if they are others) points the suite at
 something that runs already: a gateway, or a plain Kafka cluster, which every driver must get along with first. With
 `MESH_TEST_CONTROL`, the address of its admin API, the tests that change rules run too; `MESH_TEST_TLS_FOLDER` names
-the certificate of an operator, if control asks for one.
+the certificate of an operator, if control asks for one. Two runs with the same `MESH_TEST_NAMES` use the same names.
 """
 
 from __future__ import annotations
@@ -61,18 +61,23 @@ class World:
     c1: Upstream
     c2: Upstream
     operator: Operator | None = None
+    mark: str = ""
+    """Ends all names. Empty: each name has an end of its own."""
     _made: list[tuple[Upstream, str]] = field(default_factory=list)
     _moving: list[str] = field(default_factory=list)
     _serial: Iterator[int] = field(default_factory=itertools.count)
 
     @classmethod
-    def at(cls, where: Addresses) -> World:
+    def at(cls, where: Addresses, test: str = "") -> World:
+        """`test`: the id of the test, from which its names follow if `MESH_TEST_NAMES` is set."""
         operator = Operator(where.control, where.caller) if where.control else None
-        return cls(where.bootstrap, Upstream("c1", where.c1), Upstream("c2", where.c2), operator)
+        given = os.environ.get("MESH_TEST_NAMES")
+        mark = uuid.uuid5(uuid.NAMESPACE_OID, f"{given} {test}").hex[:8] if given else ""
+        return cls(where.bootstrap, Upstream("c1", where.c1), Upstream("c2", where.c2), operator, mark)
 
     def name(self, prefix: str) -> str:
         """A name that no other test and no earlier run has used."""
-        return f"{prefix}-{next(self._serial)}-{uuid.uuid4().hex[:8]}"
+        return f"{prefix}-{next(self._serial)}-{self.mark or uuid.uuid4().hex[:8]}"
 
     async def topic_on_each(self, partitions: int = PARTITIONS) -> tuple[str, str]:
         """A topic on c1 and another one on c2, made on the clusters themselves."""

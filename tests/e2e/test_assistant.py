@@ -76,7 +76,8 @@ async def test_every_question_has_an_answer(mesh: Mesh, readers: Readers) -> Non
     async with helped(mesh, "viewer") as helper:
         for tool in (
             "mesh_status", "list_members", "list_clusters", "list_groups", "list_rules", "history", "list_moves",
-            "list_record_rules", "list_replays", "list_instances", "list_acls", "list_quotas", "audit_calls",
+            "list_record_rules", "list_replays", "list_instances", "list_acls", "list_quotas", "list_tenants",
+            "audit_calls",
         ):  # fmt: skip
             assert await helper.asks(tool), tool
         assert not (await helper.asks("mesh_status"))["away"]
@@ -89,6 +90,7 @@ async def test_every_question_has_an_answer(mesh: Mesh, readers: Readers) -> Non
         quotas = await helper.asks("explain_quotas", user="alice")
         assert quotas["quotas"]["revision"]
         assert quotas.get("use") or quotas["use_not_known"]
+        assert "tenant" not in await helper.asks("explain_tenant", principal="User:alice")
         assert "freshness" in await helper.asks("top_traffic", by=["topic"])
         assert "freshness" in await helper.asks("audit_records", topic=readers.apples)
         assert "not_known" in await helper.asks("dry_run_acls", change="enforce")

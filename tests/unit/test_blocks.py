@@ -35,6 +35,7 @@ RUN_BY = {
     "docs/how-to/validate-records.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/see-who-has-read.md": ("e2e/pipeline/test_receipts.py",),
     "docs/how-to/secure-a-mesh.md": ("e2e/test_how_to.py",),
+    "docs/how-to/tenants.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/topologies.md": ("unit/sidecar/streams/test_page.py",),
     "docs/how-to/upgrade.md": ("e2e/test_how_to.py",),
     "docs/reference/sidecar-calls.md": ("e2e/test_page_blocks.py",),

@@ -133,8 +133,9 @@ def test_the_schema_takes_files_that_export_writes(checker: jsonschema_rs.Draft7
         [admin.Rule(spec=each.spec) for each in given.rules or ()],
         [record_rules.RecordRule(spec=each.spec) for each in given.record_rules or ()],
         acls.AclPolicy(acls=[each.acl for each in given.acls or ()], super_users=["User:root"]),
+        [each.tenant for each in given.tenants or ()],
     )
-    assert [len(each) for each in written.values()] == [2, 9, 1, 2, 2]
+    assert [len(each) for each in written.values()] == [2, 9, 1, 2, 2, 1]
     checker.validate(json.loads(json.dumps(written)))
 
 

@@ -1,4 +1,4 @@
-"""The way back from a decision about ACLs, their mode, quotas, grants or subscriptions, as a new decision."""
+"""The way back from a decision about ACLs, their mode, quotas, tenants, grants or subscriptions, as a new decision."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from google.protobuf.message import Message
 
 from mesh.acls import words as acl_words
 from mesh.quotas.words import change_text
-from mesh.rpc import acls, admin, events, grants, quotas, subscriptions
+from mesh.rpc import acls, admin, events, grants, quotas, subscriptions, tenants
+from mesh.tenants.words import change_text as tenant_text
 from services.console.asking import Ask, change, wrong
 from services.console.parts import Moved, Notice, Page, Part, Table, Tone
 from services.console.views.policies import exactly
+from services.console.views.tenants import tenants_at
 
 LAST = 1000
 """Decisions among which the page looks."""
 REVERTED = frozenset({"role_granted", "role_revoked", "subscription_declared", "subscription_withdrawn"})
 """Decisions that a revert to an earlier revision takes back, with all later ones of their kind."""
-TAKEN_BACK = frozenset({"acls_created", "acls_deleted", "acl_mode_set", "quotas_changed"}) | REVERTED
+TAKEN_BACK = frozenset({"acls_created", "acls_deleted", "acl_mode_set", "quotas_changed", "tenants_changed"}) | REVERTED
 
 
 async def event_of(ask: Ask, revision: int) -> events.Event | None:
@@ -69,6 +71,14 @@ async def _way(ask: Ask) -> tuple[Any, Message, Sequence[str], bool]:
             changes = [await _before(ask, each, revision - 1) for each in found.quotas_changed.changes]
             request = quotas.ChangeQuotasRequest(changes=changes, reason=reason, request_id=request_id)
             return stubs.quotas.ChangeQuotas, request, [change_text(each) for each in changes], False
+        case "tenants_changed":
+            earlier = await tenants_at(ask, revision - 1)
+            of_tenants = [
+                tenants.TenantChange(tenant_id=each.tenant_id, tenant=earlier.get(each.tenant_id))
+                for each in found.tenants_changed.changes
+            ]
+            request = tenants.ChangeTenantsRequest(changes=of_tenants, reason=reason, request_id=request_id)
+            return stubs.tenants.ChangeTenants, request, [tenant_text(each) for each in of_tenants], False
         case "role_granted" | "role_revoked":
             request = grants.RevertGrantsRequest(to_revision=revision - 1, reason=reason, request_id=request_id)
             return stubs.access.RevertGrants, request, [f"the grants of revision {revision - 1:,}"], True
@@ -79,7 +89,7 @@ async def _way(ask: Ask) -> tuple[Any, Message, Sequence[str], bool]:
             sentence = f"the subscriptions of revision {revision - 1:,}"
             return stubs.subscriptions.RevertSubscriptions, request, [sentence], True
         case _:
-            raise wrong("revision", f"{revision} is no decision about ACLs, quotas, grants or subscriptions")
+            raise wrong("revision", f"{revision} is no decision about ACLs, quotas, tenants, grants or subscriptions")
 
 
 async def _before(ask: Ask, of: quotas.QuotaChange, revision: int) -> quotas.QuotaChange:

@@ -18,6 +18,7 @@ from mesh.rpc import (
     record_rules,
     replays,
     subscriptions,
+    tenants,
     users,
     validation,
 )
@@ -29,6 +30,7 @@ from services.control.domain.change_control.approvals import APPROVALS
 from services.control.domain.quotas.quotas import QUOTAS
 from services.control.domain.sidecars.instances import name_of
 from services.control.domain.sidecars.subscriptions import stream_of as stream_of_subscription
+from services.control.domain.tenants.tenants import TENANTS
 from services.control.domain.users.users import stream_of as stream_of_user
 from services.control.domain.validation.rules import VALIDATION
 
@@ -104,6 +106,8 @@ def _resource(request: Message) -> str:
             return QUOTAS
         case validation.ChangeValidationRulesRequest() | validation.ListValidationRulesRequest():
             return VALIDATION
+        case tenants.ChangeTenantsRequest() | tenants.ListTenantsRequest() | tenants.ExplainTenantRequest():
+            return TENANTS
         case record_rules.CreateRecordRuleRequest():
             return f"recordrules/{request.record_rule.record_rule_id}"
         case instances.PlaceOrderRequest():

@@ -24,6 +24,7 @@ from services.control.domain.rules.rule_set import RuleSet
 from services.control.domain.sidecars.commands import SIDECARS
 from services.control.domain.sidecars.orders import Orders, fold_orders
 from services.control.domain.sidecars.subscriptions import SUBSCRIPTIONS, Declared, fold_subscriptions
+from services.control.domain.tenants.tenants import TENANTS
 from services.control.domain.topic_moves.moves import TOPIC_MOVES, TopicMoves, fold_topic_moves
 from services.control.domain.topics.owners import OWNERS, Owners, fold_owners
 from services.control.domain.transactions.transactions import TRANSACTIONS
@@ -208,7 +209,7 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
-        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, VALIDATION, f"{TOPIC_MOVES}/", APPROVALS, f"{PROPOSALS}/",
-        f"{OWNERS}/",
+        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, VALIDATION, TENANTS, f"{TOPIC_MOVES}/", APPROVALS,
+        f"{PROPOSALS}/", f"{OWNERS}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

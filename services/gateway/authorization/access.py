@@ -6,6 +6,7 @@ Theory of operation
 2. An `Access` belongs to one connection. It remembers what it has decided, by resource. It ends with the policy, and
    when the client proves another identity.
 3. A policy that can't be understood allows nothing, and neither does the lack of one if the gateway requires it.
+4. A client of a tenant is bounded (`bounds`), also where ACLs are off or only observed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from mesh.acls.acl import CLUSTER_NAME
 from mesh.acls.codec import policy_from_proto
 from mesh.acls.subjects import plain_host
 from mesh.rpc import acls
+from mesh.tenants import Policy as TenantPolicy
+from mesh.tenants import Tenant
 from services.gateway.authentication.principal import Principal
+from services.gateway.authorization.bounds import operations_within
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +58,7 @@ _MODES: Final[Mapping[int, Mode]] = {
 }
 NOTHING: Final = Policy(())
 """Allows nothing."""
+NO_TENANTS: Final = TenantPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +102,37 @@ class Access:
     rules: Authorization
     proved: Principal
     subject: Subject
+    tenants: TenantPolicy = NO_TENANTS
+    tenant: Tenant | None = None
+    """The tenant of the client."""
     _known: dict[ResourceType, dict[str, int]] = field(default_factory=lambda: {each: {} for each in ResourceType})
     """The allowed operations of resources, as bits."""
 
     @classmethod
-    def of(cls, rules: Authorization, proved: Principal, address: str) -> Access:
-        return cls(rules, proved, subject_of(proved, address))
+    def of(cls, rules: Authorization, proved: Principal, address: str, tenants: TenantPolicy = NO_TENANTS) -> Access:
+        subject = subject_of(proved, address)
+        return cls(rules, proved, subject, tenants, tenants.tenant_of(subject.principals))
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the client may do everything."""
+        return self.rules.mode is Mode.OFF and self.tenant is None
 
     @property
     def enforces(self) -> bool:
-        return self.rules.mode is Mode.ENFORCE
+        return self.rules.mode is Mode.ENFORCE or self.tenant is not None
+
+    def observes(self, operation: int, resource_type: ResourceType, name: str) -> bool:
+        """Whether ACLs that are only observed would refuse what the bounds of the tenant allow."""
+        if self.tenant is None or self.rules.mode is not Mode.OBSERVE:
+            return False
+        return not self.rules.policy.allowed(self.subject, resource_type, name) >> operation & 1
+
+    def bound(self, operation: int, resource_type: ResourceType, name: str) -> str:
+        """The reason of a refusal that no ACL decides; empty if ACLs decide."""
+        if self.tenant is None or operations_within(self.tenant, resource_type, name) >> operation & 1:
+            return ""
+        return f"tenant {self.tenant.tenant_id!r} has no right to it"
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
         """The operations that the client may do with the resource, as bits."""
@@ -115,14 +141,23 @@ class Access:
         if allowed is None:
             if len(known) >= REMEMBERED:
                 known.clear()
-            allowed = known[name] = self.rules.policy.allowed(self.subject, resource_type, name)
+            allowed = known[name] = self._allowed(resource_type, name)
         return allowed
+
+    def _allowed(self, resource_type: ResourceType, name: str) -> int:
+        tenant = self.tenant
+        if tenant is None:
+            return self.rules.policy.allowed(self.subject, resource_type, name)
+        bounds = operations_within(tenant, resource_type, name)
+        if self.rules.mode is not Mode.ENFORCE:
+            return bounds
+        return bounds & self.rules.policy.allowed(self.subject, resource_type, name)
 
     def allows(self, operation: int, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
         return bool(self.operations(resource_type, name) >> operation & 1)
 
     def allows_somewhere(self, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether the client may do the operation with some resource of the type."""
+        """Whether the client may do the operation with some resource of the type, as far as ACLs say."""
         return self.rules.policy.allowed_somewhere(self.subject, operation, resource_type)
 
     def decide(self, operation: Operation, resource_type: ResourceType, name: str) -> Decision:

@@ -42,7 +42,11 @@ class Asking:
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether the client may do this. A refusal is reported; where the policy only observes, it is no more."""
-        return self.access.allows(operation, resource_type, name) or self.refused(operation, resource_type, name)
+        if not self.access.allows(operation, resource_type, name):
+            return self.refused(operation, resource_type, name)
+        if self.access.observes(operation, resource_type, name):
+            self._report(operation, resource_type, name, enforced=False)
+        return True
 
     def shows(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether the client sees this in a list. A hidden item of a list is no refusal."""
@@ -50,20 +54,25 @@ class Asking:
 
     def refused(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Reports a refusal. True: the request goes on all the same."""
-        key = (operation, resource_type, name)
-        if key not in self._reported:
-            self._reported.add(key)
-            self.report(
-                Refusal(
-                    str(self.access.subject),
-                    self.access.subject.host,
-                    *key,
-                    self.access.decide(*key),
-                    self.request.api_key,
-                    self.enforces,
-                )
-            )
+        self._report(operation, resource_type, name, enforced=self.enforces)
         return not self.enforces
+
+    def _report(self, operation: Operation, resource_type: ResourceType, name: str, *, enforced: bool) -> None:
+        key = (operation, resource_type, name)
+        if key in self._reported:
+            return
+        self._reported.add(key)
+        self.report(
+            Refusal(
+                str(self.access.subject),
+                self.access.subject.host,
+                *key,
+                self.access.decide(*key),
+                self.request.api_key,
+                enforced,
+                self.access.bound(*key),
+            )
+        )
 
     def pass_on(self) -> Plan:
         """The whole request goes on."""
@@ -81,8 +90,14 @@ class Asking:
         return message_of_answer(answer, cls, self.request.version)
 
     def names(self, ids: Iterable[bytes]) -> Generator[Command, Any, dict[bytes, str]]:
-        """The topics of these ids, as far as a cluster knows them."""
-        return (yield from topic_names(self.mesh, ids))
+        """The topics of these ids, as far as a cluster knows them. A tenant hears nothing of those of others."""
+        names = yield from topic_names(self.mesh, ids)
+        if self.access.tenant is None:
+            return names
+        return {each: name for each, name in names.items() if self._is_within(name)}
+
+    def _is_within(self, name: str) -> bool:
+        return not self.access.bound(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
 Guard = Callable[[Asking], Plan]

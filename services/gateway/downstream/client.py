@@ -271,11 +271,7 @@ class ClientConnection(FrameStream, asyncio.BufferedProtocol):
         elif slot.commits:
             self._mesh.commit_ended(slot)
         self._mesh.budget.add(-slot.held_bytes)
-        slot.held_bytes = 0
-        if slot.exchange is not None:
-            slot.upstream_s = slot.exchange.upstream_s
-        slot.request = slot.exchange = None  # they hold one another, and what brokers have said
-        self.has_answer(slot, answer)
+        self.has_answer(slot, slot.ended(answer))
 
     def answered(self, slot: InFlight | FetchInFlight, pieces: Pieces) -> None:
         slots, frame = self._queue, pieces[0]

@@ -44,6 +44,7 @@ from services.gateway.requests.records.fetch import ended_in_doubt
 from services.gateway.requests.records.fetch_writing import written_fetch
 from services.gateway.requests.traffic.calls import Brought as Content
 from services.gateway.requests.traffic.calls import brought_by, count_forwarded_fetch, idle_key
+from services.gateway.tenancy.translation import Translation
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.upstream.left_behind import LeftBehind
 from services.gateway.wire.frames import Pieces, encode_request
@@ -247,6 +248,8 @@ class FetchForwarder:
     def _decided(self, fetch: FetchInFlight, exchange: Exchange, answer: Answer) -> None:
         fetch.upstream_s += exchange.upstream_s
         fetch.exchange = None
+        if fetch.tenant is not None:
+            answer = Translation(fetch.tenant, fetch.api_key, fetch.version).answer(answer)
         self._client.has_answer(fetch, answer)
 
     def begun_to_come(self, fetch: FetchInFlight, part: Part, beginning: memoryview, missing: int) -> Passage | None:

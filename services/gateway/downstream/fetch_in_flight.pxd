@@ -21,7 +21,7 @@ cdef class FetchInFlight:
     cdef public Answered answers
     cdef public FetchSession session
     cdef public Limits each, limits
-    cdef public object brought, client_id, close, clusters, exchange, forwarder, table, wanted
+    cdef public object brought, client_id, close, clusters, exchange, forwarder, table, tenant, wanted
 
     cpdef waited(self)
 
@@ -36,12 +36,12 @@ cdef class FetchInFlight:
 
     @cython.locals(
         part=Part, scan=fetch_response.FetchResponseScan, sent_version=Py_ssize_t, session=FetchSession,
-        session_id=Py_ssize_t, throttle_time_ms=Py_ssize_t, slots=list,
+        session_id=Py_ssize_t, throttle_time_ms=Py_ssize_t, slots=list, fits=bint,
     )
     cpdef told(self)
 
     @cython.locals(
-        told=list, slots=list, marks=dict, found=dict, part=Part, session=FetchSession, came=Found, is_news=bint,
+        told=list, slots=list, marks=dict, found=dict, part=Part, session=FetchSession, came=Found,
     )
     cpdef list _news(self)
 

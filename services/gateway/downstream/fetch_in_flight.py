@@ -6,6 +6,7 @@ from time import monotonic
 from typing import Final
 
 from mesh.routing import RoutingTable
+from mesh.tenants import Tenant
 from services.gateway.counting import Answered
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_questions import Forwarder, Part, owned_copy
@@ -93,6 +94,7 @@ class FetchInFlight:
         "routes",
         "session",
         "table",
+        "tenant",
         "upstream_s",
         "version",
         "wanted",
@@ -114,6 +116,7 @@ class FetchInFlight:
         self.epoch = 0
         """... and its epoch after this request."""
         self.table: RoutingTable
+        self.tenant: Tenant | None = None  # whose names are in the request
         self.clusters: Mapping[str, ClusterKnowledge]
         """The knowledge of all clusters."""
         self.careful = False
@@ -251,7 +254,7 @@ class FetchInFlight:
     def told(self) -> Pieces:
         """The client's answer in pieces, which lacks only its number: from here on its content counts as sent."""
         throttle_time_ms = 0
-        if self.alone and self.session is None:
+        if self.alone and self.session is None and self.tenant is None:
             part = self.parts[0]
             scan, outcome = part.scan, part.outcome
             assert scan is not None and isinstance(outcome, RawResponse)
@@ -272,7 +275,8 @@ class FetchInFlight:
             if scan is not None and scan.untouched and part.fetches.session_id == NO_SESSION:
                 assert isinstance(outcome, RawResponse)
                 slots = self._news()
-                if slots == list(self.found) and sent_version == min(self.version, NAMES_UNTIL):
+                fits = self.tenant is None and sent_version == min(self.version, NAMES_UNTIL)
+                if fits and slots == list(self.found):
                     return self._whole(outcome, scan, session_id)
                 return self._joined(slots, throttle_time_ms, session_id)
         if len(self.parts) > 1:
@@ -304,11 +308,8 @@ class FetchInFlight:
             slots = [each for each in session.wanted if each in found or each in marks]
         for each in slots:
             came = found.get(each)
-            if came is None:
-                is_news = session.must_tell(each, marks[each], 0, 0)
-            else:
-                is_news = session.must_tell(each, came.marks, 0, came.part.record_bytes)
-            if is_news:
+            known, size = (marks[each], 0) if came is None else (came.marks, came.part.record_bytes)
+            if session.must_tell(each, known, 0, size):
                 told.append(each)
         return told
 
@@ -316,13 +317,14 @@ class FetchInFlight:
         entries: list[tuple[str, bytes, Entry]] = []
         for slot in slots:
             name, partition = slot
-            assert isinstance(name, str), "a topic that nobody knows has no route"
+            assert isinstance(name, str)  # a topic that nobody knows has no route
             each = self.found.get(slot)
             if each is not None:
                 entry = cut_entry(each.buffer, each.part, each.version, self.version)
             else:
                 entry = own_entry(self.version, partition, 0, *self._last_marks((name, partition)).numbers)
-            entries.append((name, self.routes[name].topic_id if self.version >= IDS_SINCE else b"", entry))
+            shown = name if self.tenant is None else self.tenant.own_topic(name) or ""
+            entries.append((shown, self.routes[name].topic_id if self.version >= IDS_SINCE else b"", entry))
         return self._framed(join_fetch_response(self.version, by_topic(entries), throttle_time_ms, session_id))
 
     def _framed(self, body: list[Buffer]) -> Pieces:

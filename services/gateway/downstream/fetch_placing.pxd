@@ -27,6 +27,7 @@ cdef class FetchPlacing(Following):
 
     @cython.locals(
         session=FetchSession, by_ids=bint, topic=FetchTopicScan, each=FetchPartitionScan, route=Route, part=Part,
+        tenant=object,
     )
     cpdef dict _positions(self, FetchInFlight fetch, FetchRequestScan scan, double now)
 

@@ -42,7 +42,7 @@ class FetchPlacing(Following):
     __slots__ = ("_lanes", "_sessions", "idle_as")
 
     def __init__(self, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes) -> None:
-        super().__init__(ApiKey.FETCH, BATCHES_SINCE, route_to, mesh, session, follower)
+        super().__init__(ApiKey.FETCH, BATCHES_SINCE, BATCHES_SINCE, route_to, mesh, session, follower)
         self._lanes = lanes
         self._sessions = mesh.memory.fetch_sessions
         self.idle_as: Key | None = None
@@ -102,11 +102,14 @@ class FetchPlacing(Following):
         self, fetch: FetchInFlight, scan: fetch_request.FetchRequestScan, now: float
     ) -> dict[Slot, Position] | None:
         """Positions of the partitions that the request names. Without a session it wants these, from their brokers."""
-        session, by_ids = fetch.session, fetch.version >= IDS_SINCE
+        session, by_ids, tenant = fetch.session, fetch.version >= IDS_SINCE, self._tenant
+        if tenant is not None and not by_ids:
+            fetch.tenant = tenant
         named: dict[Slot, Position] = {}
         part: Part | None = None
         for topic in scan.topics:
-            route = self._route(topic.topic_id if by_ids else topic.name, now)
+            key = topic.topic_id if by_ids else topic.name if tenant is None else tenant.full_topic(topic.name)
+            route = self._route(key, now)
             if route is None:
                 return None
             name = route.name
@@ -203,6 +206,7 @@ class FetchPlacing(Following):
             fetch.alone
             and len(part.wanted) == 1
             and not fetch.careful
+            and fetch.tenant is None
             and part.way.version == min(fetch.version, NAMES_UNTIL)
             and (fetch.session is None or part.fetches.epoch == INITIAL_EPOCH)
         )

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from mesh.acls import Operation, ResourceType
 from mesh.routing import RoutingTable
+from mesh.tenants import Tenant
 from services.gateway import metrics
 from services.gateway.authorization.access import Access
 from services.gateway.counting import Answered
@@ -41,6 +42,7 @@ class Following:
         "_names",
         "_operation",
         "_proved",
+        "_renamed_since",
         "_route_to",
         "_routes",
         "_session",
@@ -48,15 +50,24 @@ class Following:
         "_software",
         "_table",
         "_tables",
+        "_tenant",
         "_ways",
     )
 
     def __init__(
-        self, api_key: ApiKey, since: int, route_to: RouteTo, mesh: Mesh, session: Session, follower: Follower
+        self,
+        api_key: ApiKey,
+        since: int,
+        renamed_since: int,
+        route_to: RouteTo,
+        mesh: Mesh,
+        session: Session,
+        follower: Follower,
     ) -> None:
-        """`since`: the first version that may be forwarded."""
+        """`since`: the first version that may be forwarded; `renamed_since`: the first one with other names."""
         self._api_key = api_key
         self._since = since
+        self._renamed_since = renamed_since
         self._route_to = route_to
         self._mesh = mesh
         self._session = session
@@ -76,6 +87,8 @@ class Following:
         self._proved = session.proved
         self._access: Access | None = None
         """The rights of the client; a topic that the client may not use has no route. None: all rights."""
+        self._tenant: Tenant | None = None
+        """The tenant of the client, whose names are translated. Ids need not be."""
         self._operation = int(Operation.WRITE if api_key is ApiKey.PRODUCE else Operation.READ)
         self._table: RoutingTable
         self._lowest, self._highest = 0, -1
@@ -107,6 +120,9 @@ class Following:
         self._software = (session.software_name, session.software_version)
         self._proved, self._access = session.proved, self._follower.access()
         self._lowest, self._highest = (0, -1) if served is None else (max(served.low, self._since), served.high)
+        self._tenant = None if self._access is None else self._access.tenant
+        if self._tenant is not None:
+            self._lowest = max(self._lowest, self._renamed_since)
         if self._tables.canary is not None:  # while a table is tried, every answer is decoded
             self._highest = -1
 

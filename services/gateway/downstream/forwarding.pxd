@@ -29,7 +29,7 @@ cdef class Forwarder(Following):
 
     @cython.locals(
         scan=produce.ProduceScan, topic=produce.ProduceTopic, route=Route, first=Route, way=Way, version=Py_ssize_t,
-        entries=Py_ssize_t, sent_version=Py_ssize_t, by_id=bint,
+        entries=Py_ssize_t, sent_version=Py_ssize_t, by_id=bint, tenant=object,
     )
     cpdef Way _found(self, InFlight request, double now)
 

@@ -5,8 +5,9 @@ Theory of operation
    metadata of its cluster and in the memory of seams. A route ends with the table, with the clusters' knowledge, and as
    soon as leaders of its cluster may have changed. Nothing else is remembered from one request to the next.
 2. A request is forwarded if one broker leads all its partitions and nothing has to be asked, held or refused. Then its
-   bytes leave as they came, but for the correlation id, and for names in the place of topic ids. All other requests go
-   by their plan (`requests.records.produce`), and so does the first one to a broker, which opens the connection.
+   bytes leave as they came, but for the correlation id, and for names in the place of topic ids, or of a tenant's own
+   names. All other requests go by their plan (`requests.records.produce`), and so does the first one to a broker, which
+   opens the connection.
 3. A clean answer goes to the client in the order of its requests, with the client's correlation id and topic ids. With
    any other answer, or with none, the plan decides (`produce.ended_astray`). The headers of the batches are kept for
    this case.
@@ -42,6 +43,7 @@ from services.gateway.requests.plan import (
 from services.gateway.requests.records.produce import ended_astray
 from services.gateway.requests.records.produce_routes import Route, route_to
 from services.gateway.requests.traffic.calls import count_forwarded
+from services.gateway.tenancy.translation import Translation
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.upstream.seats import Seat
@@ -101,7 +103,7 @@ class Forwarder(Following):
     __slots__ = ("_client", "_lanes", "_producing", "_refused", "_tracing", "_underway")
 
     def __init__(self, client: Client, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes) -> None:
-        super().__init__(ApiKey.PRODUCE, BATCHES_SINCE, route_to, mesh, session, follower)
+        super().__init__(ApiKey.PRODUCE, BATCHES_SINCE, FLEXIBLE, route_to, mesh, session, follower)
         self._client = client
         self._lanes = lanes
         self._producing, self._underway = session.producing, mesh.producing
@@ -134,7 +136,7 @@ class Forwarder(Following):
         if self._tracing is not None:
             request.traces = self._tracing.found(frame, scan)
         self._taken(request, way)
-        if request.sent_version == request.version:
+        if request.sent_version == request.version and request.tenant is None:
             connection.pass_on(frame, request)
         else:
             connection.pass_on_rewritten(ApiKey.PRODUCE, request.sent_version, _with_names(frame, request), request)
@@ -173,7 +175,7 @@ class Forwarder(Following):
         if self._tracing is not None:
             request.traces = self._tracing.found(beginning, scan)
         self._taken(request, way)
-        if request.sent_version == request.version:
+        if request.sent_version == request.version and request.tenant is None:
             connection.begin_passing_on(beginning, None, request)
         else:
             pieces = _with_names(beginning, request)
@@ -189,13 +191,16 @@ class Forwarder(Following):
             return None
         if not self._forwards(request.client_id, version) or self._refused:
             return None
-        by_id, entries = version >= IDS_SINCE, 0
+        by_id, entries, tenant = version >= IDS_SINCE, 0, self._tenant
+        if tenant is not None and not by_id:
+            request.tenant = tenant
         first: Route | None = None
         broker: int | None = None
         for topic in scan.topics:
-            route = self._routes.get(topic.topic_id if by_id else topic.name)
+            key = topic.topic_id if by_id else topic.name if tenant is None else tenant.full_topic(topic.name)
+            route = self._routes.get(key)
             if route is None or route.edition != route.knowledge.leaders_edition:
-                route = self._look_up(topic.topic_id if by_id else topic.name, now)
+                route = self._look_up(key, now)
                 if route is None:
                     return None
             if route.knowledge.down is not None:
@@ -306,6 +311,8 @@ class Forwarder(Following):
         self._mesh.produce_ended(request)
         if counts and self._memory.traffic is not None:
             count_forwarded(self._memory.traffic, self._session, request, answer)
+        if request.tenant is not None:
+            answer = Translation(request.tenant, ApiKey.PRODUCE, request.version).answer(answer)
         self._client.has_answer(request, answer)
 
     def settled(self, request: InFlight) -> None:
@@ -317,7 +324,7 @@ class Forwarder(Following):
 
 
 def _with_names(frame: memoryview, request: InFlight) -> list[Buffer]:
-    """The request with names in the place of ids, behind its correlation id."""
+    """The request with the names of the mesh in the place of ids, or of other names, behind its correlation id."""
     pieces: list[Buffer] = []
     at = HEAD_AT
     for topic, route in zip(request.scan.topics, request.routes, strict=True):

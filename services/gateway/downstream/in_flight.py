@@ -7,12 +7,13 @@ from time import monotonic
 from typing import Final, Protocol
 
 from mesh.routing import ClientIdentity, RoutingTable
+from mesh.tenants import Tenant
 from mesh.tracing.context import Trace
 from services.gateway.counting import Answered
 from services.gateway.frame_stream import Passage
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Answer, NoAnswer, RawResponse, Unreachable
-from services.gateway.requests.records.produce_routes import Route
+from services.gateway.requests.records.produce_routes import Route, compact
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.seats import Seat
 from services.gateway.wire.apis import ApiKey, flexible_since
@@ -77,6 +78,7 @@ class InFlight:
         "sent_version",
         "sole",
         "table",
+        "tenant",
         "timeout_s",
         "traces",
         "upstream_s",
@@ -105,6 +107,8 @@ class InFlight:
         self.sole: Place
         """The cluster and broker id that the request goes to."""
         self.table: RoutingTable
+        self.tenant: Tenant | None = None
+        """The tenant whose names are in the request."""
         self.client: ClientIdentity
         """The client, for a hold: a connection may have several."""
         self.answers: Answered
@@ -156,9 +160,9 @@ class InFlight:
         return None
 
     def named(self) -> produce.ProduceScan:
-        """The scan with names, if the request has ids."""
+        """The scan with the names of the mesh, if the request has ids or other names."""
         scan = self.scan
-        if self.version < IDS_SINCE:
+        if self.version < IDS_SINCE and self.tenant is None:
             return scan
         return scan.of([topic.named(route.name) for topic, route in zip(scan.topics, self.routes, strict=True)])
 
@@ -185,8 +189,8 @@ class InFlight:
         body_at = CORRELATION_END + flexible
         told: memoryview | None = None
         try:
-            if self.sent_version != self.version:
-                told = self._with_ids(frame, body_at)
+            if self.sent_version != self.version or self.tenant is not None:
+                told = self._as_asked(frame, body_at)
             elif produce_response.produce_response_is_clean(frame, self.sent_version, body_at, len(frame)):
                 told = frame
         except WireError:  # the decoder refuses it
@@ -198,10 +202,14 @@ class InFlight:
         kept = frame if owned else memoryview(bytearray(frame))
         self.forwarder.astray(self, RawResponse(kept, header.body_offset, self.sent_version))
 
-    def _with_ids(self, frame: memoryview, body_at: int) -> memoryview | None:
-        """The answer in the client's version."""
-        ids = {route.called: topic.topic_id for topic, route in zip(self.scan.topics, self.routes, strict=True)}
-        pieces = with_topic_ids(frame, self.sent_version, body_at, len(frame), ids)
+    def _as_asked(self, frame: memoryview, body_at: int) -> memoryview | None:
+        """The answer with the ids, or the names, of the client."""
+        topics = zip(self.scan.topics, self.routes, strict=True)
+        if self.version >= IDS_SINCE:
+            called = {route.called: topic.topic_id for topic, route in topics}
+        else:
+            called = {route.called: compact(topic.name) for topic, route in topics}
+        pieces = with_topic_ids(frame, self.sent_version, body_at, len(frame), called)
         if pieces is None:
             return None
         told = bytearray().join((frame[:body_at], *pieces))

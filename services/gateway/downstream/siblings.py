@@ -31,7 +31,7 @@ from services.gateway.requests.plan import CALL_TIMEOUT_S, Answer, RawResponse, 
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.error_words import worded
 from services.gateway.wire.errors import ErrorCode
-from services.gateway.wire.frames import SIZE_BYTES
+from services.gateway.wire.frames import SIZE_BYTES, parse_response_header
 from services.gateway.wire.messages import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -82,6 +82,7 @@ class Introduction:
         for name in self.__slots__:
             setattr(session, name, getattr(self, name))
         session.prove(self.proved)
+        session.has_full_names = True
 
 
 Meet = Callable[[Introduction], asyncio.BufferedProtocol]
@@ -217,7 +218,8 @@ class SiblingWay:
         try:
             async with asyncio.timeout(within_s):
                 frame = await self._asked(siblings, bytes(request.frame), owner)
-            answer = RawResponse(memoryview(frame), 0, request.version)
+            header = parse_response_header(frame, SIZE_BYTES, len(frame), request.api_key, request.version)
+            answer = RawResponse(memoryview(frame), header.body_offset, request.version)
         except (OSError, EOFError, TimeoutError) as error:
             log.warning("the worker that keeps a share session does not answer", owner=owner, reason=repr(error))
             self._cut(owner)

@@ -20,6 +20,7 @@ from services.gateway.requests.failures import codes_of
 from services.gateway.requests.handler import Handler, Order
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Answer, Body, Close, NoAnswer, RawResponse, Request, Versioned
+from services.gateway.tenancy.translation import Translation
 from services.gateway.wire.apis import api_name
 from services.gateway.wire.frames import SIZE_BYTES, RequestHeader, encode_response, response_prefix
 from services.gateway.wire.primitives import Buffer
@@ -52,9 +53,19 @@ class Slot:
     """The time that clusters have taken."""
     seen: Seen | None = None
     """The topics of a Produce and the trace contexts of its records, if requests are traced."""
+    translation: Translation | None = None
+    """The way back to the names of the client's tenant."""
     done: bool = False
     answer: list[Buffer] | None = None
     close: str | None = None
+
+    def ended(self, answer: Answer) -> Answer:
+        """The answer as the client gets it. The request and its exchange are over."""
+        self.held_bytes = 0
+        if self.exchange is not None:
+            self.upstream_s = self.exchange.upstream_s
+        self.request = self.exchange = None  # they hold one another, and what brokers have said
+        return answer if self.translation is None else self.translation.answer(answer)
 
     @property
     def produces(self) -> bool:

@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from mesh.routing import ClientIdentity, RoutingTable, takes_part
-from services.gateway.authorization.access import Access, Authorization, Mode, Required
+from mesh.tenants.codec import policy_from_proto as tenants_from_proto
+from services.gateway.authorization.access import NO_TENANTS, Access, Authorization, Mode, Required
 from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.memory import Session
 from services.gateway.requests.nodes import Advertised, VirtualNodes, nodes_for
@@ -106,6 +107,8 @@ class Tables:
         self._required = required
         self.authorization = Authorization.of(None, required)
         """The ACLs of the table in force. They count for the clients that try another table, too."""
+        self.tenants = NO_TENANTS
+        """The tenants of the table in force, for all clients, too."""
         self.edition = 0
         """Changes whenever a client may have to follow another table."""
         self._views: WeakValueDictionary[int, View] = WeakValueDictionary()
@@ -118,6 +121,9 @@ class Tables:
         policy, known = table.acl_policy, self.authorization.revision
         if policy is None or policy.revision != known or not known:
             self.authorization = Authorization.of(policy, self._required)
+        tenants = table.tenant_policy
+        if self.tenants.revision != (0 if tenants is None else tenants.revision):
+            self.tenants = tenants_from_proto(tenants)
         self.edition += 1
 
     def try_out(self, canary: RunningCanary | None) -> None:
@@ -179,12 +185,13 @@ class Follower:
 
     def access(self) -> Access | None:
         """The rights of the client, for a request that starts now. None: the client may do everything."""
-        rules, proved, access = self._tables.authorization, self._session.proved, self._access
-        if rules.mode is Mode.OFF:
+        rules, tenants, proved = self._tables.authorization, self._tables.tenants, self._session.proved
+        if rules.mode is Mode.OFF and not tenants.tenants:
             return None
-        if access is None or access.rules is not rules or access.proved is not proved:
-            access = self._access = Access.of(rules, proved, self._session.address)
-        return access
+        access = self._access
+        if access is None or access.rules is not rules or access.tenants is not tenants or access.proved is not proved:
+            access = self._access = Access.of(rules, proved, self._session.address, tenants)
+        return None if access.is_free else access
 
     def identity(self, client_id: str | None) -> ClientIdentity:
         session = self._session

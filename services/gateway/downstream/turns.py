@@ -10,6 +10,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Final, Protocol
 
+from mesh.tenants import Tenant
 from services.gateway.authorization.guarding import guarded
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fetch_in_flight import FetchInFlight
@@ -23,6 +24,7 @@ from services.gateway.requests.handler import Order
 from services.gateway.requests.memory import Session
 from services.gateway.requests.mesh.metadata import written_in_steps
 from services.gateway.requests.plan import Answer, MeshView, Request
+from services.gateway.tenancy.translation import translated
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import RequestHeader
@@ -70,7 +72,10 @@ class Turns:
         self._pumping = False
 
     def take(self, slot: Slot, order: Order) -> None:
-        """The request starts, or waits for its turn."""
+        """The request starts, or waits for its turn. One of a tenant's client has full names from here on."""
+        access = self._follower.access()
+        if access is not None and access.tenant is not None and not self._translates(slot, access.tenant):
+            return
         if order is Order.AT_ONCE:
             self._start(slot)
         elif order is Order.PIPELINED:
@@ -80,6 +85,18 @@ class Turns:
         else:
             self.serial.append(slot)
         self.pump()
+
+    def _translates(self, slot: Slot, tenant: Tenant) -> bool:
+        """Whether the request goes on; else it has its answer."""
+        assert slot.request is not None
+        if self._client.session.has_full_names:
+            return True
+        found = translated(tenant, slot.request)
+        if isinstance(found, tuple):
+            slot.request, slot.translation = found
+            return True
+        self._client.slot_answered(slot, found)
+        return False
 
     def is_free_for_produce(self) -> bool:
         """Whether no Produce has to wait, which the next one would overtake."""

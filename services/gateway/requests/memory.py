@@ -194,6 +194,8 @@ class Session:
     """The identity that the client has proved, by its log-in or its certificate."""
     token: str | None = field(default=None, repr=False)
     """The OAUTHBEARER token by which the client has logged in last."""
+    has_full_names: bool = False
+    """Another worker has translated the requests of a tenant's client."""
     listener: str = ""
     """The listener that the client has connected to."""
     uses: Uses = field(default_factory=Uses)

@@ -13,10 +13,11 @@ from services.gateway.requests.topic_names import TopicNames
 from services.gateway.wire.codec import decode, decode_prefix
 from services.gateway.wire.frames import SIZE_BYTES, encode_response, parse_request_header, parse_response_header
 from services.gateway.wire.primitives import WireError
-from services.gateway.wire.renaming import names_topics, renamed
-from services.gateway.wire.schema import Kind, Struct, message_of
+from services.gateway.wire.renaming import names_any, renamed
+from services.gateway.wire.schema import Kind, Named, Struct, message_of
 
 Inward = Callable[[RawResponse], RawResponse | Unreachable]
+TOPICS = frozenset({Named.TOPIC})
 
 
 class _NameTakenError(Exception):
@@ -48,9 +49,9 @@ def crossing(call: Call, names: TopicNames) -> tuple[Call, Inward] | Unreachable
 def _outward(call: Call, upstream: Callable[[str], str]) -> Call:
     message = call.message
     if isinstance(message, Struct):
-        return replace(call, message=renamed(message, upstream))
+        return replace(call, message=renamed(message, {Named.TOPIC: upstream}))
     spec = message_of(call.key, Kind.REQUEST)
-    if spec is None or not names_topics(spec.cls):
+    if spec is None or not names_any(spec.cls, TOPICS):
         return call
     if isinstance(message, Verbatim):
         frame = message.frame
@@ -59,7 +60,7 @@ def _outward(call: Call, upstream: Callable[[str], str]) -> Call:
     else:
         assert isinstance(message, Body)
         read, _ = decode_prefix(spec.cls, call.version, memoryview(b"".join(message.pieces)), 0)
-    written = renamed(read, upstream)
+    written = renamed(read, {Named.TOPIC: upstream})
     return call if written is read else replace(call, message=written)
 
 
@@ -67,13 +68,13 @@ def _inward(
     call: Call, asked: Mapping[str, str], names: TopicNames, response: RawResponse
 ) -> RawResponse | Unreachable:
     spec = message_of(call.key, Kind.RESPONSE)
-    if spec is None or not names_topics(spec.cls):
+    if spec is None or not names_any(spec.cls, TOPICS):
         return response
     try:
         read = decode(spec.cls, response.version, response.frame, response.body_offset)
     except WireError as error:
         return Unreachable(call.cluster, f"an answer that is not {spec.cls.__name__} v{response.version}: {error}")
-    written = renamed(read, lambda name: asked.get(name) or names.virtual(name))
+    written = renamed(read, {Named.TOPIC: lambda name: asked.get(name) or names.virtual(name)})
     if written is read:
         return response
     frame = memoryview(bytearray(encode_response(written, response.version, 0)))

@@ -1,59 +1,70 @@
-"""Other names for the topics in a message: a copy with every name replaced, wherever it stands.
+"""Other names for topics, groups and transactional ids in a message: a copy with every name replaced.
 
-The fields are those that Kafka's specifications mark as names of topics, and resources (settings, access rights) whose
-type says that they are one.
+The fields are those that Kafka's specifications mark as names (`Named`), and resources (settings, access rights) whose
+type says what they are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Final, TypeVar
 
-from services.gateway.wire.schema import Struct, Type, fields_of
+from services.gateway.wire.schema import Named, Struct, Type, fields_of
 
 M = TypeVar("M", bound=Struct)
 
 Rename = Callable[[str], str | None]
-"""A name to another, or None where the topic shall not be seen."""
+"""A name to another, or None where the thing shall not be seen."""
+Renames = Mapping[Named, Rename]
+"""The kinds of things that have other names. All others keep theirs."""
 
-TOPIC_RESOURCE: Final = 2
-"""`ResourceType` of access rights and `ConfigResource.Type` have this in common."""
+RESOURCES: Final[Mapping[int, Named]] = {
+    2: Named.TOPIC,
+    3: Named.GROUP,
+    5: Named.TRANSACTIONAL_ID,
+    32: Named.GROUP,
+}
+"""`ResourceType` of access rights, and `ConfigResource.Type`; no number means two things."""
 LITERAL: Final = 3
 """`PatternType` of access rights: the name stands for itself."""
-ANY_TOPIC: Final = "*"
+ANY_NAME: Final = "*"
 _RESOURCE_NAMES: Final = ("resource_name", "resource_name_filter")
 _RESOURCE_TYPES: Final = ("resource_type", "resource_type_filter")
 _PATTERN_TYPES: Final = ("pattern_type", "resource_pattern_type", "pattern_type_filter")
 
 
-def renamed(message: M, rename: Rename) -> M:
-    """The message with other names; itself where nothing changes. Parts of lists whose topic is None are left out."""
-    found = _renamed(message, rename)
+def renamed(message: M, renames: Renames) -> M:
+    """The message with other names; itself where nothing changes. Parts of lists whose thing is None are left out."""
+    found = _renamed(message, renames)
     return message if found is None else found
 
 
-def _renamed(part: M, rename: Rename) -> M | None:
-    """None: the topic that this part is about shall not be seen."""
+def _renamed(part: M, renames: Renames) -> M | None:
+    """None: what this part is about shall not be seen."""
     plan = _plan(type(part))
     if not plan:
         return part
     changed: dict[str, object] = {}
-    for name, is_list, is_part in plan:
+    for name, is_list, kind in plan:
         value = getattr(part, name)
         if not value:
             continue
-        if is_part and is_list:
-            parts = [_renamed(each, rename) for each in value]
+        if kind is None and is_list:
+            parts = [_renamed(each, renames) for each in value]
             if any(one is not other for one, other in zip(parts, value, strict=True)):
                 changed[name] = [each for each in parts if each is not None]
-        elif is_part:
-            found = _renamed(value, rename)
-            if found is not None and found is not value:
+        elif kind is None and isinstance(value, Struct):
+            found = _renamed(value, renames)
+            if found is not value:
                 changed[name] = found
-        elif is_list:
-            names = [rename(each) for each in value]
-            if names != value:
-                changed[name] = [each for each in names if each is not None]
-        elif name not in _RESOURCE_NAMES or _is_topic(part, value):
+        else:
+            rename = renames.get(_resource(part, value) if kind is None else kind)  # type: ignore[arg-type]
+            if rename is None:
+                continue
+            if is_list:
+                names = [rename(each) for each in value]
+                if names != value:
+                    changed[name] = [each for each in names if each is not None]
+                continue
             other = rename(value)
             if other is None:
                 return None
@@ -67,19 +78,39 @@ def _renamed(part: M, rename: Rename) -> M | None:
     return made
 
 
-def _is_topic(part: Struct, name: str) -> bool:
+def _resource(part: Struct, name: str) -> Named | None:
+    """The kind of thing that a resource is; None if the name is that of no single one."""
     kinds = [getattr(part, field) for field in _RESOURCE_TYPES if hasattr(part, field)]
     patterns = [getattr(part, field) for field in _PATTERN_TYPES if hasattr(part, field)]
-    return kinds == [TOPIC_RESOURCE] and patterns in ([], [LITERAL]) and name != ANY_TOPIC
+    if patterns not in ([], [LITERAL]) or name == ANY_NAME or len(kinds) != 1:
+        return None
+    return RESOURCES.get(kinds[0])
 
 
-def names_topics(cls: type[Struct]) -> bool:
-    """Whether messages of this class can name topics at all."""
-    return bool(_plan(cls))
+def names_any(cls: type[Struct], kinds: frozenset[Named]) -> bool:
+    """Whether messages of this class can name things of these kinds at all."""
+    return bool(_kinds_of(cls) & kinds)
 
 
-Plan = tuple[tuple[str, bool, bool], ...]
-"""(field, is it a list, is it a part with fields of its own) of those that names of topics stand in."""
+def _kinds_of(cls: type[Struct]) -> frozenset[Named]:
+    known = _kinds.get(cls)
+    if known is None:
+        found: set[Named] = set()
+        for name, spec, _ in fields_of(cls):
+            if spec.names is not None:
+                found.add(spec.names)
+            elif spec.kind is Type.STRING and name in _RESOURCE_NAMES:
+                found.update(RESOURCES.values())
+            elif spec.struct is not None and spec.struct is not cls:
+                found |= _kinds_of(spec.struct)
+        known = _kinds[cls] = frozenset(found)
+    return known
+
+
+Plan = tuple[tuple[str, bool, Named | None], ...]
+"""(field, is it a list, its kind) of those that names stand in; without a kind, the field is a part with fields of its
+own, or a resource."""
+_kinds: dict[type, frozenset[Named]] = {}
 _plans: dict[type, Plan] = {}
 
 
@@ -87,10 +118,10 @@ def _plan(cls: type[Struct]) -> Plan:
     plan = _plans.get(cls)
     if plan is None:
         plan = _plans[cls] = tuple(
-            (name, spec.repeated, spec.struct is not None)
+            (name, spec.repeated, spec.names)
             for name, spec, _ in fields_of(cls)
-            if spec.names_topic
+            if spec.names is not None
             or (spec.kind is Type.STRING and name in _RESOURCE_NAMES)
-            or (spec.struct is not None and spec.struct is not cls and _plan(spec.struct))
+            or (spec.struct is not None and spec.struct is not cls and _kinds_of(spec.struct))
         )
     return plan

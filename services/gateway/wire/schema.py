@@ -50,6 +50,14 @@ class Kind(Enum):
     DATA = "data"
 
 
+class Named(Enum):
+    """The kinds of things whose names clients choose; the values are those of `entityType` in the specifications."""
+
+    TOPIC = "topicName"
+    GROUP = "groupId"
+    TRANSACTIONAL_ID = "transactionalId"
+
+
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
     """The declaration of a field, for the codec."""
@@ -62,8 +70,8 @@ class FieldSpec:
     tag: int | None = None
     struct: type["Struct"] | None = None
     repeated: bool = False
-    names_topic: bool = False
-    """Whether the text is a topic's name, as the specifications say (`entityType`)."""
+    names: Named | None = None
+    """The kind of thing that the text names."""
 
     def present(self, version: int) -> bool:
         return version >= self.since and (self.until is None or version <= self.until)
@@ -209,18 +217,25 @@ def string(
     return _field(cast(str, default), FieldSpec(Type.STRING, since, until, nullable_since, ignorable, tag))
 
 
-def topic_name(
-    *,
-    since: int = 0,
-    until: int | None = None,
-    nullable_since: int | None = None,
-    default: str | None = "",
-    ignorable: bool = False,
-    tag: int | None = None,
-) -> str:
-    """Text that is the name of a topic."""
-    spec = FieldSpec(Type.STRING, since, until, nullable_since, ignorable, tag, names_topic=True)
-    return _field(cast(str, default), spec)
+def _name_of(names: Named) -> Callable[..., str]:
+    def make(
+        *,
+        since: int = 0,
+        until: int | None = None,
+        nullable_since: int | None = None,
+        default: str | None = "",
+        ignorable: bool = False,
+        tag: int | None = None,
+    ) -> str:
+        spec = FieldSpec(Type.STRING, since, until, nullable_since, ignorable, tag, names=names)
+        return _field(cast(str, default), spec)
+
+    return make
+
+
+topic_name = _name_of(Named.TOPIC)
+group_name = _name_of(Named.GROUP)
+transaction_name = _name_of(Named.TRANSACTIONAL_ID)
 
 
 def data(
@@ -275,7 +290,7 @@ def _list(default: tuple[()] | None, spec: FieldSpec) -> list[Any]:
     return cast(list[Any], field(default_factory=list, metadata={"wire": spec}))
 
 
-def _list_of(kind: Type, *, names_topic: bool = False) -> Callable[..., list[Any]]:
+def _list_of(kind: Type, names: Named | None = None) -> Callable[..., list[Any]]:
     def make(
         *,
         since: int = 0,
@@ -285,7 +300,7 @@ def _list_of(kind: Type, *, names_topic: bool = False) -> Callable[..., list[Any
         ignorable: bool = False,
         tag: int | None = None,
     ) -> list[Any]:
-        spec = FieldSpec(kind, since, until, nullable_since, ignorable, tag, repeated=True, names_topic=names_topic)
+        spec = FieldSpec(kind, since, until, nullable_since, ignorable, tag, repeated=True, names=names)
         return _list(default, spec)
 
     return make
@@ -296,4 +311,6 @@ int16s: Callable[..., list[int]] = _list_of(Type.INT16)
 int32s: Callable[..., list[int]] = _list_of(Type.INT32)
 int64s: Callable[..., list[int]] = _list_of(Type.INT64)
 strings: Callable[..., list[str]] = _list_of(Type.STRING)
-topic_names: Callable[..., list[str]] = _list_of(Type.STRING, names_topic=True)
+topic_names: Callable[..., list[str]] = _list_of(Type.STRING, Named.TOPIC)
+group_names: Callable[..., list[str]] = _list_of(Type.STRING, Named.GROUP)
+transaction_names: Callable[..., list[str]] = _list_of(Type.STRING, Named.TRANSACTIONAL_ID)

@@ -15,6 +15,9 @@ from typing import Any
 
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
 from mesh.rpc import acls, quotas
+from mesh.rpc import tenants as pb
+from mesh.tenants import Tenant
+from mesh.tenants.codec import tenant_to_proto
 from mesh.tracing import TracingSettings, tracer_for
 from mesh.traffic.counting import Counts
 from mesh.traffic.sketches import LatencySketch
@@ -92,20 +95,26 @@ def measure(
     policy: acls.AclPolicy | None = None,
     limits: quotas.QuotaPolicy | None = None,
     tracing: RequestTracing | None = None,
+    tenants: pb.TenantPolicy | None = None,
+    topic: str = "apples",
 ) -> float:
-    """Microseconds for each Produce, the best of some rounds; `counted`: as part of the traffic."""
+    """Microseconds for each Produce, the best of some rounds; `counted`: as part of the traffic. `topic`: the client's
+    name for apples.
+    """
     numbers, records = range(partitions), batch(bytes(record_bytes))
     data = [PartitionProduceData(number, records) for number in numbers]
-    request = ProduceRequest(None, -1, 1000, [TopicProduceData("apples", partition_data=data)])
+    request = ProduceRequest(None, -1, 1000, [TopicProduceData(topic, partition_data=data)])
     frame = memoryview(bytearray(encode_request(request, VERSION, 1, "bench")))
     stored = [PartitionProduceResponse(number) for number in numbers]
     done = ProduceResponse([TopicProduceResponse("apples", partition_responses=stored)])
     answer = memoryview(bytearray(encode_response(done, VERSION, 1)))
     client, upstream = _stage(Lane.PRODUCE, counted=counted)
     client._tracing = client._forwarder._tracing = client._mesh.tracing = tracing
-    if policy is not None or limits is not None:
+    if policy is not None or limits is not None or tenants is not None:
         table = client._mesh.table
-        client._mesh.run_table(RoutingTable(2, table.clusters.values(), table.versions, table.pasts, policy, limits))
+        client._mesh.run_table(
+            RoutingTable(2, table.clusters.values(), table.versions, table.pasts, policy, limits, tenant_policy=tenants)
+        )
     if not forwarded:
         client._is_forwarded = lambda header, frame, now: False
 
@@ -340,6 +349,31 @@ def compare_policies(count: int) -> None:
         print(f"   200 B records {way}, us: {told}")
 
 
+def compare_tenants(count: int) -> None:
+    """Alternated rounds: without tenants, beside so many tenants, and as a client of one of them."""
+
+    def policy(member: str) -> pb.TenantPolicy:
+        others = [Tenant(f"t{number}", f"t{number}.", (f"User:u{number}",)) for number in range(count - 1)]
+        return pb.TenantPolicy(tenants=map(tenant_to_proto, [*others, Tenant("a", "app", (member,))]), revision=2)
+
+    ways = {
+        "without": (None, "apples"),
+        f"beside {count} tenants": (policy("User:ann"), "apples"),
+        "as one of a tenant": (policy("User:ANONYMOUS"), "les"),
+    }
+    for forwarded in (True, False):
+        took: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(5 * ROUNDS):
+            for name, (tenants, topic) in ways.items():
+                took[name].append(measure(200, forwarded=forwarded, counted=False, tenants=tenants, topic=topic))
+        usual = median(took["without"])
+        told = ", ".join(
+            f"{name} {median(each):.2f} ({median(each) / usual - 1:+.1%}, {min(each):.2f} to {max(each):.2f})"
+            for name, each in took.items()
+        )
+        print(f"   200 B records {'forwarded' if forwarded else 'by its plan'}, us: {told}")
+
+
 def compare_tracing() -> None:
     """Alternated rounds: without tracing, and with tracing at rates of 0 and 1 %; a real collector takes the spans. The
     time is that of all threads: spans that are sent count.
@@ -367,6 +401,7 @@ def compare_tracing() -> None:
 async def main() -> None:
     compare_tracing()
     compare_policies(10_000)
+    compare_tenants(1_000)
     for size, partitions in ((200, 1), (16_000, 1), (200, 20)):
         for forwarded in (False, True):
             alone, counted = (measure(size, partitions, forwarded=forwarded, counted=each) for each in (False, True))

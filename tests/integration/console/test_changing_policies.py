@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 
 from mesh.connection_security import Mechanism
-from mesh.rpc import acls, acls_grpc, grants, grants_grpc, quotas, quotas_grpc, subscriptions, users, users_grpc
+from mesh.rpc import (
+    acls,
+    acls_grpc,
+    grants,
+    grants_grpc,
+    quotas,
+    quotas_grpc,
+    subscriptions,
+    tenants,
+    tenants_grpc,
+    users,
+    users_grpc,
+)
 from mesh.scram import Verifier
 from mesh.scram_codec import verifier_to_proto
 from tests.fixtures.consoles import ADMIN, OPERATOR, Consoled, Visitor
@@ -157,3 +169,31 @@ async def test_an_operator_is_no_admin(console: Consoled, check: str, action: st
         assert "needs the role admin" in answer.text
     async with console.visitor() as visitor:
         assert "Confirm" not in await visitor.sees(check)
+
+
+async def test_a_tenant_is_set_explained_removed_and_taken_back(console: Consoled) -> None:
+    await console.grant("ada", ADMIN)
+
+    async def members() -> dict[str, list[str]]:
+        stub = tenants_grpc.TenantServiceStub(console.world.channel)
+        found = await stub.ListTenants(tenants.ListTenantsRequest(), timeout=CALL)
+        return {each.tenant_id: list(each.members) for each in found.tenants}
+
+    async with console.person("ada") as ada:
+        tenant = "/tenants/check?tenant=shop&members=User:ann, Group:sellers&shared=currencies"
+        page = await ada.sees(tenant)
+        assert "Now no such tenant Then shop: prefix 'shop.', members User:ann and Group:sellers" in page
+        assert await members() == {}, "a check changes nothing"
+        first = await changes(ada, tenant, "/tenants/change", reason="a new team")
+        assert await members() == {"shop": ["Group:sellers", "User:ann"]}
+        assert "shop shop. Group:sellers, User:ann currencies" in await ada.sees("/tenants")
+        explained = await ada.sees("/tenants?principal=User:bob&groups=Group:sellers&topic=orders")
+        assert "It belongs to shop, by its member Group:sellers." in explained
+        assert "orders is topic shop.orders." in explained
+        assert "It has no tenant" in await ada.sees("/tenants?principal=User:bob")
+        gone = await changes(ada, "/tenants/check?tenant=shop&remove=yes", "/tenants/change")
+        assert await members() == {}
+        await takes_back(ada, gone)
+        assert await members() == {"shop": ["Group:sellers", "User:ann"]}
+        await takes_back(ada, first)
+        assert await members() == {}

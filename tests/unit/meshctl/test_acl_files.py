@@ -93,7 +93,7 @@ def test_what_export_writes_changes_nothing() -> None:
         acl("kafka-cluster", resource_type=CLUSTER, host="10.0.0.1"),
         acl("2024", resource_type=GROUP, pattern_type=acls.ACL_PATTERN_TYPE_PREFIXED),
     )
-    written = writing.text(writing.document([], [], [], known))
+    written = writing.text(writing.document([], [], [], known, []))
     document = yaml.safe_load(written)
     assert [each["operations"] for each in document["acls"]] == [["Read"], ["Read", "Write"], ["Read"], ["Read"]]
     assert document["acl_policy"] == {"mode": "off", "super_users": []}

@@ -79,7 +79,7 @@ def steps(of: Plan) -> list[str]:
     return [f"{action} {kind} {name}" for action, kind, name, _ in of.steps if action is not Action.UNCHANGED]
 
 
-EXPORTED = writing.text(writing.document(CLUSTERS, RULES, RECORD_RULES, NO_POLICY))
+EXPORTED = writing.text(writing.document(CLUSTERS, RULES, RECORD_RULES, NO_POLICY, []))
 
 
 def test_what_was_exported_changes_nothing_where_it_came_from() -> None:

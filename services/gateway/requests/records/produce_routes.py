@@ -48,9 +48,7 @@ class Route:
     ) -> None:
         self.name = name
         self.called = name.encode()
-        written = bytearray()
-        write_compact_string(written, name, "Produce.topic")
-        self.written = bytes(written)
+        self.written = compact(name)
         """The name as the cluster reads it, in the place of an id."""
         self.route = route
         self.cluster, self.before = route.cluster, route.before
@@ -75,6 +73,13 @@ class Route:
             memory.seams.is_closed(seam_of(self.name, part.partition, self.route, before), now)
             for part in topic.partitions
         )
+
+
+def compact(name: str) -> bytes:
+    """The name as flexible versions have it."""
+    written = bytearray()
+    write_compact_string(written, name, "Produce.topic")
+    return bytes(written)
 
 
 def route_to(

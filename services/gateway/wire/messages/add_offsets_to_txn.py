@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, int16, int32, int64, message, string
+from services.gateway.wire.schema import Kind, Struct, group_name, int16, int32, int64, message, transaction_name
 
 
 @message(api_key=25, kind=Kind.REQUEST, versions=(0, 4), flexible=3)
 @dataclass(slots=True)
 class AddOffsetsToTxnRequest(Struct):
-    transactional_id: str = string()
+    transactional_id: str = transaction_name()
     producer_id: int = int64()
     producer_epoch: int = int16()
-    group_id: str = string()
+    group_id: str = group_name()
 
 
 @message(api_key=25, kind=Kind.RESPONSE, versions=(0, 4), flexible=3)

@@ -15,8 +15,8 @@ from services.gateway.wire.schema import (
     int32s,
     int64,
     message,
-    string,
     topic_name,
+    transaction_name,
 )
 
 
@@ -28,7 +28,7 @@ class AddPartitionsToTxnTopic(Struct):
 
 @dataclass(slots=True)
 class AddPartitionsToTxnTransaction(Struct):
-    transactional_id: str = string()
+    transactional_id: str = transaction_name()
     producer_id: int = int64()
     producer_epoch: int = int16()
     verify_only: bool = boolean()
@@ -39,7 +39,7 @@ class AddPartitionsToTxnTransaction(Struct):
 @dataclass(slots=True)
 class AddPartitionsToTxnRequest(Struct):
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, since=4)
-    v3_and_below_transactional_id: str = string(until=3)
+    v3_and_below_transactional_id: str = transaction_name(until=3)
     v3_and_below_producer_id: int = int64(until=3)
     v3_and_below_producer_epoch: int = int16(until=3)
     v3_and_below_topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic, until=3)
@@ -59,7 +59,7 @@ class AddPartitionsToTxnTopicResult(Struct):
 
 @dataclass(slots=True)
 class AddPartitionsToTxnResult(Struct):
-    transactional_id: str = string()
+    transactional_id: str = transaction_name()
     topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult)
 
 

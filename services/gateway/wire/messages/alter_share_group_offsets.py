@@ -2,7 +2,19 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, string, topic_name, uuid
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    group_name,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    topic_name,
+    uuid,
+)
 
 
 @dataclass(slots=True)
@@ -20,7 +32,7 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
 @message(api_key=91, kind=Kind.REQUEST, versions=(0, 0), flexible=0)
 @dataclass(slots=True)
 class AlterShareGroupOffsetsRequest(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     topics: list[AlterShareGroupOffsetsRequestTopic] = array(AlterShareGroupOffsetsRequestTopic)
 
 

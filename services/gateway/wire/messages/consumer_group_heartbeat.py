@@ -6,6 +6,7 @@ from services.gateway.wire.schema import (
     Kind,
     Struct,
     array,
+    group_name,
     int16,
     int32,
     int32s,
@@ -26,7 +27,7 @@ class TopicPartitions(Struct):
 @message(api_key=68, kind=Kind.REQUEST, versions=(0, 1), flexible=0)
 @dataclass(slots=True)
 class ConsumerGroupHeartbeatRequest(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     member_id: str = string()
     member_epoch: int = int32()
     instance_id: str | None = string(nullable_since=0, default=None)

@@ -1,4 +1,4 @@
-"""The metadata of classic consumers inside JoinGroup: their subscriptions.
+"""The bytes of classic consumers: subscriptions inside JoinGroup, assignments inside SyncGroup.
 
 They begin with their version as int16. Kafka promises that newer versions only add at the end, so a version above ours
 is read as our newest, and the bytes that follow are ignored.
@@ -8,23 +8,42 @@ from dataclasses import dataclass
 
 from services.gateway.wire.codec import decode_prefix
 from services.gateway.wire.primitives import Buffer, read_int16
-from services.gateway.wire.schema import Kind, Struct, array, data, int32, int32s, message, spec_of, string, strings
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    data,
+    int32,
+    int32s,
+    message,
+    spec_of,
+    string,
+    topic_name,
+    topic_names,
+)
 
 
 @dataclass(slots=True)
 class TopicPartition(Struct):
-    topic: str = string()
+    topic: str = topic_name()
     partitions: list[int] = int32s()
 
 
 @message(kind=Kind.DATA, versions=(0, 3), flexible=None)
 @dataclass(slots=True)
 class ConsumerProtocolSubscription(Struct):
-    topics: list[str] = strings()
+    topics: list[str] = topic_names()
     user_data: Buffer | None = data(nullable_since=0, default=None)
     owned_partitions: list[TopicPartition] = array(TopicPartition, since=1, ignorable=True)
     generation_id: int = int32(since=2, default=-1, ignorable=True)
     rack_id: str | None = string(since=3, nullable_since=3, default=None, ignorable=True)
+
+
+@message(kind=Kind.DATA, versions=(0, 3), flexible=None)
+@dataclass(slots=True)
+class ConsumerProtocolAssignment(Struct):
+    assigned_partitions: list[TopicPartition] = array(TopicPartition)
+    user_data: Buffer | None = data(nullable_since=0, default=None)
 
 
 def subscription_of(metadata: Buffer) -> ConsumerProtocolSubscription:

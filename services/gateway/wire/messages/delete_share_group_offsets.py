@@ -2,7 +2,18 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, message, string, topic_name, uuid
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    group_name,
+    int16,
+    int32,
+    message,
+    string,
+    topic_name,
+    uuid,
+)
 
 
 @dataclass(slots=True)
@@ -13,7 +24,7 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
 @message(api_key=92, kind=Kind.REQUEST, versions=(0, 0), flexible=0)
 @dataclass(slots=True)
 class DeleteShareGroupOffsetsRequest(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     topics: list[DeleteShareGroupOffsetsRequestTopic] = array(DeleteShareGroupOffsetsRequestTopic)
 
 

@@ -3,13 +3,25 @@
 from dataclasses import dataclass
 
 from services.gateway.wire.primitives import Buffer
-from services.gateway.wire.schema import Kind, Struct, array, boolean, data, int16, int32, message, string, strings
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    boolean,
+    data,
+    group_name,
+    group_names,
+    int16,
+    int32,
+    message,
+    string,
+)
 
 
 @message(api_key=15, kind=Kind.REQUEST, versions=(0, 6), flexible=5)
 @dataclass(slots=True)
 class DescribeGroupsRequest(Struct):
-    groups: list[str] = strings()
+    groups: list[str] = group_names()
     include_authorized_operations: bool = boolean(since=3)
 
 
@@ -27,7 +39,7 @@ class DescribedGroupMember(Struct):
 class DescribedGroup(Struct):
     error_code: int = int16()
     error_message: str | None = string(since=6, nullable_since=6, default=None)
-    group_id: str = string()
+    group_id: str = group_name()
     group_state: str = string()
     protocol_type: str = string()
     protocol_data: str = string()

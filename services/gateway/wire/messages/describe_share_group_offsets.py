@@ -6,6 +6,7 @@ from services.gateway.wire.schema import (
     Kind,
     Struct,
     array,
+    group_name,
     int16,
     int32,
     int32s,
@@ -25,7 +26,7 @@ class DescribeShareGroupOffsetsRequestTopic(Struct):
 
 @dataclass(slots=True)
 class DescribeShareGroupOffsetsRequestGroup(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = array(
         DescribeShareGroupOffsetsRequestTopic, nullable_since=0
     )
@@ -56,7 +57,7 @@ class DescribeShareGroupOffsetsResponseTopic(Struct):
 
 @dataclass(slots=True)
 class DescribeShareGroupOffsetsResponseGroup(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     topics: list[DescribeShareGroupOffsetsResponseTopic] = array(DescribeShareGroupOffsetsResponseTopic)
     error_code: int = int16()
     error_message: str | None = string(nullable_since=0, default=None)

@@ -12,15 +12,16 @@ from services.gateway.wire.schema import (
     int64,
     message,
     string,
-    strings,
     topic_name,
+    transaction_name,
+    transaction_names,
 )
 
 
 @message(api_key=65, kind=Kind.REQUEST, versions=(0, 0), flexible=0)
 @dataclass(slots=True)
 class DescribeTransactionsRequest(Struct):
-    transactional_ids: list[str] = strings()
+    transactional_ids: list[str] = transaction_names()
 
 
 @dataclass(slots=True)
@@ -32,7 +33,7 @@ class TopicData(Struct):
 @dataclass(slots=True)
 class TransactionState(Struct):
     error_code: int = int16()
-    transactional_id: str = string()
+    transactional_id: str = transaction_name()
     transaction_state: str = string()
     transaction_timeout_ms: int = int32()
     transaction_start_time_ms: int = int64()

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, boolean, int16, int32, int64, message, string
+from services.gateway.wire.schema import Kind, Struct, boolean, int16, int32, int64, message, transaction_name
 
 
 @message(api_key=26, kind=Kind.REQUEST, versions=(0, 5), flexible=3)
 @dataclass(slots=True)
 class EndTxnRequest(Struct):
-    transactional_id: str = string()
+    transactional_id: str = transaction_name()
     producer_id: int = int64()
     producer_epoch: int = int16()
     committed: bool = boolean()

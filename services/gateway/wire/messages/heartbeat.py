@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, int16, int32, message, string
+from services.gateway.wire.schema import Kind, Struct, group_name, int16, int32, message, string
 
 
 @message(api_key=12, kind=Kind.REQUEST, versions=(0, 4), flexible=4)
 @dataclass(slots=True)
 class HeartbeatRequest(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     generation_id: int = int32()
     member_id: str = string()
     group_instance_id: str | None = string(since=3, nullable_since=3, default=None)

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, boolean, int16, int32, int64, message, string
+from services.gateway.wire.schema import Kind, Struct, boolean, int16, int32, int64, message, transaction_name
 
 
 @message(api_key=22, kind=Kind.REQUEST, versions=(0, 5), flexible=2)
 @dataclass(slots=True)
 class InitProducerIdRequest(Struct):
-    transactional_id: str | None = string(nullable_since=0)
+    transactional_id: str | None = transaction_name(nullable_since=0)
     transaction_timeout_ms: int = int32()
     producer_id: int = int64(since=3, default=-1)
     producer_epoch: int = int16(since=3, default=-1)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from services.gateway.wire.primitives import Buffer
-from services.gateway.wire.schema import Kind, Struct, array, boolean, data, int16, int32, message, string
+from services.gateway.wire.schema import Kind, Struct, array, boolean, data, group_name, int16, int32, message, string
 
 
 @dataclass(slots=True)
@@ -15,7 +15,7 @@ class JoinGroupRequestProtocol(Struct):
 @message(api_key=11, kind=Kind.REQUEST, versions=(0, 9), flexible=6)
 @dataclass(slots=True)
 class JoinGroupRequest(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     session_timeout_ms: int = int32()
     rebalance_timeout_ms: int = int32(since=1, default=-1, ignorable=True)
     member_id: str = string()

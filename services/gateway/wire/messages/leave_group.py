@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, message, string
+from services.gateway.wire.schema import Kind, Struct, array, group_name, int16, int32, message, string
 
 
 @dataclass(slots=True)
@@ -15,7 +15,7 @@ class MemberIdentity(Struct):
 @message(api_key=13, kind=Kind.REQUEST, versions=(0, 5), flexible=4)
 @dataclass(slots=True)
 class LeaveGroupRequest(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     member_id: str = string(until=2)
     members: list[MemberIdentity] = array(MemberIdentity, since=3)
 

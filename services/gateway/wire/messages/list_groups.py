@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, message, string, strings
+from services.gateway.wire.schema import Kind, Struct, array, group_name, int16, int32, message, string, strings
 
 
 @message(api_key=16, kind=Kind.REQUEST, versions=(0, 5), flexible=3)
@@ -14,7 +14,7 @@ class ListGroupsRequest(Struct):
 
 @dataclass(slots=True)
 class ListedGroup(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     protocol_type: str = string()
     group_state: str = string(since=4, ignorable=True)
     group_type: str = string(since=5, ignorable=True)

@@ -2,7 +2,19 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, int64s, message, string, strings
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    int16,
+    int32,
+    int64,
+    int64s,
+    message,
+    string,
+    strings,
+    transaction_name,
+)
 
 
 @message(api_key=66, kind=Kind.REQUEST, versions=(0, 2), flexible=0)
@@ -16,7 +28,7 @@ class ListTransactionsRequest(Struct):
 
 @dataclass(slots=True)
 class TransactionState(Struct):
-    transactional_id: str = string()
+    transactional_id: str = transaction_name()
     producer_id: int = int64()
     transaction_state: str = string()
 

@@ -2,7 +2,19 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, string, topic_name, uuid
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    group_name,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    topic_name,
+    uuid,
+)
 
 
 @dataclass(slots=True)
@@ -24,7 +36,7 @@ class OffsetCommitRequestTopic(Struct):
 @message(api_key=8, kind=Kind.REQUEST, versions=(0, 10), flexible=8)
 @dataclass(slots=True)
 class OffsetCommitRequest(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     generation_id_or_member_epoch: int = int32(since=1, default=-1, ignorable=True)
     member_id: str = string(since=1, ignorable=True)
     group_instance_id: str | None = string(since=7, nullable_since=7, default=None)

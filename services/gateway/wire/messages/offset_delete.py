@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, message, string, topic_name
+from services.gateway.wire.schema import Kind, Struct, array, group_name, int16, int32, message, topic_name
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class OffsetDeleteRequestTopic(Struct):
 @message(api_key=47, kind=Kind.REQUEST, versions=(0, 0), flexible=None)
 @dataclass(slots=True)
 class OffsetDeleteRequest(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
 
 

@@ -7,6 +7,7 @@ from services.gateway.wire.schema import (
     Struct,
     array,
     boolean,
+    group_name,
     int16,
     int32,
     int32s,
@@ -33,7 +34,7 @@ class OffsetFetchRequestTopics(Struct):
 
 @dataclass(slots=True)
 class OffsetFetchRequestGroup(Struct):
-    group_id: str = string(since=8)
+    group_id: str = group_name(since=8)
     member_id: str | None = string(since=9, nullable_since=9, default=None, ignorable=True)
     member_epoch: int = int32(since=9, default=-1, ignorable=True)
     topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, since=8, nullable_since=8)
@@ -42,7 +43,7 @@ class OffsetFetchRequestGroup(Struct):
 @message(api_key=9, kind=Kind.REQUEST, versions=(0, 10), flexible=6)
 @dataclass(slots=True)
 class OffsetFetchRequest(Struct):
-    group_id: str = string(until=7)
+    group_id: str = group_name(until=7)
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, until=7, nullable_since=2)
     groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, since=8)
     require_stable: bool = boolean(since=7)
@@ -81,7 +82,7 @@ class OffsetFetchResponseTopics(Struct):
 
 @dataclass(slots=True)
 class OffsetFetchResponseGroup(Struct):
-    group_id: str = string(since=8)
+    group_id: str = group_name(since=8)
     topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics, since=8)
     error_code: int = int16(since=8)
 

@@ -15,6 +15,7 @@ from services.gateway.wire.schema import (
     string,
     struct,
     topic_name,
+    transaction_name,
     uuid,
 )
 
@@ -35,7 +36,7 @@ class TopicProduceData(Struct):
 @message(api_key=0, kind=Kind.REQUEST, versions=(0, 13), flexible=9)
 @dataclass(slots=True)
 class ProduceRequest(Struct):
-    transactional_id: str | None = string(since=3, nullable_since=3, default=None)
+    transactional_id: str | None = transaction_name(since=3, nullable_since=3, default=None)
     acks: int = int16()
     timeout_ms: int = int32()
     topic_data: list[TopicProduceData] = array(TopicProduceData)

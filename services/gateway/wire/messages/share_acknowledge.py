@@ -7,6 +7,7 @@ from services.gateway.wire.schema import (
     Struct,
     array,
     boolean,
+    group_name,
     int8s,
     int16,
     int32,
@@ -40,7 +41,7 @@ class AcknowledgeTopic(Struct):
 @message(api_key=79, kind=Kind.REQUEST, versions=(1, 2), flexible=0)
 @dataclass(slots=True)
 class ShareAcknowledgeRequest(Struct):
-    group_id: str | None = string(nullable_since=0, default=None)
+    group_id: str | None = group_name(nullable_since=0, default=None)
     member_id: str | None = string(nullable_since=0)
     share_session_epoch: int = int32()
     is_renew_ack: bool = boolean(since=2)

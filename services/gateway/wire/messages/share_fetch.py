@@ -9,6 +9,7 @@ from services.gateway.wire.schema import (
     array,
     boolean,
     data,
+    group_name,
     int8,
     int8s,
     int16,
@@ -50,7 +51,7 @@ class ForgottenTopic(Struct):
 @message(api_key=78, kind=Kind.REQUEST, versions=(1, 2), flexible=0)
 @dataclass(slots=True)
 class ShareFetchRequest(Struct):
-    group_id: str | None = string(nullable_since=0, default=None)
+    group_id: str | None = group_name(nullable_since=0, default=None)
     member_id: str | None = string(nullable_since=0)
     share_session_epoch: int = int32()
     max_wait_ms: int = int32()

@@ -7,12 +7,13 @@ from services.gateway.wire.schema import (
     Struct,
     array,
     boolean,
+    group_name,
+    group_names,
     int16,
     int32,
     int32s,
     message,
     string,
-    strings,
     struct,
     topic_name,
     topic_names,
@@ -23,7 +24,7 @@ from services.gateway.wire.schema import (
 @message(api_key=77, kind=Kind.REQUEST, versions=(1, 1), flexible=0)
 @dataclass(slots=True)
 class ShareGroupDescribeRequest(Struct):
-    group_ids: list[str] = strings()
+    group_ids: list[str] = group_names()
     include_authorized_operations: bool = boolean()
 
 
@@ -54,7 +55,7 @@ class Member(Struct):
 class DescribedGroup(Struct):
     error_code: int = int16()
     error_message: str | None = string(nullable_since=0, default=None)
-    group_id: str = string()
+    group_id: str = group_name()
     group_state: str = string()
     group_epoch: int = int32()
     assignment_epoch: int = int32()

@@ -6,6 +6,7 @@ from services.gateway.wire.schema import (
     Kind,
     Struct,
     array,
+    group_name,
     int16,
     int32,
     int32s,
@@ -20,7 +21,7 @@ from services.gateway.wire.schema import (
 @message(api_key=76, kind=Kind.REQUEST, versions=(1, 1), flexible=0)
 @dataclass(slots=True)
 class ShareGroupHeartbeatRequest(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     member_id: str = string()
     member_epoch: int = int32()
     rack_id: str | None = string(nullable_since=0, default=None)

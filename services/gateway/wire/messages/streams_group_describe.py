@@ -7,6 +7,8 @@ from services.gateway.wire.schema import (
     Struct,
     array,
     boolean,
+    group_name,
+    group_names,
     int8,
     int16,
     int32,
@@ -25,7 +27,7 @@ from services.gateway.wire.schema import (
 @message(api_key=89, kind=Kind.REQUEST, versions=(0, 1), flexible=0)
 @dataclass(slots=True)
 class StreamsGroupDescribeRequest(Struct):
-    group_ids: list[str] = strings()
+    group_ids: list[str] = group_names()
     include_authorized_operations: bool = boolean()
     include_topology_description: bool = boolean(since=1)
 
@@ -136,7 +138,7 @@ class TopologyDescription(Struct):
 class DescribedGroup(Struct):
     error_code: int = int16()
     error_message: str | None = string(nullable_since=0, default=None)
-    group_id: str = string()
+    group_id: str = group_name()
     group_state: str = string()
     group_epoch: int = int32()
     assignment_epoch: int = int32()

@@ -7,6 +7,7 @@ from services.gateway.wire.schema import (
     Struct,
     array,
     boolean,
+    group_name,
     int8,
     int16,
     int16s,
@@ -83,7 +84,7 @@ class TaskOffset(Struct):
 @message(api_key=88, kind=Kind.REQUEST, versions=(0, 1), flexible=0)
 @dataclass(slots=True)
 class StreamsGroupHeartbeatRequest(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     member_id: str = string()
     member_epoch: int = int32()
     endpoint_information_epoch: int = int32()

@@ -6,6 +6,7 @@ from services.gateway.wire.schema import (
     Kind,
     Struct,
     array,
+    group_name,
     int8,
     int16,
     int32,
@@ -49,7 +50,7 @@ class TopologyDescription(Struct):
 @message(api_key=93, kind=Kind.REQUEST, versions=(0, 0), flexible=0)
 @dataclass(slots=True)
 class StreamsGroupTopologyDescriptionUpdateRequest(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     member_id: str = string()
     topology_epoch: int = int32()
     topology_description: TopologyDescription = struct(TopologyDescription)

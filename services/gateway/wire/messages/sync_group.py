@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from services.gateway.wire.primitives import Buffer
-from services.gateway.wire.schema import Kind, Struct, array, data, int16, int32, message, string
+from services.gateway.wire.schema import Kind, Struct, array, data, group_name, int16, int32, message, string
 
 
 @dataclass(slots=True)
@@ -15,7 +15,7 @@ class SyncGroupRequestAssignment(Struct):
 @message(api_key=14, kind=Kind.REQUEST, versions=(0, 5), flexible=4)
 @dataclass(slots=True)
 class SyncGroupRequest(Struct):
-    group_id: str = string()
+    group_id: str = group_name()
     generation_id: int = int32()
     member_id: str = string()
     group_instance_id: str | None = string(since=3, nullable_since=3, default=None)

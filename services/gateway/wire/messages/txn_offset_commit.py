@@ -2,7 +2,20 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, string, topic_name, uuid
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    group_name,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    topic_name,
+    transaction_name,
+    uuid,
+)
 
 
 @dataclass(slots=True)
@@ -23,8 +36,8 @@ class TxnOffsetCommitRequestTopic(Struct):
 @message(api_key=28, kind=Kind.REQUEST, versions=(0, 6), flexible=3)
 @dataclass(slots=True)
 class TxnOffsetCommitRequest(Struct):
-    transactional_id: str = string()
-    group_id: str = string()
+    transactional_id: str = transaction_name()
+    group_id: str = group_name()
     producer_id: int = int64()
     producer_epoch: int = int16()
     generation_id_or_member_epoch: int = int32(since=3, default=-1)

@@ -41,7 +41,10 @@ def throttle_ms(frame: memoryview, *, flexible: bool) -> int:
 def with_topic_ids(
     buffer: Buffer, version: int, offset: int, end: int, topic_ids: Mapping[bytes, bytes]
 ) -> list[Buffer] | None:
-    """The body in version 13, if the response is clean and flexible: ids in the place of names, the rest slices."""
+    """The body in version 13, if the response is clean and flexible: ids in the place of names, the rest slices.
+
+    Other names, written as in flexible versions, may stand in the place of the ids: then the version stays.
+    """
     topics = topics_of_clean_response(buffer, version, offset, end)
     if topics is None:
         return None

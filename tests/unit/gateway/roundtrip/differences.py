@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from services.gateway.wire.schema import FieldSpec, Struct, fields_of, spec_of
+from services.gateway.wire.schema import FieldSpec, Named, Struct, fields_of, spec_of
 
 
 class Difference(NamedTuple):
@@ -21,7 +21,7 @@ def differences(expected: Struct, found: Struct, version: int, other: int) -> It
     """
 
     def matters(name: str, spec: FieldSpec) -> bool:
-        return spec.present(version) and (spec.present(other) or spec.names_topic or name == "topic_id")
+        return spec.present(version) and (spec.present(other) or spec.names is Named.TOPIC or name == "topic_id")
 
     def structs(one: Struct, two: Struct, path: str) -> Iterator[Difference]:
         for name, spec, _ in fields_of(type(one)):

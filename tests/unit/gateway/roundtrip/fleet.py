@@ -17,7 +17,7 @@ from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.codec import decode, encode
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import SIZE_BYTES, encode_response, parse_request_header, parse_response_header
-from services.gateway.wire.schema import FieldSpec, Kind, Struct, fields_of, message_of
+from services.gateway.wire.schema import FieldSpec, Kind, Named, Struct, fields_of, message_of
 from tests.unit.gateway.requests.playbook import Playbook, World
 from tests.unit.gateway.roundtrip.stage import nothing_known
 from tests.unit.gateway.wire.records import batch
@@ -73,12 +73,12 @@ class _Shape(NamedTuple):
 
 def shape_of(cls: type[Struct], version: int) -> _Shape:
     for name, spec in _present(cls, version):
-        if spec.names_topic and spec.repeated:
+        if spec.names is Named.TOPIC and spec.repeated:
             return _Shape(name, None, "", None, None)
         if spec.struct is None or not spec.repeated:
             continue
         inner = list(_present(spec.struct, version))
-        topic = next((each for each, kind in inner if kind.names_topic or each == "topic_id"), None)
+        topic = next((each for each, kind in inner if kind.names is Named.TOPIC or each == "topic_id"), None)
         if topic is not None:
             partitions = next((each for each in inner if each[0].startswith("partition") and each[1].repeated), None)
             where, what = (None, None) if partitions is None else (partitions[0], partitions[1].struct)

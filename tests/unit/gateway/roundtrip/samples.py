@@ -19,7 +19,7 @@ from services.gateway.wire.legacy.conversion import Readable, Stored, batches_of
 from services.gateway.wire.legacy.message_sets import write_message
 from services.gateway.wire.legacy.record import Record
 from services.gateway.wire.messages import UnregisterControllerRequest, describe_quorum, fetch, produce
-from services.gateway.wire.schema import FieldSpec, Struct, Type, fields_of, spec_of
+from services.gateway.wire.schema import FieldSpec, Named, Struct, Type, fields_of, spec_of
 from tests.unit.gateway.scripted_broker import BROKER_ID
 
 M = TypeVar("M", bound=Struct)
@@ -203,7 +203,7 @@ class _Maker:
     def _value(self, cls: type[Struct], name: str, spec: FieldSpec, path: str, nth: int) -> Any:
         if spec.struct is not None:
             return self.struct(spec.struct, path, nth)
-        if spec.names_topic:
+        if spec.names is Named.TOPIC:
             return TOPICS[nth]
         if name == "topic_id":
             return mesh_topic_id(MESH_ID, TOPICS[nth]) if self.side is Side.CLIENT else cluster_topic_id(TOPICS[nth])

@@ -15,7 +15,7 @@ import pytest
 
 from local.jars import cache_folder
 from services.gateway.wire.apis import ApiKey, flexible_since, request_header_version, response_header_version
-from services.gateway.wire.schema import NO_UUID, FieldSpec, Kind, MessageSpec, Struct, Type, fields_of, messages
+from services.gateway.wire.schema import NO_UUID, FieldSpec, Kind, MessageSpec, Named, Struct, Type, fields_of, messages
 from tests.unit.gateway.wire.strategies import every_version, message_id
 
 Row = tuple[str, str, bool, bool, int | None, object, object]
@@ -150,31 +150,32 @@ def our_type(spec: FieldSpec) -> str:
     return f"[]{name}" if spec.repeated else name
 
 
-def their_topic_names(fields: list[dict[str, Any]], commons: dict[str, Any]) -> Iterator[str]:
+def their_names(fields: list[dict[str, Any]], commons: dict[str, Any], of: Named) -> Iterator[str]:
     for field in fields:
-        if field.get("entityType") == "topicName":
+        if field.get("entityType") == of.value:
             yield snake(field["name"])
         element = field["type"].removeprefix("[]")
-        for name in their_topic_names(field.get("fields") or commons.get(element, []), commons):
+        for name in their_names(field.get("fields") or commons.get(element, []), commons, of):
             yield f"{snake(field['name'])}.{name}"
 
 
-def our_topic_names(cls: type[Struct]) -> Iterator[str]:
+def our_names(cls: type[Struct], of: Named) -> Iterator[str]:
     for name, spec, _ in fields_of(cls):
-        if spec.names_topic:
+        if spec.names is of:
             yield name
-        for inner in our_topic_names(spec.struct) if spec.struct else ():
+        for inner in our_names(spec.struct, of) if spec.struct else ():
             yield f"{name}.{inner}"
 
 
 @pytest.mark.parametrize("spec", [spec for spec in messages() if spec.api_key is not None], ids=message_id)
-def test_we_know_every_field_that_names_a_topic(kafka: Kafka, spec: MessageSpec) -> None:
-    """Where topics have other names on their cluster, all of them are translated."""
+@pytest.mark.parametrize("of", Named)
+def test_we_know_every_field_that_names_something_of_clients(kafka: Kafka, spec: MessageSpec, of: Named) -> None:
+    """Where a cluster, or a tenant, has other names, all of them are translated."""
     theirs = kafka.messages.get(spec.cls.__name__)
     if theirs is None or kafka.version != NEWEST:
         return
     commons = {part["name"]: part["fields"] for part in theirs.get("commonStructs", [])}
-    assert set(their_topic_names(theirs.get("fields", []), commons)) <= set(our_topic_names(spec.cls))
+    assert set(their_names(theirs.get("fields", []), commons, of)) <= set(our_names(spec.cls, of))
 
 
 @pytest.mark.parametrize("spec", messages(), ids=message_id)
