@@ -1,0 +1,342 @@
+"""Protects the values of records as they are written, and reveals them to a client as it reads them.
+
+Theory of operation
+1. Writing. Each rule with a key encrypts its part. A value that a rule can't find its way in is refused, never stored in
+   the clear. A tombstone has no value, and stays what it is.
+2. Reading. A reader of a rule gets what the producer wrote, byte for byte; a part that was stored before the rule is
+   clear already. All others get what the rule says. A mask also covers parts that are stored in the clear.
+3. A part that can't be decrypted for a reader (its key is gone, or its bytes were changed) counts as for those who are
+   no readers: mask, ciphertext, or refusal. A header says why. While the service of keys is away, nothing is known
+   about the key, so no mask takes the place of the value: the records are withheld until it is back.
+4. Values that are encrypted as a whole are for readers of all rules of the topic, whatever the rules protect today.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from mesh.protection.envelope import (
+    HEADER,
+    MASKED_HEADER,
+    OWN_HEADERS,
+    WHOLE_VALUE,
+    Envelope,
+    NotDecryptedError,
+    Opening,
+    Sealing,
+    read_token,
+)
+from mesh.protection.json_fields import NotJsonError, Span, replaced, spans
+from mesh.protection.keys import DataKey, NoKey, Wrapped
+from mesh.protection.rule import Others, Rule, What, path_text
+
+Headers = Sequence[tuple[bytes, bytes | None]]
+Secrets = Mapping[Wrapped, bytes | NoKey]
+
+MASK: Final = b"***"
+JSON_MASK: Final = '"***"'
+LONGEST_REASON: Final = 1000
+"""Characters of the header that says why a value is masked."""
+_PREFIXES: Final = {0: 5, 1: 17}
+"""The first byte of a value with a registry's prefix, which no JSON begins with, and the length of the prefix."""
+
+
+class Content(NamedTuple):
+    """What protection changes in a record."""
+
+    value: bytes | None
+    headers: Headers
+
+
+class RefusedError(Exception):
+    """A record that can't be written: the rule, and why."""
+
+    def __init__(self, rule_id: str, reason: str) -> None:
+        super().__init__(reason)
+        self.rule_id = rule_id
+        self.reason = reason
+
+
+class WithheldError(Exception):
+    """A record that the client does not get, and why."""
+
+    def __init__(self, rule_id: str, reason: str, *, for_now: bool) -> None:
+        super().__init__(reason)
+        self.rule_id = rule_id
+        self.reason = reason
+        self.for_now = for_now
+        """Whether another try may help."""
+
+
+class MissingError(Exception):
+    """Data keys that have to be unwrapped first."""
+
+    def __init__(self, names: Collection[Wrapped]) -> None:
+        super().__init__(f"{len(names)} data keys")
+        self.names = frozenset(names)
+
+
+def encrypting(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules by which values are encrypted as they are written."""
+    return tuple(rule for rule in rules if rule.key_id)
+
+
+class Protecting:
+    """Protects the records of one batch."""
+
+    def __init__(self, topic: str, rules: Sequence[Rule], keys: Mapping[str, DataKey]) -> None:
+        """`rules`: those that encrypt; `keys`: by key id, all that they name."""
+        self._by_value = next((rule for rule in rules if rule.what is What.VALUE), None)
+        self._by_fields = [rule for rule in rules if rule.what is What.JSON]
+        self._paths = tuple(path for rule in self._by_fields for path in rule.paths)
+        self._rules = [rule for rule in self._by_fields for _ in rule.fields]
+        self._places = [path_text(path) for path in self._paths]
+        self._names = [name for rule in self._by_fields for name in rule.fields]
+        whole = self._by_value is not None
+        key_ids = dict.fromkeys(rule.key_id for rule in rules)
+        self._sealings = {key_id: Sealing(keys[key_id], topic, is_whole=whole) for key_id in key_ids}
+        self._first = rules[0].rule_id
+
+    def protected(self, content: Content) -> Content:
+        """RefusedError."""
+        value, headers = content
+        for name, _ in headers:
+            if name in OWN_HEADERS:
+                reason = f"it has the header {name.decode()}: what the mesh has encrypted or masked is not written back"
+                raise RefusedError(self._first, reason)
+        if value is None:
+            return content
+        if self._by_value is not None:
+            sealing = self._sealings[self._by_value.key_id]
+            return Content(sealing.sealed(value, WHOLE_VALUE), [*headers, (HEADER, sealing.header)])
+        return self._fields(value, headers)
+
+    def _fields(self, value: bytes, headers: Headers) -> Content:
+        try:
+            prefix, text = json_text(value)
+            found = spans(text, self._paths)
+        except NotJsonError as error:
+            raise RefusedError(self._first, str(error)) from None
+        self._check_all_there(found)
+        if not found:
+            return Content(value, headers)
+        new: list[str] = []
+        used: dict[str, bytes] = {}
+        for start, end, index in found:
+            sealing = self._sealings[self._rules[index].key_id]
+            used[sealing.envelope.name.key_id] = sealing.header
+            new.append(f'"{sealing.token(text[start:end].encode(), self._places[index])}"')
+        return Content(
+            prefix + replaced(text, found, new).encode(), [*headers, *((HEADER, header) for header in used.values())]
+        )
+
+    def _check_all_there(self, found: Iterable[Span]) -> None:
+        there = {span.field for span in found}
+        for index, rule in enumerate(self._rules):
+            if rule.requires_fields and index not in there:
+                raise RefusedError(rule.rule_id, f"it has no field {self._names[index]}")
+
+
+def json_text(value: bytes) -> tuple[bytes, str]:
+    """The prefix of a schema registry, if there is one, and the text behind it. NotJsonError."""
+    length = _PREFIXES.get(value[0], 0) if value else 0
+    try:
+        return value[:length], value[length:].decode()
+    except UnicodeDecodeError as error:
+        raise NotJsonError(f"it is no JSON: no UTF-8 at byte {length + error.start + 1}") from None
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The record so far, as its client sees it."""
+
+    reasons: dict[str, None] = field(default_factory=dict)
+    """Why parts of it are masked."""
+    keeps_envelopes: bool = False
+    """Whether the client gets ciphertext."""
+
+
+class Revealing:
+    """Reveals records of one topic to one client."""
+
+    def __init__(self, topic: str, rules: Sequence[Rule], principals: Collection[str], secrets: Secrets) -> None:
+        """`rules`: all of the topic, one at least."""
+        self._rules = rules
+        self._reads = {rule.rule_id: rule.is_for(principals) for rule in rules}
+        self._strictest = min(
+            rules, key=lambda rule: (self._reads[rule.rule_id], _STRICTNESS.index(rule.others), rule.rule_id)
+        )
+        self._topics = (topic, *dict.fromkeys(origin for rule in rules for origin in rule.origin_topics))
+        self._by_fields = [rule for rule in rules if rule.what is What.JSON]
+        self._paths = tuple(path for rule in self._by_fields for path in rule.paths)
+        self._owners = [rule for rule in self._by_fields for _ in rule.fields]
+        self._places = [path_text(path) for path in self._paths]
+        self._names = [name for rule in self._by_fields for name in rule.fields]
+        self._secrets = secrets
+        self._openings: dict[bytes, Opening] = {}
+
+    @property
+    def reads_all(self) -> bool:
+        return all(self._reads.values())
+
+    def needed(self, headers: Headers) -> frozenset[Wrapped]:
+        """The data keys of a record that are not there yet."""
+        if not any(self._reads.values()):
+            return frozenset()
+        return frozenset(each.name for each in _envelopes(headers) if each.name not in self._secrets)
+
+    def revealed(self, content: Content) -> Content:
+        """WithheldError, MissingError."""
+        value, headers = content
+        if value is None:
+            return Content(value, _without_own(headers))
+        envelopes = _envelopes(headers)
+        seen = _Seen()
+        whole = next((each for each in envelopes if each.is_whole), None)
+        if whole is not None:
+            value = self._whole(value, whole, seen)
+        elif any(rule.what is What.VALUE for rule in self._rules):
+            value = self._clear_value(value, headers, seen)
+            seen.keeps_envelopes |= bool(envelopes)
+        else:
+            value = self._fields(value, {each.name.key_id: each for each in envelopes}, seen)
+        return self._with_headers(value, headers, seen)
+
+    def _with_headers(self, value: bytes, headers: Headers, seen: _Seen) -> Content:
+        kept = headers if seen.keeps_envelopes else _without_own(headers)
+        if seen.reasons:
+            reason = "; ".join(seen.reasons)[:LONGEST_REASON].encode()
+            kept = [*kept, (MASKED_HEADER, reason)]
+        return Content(value, kept)
+
+    # --- whole values --------------------------------------------------------------------------------------------
+
+    def _whole(self, value: bytes, envelope: Envelope, seen: _Seen) -> bytes:
+        rule = self._strictest
+        if not self._reads[rule.rule_id]:
+            return self._instead(rule, seen, value, NOT_A_READER)
+        try:
+            return self._opening(envelope, rule).opened(value, WHOLE_VALUE, self._topics)
+        except (_Gone, NotDecryptedError) as error:
+            return self._instead(rule, seen, value, str(error))
+
+    def _clear_value(self, value: bytes, headers: Headers, seen: _Seen) -> bytes:
+        """A value that was stored as it came, or has lost its envelope."""
+        rule = self._strictest
+        if not self._reads[rule.rule_id]:
+            return self._masked(rule, seen, NOT_A_READER)
+        faults = [fault for name, header in headers if name == HEADER and (fault := _fault(header))]
+        return self._instead(rule, seen, value, faults[0]) if faults else value
+
+    def _instead(self, rule: Rule, seen: _Seen, sealed: bytes, reason: str) -> bytes:
+        if rule.others is Others.CIPHERTEXT:
+            seen.keeps_envelopes = True
+            return sealed
+        return self._masked(rule, seen, reason)
+
+    def _masked(self, rule: Rule, seen: _Seen, reason: str) -> bytes:
+        _refuse(rule, reason)
+        seen.reasons[f"value: {reason} (rule {rule.rule_id})"] = None
+        return MASK
+
+    # --- fields --------------------------------------------------------------------------------------------------
+
+    def _fields(self, value: bytes, envelopes: Mapping[str, Envelope], seen: _Seen) -> bytes:
+        try:
+            prefix, text = json_text(value)
+            found = spans(text, self._paths)
+        except NotJsonError as error:
+            if self.reads_all:
+                return value
+            return self._masked(self._strictest, seen, str(error))
+        new: list[str] = []
+        for start, end, index in found:
+            written = text[start:end]
+            new.append(self._field(written, index, envelopes, seen))
+        return prefix + replaced(text, found, new).encode() if found else value
+
+    def _field(self, written: str, index: int, envelopes: Mapping[str, Envelope], seen: _Seen) -> str:
+        rule = self._owners[index]
+        token = _token(written)
+        if not self._reads[rule.rule_id]:
+            return self._field_instead(index, seen, written, NOT_A_READER, is_token=token is not None)
+        if token is None:
+            return written
+        key_id, sealed = token
+        try:
+            envelope = envelopes.get(key_id)
+            if envelope is None:
+                raise NotDecryptedError(f"the record has lost its header mesh-protection for key {key_id!r}")
+            return self._opening(envelope, rule).opened(sealed, self._places[index], self._topics).decode()
+        except (_Gone, NotDecryptedError) as error:
+            return self._field_instead(index, seen, written, str(error), is_token=True)
+
+    def _field_instead(self, index: int, seen: _Seen, written: str, reason: str, *, is_token: bool) -> str:
+        rule = self._owners[index]
+        if rule.others is Others.CIPHERTEXT and is_token:
+            seen.keeps_envelopes = True
+            return written
+        _refuse(rule, reason)
+        seen.reasons[f"{self._names[index]}: {reason} (rule {rule.rule_id})"] = None
+        return JSON_MASK
+
+    # --- keys ----------------------------------------------------------------------------------------------------
+
+    def _opening(self, envelope: Envelope, rule: Rule) -> Opening:
+        secret = self._secrets.get(envelope.name)
+        if secret is None:
+            raise MissingError([envelope.name])
+        if isinstance(secret, NoKey):
+            if secret.is_gone:
+                raise _Gone(secret.reason)
+            raise WithheldError(rule.rule_id, secret.reason, for_now=True)
+        known = envelope.encoded()
+        opening = self._openings.get(known)
+        if opening is None:
+            if len(self._openings) >= OPENINGS:
+                self._openings.clear()
+            opening = self._openings[known] = Opening(envelope, secret)
+        return opening
+
+
+OPENINGS: Final = 1000
+"""Batches whose keys are derived and kept while an answer is revealed."""
+NOT_A_READER: Final = "you are no reader"
+_STRICTNESS: Final = (Others.REFUSAL, Others.MASK, Others.CIPHERTEXT)
+
+
+class _Gone(Exception):
+    """The key of a part is gone for ever."""
+
+
+def _refuse(rule: Rule, reason: str) -> None:
+    if rule.others is Others.REFUSAL:
+        raise WithheldError(rule.rule_id, reason, for_now=False)
+
+
+def _envelopes(headers: Headers) -> list[Envelope]:
+    """Those that can be read: without its envelope a part can't be decrypted, and says so."""
+    return [Envelope.read(value or b"") for name, value in headers if name == HEADER and not _fault(value)]
+
+
+def _fault(header: bytes | None) -> str:
+    """The reason why an envelope can't be read; empty if it can."""
+    try:
+        Envelope.read(header or b"")
+    except NotDecryptedError as error:
+        return str(error)
+    return ""
+
+
+def _without_own(headers: Headers) -> Headers:
+    return [each for each in headers if each[0] not in OWN_HEADERS] if headers else headers
+
+
+def _token(written: str) -> tuple[str, bytes] | None:
+    if not written.startswith('"mesh:'):
+        return None
+    text = json.loads(written)
+    return read_token(text) if isinstance(text, str) else None
