@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from json.decoder import JSONDecodeError, scanstring
+from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # typeshed has not its name
 from typing import Any, Final, NamedTuple, NoReturn
 
 from mesh.record_transforms import ELEMENTS, JsonPath

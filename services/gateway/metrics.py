@@ -91,6 +91,12 @@ observed_records = Counter(
     "Records in batches that break a rule of validation that only observes (mode `observe`); topics as above.",
     ["topic", "rule"],
 )
+withheld_batches = Counter(
+    "kafka_mesh_gateway_withheld_batches",
+    "Answers in which records were kept from a client (`fetch`), or were not stored (`produce`), because of a rule of "
+    "protection; topics as above.",
+    ["topic", "rule", "way"],
+)
 untold_refusals = Counter(
     "kafka_mesh_gateway_untold_refusals",
     "Refused operations and batches without a line in the log: their like had a line a moment ago, or there were too "
@@ -288,8 +294,8 @@ conversions_waiting = Gauge(
 )
 conversion_seconds = Histogram(
     "kafka_mesh_gateway_conversion_seconds",
-    "How long a conversion took, waiting included: batches_of (Produce), message_sets_of (Fetch) or records_breaches "
-    "(rules of validation about records).",
+    "How long a conversion took, waiting included: batches_of (Produce), message_sets_of (Fetch), records_breaches "
+    "(rules of validation about records), protected_batches (Produce) or revealed_batches (Fetch).",
     ["function"],
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +24,7 @@ from services.gateway.requests.plan import (
     Close,
     Command,
     Convert,
+    FindKeys,
     Forget,
     Gather,
     Outcome,
@@ -184,6 +186,8 @@ class Exchange:
                 return self._refresh(cluster, topics, None if own_names else self._names.get(cluster))
             case Convert():
                 return self._convert(command)
+            case FindKeys(keys, wanted):
+                return self._later(partial(keys.find, wanted))
             case Stale(cluster, topics):
                 self._clusters.doubt_topics(cluster, topics, self._names.get(cluster))
             case Forget(cluster, coordinator):
@@ -191,17 +195,21 @@ class Exchange:
         return True, None
 
     def _refresh(self, cluster: str, topics: tuple[str, ...], names: TopicNames | None) -> tuple[bool, Any]:
+        return self._later(lambda done: self._clusters.refresh(cluster, topics, done, names))
+
+    def _later(self, begin: Callable[[Callable[[Any], None]], None]) -> tuple[bool, Any]:
+        """Begins work that may be done at once."""
         this = self._round
-        found: list[Unreachable | None] = []
+        found: list[Any] = []
         self._stepping = True
 
-        def done(result: Unreachable | None) -> None:
+        def done(result: Any) -> None:
             if self._stepping:
                 found.append(result)
             elif this == self._round:
                 self._step(result)
 
-        self._clusters.refresh(cluster, topics, done, names)
+        begin(done)
         self._stepping = False
         return (True, found[0]) if found else (False, None)
 

@@ -74,6 +74,7 @@ class Mesh:
         sessions.on_made_way = metrics.fetch_sessions_made_way.inc
         self.memory.sight.on_held = lambda why: metrics.held_answers.labels(why).inc()
         self.memory.on_invalid = self.refused.take_batch
+        self.memory.on_withheld = self.refused.take_withheld
         self.memory.on_shadow_fault = lambda why: metrics.shadow_faults.labels(why).inc()
         metrics.fetch_sessions.set_function(lambda: len(sessions))
         metrics.fetch_session_partitions.set_function(lambda: sessions.partitions)

@@ -1,0 +1,40 @@
+"""The keys of protected values, as plans ask for them: some to write by, and those of records."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mesh.protection.keys import DataKey, NoKey, Wrapped
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The data keys that a request needs."""
+
+    writing: frozenset[str] = frozenset()
+    """Ids of keys by which values are to be encrypted now."""
+    reading: frozenset[Wrapped] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The data keys, or the reasons why there are none."""
+
+    writing: Mapping[str, DataKey | NoKey] = field(default_factory=dict)
+    reading: Mapping[Wrapped, bytes | NoKey] = field(default_factory=dict)
+
+
+class DataKeys(Protocol):
+    """Finds data keys within a bounded time."""
+
+    def find(self, wanted: Wanted, done: Callable[[Found], None]) -> None:
+        """Calls `done` once, at once or later."""
+        ...
+
+
+class NoDataKeys:
+    """A gateway that has no service of keys."""
+
+    def find(self, wanted: Wanted, done: Callable[[Found], None]) -> None:
+        none = NoKey("this gateway has no service of keys (KEY_SERVICE)", is_gone=False)
+        done(Found(dict.fromkeys(wanted.writing, none), dict.fromkeys(wanted.reading, none)))
