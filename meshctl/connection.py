@@ -25,6 +25,7 @@ from mesh.rpc import (
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
+    protection_grpc,
     quotas_grpc,
     record_rules_grpc,
     replays_grpc,
@@ -109,6 +110,7 @@ class Connection:
         self.traffic = traffic_grpc.TrafficServiceStub(self._channel)
         self.acls = acls_grpc.AclServiceStub(self._channel)
         self.quotas = quotas_grpc.QuotaServiceStub(self._channel)
+        self.protection = protection_grpc.ProtectionServiceStub(self._channel)
         self.validation = validation_grpc.ValidationServiceStub(self._channel)
         self.users = users_grpc.UserServiceStub(self._channel)
         self.transactions = transactions_grpc.TransactionServiceStub(self._channel)

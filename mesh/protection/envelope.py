@@ -8,16 +8,17 @@ Theory of operation
 3. Each batch has a key of its own: HKDF-SHA-256 of a data key and 32 random bytes, the salt. The nonce is the count of
    the parts that were encrypted in this batch, so no nonce comes twice under one key.
 4. The additional data are the version, the topic by the name that clients use, the key id, and the place in the record:
-   the whole value, or a path. A ciphertext that was put into another topic, or another field, is not decrypted. The name
-   of the topic on a cluster, and offsets, are not bound: moves and mirrors change them. Nor is the key of the record: who
-   may write to the cluster itself can copy a value from one record of the topic to another one.
+   the whole value, or a path. A ciphertext that was put into another topic, or another field, is not decrypted. The
+   name of the topic on a cluster, and offsets, are not bound: moves and mirrors change them. Nor is the key of the
+   record: who may write to the cluster itself can copy a value from one record of the topic to another one.
 
 The arithmetic. GCM is safe while no nonce is used twice under one key, and while a message has fewer than 2^32 blocks.
 Counts have 32 bits. A batch holds at most 100 MiB without compression, so fewer than 2^27 parts of a byte or more. Two
 batches get one key if they have the same data key and the same salt of 256 bits: for 2^64 batches under one data key,
-the probability is 2^128 / 2^257, one in 2^129. A key file wraps data keys with random nonces of 96 bits, and NIST
-SP 800-38D allows 2^32 of these for a key. A gateway makes a data key for each key id every 150 s at the most often: 210,240
-a year. A thousand gateways reach 2^32 after 20 years with one version of a key; Vault asks for a new version likewise.
+the probability is 2^128 / 2^257, one in 2^129. A key file wraps data keys with random nonces of 96 bits, and NIST SP
+800-38D allows 2^32 of these for a key. A gateway makes a data key for each key id every 150 s at the most often:
+210,240 a year. A thousand gateways reach 2^32 after 20 years with one version of a key; Vault asks for a new version
+likewise.
 """
 
 from __future__ import annotations
@@ -119,14 +120,14 @@ class Sealing:
 
 
 class Opening:
-    """Decrypts parts of records with one envelope. Their topic is one of `topics`: its own name, or those of origins."""
+    """Decrypts parts of records with one envelope."""
 
     def __init__(self, envelope: Envelope, secret: bytes) -> None:
         self._key_id = envelope.name.key_id
         self._cipher = _cipher(secret, envelope.salt)
 
     def opened(self, sealed: bytes, place: str, topics: tuple[str, ...]) -> bytes:
-        """NotDecryptedError."""
+        """`topics`: the names of its topic, and of those of which it holds copies. NotDecryptedError."""
         if len(sealed) < _COUNT.size + _TAG_BYTES:
             raise NotDecryptedError("it is shorter than any ciphertext")
         (count,) = _COUNT.unpack_from(sealed)

@@ -1,8 +1,8 @@
 """Replaces fields of JSON by their paths, and leaves every other character as it is.
 
 A value that is parsed and written again is another one: numbers lose digits, names that come twice are lost, spaces go.
-So the text is walked along the paths alone. All that lies beside them is read over by the parser of the standard library,
-which checks it.
+So the text is walked along the paths alone. All that lies beside them is read over by the parser of the standard
+library, which checks it.
 """
 
 from __future__ import annotations

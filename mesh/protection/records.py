@@ -1,8 +1,8 @@
 """Protects the values of records as they are written, and reveals them to a client as it reads them.
 
 Theory of operation
-1. Writing. Each rule with a key encrypts its part. A value that a rule can't find its way in is refused, never stored in
-   the clear. A tombstone has no value, and stays what it is.
+1. Writing. Each rule with a key encrypts its part. A value that a rule can't find its way in is refused, never stored
+   in the clear. A tombstone has no value, and stays what it is.
 2. Reading. A reader of a rule gets what the producer wrote, byte for byte; a part that was stored before the rule is
    clear already. All others get what the rule says. A mask also covers parts that are stored in the clear.
 3. A part that can't be decrypted for a reader (its key is gone, or its bytes were changed) counts as for those who are
@@ -220,7 +220,7 @@ class Revealing:
             return self._instead(rule, seen, value, NOT_A_READER)
         try:
             return self._opening(envelope, rule).opened(value, WHOLE_VALUE, self._topics)
-        except (_Gone, NotDecryptedError) as error:
+        except (_GoneError, NotDecryptedError) as error:
             return self._instead(rule, seen, value, str(error))
 
     def _clear_value(self, value: bytes, headers: Headers, seen: _Seen) -> bytes:
@@ -271,7 +271,7 @@ class Revealing:
             if envelope is None:
                 raise NotDecryptedError(f"the record has lost its header mesh-protection for key {key_id!r}")
             return self._opening(envelope, rule).opened(sealed, self._places[index], self._topics).decode()
-        except (_Gone, NotDecryptedError) as error:
+        except (_GoneError, NotDecryptedError) as error:
             return self._field_instead(index, seen, written, str(error), is_token=True)
 
     def _field_instead(self, index: int, seen: _Seen, written: str, reason: str, *, is_token: bool) -> str:
@@ -291,7 +291,7 @@ class Revealing:
             raise MissingError([envelope.name])
         if isinstance(secret, NoKey):
             if secret.is_gone:
-                raise _Gone(secret.reason)
+                raise _GoneError(secret.reason)
             raise WithheldError(rule.rule_id, secret.reason, for_now=True)
         known = envelope.encoded()
         opening = self._openings.get(known)
@@ -308,7 +308,7 @@ NOT_A_READER: Final = "you are no reader"
 _STRICTNESS: Final = (Others.REFUSAL, Others.MASK, Others.CIPHERTEXT)
 
 
-class _Gone(Exception):
+class _GoneError(Exception):
     """The key of a part is gone for ever."""
 
 

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from mesh.at_once import done_at_once
+from mesh.protection.codec import is_known as is_known_protection
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.errors import InvalidRuleError
@@ -36,7 +37,7 @@ from mesh.routing.rules import (
 from mesh.routing.table import RoutingTable
 from mesh.routing.topic_versions import TopicVersions, past_key, version_key
 from mesh.routing.visits import Past, Stay
-from mesh.rpc import acls, admin, quotas, routing, validation
+from mesh.rpc import acls, admin, protection, quotas, routing, validation
 from mesh.validation.codec import is_known
 
 _KINDS: dict[str, tuple[type[ExactName | NamePrefix | NameRegex], Subject]] = {
@@ -61,7 +62,7 @@ ITEMS_IN_A_STEP = 50
 """Versions of rules, or pasts, that are read within a millisecond."""
 Item = TypeVar("Item")
 Sent = TypeVar("Sent", bound=Message)
-TABLE_FORMAT = 4
+TABLE_FORMAT = 5
 """The format of tables that this release understands (Member.table_format)."""
 TABLE_FORMAT_OF_ACLS = 2
 """The first format with ACLs."""
@@ -71,12 +72,16 @@ TABLE_FORMAT_OF_VALIDATION = 4
 """The first format with rules of validation."""
 TABLE_FORMAT_OF_IDENTITIES = 4
 """The first format with clients' identities at clusters."""
+TABLE_FORMAT_OF_PROTECTION = 5
+"""The first format with rules of protection."""
 
 M = TypeVar("M", bound=Message)
 
 
 def format_needed(table: RoutingTable) -> int:
     """The format that a reader has to understand, so that the reader ignores nothing of this table."""
+    if table.protection_policy is not None:
+        return TABLE_FORMAT_OF_PROTECTION
     if table.validation_policy is not None:
         return TABLE_FORMAT_OF_VALIDATION
     if any(each.identity is not None for each in table.clusters.values()):
@@ -228,13 +233,16 @@ def table_in_steps(
     validation_policy = (
         validation_policy_from_proto(message.validation_policy) if message.HasField("validation_policy") else None
     )
+    protection_policy = (
+        protection_policy_from_proto(message.protection_policy) if message.HasField("protection_policy") else None
+    )
     clusters = [cluster_from_proto(each) for each in message.clusters]
     yield
     living = yield from LivingRules.in_steps([version for version in versions if version.alive])
     ended = yield from Ordered.in_steps([version for version in versions if not version.alive], version_key)
     counted = yield from Ordered.in_steps(pasts, past_key)
     topics = TopicVersions(living, ended, counted)
-    policies = Policies(acl_policy, quota_policy, validation_policy)
+    policies = Policies(acl_policy, quota_policy, validation_policy, protection_policy)
     return RoutingTable.resting_on(
         message.revision, {each.name: each for each in clusters}, _Read(living, topics), policies
     )
@@ -306,6 +314,18 @@ def validation_policy_from_proto(message: validation.ValidationPolicy) -> valida
     return policy
 
 
+def protection_policy_from_proto(message: protection.ProtectionPolicy) -> protection.ProtectionPolicy:
+    """As `acl_policy_from_proto`."""
+    policy = _copy(message)
+    if policy is None or not all(map(is_known_protection, policy.rules)):
+        raise InvalidRuleError(
+            "protection_policy",
+            "a rule about records says something that is not known here: a newer release of the mesh says it; run that "
+            "one here",
+        )
+    return policy
+
+
 def _copy(message: M) -> M | None:
     """A copy for a table; None if a field is not known here."""
     copy = type(message)()
@@ -332,6 +352,7 @@ def table_to_proto(table: RoutingTable) -> routing.RoutingTable:
         acl_policy=table.acl_policy,
         quota_policy=table.quota_policy,
         validation_policy=table.validation_policy,
+        protection_policy=table.protection_policy,
     )
 
 

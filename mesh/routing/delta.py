@@ -63,6 +63,10 @@ def delta_between(before: RoutingTable, after: RoutingTable) -> routing.TableDel
             if after.validation_policy is None:
                 raise _TooManyError
             delta.validation_policy.CopyFrom(after.validation_policy)
+        if after.protection_policy is not before.protection_policy:
+            if after.protection_policy is None:
+                raise _TooManyError
+            delta.protection_policy.CopyFrom(after.protection_policy)
     except _TooManyError:
         return None
     delta.gone_clusters.extend(name for name in before.clusters if name not in after.clusters)
@@ -121,6 +125,9 @@ def table_after(
         codec.validation_policy_from_proto(delta.validation_policy)
         if delta.HasField("validation_policy")
         else before.validation_policy,
+        codec.protection_policy_from_proto(delta.protection_policy)
+        if delta.HasField("protection_policy")
+        else before.protection_policy,
     )
     yield
     rules = _Rules(living, TopicVersions(living, ended, counted, found_by_name))

@@ -1,4 +1,5 @@
-"""A policy that is a list of items in a table, as it follows from events: quotas of clients, rules of validation.
+"""A policy that is a list of items in a table, as it follows from events: quotas of clients, rules
+of validation and of protection.
 
 A table carries the policy as its message. Control and routers only hand it on; the package of its subject is for those
 who decide by it. Nobody changes a policy that a table has.
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from mesh.rpc import events, quotas, validation
+from mesh.rpc import events, protection, quotas, validation
 
 
 class PolicyMessage(Protocol):
@@ -77,7 +78,12 @@ def quota_key(quota: quotas.Quota | quotas.QuotaChange) -> bytes:
     return quotas.Quota(entity=quota.entity, key=quota.key).SerializeToString(deterministic=True)
 
 
-def rule_key(rule: validation.ValidationRule | validation.ValidationRuleChange) -> bytes:
+def rule_key(
+    rule: validation.ValidationRule
+    | validation.ValidationRuleChange
+    | protection.ProtectionRule
+    | protection.ProtectionRuleChange,
+) -> bytes:
     return rule.rule_id.encode()
 
 
@@ -89,6 +95,11 @@ def _changed_quotas(event: events.Event) -> Iterable[tuple[bytes, quotas.Quota |
 
 def _changed_rules(event: events.Event) -> Iterable[tuple[bytes, validation.ValidationRule | None]]:
     for each in event.validation_rules_changed.changes:
+        yield rule_key(each), each.rule if each.HasField("rule") else None
+
+
+def _changed_protection(event: events.Event) -> Iterable[tuple[bytes, protection.ProtectionRule | None]]:
+    for each in event.protection_rules_changed.changes:
         yield rule_key(each), each.rule if each.HasField("rule") else None
 
 
@@ -105,4 +116,11 @@ VALIDATION: Listed[validation.ValidationPolicy, validation.ValidationRule] = Lis
     _changed_rules,
     rule_key,
     lambda items, revision: validation.ValidationPolicy(rules=items, revision=revision),
+)
+PROTECTION: Listed[protection.ProtectionPolicy, protection.ProtectionRule] = Listed(
+    "protection_rules_changed",
+    lambda policy: policy.rules,
+    _changed_protection,
+    rule_key,
+    lambda items, revision: protection.ProtectionPolicy(rules=items, revision=revision),
 )

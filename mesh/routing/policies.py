@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mesh.routing.acl_policy import ACL_EVENTS, AclDraft
-from mesh.routing.listed_policy import QUOTAS, VALIDATION, ListedDraft
-from mesh.rpc import acls, events, quotas, validation
+from mesh.routing.listed_policy import PROTECTION, QUOTAS, VALIDATION, ListedDraft
+from mesh.rpc import acls, events, protection, quotas, validation
 
-POLICY_EVENTS = ACL_EVENTS | {QUOTAS.payload, VALIDATION.payload}
+POLICY_EVENTS = ACL_EVENTS | {QUOTAS.payload, VALIDATION.payload, PROTECTION.payload}
 """The payloads that change a policy."""
 
 
@@ -18,6 +18,7 @@ class Policies(NamedTuple):
     acls: acls.AclPolicy | None = None
     quotas: quotas.QuotaPolicy | None = None
     validation: validation.ValidationPolicy | None = None
+    protection: protection.ProtectionPolicy | None = None
 
 
 class WithPolicies:
@@ -41,6 +42,11 @@ class WithPolicies:
         """The rules by which records are validated."""
         return self.policies.validation
 
+    @property
+    def protection_policy(self) -> protection.ProtectionPolicy | None:
+        """The rules by which values are encrypted and masked."""
+        return self.policies.protection
+
 
 class PolicyDrafts:
     """The policies that are carried on from event to event."""
@@ -49,11 +55,12 @@ class PolicyDrafts:
         self._acls = AclDraft(policies.acls)
         self._quotas = ListedDraft(QUOTAS, policies.quotas)
         self._validation = ListedDraft(VALIDATION, policies.validation)
+        self._protection = ListedDraft(PROTECTION, policies.protection)
 
     @property
     def policies(self) -> Policies:
         """The policies now. One that no event has changed since the last call is the same object."""
-        return Policies(self._acls.policy, self._quotas.policy, self._validation.policy)
+        return Policies(self._acls.policy, self._quotas.policy, self._validation.policy, self._protection.policy)
 
     def change(self, event: events.Event) -> None:
         """Takes one of POLICY_EVENTS."""
@@ -62,5 +69,7 @@ class PolicyDrafts:
                 self._quotas.change(event)
             case VALIDATION.payload:
                 self._validation.change(event)
+            case PROTECTION.payload:
+                self._protection.change(event)
             case _:
                 self._acls.change(event)

@@ -39,7 +39,7 @@ from mesh.routing.rule_indexes import RuleIndexes
 from mesh.routing.rules import ForwardingRule, RuleVersion, Subject
 from mesh.routing.topic_versions import TopicVersions
 from mesh.routing.visits import Past, Place, Stay, visits_of
-from mesh.rpc import acls, quotas, validation
+from mesh.rpc import acls, protection, quotas, validation
 from mesh.topics import is_own_topic, is_topic_name
 
 ROUTE_CACHE_LIMIT = 500_000
@@ -140,12 +140,13 @@ class RoutingTable(WithPolicies):
         acl_policy: acls.AclPolicy | None = None,
         quota_policy: quotas.QuotaPolicy | None = None,
         validation_policy: validation.ValidationPolicy | None = None,
+        protection_policy: protection.ProtectionPolicy | None = None,
     ) -> None:
         by_ordinal = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
         given = tuple(versions)
         living, ended = LivingRules.of(given), (version for version in given if not version.alive)
         topics = TopicVersions.of(living, ended, pasts)
-        policies = Policies(acl_policy, quota_policy, validation_policy)
+        policies = Policies(acl_policy, quota_policy, validation_policy, protection_policy)
         self._begin_whole(_Common(revision, by_ordinal, living, topics, policies))
 
     @classmethod

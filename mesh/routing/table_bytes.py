@@ -23,7 +23,7 @@ from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.rules import RuleVersion
 from mesh.routing.table import RoutingTable
 from mesh.routing.visits import Past
-from mesh.rpc import acls, quotas, routing, validation
+from mesh.rpc import acls, protection, quotas, routing, validation
 
 Item = TypeVar("Item")
 SMALL = 128
@@ -43,6 +43,7 @@ class TableBytes:
         self._acls: _Joined[acls.AclPolicy] = _Joined("acl_policy", _as_it_is)
         self._quotas: _Joined[quotas.QuotaPolicy] = _Joined("quota_policy", _as_it_is)
         self._validation: _Joined[validation.ValidationPolicy] = _Joined("validation_policy", _as_it_is)
+        self._protection: _Joined[protection.ProtectionPolicy] = _Joined("protection_policy", _as_it_is)
         self._encoded: RoutingTable | None = None
         """The table to which the bytes of all parts belong."""
 
@@ -68,6 +69,7 @@ class TableBytes:
         yield from self._acls.change(() if table.acl_policy is None else ((table.acl_policy,),))
         yield from self._quotas.change(() if table.quota_policy is None else ((table.quota_policy,),))
         yield from self._validation.change(() if table.validation_policy is None else ((table.validation_policy,),))
+        yield from self._protection.change(() if table.protection_policy is None else ((table.protection_policy,),))
         self._encoded = table
 
     def learn(self, item: RuleVersion | Past, message: Message) -> None:
@@ -79,7 +81,8 @@ class TableBytes:
 
     @property
     def _sections(self) -> tuple[_Joined[UpstreamCluster] | _Joined[RuleVersion] | _Joined[Past] | _Policies, ...]:
-        return self._clusters, self._versions, self._pasts, self._acls, self._quotas, self._validation
+        policies = (self._acls, self._quotas, self._validation, self._protection)
+        return self._clusters, self._versions, self._pasts, *policies
 
 
 class _Joined(Generic[Item]):
@@ -132,8 +135,13 @@ class _Joined(Generic[Item]):
         return field(routing.RoutingTable, self._name, message.SerializeToString(deterministic=True))
 
 
-_Policies = _Joined[acls.AclPolicy] | _Joined[quotas.QuotaPolicy] | _Joined[validation.ValidationPolicy]
-Policy = TypeVar("Policy", acls.AclPolicy, quotas.QuotaPolicy, validation.ValidationPolicy)
+_Policies = (
+    _Joined[acls.AclPolicy]
+    | _Joined[quotas.QuotaPolicy]
+    | _Joined[validation.ValidationPolicy]
+    | _Joined[protection.ProtectionPolicy]
+)
+Policy = TypeVar("Policy", acls.AclPolicy, quotas.QuotaPolicy, validation.ValidationPolicy, protection.ProtectionPolicy)
 
 
 def _as_it_is(policy: Policy) -> Policy:

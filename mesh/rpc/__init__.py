@@ -1,9 +1,9 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
 Messages are in `access`, `acls`, `clients`, `grants`, `quotas`, `routing`, `record_rules`, `events`, `admin`,
-`discovery`, `instances`, `lineage`, `replays`, `reports`, `profiles`, `proposals`, `audit`, `traffic`, `pipelines`,
-`snapshots`, `subscriptions`, `topic_moves`, `topics`, `transactions`, `validation`; stubs and servicers in the `_grpc`
-ones.
+`discovery`, `instances`, `lineage`, `protection`, `replays`, `reports`, `profiles`, `proposals`, `audit`, `traffic`,
+`pipelines`, `snapshots`, `subscriptions`, `topic_moves`, `topics`, `transactions`, `validation`; stubs and servicers in
+the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import access_pb2 as access
@@ -30,6 +30,8 @@ from mesh.rpc.v1 import profiles_pb2 as profiles
 from mesh.rpc.v1 import profiles_pb2_grpc as profiles_grpc
 from mesh.rpc.v1 import proposals_pb2 as proposals
 from mesh.rpc.v1 import proposals_pb2_grpc as proposals_grpc
+from mesh.rpc.v1 import protection_pb2 as protection
+from mesh.rpc.v1 import protection_pb2_grpc as protection_grpc
 from mesh.rpc.v1 import quotas_pb2 as quotas
 from mesh.rpc.v1 import quotas_pb2_grpc as quotas_grpc
 from mesh.rpc.v1 import record_rules_pb2 as record_rules
@@ -79,6 +81,8 @@ __all__ = [
     "profiles_grpc",
     "proposals",
     "proposals_grpc",
+    "protection",
+    "protection_grpc",
     "quotas",
     "quotas_grpc",
     "record_rules",

@@ -49,6 +49,7 @@ DEFAULT_HISTORY = 20
 @click.option("--acls", is_flag=True, help="Only about ACLs of clients.")
 @click.option("--quotas", is_flag=True, help="Only about quotas of clients.")
 @click.option("--validation", is_flag=True, help="Only about rules of validation.")
+@click.option("--protection", is_flag=True, help="Only about rules of protection.")
 @click.option("--replay", metavar="REPLAY", shell_complete=replay_ids, help="Only about this replay.")
 @click.option(
     "-n",
@@ -77,6 +78,7 @@ def history(
     acls: bool,
     quotas: bool,
     validation: bool,
+    protection: bool,
     number: int,
 ) -> None:
     """Show the last decisions in words, newest first; with TOPIC those that changed where it lives, and where that was.
@@ -97,7 +99,8 @@ def history(
     names = [
         f"{collection}/{name.removeprefix(f'{collection}/')}" for collection, name in named.items() if name is not None
     ]
-    names += [name for name, asked in (("acls", acls), ("quotas", quotas), ("validation", validation)) if asked]
+    policies = (("acls", acls), ("quotas", quotas), ("validation", validation), ("protection", protection))
+    names += [name for name, asked in policies if asked]
     given = [*names, *([] if topic is None else [topic])]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)}: ask for one of them")

@@ -24,6 +24,7 @@ from mesh.rpc import (
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
+    protection_grpc,
     quotas_grpc,
     record_rules_grpc,
     replays_grpc,
@@ -59,6 +60,7 @@ from services.control.api.member_report_service import MemberReportService
 from services.control.api.past_answers import PastAnswers
 from services.control.api.pipeline_service import PipelineService
 from services.control.api.profile_service import ProfileService
+from services.control.api.protection_service import ProtectionService
 from services.control.api.query_service import QueryService
 from services.control.api.quota_service import QuotaService
 from services.control.api.record_rule_service import RecordRuleService
@@ -253,6 +255,7 @@ class Control:
             (transactions_grpc, TransactionService(journal)),
             (acls_grpc, AclService(journal, AclDecisions(journal, members.routers_below))),
             (quotas_grpc, QuotaService(journal, members.routers_below)),
+            (protection_grpc, ProtectionService(journal, members.routers_below)),
             (validation_grpc, ValidationService(journal, members.routers_below)),
             (users_grpc, UserService(journal, UserDecisions(journal, self._verifiers))),
             (users_grpc, self._user_verifiers),

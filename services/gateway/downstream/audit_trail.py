@@ -26,9 +26,9 @@ from services.gateway.authorization.refusals import Refusal
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.requests.auditing.clients import AuditedBatch, ClientAudit
 from services.gateway.requests.auditing.invalid import InvalidBatch
-from services.gateway.requests.auditing.withheld import Withheld
 from services.gateway.requests.auditing.records import AuditEvents, audit_events
 from services.gateway.requests.auditing.refusals import refusal_event
+from services.gateway.requests.auditing.withheld import Withheld
 from services.gateway.requests.plan import Convert
 from services.gateway.requests.topic_patterns import TopicPatterns
 

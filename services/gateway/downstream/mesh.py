@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from mesh.protection.codec import policy_from_proto as protection_policy_from_proto
 from mesh.routing import RoutingTable
 from mesh.validation.codec import policy_from_proto
 from services.gateway import metrics
@@ -121,6 +122,9 @@ class Mesh:
         validation = table.validation_policy
         if self.memory.validation.revision != (0 if validation is None else validation.revision):
             self.memory.validation = policy_from_proto(validation)
+        protection = table.protection_policy
+        if self.memory.protection.revision != (0 if protection is None else protection.revision):
+            self.memory.protection = protection_policy_from_proto(protection)
         self.tables.run(table)
         self.quotas.follow(table.quota_policy)
         metrics.table_revision.set(table.revision)

@@ -1,7 +1,7 @@
 """Writes a batch (magic 2) again with other values and headers in its records; all else stays what it was.
 
-Keys, times, offsets, the number and the order of the records, and the header of the batch are the same bytes, but for its
-length and its CRC. The body is compressed again by the codec of the batch.
+Keys, times, offsets, the number and the order of the records, and the header of the batch are the same bytes, but for
+its length and its CRC. The body is compressed again by the codec of the batch.
 """
 
 from collections.abc import Callable, Iterator, Sequence

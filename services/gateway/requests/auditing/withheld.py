@@ -1,4 +1,4 @@
-"""Records that a rule of protection keeps from a client, or from a cluster, as metrics, the log and the audit tell it."""
+"""Records that a rule of protection keeps from a client or a cluster, as metrics, the log and the audit tell it."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Revealed:
-    """The records of one partition, as a client gets them: all that came, or those before the first that it can't have."""
+    """The records of one partition, as a client gets them: up to the first batch that it can't have."""
 
     records: bytes
     rule_id: str = ""

@@ -1,12 +1,13 @@
 """Batches of topics whose values are encrypted: they are written again, encrypted, before any cluster gets them.
 
 Theory of operation
-1. Only topics with such a rule are concerned; Produce to these goes by its plan (`produce_routes`). The request gets other
-   records in the places of the client's; producer ids, epochs, sequences, times, keys, the number of records and their
-   order stay. So a batch that comes again is encrypted anew, and the broker knows it by its sequence all the same.
-2. Nothing is stored in the clear, whatever fails. A batch that a rule can't protect (no JSON, a field is missing that has
-   to be there, a key that is gone) is refused as by a broker: INVALID_RECORD, with the record's place. While the service
-   of keys is away, or nobody has time, the client has to send the batch again, in its order.
+1. Only topics with such a rule are concerned; Produce to these goes by its plan (`produce_routes`). The request gets
+   other records in the places of the client's; producer ids, epochs, sequences, times, keys, the number of records and
+   their order stay. So a batch that comes again is encrypted anew, and the broker knows it by its sequence all the
+   same.
+2. Nothing is stored in the clear, whatever fails. A batch that a rule can't protect (no JSON, a field is missing that
+   has to be there, a key that is gone) is refused as by a broker: INVALID_RECORD, with the record's place. While the
+   service of keys is away, or nobody has time, the client has to send the batch again, in its order.
 3. A batch that was sent and got no answer may be stored. If it can't be protected when it comes again, its client hears
    that it may be written, not that it is refused: the latter could be a lie.
 """

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from services.gateway.requests.records.fetch_poll import Poll
 
 ROUNDS = 4
-"""Questions to the process that opens the batches: the keys are looked for batch by batch only if there are too many."""
+"""Questions to the process that opens the batches. More than two are needed only if it can't name all keys at once."""
 MOST_GUESSED = 16
 """Data keys that are given along before the process has asked for them."""
 NOT_A_READER = "the client is no reader"
@@ -58,10 +58,8 @@ def refusing(rules: Sequence[Rule], principals: tuple[str, ...]) -> Rule | None:
 
 def tell(mesh: MeshView, topic: str, partition: int, rule_id: str, reason: str, *, for_now: bool) -> None:
     session = mesh.session
-    client_id = session.client_id or ""
-    told = Withheld(
-        session.principal, session.address, client_id, topic, partition, rule_id, reason, is_write=False, for_now=for_now
-    )
+    client = (session.principal, session.address, session.client_id or "")
+    told = Withheld(*client, topic, partition, rule_id, reason, is_write=False, for_now=for_now)
     mesh.memory.on_withheld(told)
 
 

@@ -95,9 +95,7 @@ def shortened_entry(
     return (bytes(head), records, b"\x00" if version >= _FLEXIBLE else b"")
 
 
-def refilled(
-    buffer: Buffer, part: FetchedPartition, version: int, records: Buffer
-) -> tuple[bytes, FetchedPartition]:
+def refilled(buffer: Buffer, part: FetchedPartition, version: int, records: Buffer) -> tuple[bytes, FetchedPartition]:
     """The same partition of a response with other records: a buffer, and the partition in it."""
     numbers = (part.high_watermark, part.last_stable_offset, part.log_start_offset)
     head = bytearray(_numbers(version, part.partition, part.error_code, *numbers))
