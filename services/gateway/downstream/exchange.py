@@ -17,6 +17,7 @@ import structlog
 from services.gateway import metrics
 from services.gateway.authorization.alone import refused_answer
 from services.gateway.downstream.conversions import Conversions
+from services.gateway.requests.data_keys import FindKeys
 from services.gateway.requests.plan import (
     Answer,
     Ask,
@@ -24,7 +25,6 @@ from services.gateway.requests.plan import (
     Close,
     Command,
     Convert,
-    FindKeys,
     Forget,
     Gather,
     Outcome,

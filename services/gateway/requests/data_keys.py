@@ -1,8 +1,8 @@
 """The keys of protected values, as plans ask for them: some to write by, and those of records."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from mesh.protection.keys import DataKey, NoKey, Wrapped
 
@@ -38,3 +38,16 @@ class NoDataKeys:
     def find(self, wanted: Wanted, done: Callable[[Found], None]) -> None:
         none = NoKey("this gateway has no service of keys (KEY_SERVICE)", is_gone=False)
         done(Found(dict.fromkeys(wanted.writing, none), dict.fromkeys(wanted.reading, none)))
+
+
+@dataclass(frozen=True, slots=True)
+class FindKeys:
+    """A command of plans. Result: Found, which has an entry for all that is wanted."""
+
+    keys: DataKeys
+    wanted: Wanted
+
+
+def find_keys(keys: DataKeys, wanted: Wanted) -> Generator[FindKeys, Any, Found]:
+    result: Found = yield FindKeys(keys, wanted)
+    return result

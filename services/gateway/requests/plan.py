@@ -23,7 +23,7 @@ from enum import Enum
 from typing import Any, TypeVar, TypeVarTuple
 
 from mesh.routing import RoutingTable
-from services.gateway.requests.data_keys import DataKeys, Found, Wanted
+from services.gateway.requests.data_keys import FindKeys
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import VirtualNodes
@@ -317,14 +317,6 @@ class NotConverted:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class FindKeys:
-    """Finds data keys of protected values. Result: data_keys.Found, which has an entry for all that is wanted."""
-
-    keys: DataKeys
-    wanted: Wanted
-
-
 Command = Ask | Gather | Refresh | Stale | Forget | Convert | FindKeys
 
 
@@ -400,11 +392,6 @@ Ts = TypeVarTuple("Ts")
 
 def convert(function: Callable[[*Ts], T], *arguments: *Ts) -> Generator[Command, Any, T | NotConverted]:
     result: T | NotConverted = yield Convert(function, arguments)
-    return result
-
-
-def find_keys(keys: DataKeys, wanted: Wanted) -> Generator[Command, Any, Found]:
-    result: Found = yield FindKeys(keys, wanted)
     return result
 
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mesh.protection.keys import NoKey
 from mesh.protection.records import encrypting
 from services.gateway.requests.auditing.withheld import Withheld
-from services.gateway.requests.data_keys import Wanted
-from services.gateway.requests.plan import Command, NotConverted, Request, convert, find_keys
+from services.gateway.requests.data_keys import Wanted, find_keys
+from services.gateway.requests.plan import Command, NotConverted, Request, convert
 from services.gateway.requests.records.produce_order import note_batch
 from services.gateway.requests.records.protected_batches import Unprotected, Written, protected_batches
 from services.gateway.wire.apis import ApiKey, flexible_since

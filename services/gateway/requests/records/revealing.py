@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from mesh.protection.rule import Others, Rule
 from services.gateway.requests.auditing.withheld import Withheld
-from services.gateway.requests.data_keys import Wanted
-from services.gateway.requests.plan import Command, Gather, MeshView, NotConverted, convert, find_keys
+from services.gateway.requests.data_keys import Wanted, find_keys
+from services.gateway.requests.plan import Command, Gather, MeshView, NotConverted, convert
 from services.gateway.requests.records.broker_fetches import Found
 from services.gateway.requests.records.protected_batches import (
     MOST_DATA_KEYS,
