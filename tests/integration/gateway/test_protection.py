@@ -32,7 +32,7 @@ from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.transacting import LibrdkafkaTransacting
 
 MECHANISM = "SCRAM-SHA-256"
-PASSWORD = "an integration test's own password"  # noqa: S105
+PASSWORD = "an integration test's own password"
 READER, OTHER = "crm", "clerk"
 KEPT_S = 4.0
 """How long the gateway keeps data keys in these tests."""
