@@ -8,16 +8,20 @@ library, which checks it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # typeshed has not its name
 from typing import Any, Final, NamedTuple, NoReturn
 
+from mesh.protection.documents import Part, UnreadableError, joined
 from mesh.record_transforms import ELEMENTS, JsonPath
 
+MASK: Final = b'"***"'
+_PREFIXES: Final = {0: 5, 1: 17}
+"""The first byte of a value with a registry's prefix, which no JSON begins with, and the length of the prefix."""
 _SPACES: Final = " \t\n\r"
 
 
-class NotJsonError(ValueError):
+class NotJsonError(UnreadableError):
     """The text is no JSON: where, and why."""
 
 
@@ -61,17 +65,6 @@ def spans(text: str, paths: tuple[JsonPath, ...]) -> list[Span]:
     if _skip(text, at) != len(text):
         raise NotJsonError(f"it is no JSON: more text begins at character {at + 1}")
     return found
-
-
-def replaced(text: str, found: list[Span], by: list[str]) -> str:
-    """The text with other texts in the place of the fields."""
-    pieces: list[str] = []
-    at = 0
-    for span, new in zip(found, by, strict=True):
-        pieces += (text[at : span.start], new)
-        at = span.end
-    pieces.append(text[at:])
-    return "".join(pieces)
 
 
 def _walk(text: str, at: int, steps: list[tuple[JsonPath, int]], found: list[Span]) -> int:
@@ -144,6 +137,39 @@ def _skip(text: str, at: int) -> int:
     return at
 
 
-def texts(text: str, found: list[Span]) -> Iterator[str]:
-    """The fields as they are written."""
-    return (text[span.start : span.end] for span in found)
+class JsonDocument:
+    """A value that is JSON, with or without the prefix of a schema registry."""
+
+    def __init__(self, value: bytes, paths: tuple[JsonPath, ...]) -> None:
+        """NotJsonError."""
+        length = _PREFIXES.get(value[0], 0) if value else 0
+        try:
+            text = value[length:].decode()
+        except UnicodeDecodeError as error:
+            raise NotJsonError(f"it is no JSON: no UTF-8 at byte {length + error.start + 1}") from None
+        self._prefix, self._text = value[:length], text
+        self._spans = spans(text, paths)
+        self.parts: Sequence[Part] = [
+            Part(field, (written := text[start:end]).encode(), _token(written)) for start, end, field in self._spans
+        ]
+
+    def token(self, part: Part, text: str) -> bytes:
+        return f'"{text}"'.encode()
+
+    def clear(self, part: Part, clear: bytes) -> bytes:
+        return clear
+
+    def mask(self, part: Part) -> bytes:
+        return MASK
+
+    def with_parts(self, new: Sequence[bytes]) -> bytes:
+        places = [(span.start, span.end) for span in self._spans]
+        return self._prefix + joined(self._text, places, [each.decode() for each in new]).encode()
+
+
+def _token(written: str) -> str:
+    """The text of a field, if it may be a token."""
+    if not written.startswith('"mesh:'):
+        return ""
+    text = json.loads(written)
+    return text if isinstance(text, str) else ""

@@ -13,11 +13,11 @@ Theory of operation
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
+from mesh.protection.documents import Document, Part, UnreadableError
 from mesh.protection.envelope import (
     HEADER,
     MASKED_HEADER,
@@ -29,26 +29,15 @@ from mesh.protection.envelope import (
     Sealing,
     read_token,
 )
-from mesh.protection.json_fields import NotJsonError, Span, replaced, spans
+from mesh.protection.fields import NONE, Content, Fields, Headers, MissingError, SchemaAwayError, Schemas
 from mesh.protection.keys import DataKey, NoKey, Wrapped
-from mesh.protection.rule import Others, Rule, What, path_text
+from mesh.protection.rule import Others, Rule, What
 
-Headers = Sequence[tuple[bytes, bytes | None]]
 Secrets = Mapping[Wrapped, bytes | NoKey]
 
 MASK: Final = b"***"
-JSON_MASK: Final = '"***"'
 LONGEST_REASON: Final = 1000
 """Characters of the header that says why a value is masked."""
-_PREFIXES: Final = {0: 5, 1: 17}
-"""The first byte of a value with a registry's prefix, which no JSON begins with, and the length of the prefix."""
-
-
-class Content(NamedTuple):
-    """What protection changes in a record."""
-
-    value: bytes | None
-    headers: Headers
 
 
 class RefusedError(Exception):
@@ -71,14 +60,6 @@ class WithheldError(Exception):
         """Whether another try may help."""
 
 
-class MissingError(Exception):
-    """Data keys that have to be unwrapped first."""
-
-    def __init__(self, names: Collection[Wrapped]) -> None:
-        super().__init__(f"{len(names)} data keys")
-        self.names = frozenset(names)
-
-
 def encrypting(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """The rules by which values are encrypted as they are written."""
     return tuple(rule for rule in rules if rule.key_id)
@@ -87,21 +68,17 @@ def encrypting(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 class Protecting:
     """Protects the records of one batch."""
 
-    def __init__(self, topic: str, rules: Sequence[Rule], keys: Mapping[str, DataKey]) -> None:
+    def __init__(self, topic: str, rules: Sequence[Rule], keys: Mapping[str, DataKey], schemas: Schemas = NONE) -> None:
         """`rules`: those that encrypt; `keys`: by key id, all that they name."""
         self._by_value = next((rule for rule in rules if rule.what is What.VALUE), None)
-        self._by_fields = [rule for rule in rules if rule.what is What.JSON]
-        self._paths = tuple(path for rule in self._by_fields for path in rule.paths)
-        self._rules = [rule for rule in self._by_fields for _ in rule.fields]
-        self._places = [path_text(path) for path in self._paths]
-        self._names = [name for rule in self._by_fields for name in rule.fields]
+        self.fields = Fields(rules, schemas)
         whole = self._by_value is not None
         key_ids = dict.fromkeys(rule.key_id for rule in rules)
         self._sealings = {key_id: Sealing(keys[key_id], topic, is_whole=whole) for key_id in key_ids}
         self._first = rules[0].rule_id
 
     def protected(self, content: Content) -> Content:
-        """RefusedError."""
+        """RefusedError, MissingError, SchemaAwayError."""
         value, headers = content
         for name, _ in headers:
             if name in OWN_HEADERS:
@@ -112,41 +89,33 @@ class Protecting:
         if self._by_value is not None:
             sealing = self._sealings[self._by_value.key_id]
             return Content(sealing.sealed(value, WHOLE_VALUE), [*headers, (HEADER, sealing.header)])
-        return self._fields(value, headers)
+        return self._by_fields(content)
 
-    def _fields(self, value: bytes, headers: Headers) -> Content:
+    def _by_fields(self, content: Content) -> Content:
+        fields = self.fields
         try:
-            prefix, text = json_text(value)
-            found = spans(text, self._paths)
-        except NotJsonError as error:
+            document = fields.document(content)
+        except UnreadableError as error:
             raise RefusedError(self._first, str(error)) from None
-        self._check_all_there(found)
-        if not found:
-            return Content(value, headers)
-        new: list[str] = []
+        self._check_all_there(document)
+        if not document.parts:
+            return content
+        new: list[bytes] = []
         used: dict[str, bytes] = {}
-        for start, end, index in found:
-            sealing = self._sealings[self._rules[index].key_id]
-            used[sealing.envelope.name.key_id] = sealing.header
-            new.append(f'"{sealing.token(text[start:end].encode(), self._places[index])}"')
-        return Content(
-            prefix + replaced(text, found, new).encode(), [*headers, *((HEADER, header) for header in used.values())]
-        )
+        for part in document.parts:
+            rule = fields.owners[part.field]
+            if part.kept:
+                raise RefusedError(rule.rule_id, f"field {fields.names[part.field]} {part.kept}")
+            sealing = self._sealings[rule.key_id]
+            used[rule.key_id] = sealing.header
+            new.append(document.token(part, sealing.token(part.clear, fields.places[part.field])))
+        return Content(document.with_parts(new), [*content.headers, *((HEADER, header) for header in used.values())])
 
-    def _check_all_there(self, found: Iterable[Span]) -> None:
-        there = {span.field for span in found}
-        for index, rule in enumerate(self._rules):
+    def _check_all_there(self, document: Document) -> None:
+        there = {part.field for part in document.parts}
+        for index, rule in enumerate(self.fields.owners):
             if rule.requires_fields and index not in there:
-                raise RefusedError(rule.rule_id, f"it has no field {self._names[index]}")
-
-
-def json_text(value: bytes) -> tuple[bytes, str]:
-    """The prefix of a schema registry, if there is one, and the text behind it. NotJsonError."""
-    length = _PREFIXES.get(value[0], 0) if value else 0
-    try:
-        return value[:length], value[length:].decode()
-    except UnicodeDecodeError as error:
-        raise NotJsonError(f"it is no JSON: no UTF-8 at byte {length + error.start + 1}") from None
+                raise RefusedError(rule.rule_id, f"it has no field {self.fields.names[index]}")
 
 
 @dataclass(slots=True)
@@ -162,7 +131,14 @@ class _Seen:
 class Revealing:
     """Reveals records of one topic to one client."""
 
-    def __init__(self, topic: str, rules: Sequence[Rule], principals: Collection[str], secrets: Secrets) -> None:
+    def __init__(
+        self,
+        topic: str,
+        rules: Sequence[Rule],
+        principals: Collection[str],
+        secrets: Secrets,
+        schemas: Schemas = NONE,
+    ) -> None:
         """`rules`: all of the topic, one at least."""
         self._rules = rules
         self._reads = {rule.rule_id: rule.is_for(principals) for rule in rules}
@@ -170,11 +146,7 @@ class Revealing:
             rules, key=lambda rule: (self._reads[rule.rule_id], _STRICTNESS.index(rule.others), rule.rule_id)
         )
         self._topics = (topic, *dict.fromkeys(origin for rule in rules for origin in rule.origin_topics))
-        self._by_fields = [rule for rule in rules if rule.what is What.JSON]
-        self._paths = tuple(path for rule in self._by_fields for path in rule.paths)
-        self._owners = [rule for rule in self._by_fields for _ in rule.fields]
-        self._places = [path_text(path) for path in self._paths]
-        self._names = [name for rule in self._by_fields for name in rule.fields]
+        self._fields = Fields(rules, schemas)
         self._secrets = secrets
         self._openings: dict[bytes, Opening] = {}
 
@@ -182,11 +154,15 @@ class Revealing:
     def reads_all(self) -> bool:
         return all(self._reads.values())
 
-    def needed(self, headers: Headers) -> frozenset[Wrapped]:
-        """The data keys of a record that are not there yet."""
-        if not any(self._reads.values()):
-            return frozenset()
-        return frozenset(each.name for each in _envelopes(headers) if each.name not in self._secrets)
+    def needed(self, content: Content) -> frozenset[Wrapped | bytes]:
+        """The data keys of a record, and the prefix of its schema, that are not there yet."""
+        envelopes = _envelopes(content.headers)
+        found: set[Wrapped | bytes] = set()
+        if any(self._reads.values()):
+            found.update(each.name for each in envelopes if each.name not in self._secrets)
+        if not any(each.is_whole for each in envelopes):
+            found |= self._fields.missing(content)
+        return frozenset(found)
 
     def revealed(self, content: Content) -> Content:
         """WithheldError, MissingError."""
@@ -202,7 +178,7 @@ class Revealing:
             value = self._clear_value(value, headers, seen)
             seen.keeps_envelopes |= bool(envelopes)
         else:
-            value = self._fields(value, {each.name.key_id: each for each in envelopes}, seen)
+            value = self._by_fields(content, {each.name.key_id: each for each in envelopes}, seen)
         return self._with_headers(value, headers, seen)
 
     def _with_headers(self, value: bytes, headers: Headers, seen: _Seen) -> Content:
@@ -244,44 +220,46 @@ class Revealing:
 
     # --- fields --------------------------------------------------------------------------------------------------
 
-    def _fields(self, value: bytes, envelopes: Mapping[str, Envelope], seen: _Seen) -> bytes:
+    def _by_fields(self, content: Content, envelopes: Mapping[str, Envelope], seen: _Seen) -> bytes:
+        value = content.value
+        assert value is not None
         try:
-            prefix, text = json_text(value)
-            found = spans(text, self._paths)
-        except NotJsonError as error:
-            if self.reads_all:
+            document = self._fields.document(content)
+            if not document.parts:
+                return value
+            return document.with_parts([self._part(document, part, envelopes, seen) for part in document.parts])
+        except UnreadableError as error:
+            if self.reads_all and not envelopes:
                 return value
             return self._masked(self._strictest, seen, str(error))
-        new: list[str] = []
-        for start, end, index in found:
-            written = text[start:end]
-            new.append(self._field(written, index, envelopes, seen))
-        return prefix + replaced(text, found, new).encode() if found else value
+        except SchemaAwayError as error:
+            raise WithheldError(self._strictest.rule_id, str(error), for_now=True) from None
 
-    def _field(self, written: str, index: int, envelopes: Mapping[str, Envelope], seen: _Seen) -> str:
-        rule = self._owners[index]
-        token = _token(written)
+    def _part(self, document: Document, part: Part, envelopes: Mapping[str, Envelope], seen: _Seen) -> bytes:
+        rule = self._fields.owners[part.field]
+        token = read_token(part.token)
         if not self._reads[rule.rule_id]:
-            return self._field_instead(index, seen, written, NOT_A_READER, is_token=token is not None)
+            return self._part_instead(document, part, seen, NOT_A_READER, is_token=token is not None)
         if token is None:
-            return written
+            return document.clear(part, part.clear)
         key_id, sealed = token
         try:
             envelope = envelopes.get(key_id)
             if envelope is None:
                 raise NotDecryptedError(f"the record has lost its header mesh-protection for key {key_id!r}")
-            return self._opening(envelope, rule).opened(sealed, self._places[index], self._topics).decode()
+            opening = self._opening(envelope, rule)
+            return document.clear(part, opening.opened(sealed, self._fields.places[part.field], self._topics))
         except (_GoneError, NotDecryptedError) as error:
-            return self._field_instead(index, seen, written, str(error), is_token=True)
+            return self._part_instead(document, part, seen, str(error), is_token=True)
 
-    def _field_instead(self, index: int, seen: _Seen, written: str, reason: str, *, is_token: bool) -> str:
-        rule = self._owners[index]
+    def _part_instead(self, document: Document, part: Part, seen: _Seen, reason: str, *, is_token: bool) -> bytes:
+        rule = self._fields.owners[part.field]
         if rule.others is Others.CIPHERTEXT and is_token:
             seen.keeps_envelopes = True
-            return written
+            return document.token(part, part.token)
         _refuse(rule, reason)
-        seen.reasons[f"{self._names[index]}: {reason} (rule {rule.rule_id})"] = None
-        return JSON_MASK
+        seen.reasons[f"{self._fields.names[part.field]}: {reason} (rule {rule.rule_id})"] = None
+        return document.mask(part)
 
     # --- keys ----------------------------------------------------------------------------------------------------
 
@@ -333,10 +311,3 @@ def _fault(header: bytes | None) -> str:
 
 def _without_own(headers: Headers) -> Headers:
     return [each for each in headers if each[0] not in OWN_HEADERS] if headers else headers
-
-
-def _token(written: str) -> tuple[str, bytes] | None:
-    if not written.startswith('"mesh:'):
-        return None
-    text = json.loads(written)
-    return read_token(text) if isinstance(text, str) else None

@@ -8,6 +8,7 @@ from typing import Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from mesh.rpc.tls import RpcTlsSettings
+from mesh.schemas.registry import Registry
 from mesh.settings import Address, AddressList, ServiceSettings, WordList
 from mesh.topics import is_topic_name
 from mesh.tracing import TracingSettings
@@ -132,6 +133,20 @@ class GatewaySettings(
         "destroyed may still serve, and so long a service that is away is not noticed.",
     )
 
+    schema_registry_url: str = Field(
+        default="",
+        pattern=r"^(https?://[^@\s?#]+)?$",
+        description="Schema registry with Confluent's API, for rules that protect fields of Avro; empty: none.",
+    )
+    schema_registry_user_info: str = Field(
+        default="",
+        pattern=r"^(\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^}]+)\})?$",
+        description="The gateway's login there, as a reference to `USER:PASSWORD`: `${env:NAME}` or `${file:/path}`.",
+    )
+    schema_registry_ca: Path | None = Field(
+        default=None, description="Authorities of the registry's certificate, PEM; without it those of the system."
+    )
+
     max_frame_mib: int = Field(default=100, ge=1, le=1024, description="Longest request of a client, in MiB.")
     max_requests_per_connection: int = Field(
         default=100, ge=1, description="Unanswered requests of one connection; then reading pauses."
@@ -218,6 +233,13 @@ class GatewaySettings(
         if self.audit_topics and not self.home_bootstrap_servers:
             raise ValueError("audit_topics: their audit records go to the home cluster; set home_bootstrap_servers")
         return self
+
+    @property
+    def schema_registry(self) -> Registry | None:
+        if not self.schema_registry_url:
+            return None
+        ca = "" if self.schema_registry_ca is None else str(self.schema_registry_ca)
+        return Registry(self.schema_registry_url, self.schema_registry_user_info, ca)
 
     @property
     def client_limits(self) -> ClientLimits:

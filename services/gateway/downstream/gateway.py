@@ -296,13 +296,14 @@ def _audit_trail(settings: GatewaySettings, conversions: Conversions) -> "AuditT
 
 def _key_ring(settings: GatewaySettings) -> "KeyRing | None":
     """The keys of protected values; None without a service of keys."""
-    if not settings.key_service:
+    if not settings.key_service and not settings.schema_registry_url:
         return None
     from services.gateway.keys.ring import KeyRing
     from services.gateway.keys.services import key_service
 
     token = settings.key_service_token.get_secret_value()
-    return KeyRing(key_service(settings.key_service, token, settings.key_service_ca), settings.data_keys_kept_s)
+    service = key_service(settings.key_service, token, settings.key_service_ca) if settings.key_service else None
+    return KeyRing(service, settings.data_keys_kept_s, settings.schema_registry)
 
 
 def _forwarding(settings: GatewaySettings) -> "TelemetryForwarding | None":

@@ -1,4 +1,4 @@
-"""The data keys that a gateway keeps for a while, in front of its service of keys.
+"""The data keys and schemas that a gateway keeps for a while, in front of its service of keys and its registry.
 
 Theory of operation
 1. A data key is kept for `kept_s` after the service has given it. Then the service is asked again. So a key that was
@@ -21,6 +21,8 @@ from typing import Final, NamedTuple, TypeVar
 import structlog
 
 from mesh.protection.keys import DataKey, KeyGoneError, KeysAwayError, KeyService, NoKey, Wrapped
+from mesh.schemas.registry import Registry
+from mesh.schemas.schema import RegisteredSchema, RegistryUnavailableError, SchemaError
 from services.gateway import metrics
 from services.gateway.requests.bounded_cache import BoundedCache
 from services.gateway.requests.data_keys import Found, Wanted
@@ -32,12 +34,14 @@ FAILURE_S: Final = 2.0
 """So long the service is not asked again for a key that it did not give."""
 DATA_KEYS_KEPT: Final = 10_000
 """About 5 MB."""
+SCHEMAS_KEPT: Final = 1_000
+"""Schemas of values in Avro; few are longer than 100 kB."""
 AT_ONCE: Final = 16
 """Questions to the service at a time; further ones wait."""
 MOST_WAITING: Final = 1_000
 
-Question = str | Wrapped
-"""The id of a key, for a data key to write by; or the data key of a record."""
+Question = str | Wrapped | bytes
+"""The id of a key, for a data key to write by; the data key of a record; or the prefix that names a schema."""
 T = TypeVar("T")
 
 
@@ -49,13 +53,21 @@ class _Writing(NamedTuple):
 class KeyRing:
     """See above. An instance is the `DataKeys` of a gateway."""
 
-    def __init__(self, service: KeyService, kept_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        service: KeyService | None,
+        kept_s: float,
+        registry: Registry | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._service = service
+        self._registry = registry
         self._kept_s = kept_s
         self._clock = clock
         self._writing: dict[str, _Writing] = {}
         """By key id; rules name 1,000 at most."""
         self._reading: BoundedCache[Wrapped, bytes] = BoundedCache(DATA_KEYS_KEPT, kept_s)
+        self._schemas: BoundedCache[bytes, RegisteredSchema] = BoundedCache(SCHEMAS_KEPT, kept_s)
         self._failed: BoundedCache[Question, NoKey] = BoundedCache(DATA_KEYS_KEPT, FAILURE_S)
         self._asking: dict[Question, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
@@ -66,6 +78,7 @@ class KeyRing:
         now = self._clock()
         missing: list[Question] = [key_id for key_id in wanted.writing if self._to_write(key_id, now) is None]
         missing += [name for name in wanted.reading if self._to_read(name, now) is None]
+        missing += [prefix for prefix in wanted.schemas if self._schema(prefix, now) is None]
         if not missing:
             self._renew(wanted.writing, now)
             done(self._found(wanted))
@@ -79,7 +92,8 @@ class KeyRing:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._service.close()
+        if self._service is not None:
+            await self._service.close()
 
     # --- what is there -------------------------------------------------------------------------------------------
 
@@ -95,11 +109,15 @@ class KeyRing:
     def _to_read(self, name: Wrapped, now: float) -> bytes | NoKey | None:
         return self._reading.get(name, now) or self._failed.get(name, now)
 
+    def _schema(self, prefix: bytes, now: float) -> RegisteredSchema | NoKey | None:
+        return self._schemas.get(prefix, now) or self._failed.get(prefix, now)
+
     def _found(self, wanted: Wanted) -> Found:
         now = self._clock()
         late = NoKey(f"the service of keys has not answered within {WAIT_S:g} s", is_gone=False)
         writing = {key_id: self._to_write(key_id, now) or late for key_id in wanted.writing}
-        return Found(writing, {name: self._to_read(name, now) or late for name in wanted.reading})
+        reading = {name: self._to_read(name, now) or late for name in wanted.reading}
+        return Found(writing, reading, {prefix: self._schema(prefix, now) or late for prefix in wanted.schemas})
 
     # --- questions -----------------------------------------------------------------------------------------------
 
@@ -126,20 +144,15 @@ class KeyRing:
         return task
 
     async def _answer(self, question: Question) -> None:
-        call = "make" if isinstance(question, str) else "unwrap"
+        call = "make" if isinstance(question, str) else "schema" if isinstance(question, bytes) else "unwrap"
         async with self._room:
             began = self._clock()
             try:
                 async with asyncio.timeout(WAIT_S):
-                    if isinstance(question, str):
-                        key = await self._service.make(question)
-                        self._writing[question] = _Writing(key, began)
-                        self._reading.put(key.name, key.secret, began)
-                    else:
-                        self._reading.put(question, await self._service.unwrap(question), began)
-            except KeyGoneError as error:
+                    await self._take(question, began)
+            except (KeyGoneError, SchemaError) as error:
                 self._fail(question, NoKey(str(error), is_gone=True), call)
-            except (KeysAwayError, TimeoutError) as error:
+            except (KeysAwayError, RegistryUnavailableError, TimeoutError) as error:
                 reason = str(error) or f"the service of keys has not answered within {WAIT_S:g} s"
                 self._fail(question, NoKey(reason, is_gone=False), call)
             except Exception as error:  # noqa: BLE001  # of a plug-in: a fault there must not end the requests here
@@ -148,13 +161,27 @@ class KeyRing:
             finally:
                 metrics.key_service_seconds.labels(call).observe(self._clock() - began)
 
-    def _fail(self, question: Question, failure: NoKey, call: str) -> None:
-        if isinstance(question, str):
-            key_id = question
-            if failure.is_gone:
-                self._writing.pop(key_id, None)
+    async def _take(self, question: Question, began: float) -> None:
+        if isinstance(question, bytes):
+            if self._registry is None:
+                raise RegistryUnavailableError("this gateway has no schema registry (SCHEMA_REGISTRY_URL)")
+            self._schemas.put(question, await asyncio.to_thread(self._registry.schema, question), began)
+        elif self._service is None:
+            raise KeysAwayError("this gateway has no service of keys (KEY_SERVICE)")
+        elif isinstance(question, str):
+            key = await self._service.make(question)
+            self._writing[question] = _Writing(key, began)
+            self._reading.put(key.name, key.secret, began)
         else:
-            key_id = question.key_id
+            self._reading.put(question, await self._service.unwrap(question), began)
+
+    def _fail(self, question: Question, failure: NoKey, call: str) -> None:
+        if isinstance(question, str) and failure.is_gone:
+            self._writing.pop(question, None)
         self._failed.put(question, failure, self._clock())
         metrics.key_service_failures.labels(call, "gone" if failure.is_gone else "away").inc()
-        log.warning("the service of keys gave no key", key_id=key_id, reason=failure.reason, gone=failure.is_gone)
+        if isinstance(question, bytes):
+            log.warning("the schema registry gave no schema", prefix=question.hex(), reason=failure.reason)
+        else:
+            key_id = question if isinstance(question, str) else question.key_id
+            log.warning("the service of keys gave no key", key_id=key_id, reason=failure.reason, gone=failure.is_gone)

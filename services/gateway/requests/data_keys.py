@@ -1,9 +1,10 @@
-"""The keys of protected values, as plans ask for them: some to write by, and those of records."""
+"""The keys and schemas of protected values, as plans ask for them: keys to write by, and those of records."""
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from mesh.protection.fields import Schemas
 from mesh.protection.keys import DataKey, NoKey, Wrapped
 
 
@@ -14,6 +15,8 @@ class Wanted:
     writing: frozenset[str] = frozenset()
     """Ids of keys by which values are to be encrypted now."""
     reading: frozenset[Wrapped] = frozenset()
+    schemas: frozenset[bytes] = frozenset()
+    """Prefixes that name schemas of the registry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class Found:
 
     writing: Mapping[str, DataKey | NoKey] = field(default_factory=dict)
     reading: Mapping[Wrapped, bytes | NoKey] = field(default_factory=dict)
+    schemas: Schemas = field(default_factory=dict)
 
 
 class DataKeys(Protocol):
@@ -37,7 +41,9 @@ class NoDataKeys:
 
     def find(self, wanted: Wanted, done: Callable[[Found], None]) -> None:
         none = NoKey("this gateway has no service of keys (KEY_SERVICE)", is_gone=False)
-        done(Found(dict.fromkeys(wanted.writing, none), dict.fromkeys(wanted.reading, none)))
+        unread = NoKey("this gateway has no schema registry (SCHEMA_REGISTRY_URL)", is_gone=False)
+        found = (dict.fromkeys(wanted.writing, none), dict.fromkeys(wanted.reading, none))
+        done(Found(*found, dict.fromkeys(wanted.schemas, unread)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,10 +146,11 @@ class Memory:
     protection: ProtectionPolicy = field(default_factory=ProtectionPolicy)
     """The rules by which values are encrypted and masked, of the table in force."""
     data_keys: DataKeys = field(default_factory=NoDataKeys)
-    keys_read: BoundedCache[str, frozenset[Wrapped]] = field(
+    keys_read: BoundedCache[str, frozenset[Wrapped | bytes]] = field(
         default_factory=lambda: BoundedCache(TOPIC_KEYS_REMEMBERED, math.inf)
     )
-    """Topic -> the names of the data keys of the records that were read last: the next ones mostly need the same."""
+    """Topic -> the names of the data keys and schemas of the records that were read last: the next ones mostly need the
+    same."""
     on_withheld: Callable[[Withheld], None] = lambda batch: None
     """Takes records that are kept from a client, or from a cluster; returns at once."""
 

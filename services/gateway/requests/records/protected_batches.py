@@ -8,16 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mesh.compression import Allowance
+from mesh.protection.fields import Content, Headers, MissingError, SchemaAwayError, Schemas
 from mesh.protection.keys import DataKey, NoKey, Wrapped
-from mesh.protection.records import (
-    Content,
-    Headers,
-    MissingError,
-    Protecting,
-    RefusedError,
-    Revealing,
-    WithheldError,
-)
+from mesh.protection.records import Protecting, RefusedError, Revealing, WithheldError
 from mesh.protection.rule import Rule
 from services.gateway.wire.batches import BatchHeader, read_batch_header
 from services.gateway.wire.primitives import WireError
@@ -50,15 +43,23 @@ class Unprotected:
     reason: str
     records: tuple[tuple[int, str], ...] = ()
     """The records by their place in the batch, with their faults; empty: the whole batch."""
+    for_now: bool = False
+    """Whether they can be protected at another time."""
 
 
-def protected_batches(written: list[Written], keys: Mapping[str, DataKey]) -> list[bytes | Unprotected]:
-    """The batches of each partition, protected."""
+def protected_batches(
+    written: list[Written], keys: Mapping[str, DataKey], schemas: Schemas
+) -> list[bytes | Unprotected] | frozenset[bytes]:
+    """The batches of each partition, protected; or the prefixes of the schemas that are missing, and nothing yet."""
     allowance = Allowance(MOST_DECOMPRESSED)
-    return [_protected(each, keys, allowance) for each in written]
+    missing: set[bytes] = set()
+    found = [_protected(each, keys, schemas, allowance, missing) for each in written]
+    return frozenset(missing) or found
 
 
-def _protected(written: Written, keys: Mapping[str, DataKey], allowance: Allowance) -> bytes | Unprotected:
+def _protected(
+    written: Written, keys: Mapping[str, DataKey], schemas: Schemas, allowance: Allowance, missing: set[bytes]
+) -> bytes | Unprotected:
     out: list[bytes] = []
     at, records = 0, written.records
     try:
@@ -68,13 +69,19 @@ def _protected(written: Written, keys: Mapping[str, DataKey], allowance: Allowan
                 raise WireError("batch.attributes", at, "a client can't write markers of transactions")
             body = read_body(records, header, allowance)
             faults: list[tuple[int, str, str]] = []
-            protecting = Protecting(written.topic, written.rules, keys)
+            protecting = Protecting(written.topic, written.rules, keys, schemas)
+            at = header.end
+            for part in parts(body, header.record_count) if protecting.fields.is_avro else ():
+                missing |= protecting.fields.missing(Content(part.value, part.headers))
+            if missing:
+                continue
             out.append(edited(records, header, body, _Numbered(protecting, faults).edit))
             if faults:
                 index, rule_id, reason = faults[0]
                 told = tuple((place, f"{why} (rule {rule!r} of the mesh)") for place, rule, why in faults)
                 return Unprotected(rule_id, f"record {index}: {reason} (rule {rule_id!r} of the mesh)", told)
-            at = header.end
+    except SchemaAwayError as error:
+        return Unprotected(written.rules[0].rule_id, str(error), for_now=True)
     except WireError as error:
         rule_id = written.rules[0].rule_id
         return Unprotected(rule_id, f"the records can't be read: {error} (rule {rule_id!r} of the mesh)")
@@ -123,11 +130,11 @@ class Revealed:
 
 
 def revealed_batches(
-    stored: list[Stored], principals: tuple[str, ...], secrets: Mapping[Wrapped, bytes | NoKey]
-) -> list[Revealed] | frozenset[Wrapped]:
-    """The records of each partition; or the data keys that are missing, and nothing yet."""
+    stored: list[Stored], principals: tuple[str, ...], secrets: Mapping[Wrapped, bytes | NoKey], schemas: Schemas
+) -> list[Revealed] | frozenset[Wrapped | bytes]:
+    """The records of each partition; or the data keys and schemas that are missing, and nothing yet."""
     allowance = Allowance(MOST_DECOMPRESSED)
-    work = _Work(principals, secrets, allowance)
+    work = _Work(principals, secrets, schemas, allowance)
     found = [work.revealed(each) for each in stored]
     return frozenset(work.missing) or found
 
@@ -136,11 +143,12 @@ def revealed_batches(
 class _Work:
     principals: tuple[str, ...]
     secrets: Mapping[Wrapped, bytes | NoKey]
+    schemas: Schemas
     allowance: Allowance
-    missing: set[Wrapped] = field(default_factory=set)
+    missing: set[Wrapped | bytes] = field(default_factory=set)
 
     def revealed(self, stored: Stored) -> Revealed:
-        revealing = Revealing(stored.topic, stored.rules, self.principals, self.secrets)
+        revealing = Revealing(stored.topic, stored.rules, self.principals, self.secrets, self.schemas)
         out: list[bytes] = []
         at, records = 0, stored.records
         try:
@@ -160,8 +168,7 @@ class _Work:
         body = read_body(records, header, self.allowance)
         if len(self.missing) < MOST_DATA_KEYS:
             for part in parts(body, header.record_count):
-                if part.headers:
-                    self.missing |= revealing.needed(part.headers)
+                self.missing |= revealing.needed(Content(part.value, part.headers))
         if self.missing:
             return b""  # the keys come first
         try:

@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mesh.protection.keys import NoKey
+from mesh.protection.fields import Schemas
+from mesh.protection.keys import DataKey, NoKey
 from mesh.protection.records import encrypting
 from services.gateway.requests.auditing.withheld import Withheld
 from services.gateway.requests.data_keys import Wanted, find_keys
@@ -73,17 +74,32 @@ def protected(produce: Producing) -> Generator[Command, Any, None]:
         for wanted, rules in ready
     ]
     keys = {key_id: key for key_id, key in found.items() if not isinstance(key, NoKey)}
-    results = yield from convert(protected_batches, written, keys)
+    results = yield from _encrypted(produce, written, keys)
     records: dict[int, bytes] = {}
     for index, part in enumerate(ready):
         if isinstance(results, NotConverted):
             _put_off(produce, part, part.rules[0].rule_id, results.reason)
         elif isinstance(result := results[index], Unprotected):
-            _refuse(produce, part, result)
+            if result.for_now:
+                _put_off(produce, part, result.rule_id, result.reason)
+            else:
+                _refuse(produce, part, result)
         else:
             records[part.wanted.item[1].start] = result
     if records:
         _replace(produce, records)
+
+
+def _encrypted(
+    produce: Producing, written: list[Written], keys: Mapping[str, DataKey]
+) -> Generator[Command, Any, list[bytes | Unprotected] | NotConverted]:
+    schemas: Schemas = {}
+    for _ in range(2):  # if schemas are missing, all that are missing are named
+        results = yield from convert(protected_batches, written, keys, schemas)
+        if not isinstance(results, frozenset):
+            return results
+        schemas = (yield from find_keys(produce.mesh.memory.data_keys, Wanted(schemas=results))).schemas
+    return NotConverted("the schemas of its records are not all known")
 
 
 def _has_keys(produce: Producing, part: _Part, found: Mapping[str, object]) -> bool:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mesh.protection.keys import Wrapped
 from mesh.protection.rule import Others, Rule
 from services.gateway.requests.auditing.withheld import Withheld
 from services.gateway.requests.data_keys import Wanted, find_keys
@@ -35,13 +36,12 @@ from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.scanner.fetch_join import refilled
 
 if TYPE_CHECKING:
-    from mesh.protection.keys import Wrapped
     from services.gateway.requests.records.fetch_poll import Poll
 
 ROUNDS = 4
 """Questions to the process that opens the batches. More than two are needed only if it can't name all keys at once."""
 MOST_GUESSED = 16
-"""Data keys that are given along before the process has asked for them."""
+"""Data keys, and schemas, that are given along before the process has asked for them."""
 NOT_A_READER = "the client is no reader"
 
 
@@ -134,25 +134,28 @@ def revealed_records(mesh: MeshView, stored: list[Stored]) -> Generator[Command,
     """The records as the client may see them."""
     memory, principals = mesh.memory, principals_of(mesh)
     known = [names for each in stored if (names := memory.keys_read.get(each.topic, mesh.now)) is not None]
-    wanted: frozenset[Wrapped] = frozenset().union(*known)
+    wanted: frozenset[Wrapped | bytes] = frozenset().union(*known)
     reason = f"the records need more than {MOST_DATA_KEYS} data keys"
     for _ in range(ROUNDS):
-        secrets = (yield from find_keys(memory.data_keys, Wanted(reading=wanted))).reading if wanted else {}
-        results = yield from convert(revealed_batches, stored, principals, secrets)
+        names = frozenset(each for each in wanted if isinstance(each, Wrapped))
+        prefixes = frozenset(each for each in wanted if isinstance(each, bytes))
+        found = yield from find_keys(memory.data_keys, Wanted(reading=names, schemas=prefixes))
+        results = yield from convert(revealed_batches, stored, principals, found.reading, found.schemas)
         if isinstance(results, NotConverted):
             reason = results.reason
             break
         if isinstance(results, list):
-            _remember(mesh, stored, wanted)
+            _remember(mesh, stored, names, prefixes)
             return results
         wanted |= results
     return [Revealed(b"", each.rules[0].rule_id, reason, for_now=True) for each in stored]
 
 
-def _remember(mesh: MeshView, stored: list[Stored], used: frozenset[Wrapped]) -> None:
-    if not used:
+def _remember(mesh: MeshView, stored: list[Stored], used: frozenset[Wrapped], prefixes: frozenset[bytes]) -> None:
+    if not used and not prefixes:
         return
     for each in stored:
         key_ids = {rule.key_id for rule in each.rules}
         names = sorted(name for name in used if name.key_id in key_ids)
-        mesh.memory.keys_read.put(each.topic, frozenset(names[-MOST_GUESSED:]), mesh.now)
+        guess = frozenset[Wrapped | bytes]((*names[-MOST_GUESSED:], *sorted(prefixes)[-MOST_GUESSED:]))
+        mesh.memory.keys_read.put(each.topic, guess, mesh.now)

@@ -46,7 +46,7 @@ class House:
     ring: KeyRing = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ring = KeyRing(self.service, KEPT_S, lambda: self.now)
+        self.ring = KeyRing(self.service, KEPT_S, clock=lambda: self.now)
 
     async def find(self, *names: str | Wrapped) -> Found:
         wanted = Wanted(

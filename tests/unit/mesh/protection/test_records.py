@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesh.protection.envelope import HEADER, MASKED_HEADER, Envelope, NotDecryptedError, Opening, Sealing
+from mesh.protection.fields import Content, MissingError
 from mesh.protection.json_fields import NotJsonError, spans
 from mesh.protection.keys import DataKey, NoKey, Wrapped
 from mesh.protection.records import (
-    Content,
-    MissingError,
     Protecting,
     RefusedError,
     Revealing,
@@ -179,8 +178,8 @@ def test_a_field_is_found_under_every_spelling_and_each_time_it_comes() -> None:
 
 def test_keys_that_are_missing_away_or_gone() -> None:
     sealed = protected(b'{"card":1}', CARD)
-    assert Revealing("orders", [CARD], OTHER, {}).needed(sealed.headers) == {CARD_KEY.name}
-    assert Revealing("orders", [CARD], READER, {}).needed(sealed.headers) == frozenset(), "masks need no key"
+    assert Revealing("orders", [CARD], OTHER, {}).needed(sealed) == {CARD_KEY.name}
+    assert Revealing("orders", [CARD], READER, {}).needed(sealed) == frozenset(), "masks need no key"
     with pytest.raises(MissingError):
         revealed(sealed, OTHER, CARD, known={})
     with pytest.raises(WithheldError, match="no answer") as away:
