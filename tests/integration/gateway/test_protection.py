@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
@@ -25,6 +28,8 @@ from tests.clients.console.driver import ConsoleTools, Tool
 from tests.clients.contract import ClientError
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
+from tests.fixtures.schema_registry import SchemaRegistry
+from tests.fixtures.transit import transit
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import read_all
@@ -104,7 +109,7 @@ class House:
         config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={MECHANISM}\nsasl.jaas.config={login}\n")
         return config
 
-    def write(self, topic: str, *values: str | None, **config: Any) -> list[str]:
+    def write(self, topic: str, *values: str | bytes | None, **config: Any) -> list[str]:
         """The name of each record's error, or ""."""
         heard: list[str] = []
         producer = Producer(self.confluent(OTHER, **{"linger.ms": 0, "message.timeout.ms": 20_000, **config}))
@@ -155,8 +160,12 @@ def read_messages(config: dict[str, Any], topic: str, count: int) -> list[Messag
     return found
 
 
-def headers_of(message: Message) -> dict[str, bytes | None]:
-    return dict(message.headers() or ())
+def headers_of(message: Message) -> dict[str, Any]:
+    return dict(headers_in(message))
+
+
+def headers_in(message: Message) -> list[tuple[str, Any]]:
+    return [*(message.headers() or ())]  # type: ignore[misc]  # never a dict, when it is read
 
 
 @pytest.fixture
@@ -346,6 +355,75 @@ def test_while_the_key_file_is_missing_nothing_is_stored_and_readers_hear_of_it(
         consumer.close()
 
 
+def test_fields_of_avro_by_confluents_serializers_and_a_real_registry(
+    house: House, schema_registry: SchemaRegistry, tmp_path: Path
+) -> None:
+    gateway = start_gateway_beside(house, tmp_path, schema_registry_url=schema_registry.url)
+    rule = Rule("avro", house.orders, what=What.AVRO, fields=("email",), key_id="pii", readers=(f"User:{READER}",))
+    try:
+        gateway.follow(house.rules.protected(rule))
+        house.gateway = gateway
+        schema = json.dumps(
+            {
+                "type": "record",
+                "name": "Customer",
+                "fields": [{"name": "id", "type": "int"}, {"name": "email", "type": ["null", "string"]}],
+            }
+        )
+        client = SchemaRegistryClient({"url": schema_registry.url})
+        serialize = AvroSerializer(client, schema)
+        context = SerializationContext(house.orders, MessageField.VALUE)
+        value = serialize({"id": 7, "email": SECRET}, context)
+        assert house.write(house.orders, value, "no avro") == ["", "INVALID_RECORD"]
+        (stored,) = read_messages({"bootstrap.servers": house.c1.bootstrap}, house.orders, 1)
+        deserialize = AvroDeserializer(client)
+        at_rest = deserialize(stored.value(), context)
+        assert at_rest["id"] == 7
+        assert at_rest["email"].startswith("mesh:1:pii:"), "and it is of its schema"
+        assert house.read(READER, house.orders, 1)[0].value() == value
+        assert deserialize(house.read(OTHER, house.orders, 1)[0].value(), context) == {"id": 7, "email": "***"}
+    finally:
+        gateway.close()
+
+
+def start_gateway_beside(house: House, folder: Path, **settings: Any) -> RunningGateway:
+    """Another gateway of the mesh, with the same users and keys."""
+    own = {
+        "listen": f"SASL_PLAINTEXT://127.0.0.1:{free_block(1)}",
+        "sasl_mechanisms": (MECHANISM,),
+        "users_file": folder / "users.yaml",
+        "key_service": f"file:{house.keys}",
+        "data_keys_kept_s": KEPT_S,
+    }
+    return RunningGateway(folder / str(settings.get("name", "beside")), house.rules.table, **{**own, **settings})
+
+
+def test_keys_of_vault_and_what_one_gateway_has_written_another_one_reads(house: House, tmp_path: Path) -> None:
+    with transit() as engine:
+        pii = f"pii-{house.orders[-8:]}"
+        engine.create(pii)
+        settings = {"key_service": f"vault:{engine.url}", "key_service_token": engine.token}
+        one = start_gateway_beside(house, tmp_path, name="one", **settings)
+        other = start_gateway_beside(house, tmp_path, **settings)
+        try:
+            table = house.rules.protected(house.emails(key_id=pii))
+            one.follow(table)
+            other.follow(table)
+            house.gateway = one
+            assert house.write(house.orders, ORDER) == [""]
+            engine.rotate(pii)
+            house.gateway = other
+            assert house.values(READER, house.orders, 1) == [ORDER]
+            engine.delete(pii)
+            time.sleep(KEPT_S + 0.5)
+            (masked,) = house.read(READER, house.orders, 1)
+            assert masked.value() == MASKED.encode()
+            assert f"key '{pii}' is gone".encode() in (headers_of(masked)["mesh-masked"] or b"")
+        finally:
+            one.close()
+            other.close()
+
+
 async def test_a_share_group_is_refused_because_its_records_could_be_lost(house: House) -> None:
     house.protect(house.emails())
     assert await asyncio.to_thread(house.write, house.orders, ORDER) == [""]
@@ -398,7 +476,7 @@ def test_values_are_readable_after_their_topic_has_moved_with_its_records(house:
     assert house.write(house.orders, ORDER) == [""]
     (stored,) = read_messages({"bootstrap.servers": house.c1.bootstrap}, house.orders, 1)
     copy = Producer({"bootstrap.servers": house.c2.bootstrap})  # as a mirror copies it: bytes, key and headers
-    copy.produce(house.orders, stored.value(), stored.key(), headers=list(stored.headers() or ()))
+    copy.produce(house.orders, stored.value(), stored.key(), headers=headers_in(stored))
     assert copy.flush(30) == 0
     house.gateway.move(house.rules.to("c2", [house.orders]))
     assert house.write(house.orders, ORDER.replace("7", "8")) == [""]
@@ -414,7 +492,7 @@ def test_a_ciphertext_is_not_decrypted_in_another_topic_unless_the_rule_names_it
     assert house.write(house.orders, ORDER) == [""]
     (stored,) = read_messages({"bootstrap.servers": house.c1.bootstrap}, house.orders, 1)
     thief = Producer({"bootstrap.servers": house.c2.bootstrap})
-    thief.produce(house.cards, stored.value(), headers=list(stored.headers() or ()))
+    thief.produce(house.cards, stored.value(), headers=headers_in(stored))
     assert thief.flush(30) == 0
     (masked,) = house.read(OTHER, house.cards, 1)
     assert masked.value() == MASKED.encode()

@@ -39,8 +39,8 @@ def test_changes_that_are_so_already_make_no_event() -> None:
     event = change_rules(policy(PII), [change(PII), change(CARDS)])
     assert event is not None
     assert list(changed(events.Event(protection_rules_changed=event))) == [
-        "protection: rule cards: for topics 'pay.'* the value is encrypted by key 'cards', nobody reads it, others get a "
-        "refusal, copies of old"
+        "protection: rule cards: for topics 'pay.'* the value is encrypted by key 'cards', nobody reads it, others get "
+        "a refusal, copies of old"
     ]
     event = change_rules(policy(PII), [removed("pii")])
     assert event is not None
@@ -53,7 +53,7 @@ def test_rules_come_back_from_their_messages() -> None:
 
 def test_no_two_rules_protect_the_same() -> None:
     other = Rule("all", "", is_prefix=True, what=What.JSON, fields=("email.host",))
-    with pytest.raises(NotAllowed, match="rule 'all' and rule 'pii' would both protect field email.host of one topic"):
+    with pytest.raises(NotAllowed, match=r"rule 'all' and rule 'pii' would both protect field email\.host of one topic"):
         change_rules(policy(PII), [change(other)])
     assert change_rules(policy(PII), [change(other), removed("pii")]) is not None
     with pytest.raises(NotAllowed, match="the whole value"):
