@@ -165,7 +165,7 @@ def headers_of(message: Message) -> dict[str, Any]:
 
 
 def headers_in(message: Message) -> list[tuple[str, Any]]:
-    return [*(message.headers() or ())]  # type: ignore[misc]  # never a dict, when it is read
+    return [*(message.headers() or ())]
 
 
 @pytest.fixture
