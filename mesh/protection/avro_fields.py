@@ -1,7 +1,7 @@
 """Replaces fields of Avro by their paths, and leaves every other byte as it is.
 
 Theory of operation
-1. The bytes are walked along their schema: Avro has no other marks. What lies beside the paths is read over, so values
+1. The bytes are walked along their schema: Avro has no other marks. The bytes beside the paths are read over, so values
    that fastavro would write in another way (blocks of lists, the bits of a NaN) stay what they are.
 2. An encrypted field must fit its schema. So only fields of the types string and bytes can be encrypted, without a
    logical type, also within a union; a null stays null. Strings and bytes get the token as their content.
@@ -63,7 +63,7 @@ class _Place:
     start: int
     end: int
     schema: Any
-    """Of the value itself: the branch of a union."""
+    """The type of the value itself: a branch, if the field is a union."""
     null: bytes
     """The branch of null, if the field is a union that has it."""
     branch: bytes

@@ -34,15 +34,15 @@ class Document(Protocol):
         ...
 
     def token(self, part: Part, text: str) -> bytes:
-        """What stands in the place of an encrypted part."""
+        """The bytes in the place of an encrypted part."""
         ...
 
     def clear(self, part: Part, clear: bytes) -> bytes:
-        """What stands in the place of a part with this content."""
+        """The bytes in the place of a part with this content."""
         ...
 
     def mask(self, part: Part) -> bytes:
-        """What stands in the place of a masked part."""
+        """The bytes in the place of a masked part."""
         ...
 
     def with_parts(self, new: Sequence[bytes]) -> bytes:

@@ -14,11 +14,11 @@ Theory of operation
 
 The arithmetic. GCM is safe while no nonce is used twice under one key, and while a message has fewer than 2^32 blocks.
 Counts have 32 bits. A batch holds at most 100 MiB without compression, so fewer than 2^27 parts of a byte or more. Two
-batches get one key if they have the same data key and the same salt of 256 bits: for 2^64 batches under one data key,
-the probability is 2^128 / 2^257, one in 2^129. A key file wraps data keys with random nonces of 96 bits, and NIST SP
-800-38D allows 2^32 of these for a key. A gateway makes a data key for each key id every 150 s at the most often:
-210,240 a year. A thousand gateways reach 2^32 after 20 years with one version of a key; Vault asks for a new version
-likewise.
+batches get one key if they have the same data key and the same salt of 256 bits. For 2^64 batches under one data key,
+the probability of that is 2^128 / 2^257, one in 2^129. A key file wraps data keys with random nonces of 96 bits, and
+NIST SP 800-38D allows 2^32 of these for a key. A gateway makes a data key for each key id every 150 s at the most
+often: 210,240 a year. A thousand gateways reach 2^32 after 20 years with one version of a key; Vault asks for a new
+version likewise.
 """
 
 from __future__ import annotations

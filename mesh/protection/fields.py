@@ -23,7 +23,7 @@ SCHEMAS_READY: Final = 200
 
 
 class Content(NamedTuple):
-    """What protection changes in a record."""
+    """The parts of a record that protection changes."""
 
     value: bytes | None
     headers: Headers

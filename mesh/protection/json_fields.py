@@ -39,7 +39,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _number(_: str) -> int:
-    return 0  # nobody looks at it, and a number with thousands of digits takes long
+    return 0  # nobody needs it, and a number with thousands of digits takes long
 
 
 _SCANNER: Final[Callable[[str, int], tuple[Any, int]]] = json.JSONDecoder(

@@ -26,7 +26,7 @@ class What(Enum):
 
 
 class Others(Enum):
-    """What clients get that are no readers."""
+    """The answer to clients that are no readers."""
 
     MASK = "mask"
     CIPHERTEXT = "ciphertext"
@@ -88,7 +88,7 @@ def path_text(path: JsonPath) -> str:
 
 
 def overlap(one: Rule, other: Rule) -> str:
-    """What both rules would protect in a record of one topic, in words; empty if there is no such topic, or nothing."""
+    """The part of one record that both rules would protect, in words; empty if there is none."""
     if not _may_meet(one, other):
         return ""
     if What.VALUE in (one.what, other.what):

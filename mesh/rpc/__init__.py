@@ -1,9 +1,9 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
-Messages are in `access`, `acls`, `clients`, `grants`, `quotas`, `routing`, `record_rules`, `events`, `admin`,
-`discovery`, `instances`, `lineage`, `protection`, `replays`, `reports`, `profiles`, `proposals`, `audit`, `traffic`,
-`pipelines`, `snapshots`, `subscriptions`, `topic_moves`, `topics`, `transactions`, `validation`; stubs and servicers in
-the `_grpc` ones.
+Messages are in `access`, `acls`, `clients`, `grants`, `protection`, `quotas`, `routing`, `record_rules`, `events`,
+`admin`, `discovery`, `instances`, `lineage`, `replays`, `reports`, `profiles`, `proposals`, `audit`, `traffic` and
+`pipelines`. More are in `snapshots`, `subscriptions`, `topic_moves`, `topics`, `transactions` and `validation`. Stubs
+and servicers are in the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import access_pb2 as access

@@ -48,7 +48,7 @@ def protection() -> None:
     type=click.Choice([each.value for each in Others]),
     default=Others.MASK.value,
     show_default=True,
-    help="What all others get.",
+    help="The answer to all others.",
 )
 @click.option("--requires-fields", is_flag=True, help="Refuse records that lack one of the fields.")
 @click.option(

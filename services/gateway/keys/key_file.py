@@ -2,10 +2,10 @@
 
 # id  version  32 bytes in base64 pii   1        q1ZZk1bY… pii   2        0mD5sHe3…
 
-The newest version wraps data keys, the older ones unwrap those that they have wrapped. Whoever takes out a version, or
-all versions of an id, destroys what was encrypted by it. The file is read each time that a data key is made or
-unwrapped, so a change needs no restart. A file that is missing or can't be read destroys nothing: then the service is
-away.
+The newest version wraps data keys, the older ones unwrap those that they have wrapped. A version that is taken out, or
+an id with all its versions, is destroyed, and so are the values that it has encrypted. The file is read each time that
+a data key is made or unwrapped, so a change needs no restart. A file that is missing or can't be read destroys nothing:
+then the service is away.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Producing:
     """First batch of each partition whose producer numbers its batches, as the client sent it."""
     unsettled: set[Slot] = field(default_factory=set)
     """Partitions whose last cluster may not have worked off all earlier batches yet, or does not report which batches
-    it has; and those whose records nobody had time to validate, or that can't be protected now."""
+    it has. Also those whose records nobody had time to validate, or that can't be protected now."""
     unsent: set[Slot] = field(default_factory=set)
     """Partitions whose batch was refused before it was sent."""
     in_parts_left: set[Slot] = field(default_factory=set)

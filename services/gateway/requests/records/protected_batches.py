@@ -1,7 +1,7 @@
 """Protects and reveals batches: the work of another process, a few us a record. Plain data in and out, no I/O.
 
-What can't be read, decrypted or protected never passes: a batch is stored as the rules say or not at all, and a client
-gets what the rules say or an error.
+Records that can't be read, decrypted or protected never pass. A batch is stored as the rules say or not at all, and a
+client gets the answer that the rules say or an error.
 """
 
 from collections.abc import Mapping
