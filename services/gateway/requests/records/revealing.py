@@ -9,7 +9,7 @@ Theory of operation
    the rule says "refusal".
 3. While the service of keys is away, the client gets the records before the first one that can't be decrypted. Then it
    hears UNKNOWN_SERVER_ERROR after its wait. Clients log this error and try again, so they go on by themselves when the
-   keys are back. An error that stops clients would make an outage of the service of keys one of all consumers; an error
+   keys are back. An error that stops clients would make an outage of the service of keys one of all consumers. An error
    that clients pass over in silence (NOT_LEADER_OR_FOLLOWER) would make the topic look empty.
 4. The data keys that a topic's records needed last are given along at once. The process that opens the batches names
    those that are missing; then it is asked again.
