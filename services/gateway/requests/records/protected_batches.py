@@ -18,6 +18,9 @@ from services.gateway.wire.record_editing import edited, parts, read_body
 
 MOST_DECOMPRESSED = 100 * 1024 * 1024
 """Bytes that may come out of the batches of one request, or one answer."""
+ENOUGH_REVEALED = 16 * 1024 * 1024
+"""Bytes of records after which an answer takes in no further batch. Tiny records take some 10 us each, and a client asks
+for the rest at once. The first batch always goes."""
 MOST_TOLD = 100
 """Records of one batch that an answer names."""
 MOST_DATA_KEYS = 1000
@@ -146,13 +149,15 @@ class _Work:
     schemas: Schemas
     allowance: Allowance
     missing: set[Wrapped | bytes] = field(default_factory=set)
+    read: int = 0
+    """Bytes of records that have been read."""
 
     def revealed(self, stored: Stored) -> Revealed:
         revealing = Revealing(stored.topic, stored.rules, self.principals, self.secrets, self.schemas)
         out: list[bytes] = []
         at, records = 0, stored.records
         try:
-            while (header := _next_batch(records, at)) is not None:
+            while self.read < ENOUGH_REVEALED and (header := _next_batch(records, at)) is not None:
                 out.append(self._batch(records, header, revealing))
                 at = header.end
         except WithheldError as error:
@@ -166,6 +171,7 @@ class _Work:
         if header.is_control:
             return records[header.start : header.end]
         body = read_body(records, header, self.allowance)
+        self.read += len(body)
         if len(self.missing) < MOST_DATA_KEYS:
             for part in parts(body, header.record_count):
                 self.missing |= revealing.needed(Content(part.value, part.headers))
