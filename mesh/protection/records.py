@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from mesh.protection.documents import Document, Part, UnreadableError
@@ -148,7 +149,7 @@ class Revealing:
         self._topics = (topic, *dict.fromkeys(origin for rule in rules for origin in rule.origin_topics))
         self._fields = Fields(rules, schemas)
         self._secrets = secrets
-        self._openings: dict[bytes, Opening] = {}
+        self._openings: dict[Envelope, Opening] = {}
 
     @property
     def reads_all(self) -> bool:
@@ -271,15 +272,16 @@ class Revealing:
             if secret.is_gone:
                 raise _GoneError(secret.reason)
             raise WithheldError(rule.rule_id, secret.reason, for_now=True)
-        known = envelope.encoded()
-        opening = self._openings.get(known)
+        opening = self._openings.get(envelope)
         if opening is None:
             if len(self._openings) >= OPENINGS:
                 self._openings.clear()
-            opening = self._openings[known] = Opening(envelope, secret)
+            opening = self._openings[envelope] = Opening(envelope, secret)
         return opening
 
 
+ENVELOPES: Final = 1000
+"""Headers that a process has read last: each is of a batch."""
 OPENINGS: Final = 1000
 """Batches whose keys are derived and kept while an answer is revealed."""
 NOT_A_READER: Final = "you are no reader"
@@ -297,16 +299,22 @@ def _refuse(rule: Rule, reason: str) -> None:
 
 def _envelopes(headers: Headers) -> list[Envelope]:
     """Those that can be read: without its envelope a part can't be decrypted, and says so."""
-    return [Envelope.read(value or b"") for name, value in headers if name == HEADER and not _fault(value)]
+    return [found for name, value in headers if name == HEADER and isinstance(found := _read(value or b""), Envelope)]
 
 
 def _fault(header: bytes | None) -> str:
     """The reason why an envelope can't be read; empty if it can."""
+    found = _read(header or b"")
+    return "" if isinstance(found, Envelope) else found
+
+
+@lru_cache(ENVELOPES)
+def _read(header: bytes) -> Envelope | str:
+    """The envelope, which all records of a batch have; or its fault."""
     try:
-        Envelope.read(header or b"")
+        return Envelope.read(header)
     except NotDecryptedError as error:
         return str(error)
-    return ""
 
 
 def _without_own(headers: Headers) -> Headers:
