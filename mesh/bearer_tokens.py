@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: given by an issuer for a client's id and secret, or made here, signed by nobody, for trials.
+"""Tokens for OAUTHBEARER: given by an issuer for a client's id and secret or for a client's token, or made for trials.
 
 A token is kept until most of its life is over and then replaced; while it can't be, it serves until its end. No error
 says a secret or a token, also not when the issuer sends one back.
@@ -12,15 +12,15 @@ import binascii
 import json
 import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from mesh.connection_security import BearerLogin, IssuedTokenLogin, UnsecuredTokenLogin
+from mesh.connection_security import BearerLogin, ExchangedTokenLogin, IssuedTokenLogin, UnsecuredTokenLogin
 from mesh.secret_references import UnresolvedReferenceError, resolve
 from mesh.tls import TlsSettingsError, https_context
 
@@ -39,6 +39,8 @@ DOUBT_AFTER_S = 5.0
 UNTOLD_LIFE_S = 60.0
 """Life of a token whose issuer does not say how long the token is valid."""
 UNSECURED_LIFE_S = 3600.0
+EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105  (the name of a kind of token)
 MAX_SHOWN = 200
 """Characters of an issuer's own words in our reason."""
 TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
@@ -132,7 +134,8 @@ async def _new_token(login: BearerLogin) -> BearerToken:
 def _prepared(login: IssuedTokenLogin) -> tuple[IssuedTokenLogin, SSLContext]:
     """With all references resolved; reads files."""
     names = "sasl.oauthbearer."
-    resolved = IssuedTokenLogin(
+    resolved = replace(
+        login,
         endpoint_url=_resolved(f"{names}token.endpoint.url", login.endpoint_url),
         client_id=_resolved(f"{names}client.id", login.client_id),
         client_secret=_resolved(f"{names}client.secret", login.client_secret),
@@ -148,9 +151,15 @@ def _prepared(login: IssuedTokenLogin) -> tuple[IssuedTokenLogin, SSLContext]:
 
 
 async def _issued(client: httpx.AsyncClient, login: IssuedTokenLogin) -> BearerToken:
-    """The client-credentials grant (RFC 6749, 4.4)."""
+    """The client-credentials grant (RFC 6749, 4.4), or the exchange of a client's token (RFC 8693, 2.1)."""
     extensions = _extensions(login.extensions.split(","))
-    form = {"grant_type": "client_credentials"} | ({"scope": login.scope} if login.scope else {})
+    form = {"grant_type": "client_credentials"}
+    secrets = [login.client_secret]
+    if isinstance(login, ExchangedTokenLogin):
+        form = {"grant_type": EXCHANGE, "subject_token": login.subject_token, "subject_token_type": ACCESS_TOKEN}
+        form |= {"audience": login.audience} if login.audience else {}
+        secrets.append(login.subject_token)
+    form |= {"scope": login.scope} if login.scope else {}
     asked_at = time.monotonic()
     content = bytearray()
     who = (login.client_id, login.client_secret)
@@ -163,7 +172,7 @@ async def _issued(client: httpx.AsyncClient, login: IssuedTokenLogin) -> BearerT
     said = _object(content)
     if answer.status_code != HTTPStatus.OK:
         words = " ".join(str(said[name]) for name in ("error", "error_description") if name in said)
-        shown = _harmless(words, login.client_secret) or "without a reason"
+        shown = _harmless(words, secrets) or "without a reason"
         raise TokenError(f"{login.endpoint_url} gives no token: {answer.status_code} {shown}")
     value = said.get("access_token")
     if not isinstance(value, str) or not TOKEN.fullmatch(value):
@@ -199,8 +208,10 @@ def _object(content: bytes | bytearray) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _harmless(words: str, secret: str) -> str:
-    shown = words.replace(secret, "(secret)")[:MAX_SHOWN]
+def _harmless(words: str, secrets: Iterable[str]) -> str:
+    for secret in filter(None, secrets):
+        words = words.replace(secret, "(secret)")
+    shown = words[:MAX_SHOWN]
     return "".join(c if c.isprintable() else " " for c in shown)
 
 

@@ -160,6 +160,15 @@ class IssuedTokenLogin:
     ca_pem: str = field(default="", repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class ExchangedTokenLogin(IssuedTokenLogin):
+    """OAUTHBEARER with a token that an issuer gives for the token of a client (RFC 8693)."""
+
+    audience: str = ""
+    subject_token: str = field(default="", repr=False)
+    """The client's token; empty while it is not known."""
+
+
 BearerLogin = UnsecuredTokenLogin | IssuedTokenLogin
 
 

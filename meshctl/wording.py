@@ -101,6 +101,8 @@ def event(of: events.Event) -> str:
         case "protection_rules_changed":
             texts = [protection_change_text(each) for each in of.protection_rules_changed.changes]
             return _some("protection rule", "changed", texts)
+        case "log_signed":
+            return f"signed with the certificate {of.log_signed.subject}"
         case "topic_owner_set":
             owner = of.topic_owner_set.owner
             return f"topic {of.topic_owner_set.topic} {f'belongs to {owner}' if owner else 'has no owner any more'}"

@@ -74,14 +74,15 @@ class Stage:
 STAGES = {
     "test": Stage(
         (
-            Part(("integration/gateway",), 840),
             Part(("integration/control",), 800),
             Part(("integration/sidecar", "integration/contract"), 730),
-            Part(("integration/router", "integration/pipeline_clients"), 710),
+            Part(("integration/router",), 700),
+            Part(("integration/gateway",), 540),
             Part(("unit", "fuzz"), 470),
+            Part(("integration/gateway/groups", "integration/gateway/transactions"), 400),
             Part(("integration/console",), 400),
             Part(("integration/meshctl",), 200),
-            Part(("integration/local", "integration/local_clients", "kubernetes"), 75),
+            Part(("integration/local", "integration/local_clients", "integration/pipeline_clients", "kubernetes"), 110),
         )
     ),
     "e2e": Stage(

@@ -22,6 +22,8 @@ class Chain:
 
     position: int = 0
     hash: bytes = b""
+    key_id: bytes = b""
+    """The certificate by which the last event is signed; empty if it has no signature, or nobody has read it here."""
 
     def fits(self, event: events.Event) -> bool:
         """Whether the next event says of the last one what that one is."""
@@ -30,4 +32,4 @@ class Chain:
     def after(self, event: events.Event, body: bytes) -> Chain:
         """The chain one event further; `body` is the event as it stands in the log."""
         covered = body if event.previous_hash else self.hash + body
-        return Chain(event.position, sha256(covered).digest())
+        return Chain(event.position, sha256(covered).digest(), event.signature.key_id)

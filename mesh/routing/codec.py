@@ -17,6 +17,7 @@ from mesh.protection.codec import is_known as is_known_protection
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.errors import InvalidRuleError
+from mesh.routing.identity import IdentityMode
 from mesh.routing.identity_codec import identity_from_proto, identity_to_proto
 from mesh.routing.living import LivingRules
 from mesh.routing.ordered import Ordered
@@ -74,6 +75,8 @@ TABLE_FORMAT_OF_IDENTITIES = 4
 """The first format with clients' identities at clusters."""
 TABLE_FORMAT_OF_PROTECTION = 5
 """The first format with rules of protection."""
+TABLE_FORMAT_OF_EXCHANGED_TOKENS = 5
+"""The first format with tokens that are exchanged for those of a cluster."""
 
 M = TypeVar("M", bound=Message)
 
@@ -82,9 +85,12 @@ def format_needed(table: RoutingTable) -> int:
     """The format that a reader has to understand, so that the reader ignores nothing of this table."""
     if table.protection_policy is not None:
         return TABLE_FORMAT_OF_PROTECTION
+    identities = [each.identity for each in table.clusters.values() if each.identity is not None]
+    if any(each.mode is IdentityMode.EXCHANGE for each in identities):
+        return TABLE_FORMAT_OF_EXCHANGED_TOKENS
     if table.validation_policy is not None:
         return TABLE_FORMAT_OF_VALIDATION
-    if any(each.identity is not None for each in table.clusters.values()):
+    if identities:
         return TABLE_FORMAT_OF_IDENTITIES
     if table.quota_policy is not None:
         return TABLE_FORMAT_OF_QUOTAS
@@ -306,11 +312,7 @@ def validation_policy_from_proto(message: validation.ValidationPolicy) -> valida
     """As `acl_policy_from_proto`."""
     policy = _copy(message)
     if policy is None or not all(map(is_known, policy.rules)):
-        raise InvalidRuleError(
-            "validation_policy",
-            "a rule about records says something that is not known here: a newer release of the mesh says it; run that "
-            "one here",
-        )
+        raise _unknown_rule("validation_policy")
     return policy
 
 
@@ -318,12 +320,13 @@ def protection_policy_from_proto(message: protection.ProtectionPolicy) -> protec
     """As `acl_policy_from_proto`."""
     policy = _copy(message)
     if policy is None or not all(map(is_known_protection, policy.rules)):
-        raise InvalidRuleError(
-            "protection_policy",
-            "a rule about records says something that is not known here: a newer release of the mesh says it; run that "
-            "one here",
-        )
+        raise _unknown_rule("protection_policy")
     return policy
+
+
+def _unknown_rule(policy: str) -> InvalidRuleError:
+    reason = "a rule about records says something that is not known here: a newer release says it; run that one here"
+    return InvalidRuleError(policy, reason)
 
 
 def _copy(message: M) -> M | None:

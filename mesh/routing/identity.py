@@ -12,6 +12,12 @@ class IdentityMode(Enum):
 
     MAPPED = "mapped"
     PASSTHROUGH = "passthrough"
+    EXCHANGE = "exchange"
+
+    @property
+    def is_by_token(self) -> bool:
+        """Whether the client's own token decides."""
+        return self is not IdentityMode.MAPPED
 
 
 class IdentityFallback(Enum):
@@ -41,6 +47,8 @@ class UpstreamIdentity:
     mode: IdentityMode
     credentials: tuple[Credential, ...] = ()
     fallback: IdentityFallback = IdentityFallback.REFUSE
+    audience: str = ""
+    """Exchanged tokens are for this audience; empty: the issuer chooses."""
     _exact: Mapping[str, Credential] = field(init=False, repr=False, compare=False)
     _prefixes: tuple[Credential, ...] = field(init=False, repr=False, compare=False)
 

@@ -12,6 +12,7 @@ from mesh.rpc import routing
 _MODES = {
     routing.IDENTITY_MODE_MAPPED: IdentityMode.MAPPED,
     routing.IDENTITY_MODE_PASSTHROUGH: IdentityMode.PASSTHROUGH,
+    routing.IDENTITY_MODE_EXCHANGE: IdentityMode.EXCHANGE,
 }
 _MODE_VALUES = {mode: value for value, mode in _MODES.items()}
 _FALLBACKS = {
@@ -39,7 +40,7 @@ def identity_from_proto(message: routing.UpstreamIdentity) -> UpstreamIdentity |
             "the identity of clients at a cluster says something that is not known here: a newer release of the mesh "
             "says it; run that one here, too",
         )
-    return UpstreamIdentity(mode, tuple(map(_credential_from_proto, message.credentials)), fallback)
+    return UpstreamIdentity(mode, tuple(map(_credential_from_proto, message.credentials)), fallback, message.audience)
 
 
 def identity_to_proto(identity: UpstreamIdentity) -> routing.UpstreamIdentity:
@@ -47,6 +48,7 @@ def identity_to_proto(identity: UpstreamIdentity) -> routing.UpstreamIdentity:
         mode=_MODE_VALUES[identity.mode],
         credentials=map(_credential_to_proto, identity.credentials),
         fallback=_FALLBACK_VALUES[identity.fallback],
+        audience=identity.audience,
     )
 
 

@@ -18,6 +18,7 @@ MODES = {
     "mesh": routing.IDENTITY_MODE_MESH,
     "mapped": routing.IDENTITY_MODE_MAPPED,
     "passthrough": routing.IDENTITY_MODE_PASSTHROUGH,
+    "exchange": routing.IDENTITY_MODE_EXCHANGE,
 }
 FALLBACKS = {"refuse": routing.IDENTITY_FALLBACK_REFUSE, "mesh": routing.IDENTITY_FALLBACK_MESH}
 _MODE_WORDS = {value: word for word, value in MODES.items()}
@@ -58,10 +59,13 @@ def show(session: Session, name: str) -> None:
     type=click.Choice(tuple(FALLBACKS)),
     help="Refuse clients without a credential or a token (as without this option), or take them for the mesh.",
 )
+@click.option("--audience", default="", help="exchange: the audience of the tokens; the issuer chooses without it.")
 @click.option("--dry-run", is_flag=True, help="Check only.")
 @_reason
 @pass_session
-def set_mode(session: Session, name: str, mode: str, others: str | None, dry_run: bool, reason: str) -> None:
+def set_mode(
+    session: Session, name: str, mode: str, others: str | None, audience: str, dry_run: bool, reason: str
+) -> None:
     """Say as whom clients reach the cluster NAME. The credentials stay, unless MODE has no use for them.
 
     \b
@@ -69,10 +73,13 @@ def set_mode(session: Session, name: str, mode: str, others: str | None, dry_run
       meshctl cluster identity set c1 mapped
       meshctl cluster identity set c1 mapped --others mesh
       meshctl cluster identity set c2 passthrough
+      meshctl cluster identity set c3 exchange --audience c3
     """
     before = _cluster(session, name)
     wanted = routing.UpstreamIdentity(
-        mode=MODES[mode], fallback=FALLBACKS[others] if others else before.identity.fallback
+        mode=MODES[mode],
+        fallback=FALLBACKS[others] if others else before.identity.fallback,
+        audience=audience,
     )
     if mode == "mapped":
         wanted.credentials.extend(before.identity.credentials)
@@ -198,6 +205,13 @@ def _print(found: admin.Cluster) -> None:
         click.echo(f"all clients reach cluster {name} as the mesh")
         return
     others = "are refused" if _FALLBACK_WORDS.get(identity.fallback) != "mesh" else "reach it as the mesh"
+    if mode == "exchange":
+        audience = f" for the audience {identity.audience}" if identity.audience else ""
+        click.echo(
+            f"clients reach cluster {name} by tokens{audience} that its issuer gives for theirs; clients without one "
+            f"{others}"
+        )
+        return
     if mode == "passthrough":
         click.echo(f"clients reach cluster {name} by their own tokens; clients without one {others}")
         return

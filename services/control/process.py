@@ -12,6 +12,7 @@ import grpc.aio
 import structlog
 
 from mesh.lifecycle import Lifecycle
+from mesh.member_keys import MemberKeys
 from mesh.rpc import (
     acls_grpc,
     admin_grpc,
@@ -114,6 +115,7 @@ from services.control.store.journal import Journal
 from services.control.store.lag import LagTables
 from services.control.store.leader import Leader
 from services.control.store.lineage import LineageTables
+from services.control.store.log_signing import LogSigning
 from services.control.store.outbox import Publisher
 from services.control.store.receipts import ReceiptTable
 from services.control.store.register import GatewayRegister
@@ -139,7 +141,9 @@ class Control:
         clock = SteadyClock()
         turns = self._turns = Turns()
         database = self._database = Database(settings.database_url.get_secret_value())
-        journal = self.journal = Journal(database, clock)
+        keys = None if settings.rpc_tls is None else MemberKeys(settings.rpc_tls)
+        journal = self.journal = Journal(database, clock, keys, settings.vouched_for)
+        self._log_signing = None if keys is None else LogSigning(journal, keys)
         reports = self.reports = Reports(database, clock)
         connections = self.connections = Connections()
         self.audit = AuditTrail(database)
@@ -340,6 +344,8 @@ class Control:
         except (Refusal, StoreUnavailableError) as error:
             log.warning("a pending rollout is not settled yet; the next change does it", reason=str(error))
         self._parts.keep("snapshots", self._snapshots.run)
+        if self._log_signing is not None:
+            self._parts.keep("signing of the log", self._log_signing.run)
         self._parts.keep("samples of lag", self._lag_sampling.run)
         self._parts.keep("lineage", self._gathering.run)
         await self.server.set_serving(True)
@@ -352,7 +358,7 @@ class Control:
     def _lost_the_lead(self, reason: str) -> None:
         self.replays.followers.lost_the_lead()
         self.orders.following.lost_the_lead()
-        self._parts.stop("publisher", "audit publisher", "snapshots", "samples of lag", "lineage")
+        self._parts.stop("publisher", "audit publisher", "snapshots", "signing of the log", "samples of lag", "lineage")
         self._lifecycle.not_ready(reason)
         self._parts.keep("serving", lambda: self.server.set_serving(False))
 

@@ -5,9 +5,10 @@ takes the topic for another mesh's log, and publishes nothing.
 
 1. The command holds the lock of the leading control all the time, so that no control decides meanwhile.
 2. Events that the database has must be those of the topic, byte by byte. Each further event must continue the chain.
-3. Events, projections and the end of the log change in one transaction for each group, as they do when control
+3. With a certificate, the command restores only what control has signed.
+4. Events, projections and the end of the log change in one transaction for each group, as they do when control
    decides. A command that was cut off goes on where it stopped.
-4. Control publishes nothing again: the position of the outbox is the end of the topic.
+5. Control publishes nothing again: the position of the outbox is the end of the topic.
 Only the log comes back. Audit events, reports of members and traffic are in no event. Verifiers of users are in none
 either: those that a backup has of a user whom a later event sets, deletes or brings back are forgotten.
 """
@@ -17,12 +18,15 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 from google.protobuf.message import DecodeError
 
+from mesh.event_log import CONTROL, Signatures, UnsignedError
 from mesh.event_log.pieces import Assembler, DamagedPieceError
+from mesh.member_keys import MemberKeys
 from mesh.settings import load
 from mesh.telemetry import configure_logging
 from services.control.domain.view import ViewFolding
@@ -60,14 +64,39 @@ async def restore(settings: RestoreSettings) -> tuple[int, int]:
         try:
             if not await locked(connection):
                 raise RestoreError("a control leads on this database: stop every control first")
-            return await _append_missing(database, published_records(settings, "kafka-mesh-restore-log"))
+            topic = published_records(settings, "kafka-mesh-restore-log")
+            keys = None if settings.rpc_tls is None else MemberKeys(settings.rpc_tls)
+            signed = Signed(None if keys is None else keys.signatures(CONTROL), settings.vouched_for)
+            return await _append_missing(database, topic, signed)
         finally:
             await connection.close()
     finally:
         await database.close()
 
 
-async def _append_missing(database: Database, topic: PublishedRecords) -> tuple[int, int]:
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """The check of signatures: from the first signature on, each event has one, or an operator vouches for it."""
+
+    signatures: Signatures | None
+    vouched_for: int
+
+    def check(self, entry: Entry) -> None:
+        """RestoreError if control has not signed the event."""
+        position = entry.event.position
+        if self.signatures is None:
+            return
+        try:
+            self.signatures.check_event(*entry)
+        except UnsignedError as error:
+            if self.signatures.have_begun and position > self.vouched_for:
+                raise RestoreError(
+                    f"control has not signed event {position} ({error}); if the events up to it are yours, set "
+                    f"KAFKA_MESH_CONTROL_VOUCHED_FOR={position}"
+                ) from None
+
+
+async def _append_missing(database: Database, topic: PublishedRecords, signed: Signed) -> tuple[int, int]:
     if topic.first:
         raise RestoreError(f"the topic begins at offset {topic.first}: its beginning was deleted")
     followed = FollowedLog(database)
@@ -80,6 +109,7 @@ async def _append_missing(database: Database, topic: PublishedRecords) -> tuple[
         if had and entry.event.position == had + 1:
             await _require_same(followed.store, last)
         last = entry
+        signed.check(entry)
         if entry.event.position > had:
             await tail.add(entry)
     if last is None or last.event.position <= had:

@@ -66,6 +66,8 @@ class ControlSettings(RpcTokenSettings, ServiceSettings, service="control"):
     """Beginning of the names of variables that secrets of clusters may refer to, as `${env:NAME}`."""
     probe_interval_s: float = Field(default=10.0, ge=0.1, le=3600)
     """Seconds between two probes of the registered clusters."""
+    vouched_for: int = Field(default=0, ge=0)
+    """Position of the last event without a signature that an operator has checked: control signs from there on."""
     stop_grace_s: float = Field(default=8.0, ge=0, le=60)
     """Seconds that running calls and the publisher get when control stops."""
     log_level: str = "INFO"

@@ -18,7 +18,8 @@ import psycopg
 from psycopg.rows import class_row, dict_row
 from sqlalchemy import Table, make_url
 
-from mesh.event_log import Chain
+from mesh.event_log import CONTROL, Chain, Signatures
+from mesh.member_keys import MemberKeys
 from mesh.settings import AddressList, load
 from mesh.telemetry import configure_logging
 from services.control.domain.past.snapshots import FORMAT, SnapshotError, view_from_bytes
@@ -79,7 +80,7 @@ def verify(settings: VerifySettings, *, with_kafka: bool) -> Report:
     url = make_url(settings.database_url.get_secret_value())
     try:
         with _connected(settings) as connection:
-            _verify_database(connection, report, published)
+            _verify_database(connection, report, published, _signatures(settings))
     except psycopg.Error as error:
         place = f"{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
         reason = (str(error).strip().splitlines() or ["no answer"])[0]
@@ -101,8 +102,14 @@ def _connected(settings: VerifySettings) -> psycopg.Connection[tuple[Any, ...]]:
     return connection
 
 
-def _verify_database(connection: psycopg.Connection[Any], report: Report, published: PublishedLog) -> None:
-    check = LogCheck()
+def _signatures(settings: VerifySettings) -> Signatures | None:
+    return None if settings.rpc_tls is None else MemberKeys(settings.rpc_tls).signatures(CONTROL)
+
+
+def _verify_database(
+    connection: psycopg.Connection[Any], report: Report, published: PublishedLog, signatures: Signatures | None
+) -> None:
+    check = LogCheck(signatures)
     snapshots = dict(_snapshots(connection))
     with connection.cursor("log", row_factory=class_row(StoredEvent)) as rows:
         rows.itersize = ROWS_AT_ONCE

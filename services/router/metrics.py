@@ -16,6 +16,9 @@ position = Gauge(f"{_PREFIX}position", "Position of the last event that was fold
 changed_at = Gauge(
     f"{_PREFIX}log_changed_at", "Position of the first event that somebody changed; 0 while none is known."
 )
+unsigned = Gauge(
+    f"{_PREFIX}log_unsigned_events", "Events at the end of the log that control has not signed, so they do not count."
+)
 lag = Gauge(f"{_PREFIX}lag_events", "Records between the last one folded and the end of the log at the last fetch.")
 silence = Gauge(
     f"{_PREFIX}home_silence_seconds", "Seconds since the home cluster last answered; it answers twice a second."

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from mesh.connection_security import ConnectionSecurity, served_home_properties
+from mesh.member_keys import MemberKeys
 from mesh.rpc.tls import RpcTlsSettings
 from mesh.settings import Address, AddressList, ServiceSettings, host_port, refuse_open_door
 from mesh.tracing import TracingSettings
@@ -38,6 +39,8 @@ class RouterSettings(RpcTlsSettings, TracingSettings, ServiceSettings, service="
     """Topic of the log."""
     events_replication_factor: int = Field(default=0, ge=0, le=32767)
     """Replicas of the log's topic, if the router creates the topic; 0: one for each broker, at most 3."""
+    unsigned_log: Literal["refuse", "accept"] = "refuse"
+    """Whether a router with a certificate takes decisions that control has not signed: of a control without one."""
     snapshots_topic: str = "mesh.snapshots"
     """Topic of snapshots beside the log, compacted: a start need not read the log from its beginning."""
     snapshot_every_events: int = Field(default=10_000, ge=1)
@@ -88,6 +91,11 @@ class RouterSettings(RpcTlsSettings, TracingSettings, ServiceSettings, service="
     def record_rules_progress_topic(self) -> str:
         """The topic in which routers report the progress of their record rules."""
         return f"{self.record_rules_group}-progress"
+
+    @property
+    def member_keys(self) -> MemberKeys | None:
+        """The router's own key, and the authorities that it trusts; None without a certificate."""
+        return None if self.rpc_tls is None else MemberKeys(self.rpc_tls)
 
     @property
     def registry(self) -> RegistryAccess:

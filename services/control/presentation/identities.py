@@ -11,6 +11,7 @@ _MODES: Mapping[int, str] = {
     routing.IDENTITY_MODE_MESH: "mesh",
     routing.IDENTITY_MODE_MAPPED: "mapped",
     routing.IDENTITY_MODE_PASSTHROUGH: "passthrough",
+    routing.IDENTITY_MODE_EXCHANGE: "exchange",
 }
 _FALLBACKS: Mapping[int, str] = {routing.IDENTITY_FALLBACK_MESH: "mesh"}
 
@@ -21,6 +22,8 @@ def identity_differences(before: routing.UpstreamIdentity, after: routing.Upstre
         yield f"identity {_mode(before)} -> {_mode(after)}"
     if _fallback(before) != _fallback(after):
         yield f"others {_fallback(before)} -> {_fallback(after)}"
+    if before.audience != after.audience:
+        yield f"audience {before.audience or 'none'} -> {after.audience or 'none'}"
     was, now = _credentials(before), _credentials(after)
     yield from (f"credential of {who} set" for who in now if who not in was)
     yield from (f"credential of {who} changed" for who in now if who in was and was[who] != now[who])

@@ -279,6 +279,7 @@ _SENTENCES: dict[str, Callable[[events.Event], str]] = {
     "record_rule_rewound": _record_rule_rewound,
     "group_offsets_sync_ordered": _groups_synced,
     "subscription_withdrawn": lambda event: f"subscription {event.subscription_withdrawn.name} withdrawn",
+    "log_signed": lambda event: f"control signs its decisions with the certificate {event.log_signed.subject}",
     "topic_owner_set": lambda event: _owner(event.topic_owner_set),
     "transaction_end_ordered": _transaction_ended,
     **approvals.SENTENCES,

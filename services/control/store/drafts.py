@@ -8,7 +8,7 @@ from datetime import datetime
 
 from google.protobuf.message import Message
 
-from mesh.event_log import FORMAT, MOST_EVENT_BYTES, Chain
+from mesh.event_log import FORMAT, MOST_EVENT_BYTES, Chain, Signs, signed_event
 from mesh.rpc import events
 from services.control.domain.errors import InvalidField
 from services.control.store.log import Entry, new_event_id
@@ -50,9 +50,14 @@ class Draft:
 
 
 def events_of(
-    drafts: Sequence[Draft], caller: Caller, chain: Chain, versions: Mapping[str, int], time: datetime
+    drafts: Sequence[Draft],
+    caller: Caller,
+    chain: Chain,
+    versions: Mapping[str, int],
+    time: datetime,
+    keys: Signs | None = None,
 ) -> tuple[list[Entry], Chain]:
-    """The events of drafts that continue the chain, and the chain after them."""
+    """The events of drafts that continue the chain, and the chain after them. `keys` sign the events."""
     last = dict(versions)
     new: list[Entry] = []
     for draft in drafts:
@@ -73,7 +78,7 @@ def events_of(
         )
         event.time.FromDatetime(time)
         getattr(event, PAYLOADS[type(draft.payload)]).CopyFrom(draft.payload)
-        body = event.SerializeToString(deterministic=True)
+        body = signed_event(event, keys, chain.key_id)
         if len(body) > MOST_EVENT_BYTES:
             raise InvalidField(
                 "request",

@@ -8,18 +8,23 @@ newest snapshot below it.
 3. An event that does not fit the chain was changed outside of control. Control says so in its log and in a metric. The
 mesh continues with the log as it is, for a control that does not start helps nobody.
 4. Control answers reads from memory without PostgreSQL, also while PostgreSQL is down.
+5. With a certificate, control signs its events. A signed log may end with events that have no signature: somebody else
+has written those, or control had no certificate for a time. Control appends nothing then, for its signature would vouch
+for them. An operator who has checked them names the last one (`vouched_for`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import structlog
 from prometheus_client import Gauge
 
-from mesh.event_log import Chain
+from mesh.event_log import CONTROL, Chain, UnsignedError
+from mesh.member_keys import MemberKeys
 from mesh.rpc import events
 from services.control.domain.errors import Unavailable
 from services.control.domain.view import MeshView, ViewFolding
@@ -35,6 +40,10 @@ EVENTS_PER_TURN = 20
 
 log = structlog.get_logger(__name__)
 position_gauge = Gauge("kafka_mesh_control_log_position", "Position of the last event that this process knows.")
+unsigned_gauge = Gauge(
+    "kafka_mesh_control_log_unsigned_from",
+    "Position of the first event at the end of a signed log that control has not signed; 0: there is none.",
+)
 changed_gauge = Gauge(
     "kafka_mesh_control_log_changed_at", "Position of the first event that somebody changed; 0 while none is known."
 )
@@ -43,7 +52,14 @@ changed_gauge = Gauge(
 class FollowedLog:
     """The log in memory."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, keys: MemberKeys | None = None, vouched_for: int = 0) -> None:
+        self._keys = keys
+        self._signatures = None if keys is None else keys.signatures(CONTROL)
+        self._vouched_for = vouched_for
+        self._is_signed = False
+        """Whether the log has an event that control has signed."""
+        self._unsigned_from = 0
+        self._why_unsigned = ""
         self.view = MeshView()
         self.chain = Chain()
         self.recent = RecentEvents()
@@ -74,8 +90,12 @@ class FollowedLog:
             start = max(0, position - RECENT_AT_START)
             known = await self.store.entries_after(start, position - start)
             _check_links(known)
+            for entry in known:
+                self._look_at_signature(entry)
             self.recent.extend(known)
             self.view, self.chain = found
+            if known:
+                self.chain = replace(self.chain, key_id=known[-1].event.signature.key_id)
         await self._catch_up()
         head = await self.store.head()
         if head.position == self.chain.position and head.hash != self.chain.hash:
@@ -120,6 +140,13 @@ class FollowedLog:
             raise Unavailable(
                 "NOT_WRITABLE", f"{self.why_not_leading}; what is decided stays in force, changes have to wait"
             )
+        if self._unsigned_from and self.view.position > self._vouched_for:
+            raise Unavailable(
+                "LOG_NOT_SIGNED",
+                f"control has not signed event {self._unsigned_from} ({self._why_unsigned}), and adds nothing to it: "
+                f"check the events up to {self.view.position} with kafka-mesh verify-log. If they are yours, start "
+                f"control with KAFKA_MESH_CONTROL_VOUCHED_FOR={self.view.position}",
+            )
 
     async def grown_beyond(self, position: int) -> None:
         """Returns when the view is beyond `position`."""
@@ -153,8 +180,34 @@ class FollowedLog:
                 if not chain.fits(event):
                     tell_change(chain.position)
                 chain = chain.after(event, body)
+                self._look_at_signature(entry)
                 self.recent.extend([entry])
         return chain
+
+    def _look_at_signature(self, entry: Entry) -> None:
+        """Events before the first signature have none. Later ones have one, or a later signature vouches for them."""
+        if self._signatures is None:
+            return
+        try:
+            self._signatures.check_event(*entry)
+        except UnsignedError as error:
+            if self._is_signed and not self._unsigned_from:
+                self._set_unsigned_from(entry.event.position, str(error))
+                log.error(
+                    "an event of the log is not signed by control: run kafka-mesh verify-log",
+                    position=entry.event.position,
+                    reason=str(error),
+                )
+        else:
+            self._end_is_signed()
+
+    def _end_is_signed(self) -> None:
+        self._is_signed = self._keys is not None
+        self._set_unsigned_from(0, "")
+
+    def _set_unsigned_from(self, position: int, reason: str) -> None:
+        self._unsigned_from, self._why_unsigned = position, reason
+        unsigned_gauge.set(position)
 
     def _show(self, view: MeshView, chain: Chain) -> None:
         """Makes this view and chain the present ones."""

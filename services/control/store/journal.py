@@ -30,6 +30,7 @@ from typing import Protocol
 from prometheus_client import Counter, Histogram
 
 from mesh.event_log import Chain
+from mesh.member_keys import MemberKeys
 from mesh.rpc import admin, events
 from services.control.domain.change_control.freezing import refuse_while_frozen
 from services.control.domain.errors import Conflict, InvalidField, Refusal, Unavailable
@@ -158,8 +159,8 @@ class _Decision:
 class Journal(FollowedLog):
     """The log in memory and the way to append to it."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
-        super().__init__(database)
+    def __init__(self, database: Database, clock: Clock, keys: MemberKeys | None = None, vouched_for: int = 0) -> None:
+        super().__init__(database, keys, vouched_for)
         self._clock = clock
         self._answers = AskedAnswers(self.store)
         self._entering = asyncio.Lock()
@@ -279,7 +280,7 @@ class Journal(FollowedLog):
         time = self._clock()
         if tip.time is not None:  # another control, or this one before its start, may have another clock
             time = max(time, tip.time)
-        entries, chain = events_of(decision.drafts, decision.caller, tip.chain, versions, time)
+        entries, chain = events_of(decision.drafts, decision.caller, tip.chain, versions, time, self._keys)
         new = [event for event, _ in entries]
         for event in new:
             folding.fold(event)
@@ -313,6 +314,7 @@ class Journal(FollowedLog):
             except Exception as error:  # noqa: BLE001  # whatever it is, the callers get it
                 return error
             self.recent.extend(entry for decision in group for entry in decision.growth.entries)
+            self._end_is_signed()
             self._show(after.view, after.chain)
         group_size.observe(len(group))
         for decision in group:

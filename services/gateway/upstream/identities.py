@@ -15,13 +15,19 @@ Theory of operation
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
 import structlog
 
-from mesh.connection_security import ConnectionSecurity, credential_properties, file_places
+from mesh.connection_security import (
+    ConnectionSecurity,
+    ExchangedTokenLogin,
+    IssuedTokenLogin,
+    credential_properties,
+    file_places,
+)
 from mesh.routing import IdentityFallback, IdentityMode, UpstreamCluster, UpstreamIdentity
 from services.gateway import metrics
 from services.gateway.authentication.principal import Principal
@@ -31,7 +37,7 @@ from services.gateway.requests.plan import Lane, RawResponse, Sent, Unreachable
 from services.gateway.upstream.awaiting import Settle
 from services.gateway.upstream.brokers import Brokers, Parts
 from services.gateway.upstream.connection import BrokerConnection
-from services.gateway.upstream.keyring import Keyring, TokenKeyring
+from services.gateway.upstream.keyring import ExchangedTokenKeyring, Keyring, TokenKeyring
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.upstream.security import cluster_properties
 from services.gateway.upstream.shared import Pool
@@ -209,7 +215,8 @@ class Identities:
 
     @property
     def _passes(self) -> bool:
-        return self._policy is not None and self._policy.mode is IdentityMode.PASSTHROUGH
+        """Whether clients are known by their own tokens, or by those that the issuer gives for them."""
+        return self._policy is not None and self._policy.mode.is_by_token
 
     def _wanted(self, proved: Principal, *, by_token: bool) -> ConnectionSecurity | None:
         """How this client's connections are secured; None: it has no identity here."""
@@ -217,7 +224,7 @@ class Identities:
         if policy is None:
             return None
         if by_token:
-            return ConnectionSecurity(self._own.tls) if self._passes else None
+            return ConnectionSecurity(self._own.tls, self._exchanged(policy)) if self._passes else None
         found = policy.credential_of(str(proved), proved.groups)
         if found is None:
             return self._own if policy.fallback is IdentityFallback.MESH else None
@@ -228,8 +235,22 @@ class Identities:
             self._securities[name] = security
         return security
 
+    def _exchanged(self, policy: UpstreamIdentity) -> ExchangedTokenLogin | None:
+        """The login by exchanged tokens, in that mode; the client's token is still to come."""
+        own = self._own.login
+        if policy.mode is not IdentityMode.EXCHANGE or not isinstance(own, IssuedTokenLogin):
+            return None
+        said = {each.name: getattr(own, each.name) for each in fields(IssuedTokenLogin)}
+        return ExchangedTokenLogin(**said, audience=policy.audience)
+
     def _made(self, session: Session, security: ConnectionSecurity, *, by_token: bool) -> _Entry:
-        keyring = TokenKeyring(self._cluster, security, session) if by_token else Keyring(self._cluster, security)
+        keyring: Keyring
+        if not by_token:
+            keyring = Keyring(self._cluster, security)
+        elif isinstance(security.login, ExchangedTokenLogin):
+            keyring = ExchangedTokenKeyring(self._cluster, security, security.login, session)
+        else:
+            keyring = TokenKeyring(self._cluster, security, session)
         brokers = IdentityBrokers(self._parts, keyring, self, session.proved, by_token=by_token)
         if self._looking is None:
             self._looking = self._loop.create_task(self._look(), name=f"look at identities of {self._cluster}")

@@ -18,6 +18,7 @@ import structlog
 from mesh.bearer_tokens import BearerToken, TokenError, TokenSource
 from mesh.connection_security import (
     ConnectionSecurity,
+    ExchangedTokenLogin,
     IssuedTokenLogin,
     KerberosLogin,
     Login,
@@ -119,6 +120,26 @@ class TokenKeyring(Keyring):
         if token is None:
             raise KeyringError("the client has no token any more")
         return replace(keys, credentials=Bearer(BearerToken(token, {}, time.monotonic(), math.inf)))
+
+
+class ExchangedTokenKeyring(Keyring):
+    """Keys with the token that the cluster's issuer gives for the one by which the client has logged in last."""
+
+    def __init__(
+        self, cluster: str, security: ConnectionSecurity, login: ExchangedTokenLogin, session: Session
+    ) -> None:
+        super().__init__(cluster, security)
+        self._exchanged = login
+        self._session = session
+
+    async def keys(self) -> Keys:
+        token = self._session.token
+        if token is None:
+            raise KeyringError("the client has no token any more")
+        if token != self._exchanged.subject_token:
+            self._exchanged = replace(self._exchanged, subject_token=token)
+            self._tokens, self._fresh_until = TokenSource(self._exchanged), 0.0
+        return await super().keys()
 
 
 def _made(security: ConnectionSecurity) -> Keys:

@@ -16,7 +16,8 @@ Theory of operation
    better, the gateways come back, and the router serves them the table that it has.
 5. A router that stood still may know less than the log holds. Before such a router sends a table to a gateway that
    control does not wait for, the follower asks for the log's present end, and reads up to this end (`read_to_end`).
-6. The bulletin keeps the last posted state meanwhile, so data planes notice nothing. The bulletin never goes back: a
+6. With a certificate, the router takes only what control vouches for (`vouching.py`), and snapshots of routers.
+7. The bulletin keeps the last posted state meanwhile, so data planes notice nothing. The bulletin never goes back: a
    log that has become shorter is an error until the log has grown past the known end.
 """
 
@@ -30,6 +31,8 @@ from google.protobuf.message import DecodeError
 
 from mesh.cluster_access import ClusterAccess, ClusterAccessError, cluster_access
 from mesh.connection_security import ConnectionSecurity
+from mesh.event_log import CONTROL
+from mesh.member_keys import MemberKeys
 from mesh.routing import LogGapError
 from services.router import metrics
 from services.router.agents.bulletin import Bulletin
@@ -41,6 +44,7 @@ from services.router.agents.rule_book import RuleBook, RulePage
 from services.router.agents.snapshot_topic import SnapshotTopic, SnapshotTopicError
 from services.router.agents.snapshot_writer import SnapshotWriter
 from services.router.agents.snapshots import Snapshot
+from services.router.agents.vouching import UnsignedLogError
 from services.router.change import Readiness
 from services.router.settings import RouterSettings
 
@@ -70,6 +74,9 @@ class Follower:
 
     def __init__(self, settings: RouterSettings, bulletin: Bulletin, rule_book: RuleBook, readiness: Readiness) -> None:
         self._settings = settings
+        self._keys: MemberKeys | None = settings.member_keys
+        self._trusted = None if settings.unsigned_log == "accept" else self._keys
+        """By these keys the router trusts control and other routers; None: it checks no signatures."""
         self._bulletin = bulletin
         self._rule_book = rule_book
         self._readiness = readiness
@@ -86,6 +93,7 @@ class Follower:
         self._failing_since: float | None = None
         """When readings began to fail one after another; on the monotonic clock."""
         self._changed_at = 0
+        self._unsigned = 0
 
     async def run(self) -> None:
         """One reading after another."""
@@ -145,9 +153,12 @@ class Follower:
         settings, self._began = self._settings, time.monotonic()
         home = await self._home_access()
         await ensure_topic(home, settings.events_topic, settings.events_replication_factor)
-        topic = SnapshotTopic(home, settings.snapshots_topic, settings.events_topic, settings.events_replication_factor)
-        ledger = Ledger(await self._newest(topic) if self._takes_snapshots else None)
-        writer = SnapshotWriter(topic, settings.snapshot_every_events, ledger, settings.member_name)
+        replicas = settings.events_replication_factor
+        topic = SnapshotTopic(home, settings.snapshots_topic, settings.events_topic, replicas, self._trusted)
+        newest = await self._newest(topic) if self._takes_snapshots else None
+        shown = () if newest is None else newest.shown
+        ledger = Ledger(newest, None if self._trusted is None else self._trusted.signatures(CONTROL, shown))
+        writer = SnapshotWriter(topic, settings.snapshot_every_events, ledger, settings.member_name, self._keys)
         first_offset = ledger.next_offset
         reading = EventLog(
             settings.app_id,
@@ -175,6 +186,7 @@ class Follower:
                     began = time.time()  # the router itself stood still, and could hear no cluster
                 metrics.lag.set(max(0, reading.end_offset() - ledger.next_offset))
                 self._look_at_chain(ledger)
+                self._look_at_signatures(ledger)
                 self._look_for_silence(max(reading.last_answer() or began, began))
                 if self._silent and await self._is_renewed(home):
                     log.info("the home cluster lets in who has the present secrets; reading again, with these")
@@ -244,11 +256,31 @@ class Follower:
         self._changed_at = ledger.changed_at
         metrics.changed_at.set(ledger.changed_at)
 
+    def _look_at_signatures(self, ledger: Ledger) -> None:
+        if ledger.vouching is None:
+            return
+        unsigned = ledger.vouching.waiting
+        if unsigned > self._unsigned:
+            log.error(
+                "events that control has not signed do not count; run kafka-mesh verify-log",
+                events=unsigned,
+                behind_position=ledger.position,
+                reason=ledger.vouching.reason,
+            )
+        self._unsigned = unsigned
+        metrics.unsigned.set(unsigned)
+
     def _heed(self, ledger: Ledger, folded: Folded | None, writer: SnapshotWriter) -> None:
         """Posts new states. The first state of a reading is none of its own: it is as old as its last event."""
         if not ledger.caught_up:
             return
         if self._live is not ledger:
+            if ledger.vouching is not None and not ledger.vouching.has_begun:
+                metrics.unsigned.set(ledger.vouching.waiting)
+                raise UnsignedLogError(
+                    f"control has signed none of the {ledger.vouching.waiting} events ({ledger.vouching.reason}): give "
+                    "control a certificate of the role control; while it has none, set unsigned_log to accept"
+                )
             if not self._bulletin.post(ledger.state):
                 self._readiness.not_ready(f"the log ends at position {ledger.state.position}, before what was served")
                 return

@@ -2,19 +2,21 @@
 
 Events are chained by their hashes, and large events come in pieces (`mesh.event_log`). The ledger remembers a broken
 link and continues: data planes have no other source than the log, and people have to find out who changed the log.
+With signatures, only events count that control vouches for (`vouching.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mesh.event_log import Assembler, Chain, upcast
+from mesh.event_log import Assembler, Chain, Signatures, upcast
 from mesh.event_log.pieces import Headers
 from mesh.record_rules import RecordRules, fold_record_rules
 from mesh.routing import Folding, RoutingState
 from mesh.routing.policies import POLICY_EVENTS
 from mesh.rpc import events
 from services.router.agents.snapshots import Snapshot, hash_of
+from services.router.agents.vouching import Read, Vouching
 
 ROUTING_PAYLOADS = frozenset(
     {
@@ -33,13 +35,16 @@ ROUTING_PAYLOADS = frozenset(
 class Ledger:
     """Folds the records of one reading; the next reading gets a new ledger."""
 
-    def __init__(self, begun: Snapshot | None = None) -> None:
+    def __init__(self, begun: Snapshot | None = None, signatures: Signatures | None = None) -> None:
+        """`signatures`: only events count that control vouches for."""
+        self._signatures = signatures
+        self.vouching = None if signatures is None else Vouching(signatures, begun.chain if begun else Chain())
         self.begun = begun
         """The snapshot that this reading began with."""
         self._routing = Folding(RoutingState() if begun is None else begun.routing)
         self.record_rules: RecordRules = {} if begun is None else begun.record_rules
-        self._chain = Chain() if begun is None else None
-        """None behind a snapshot, until there is a chained event."""
+        self._chain = Chain() if begun is None else begun.chain if begun.chain_hash else None
+        """None behind a snapshot of an older release, until there is a chained event."""
         self.changed_at = 0
         """Position of the first event whose hash differs from the hash in the event after it; 0 while there is none."""
         self._assembler = Assembler()
@@ -71,13 +76,22 @@ class Ledger:
         self.next_offset = offset + 1
         if body is None:
             return None
-        event = upcast(body)
+        read = Read(upcast(body), body, offset, value)
+        if self.vouching is None or read.event.position <= self.position:
+            return self._fold(read)
+        folded = [self._fold(each) for each in self.vouching.take(read)]
+        if not folded:
+            return None
+        return Folded(folded[-1].decided_at, any(each.moves for each in folded))
+
+    def _fold(self, read: Read) -> Folded:
+        event = read.event
         is_news = event.position > self.position
         self._routing.fold(event)
         if is_news:
-            self._follow_chain(event, body)
+            self._follow_chain(event, read.body)
             self.record_rules = fold_record_rules(self.record_rules, event)
-            self._last = offset, value
+            self._last = read.offset, read.value
         return Folded(event.time.ToNanoseconds() / 1e9, is_news and event.WhichOneof("payload") in ROUTING_PAYLOADS)
 
     def _follow_chain(self, event: events.Event, body: bytes) -> None:
@@ -91,7 +105,15 @@ class Ledger:
         if self._last is None:
             return None
         offset, value = self._last
-        return Snapshot(self.state, self.record_rules, offset, hash_of(value), router)
+        return Snapshot(
+            self.state,
+            self.record_rules,
+            offset,
+            hash_of(value),
+            router,
+            chain_hash=b"" if self._chain is None else self._chain.hash,
+            shown=() if self._signatures is None else tuple(self._signatures.shown),
+        )
 
 
 @dataclass(frozen=True, slots=True)

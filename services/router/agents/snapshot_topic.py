@@ -16,6 +16,8 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from mesh.cluster_access import ClusterAccess, reason_of
+from mesh.event_log import ROUTER
+from mesh.member_keys import MemberKeys
 from services.router.agents.home_consumer import close, home_consumer
 from services.router.agents.log_topic import SNAPSHOTS_CONFIG, EventLogError, ensure_topic
 from services.router.agents.snapshots import Found, Snapshot, SnapshotError, found_in, read
@@ -36,7 +38,16 @@ class SnapshotTopicError(RuntimeError):
 class SnapshotTopic:
     """The topic of snapshots on the home cluster, and the log that they are of."""
 
-    def __init__(self, home: ClusterAccess, topic: str, events_topic: str, replication_factor: int) -> None:
+    def __init__(
+        self,
+        home: ClusterAccess,
+        topic: str,
+        events_topic: str,
+        replication_factor: int,
+        keys: MemberKeys | None = None,
+    ) -> None:
+        """`keys`: only snapshots count that a router has signed."""
+        self._keys = keys
         self._home = home
         self._topic = topic
         self._partition = TopicPartition(topic, 0)
@@ -48,7 +59,8 @@ class SnapshotTopic:
         async with self._reading() as consumer:
             async for found in self._found(consumer):
                 try:
-                    return await asyncio.to_thread(read, found)
+                    signatures = None if self._keys is None else self._keys.signatures(ROUTER)
+                    return await asyncio.to_thread(read, found, signatures)
                 except SnapshotError as error:
                     _ignore(found, str(error))
         return None

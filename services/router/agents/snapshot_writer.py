@@ -12,6 +12,7 @@ import time
 
 import structlog
 
+from mesh.member_keys import MemberKeys
 from services.router import metrics
 from services.router.agents.ledger import Ledger
 from services.router.agents.snapshot_topic import SnapshotTopic, SnapshotTopicError
@@ -27,7 +28,10 @@ log = structlog.get_logger(__name__)
 class SnapshotWriter:
     """Writes the snapshots of one reading. `run` works until cancelled; `note` takes the reading's progress."""
 
-    def __init__(self, topic: SnapshotTopic, every: int, ledger: Ledger, router: str) -> None:
+    def __init__(
+        self, topic: SnapshotTopic, every: int, ledger: Ledger, router: str, keys: MemberKeys | None = None
+    ) -> None:
+        self._keys = keys
         self._topic = topic
         self._every = every
         self._ledger = ledger
@@ -68,7 +72,7 @@ class SnapshotWriter:
             self._know(there.position, there.time)
             return
         began = time.monotonic()
-        records = await asyncio.to_thread(records_of, snapshot, self._every)
+        records = await asyncio.to_thread(records_of, snapshot, self._every, self._keys)
         await self._topic.write(records)
         self._know(snapshot.position, snapshot.time)
         metrics.snapshots_written.inc()

@@ -10,6 +10,7 @@ Theory of operation
    earlier, larger snapshot have another id, and are ignored.
 4. A snapshot belongs to a log: it names the offset of the last event in it, and the hash of that event. `is_of`
    compares that hash with the event in the log at this offset; a new log has another event there.
+5. A router with a certificate signs its snapshots, and reads those alone that a router has signed.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from mesh.event_log import Chain, Signatures, Signs, UnsignedError
 from mesh.record_rules import RecordRules
 from mesh.routing import InvalidRuleError, RoutingState
 from mesh.routing.state_codec import state_from_proto, state_to_proto
@@ -31,6 +34,8 @@ from services.router.agents.record_rule_form import rules_from_proto, rules_to_p
 
 FORMAT = 4
 """Raise the number when older routers would misread snapshots of newer routers; older routers then ignore those."""
+WORD: Final = "snapshot"
+"""Signatures of snapshots cover this word."""
 SLOTS = 4
 PIECE_BYTES = 512 * 1024
 """Half of what a record may have by Kafka's default (`max.message.bytes`)."""
@@ -56,6 +61,14 @@ class Snapshot:
     """The router that made the snapshot."""
     time: float = field(default_factory=time.time)
     """When, in seconds since 1970."""
+    chain_hash: bytes = b""
+    """Hash of the log's chain after the event; empty in snapshots of older releases."""
+    shown: tuple[tuple[bytes, ...], ...] = ()
+    """The certificates of control that the log has shown, in DER."""
+
+    @property
+    def chain(self) -> Chain:
+        return Chain(self.position, self.chain_hash)
 
     @property
     def position(self) -> int:
@@ -93,13 +106,15 @@ def hash_of(event: bytes) -> bytes:
     return sha256(event).digest()
 
 
-def records_of(snapshot: Snapshot, every: int) -> list[tuple[bytes, bytes]]:
+def records_of(snapshot: Snapshot, every: int, keys: Signs | None = None) -> list[tuple[bytes, bytes]]:
     """Keys and values. `every`: events from one snapshot to the next. SnapshotError when it is too large."""
     message = snapshots.RouterSnapshot(
         format=FORMAT,
         router=snapshot.router,
         routing=state_to_proto(snapshot.routing),
         record_rules=rules_to_proto(snapshot.record_rules),
+        chain_hash=snapshot.chain_hash,
+        shown_certificates=[snapshots.ShownCertificates(certificates=each) for each in snapshot.shown],
     )
     packed = zlib.compress(message.SerializeToString())
     data = [packed[start : start + PIECE_BYTES] for start in range(0, len(packed), PIECE_BYTES)]
@@ -114,6 +129,8 @@ def records_of(snapshot: Snapshot, every: int) -> list[tuple[bytes, bytes]]:
         data_hash=sha256(packed).digest(),
     )
     common.time.FromNanoseconds(int(snapshot.time * 1e9))
+    if keys is not None:
+        common.signature.CopyFrom(keys.signature(WORD, common.SerializeToString(deterministic=True), shows=True))
     slot = snapshot.position // every % SLOTS
     return [(f"router/{slot}/{number}".encode(), _piece(common, number, each)) for number, each in enumerate(data)]
 
@@ -144,8 +161,10 @@ def found_in(values: Iterable[bytes | None]) -> list[Found]:
     return sorted(found, key=lambda each: each.position, reverse=True)
 
 
-def read(found: Found) -> Snapshot:
-    """The snapshot; SnapshotError when it can't be understood."""
+def read(found: Found, signatures: Signatures | None = None) -> Snapshot:
+    """The snapshot; SnapshotError when it can't be understood, or is signed by nobody whose `signatures` count."""
+    if signatures is not None:
+        _check_signature(found.pieces[0], signatures)
     packed = b"".join(piece.data for piece in found.pieces)
     if sha256(packed).digest() != found.pieces[0].data_hash:
         raise SnapshotError("it is damaged: its pieces have another hash")
@@ -161,4 +180,24 @@ def read(found: Found) -> Snapshot:
         raise SnapshotError(f"it is of position {routing.position} and says {found.position}")
     piece = found.pieces[0]
     rules = rules_from_proto(message.record_rules)
-    return Snapshot(routing, rules, piece.offset, piece.event_hash, message.router, found.time)
+    return Snapshot(
+        routing,
+        rules,
+        piece.offset,
+        piece.event_hash,
+        message.router,
+        found.time,
+        message.chain_hash,
+        tuple(tuple(each.certificates) for each in message.shown_certificates),
+    )
+
+
+def _check_signature(piece: snapshots.SnapshotPiece, signatures: Signatures) -> None:
+    common = snapshots.SnapshotPiece()
+    common.CopyFrom(piece)
+    for own in ("number", "data", "signature"):
+        common.ClearField(own)
+    try:
+        signatures.check(WORD, common.SerializeToString(deterministic=True), piece.signature)
+    except UnsignedError as error:
+        raise SnapshotError(f"no router that is trusted here has signed it: {error}") from None

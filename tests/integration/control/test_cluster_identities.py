@@ -89,6 +89,21 @@ async def test_a_cluster_that_asks_nobody_has_no_identities(world: World) -> Non
     await refused(put(world, mapped()), FAILED, "reached by PLAINTEXT")
 
 
+async def test_tokens_are_exchanged_where_the_cluster_has_an_issuer(secured: World) -> None:
+    exchange = routing.UpstreamIdentity(mode=routing.IDENTITY_MODE_EXCHANGE, audience="c1")
+    await refused(put(secured, exchange), FAILED, "has no issuer that could exchange tokens")
+    await refused(put(secured, routing.UpstreamIdentity(mode=MAPPED, audience="c1")), WRONG, "exchanged tokens alone")
+    names = ("token.endpoint.url", "client.id", "client.secret")
+    values = ("https://127.0.0.1:1/token", "mesh", "${env:KAFKA_MESH_SECRET_C1}")
+    issuer = {f"sasl.oauthbearer.{name}": value for name, value in zip(names, values, strict=True)}
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
+    update = admin.UpdateClusterRequest(name="clusters/c1", allow_unreachable=True)
+    update.spec.producer_config.update(login | issuer)
+    update.update_mask.paths.append("producer_config")
+    await secured.clusters.UpdateCluster(update, timeout=CALL)
+    assert (await put(secured, exchange)).identity.audience == "c1"
+
+
 @pytest.mark.parametrize("kind", ["router", "gateway"])
 async def test_a_member_that_passes_over_identities_prevents_them(secured: World, kind: str) -> None:
     is_router = kind == "router"

@@ -282,6 +282,7 @@ def checked(world: World, *, with_kafka: bool = True) -> Report:
             database_url=settings.database_url,
             home_bootstrap_servers=settings.home_bootstrap_servers,
             events_topic=settings.events_topic,
+            rpc_tls_folder=settings.rpc_tls_folder,
         ),
         with_kafka=with_kafka,
     )

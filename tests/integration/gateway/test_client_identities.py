@@ -363,10 +363,10 @@ def test_an_idle_connection_is_closed(house: House, monkeypatch: pytest.MonkeyPa
     assert written_by(producer, house.orders, "two") is None
 
 
-def test_a_clients_own_token_is_passed_on_and_a_renewed_one_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.gateway.upstream.admission.RENEW_FROM", 0.3)
-    monkeypatch.setattr("services.gateway.upstream.admission.RENEW_TO", 0.4)
-    allow(house.secured, CLIENT_ID, ResourceType.TOPIC, house.orders)
+def start_with_tokens(house: House, identity: UpstreamIdentity, audience: str = AUDIENCE) -> dict[str, Any]:
+    """A gateway that takes tokens for this audience, before the secured cluster, which believes those for `AUDIENCE`
+    alone; the properties by which clients trust the gateway.
+    """
     issuer, signed = house.secured.issuer, house.secured.authority.sign("gateway")
     way = house.secured.way("OAUTHBEARER over tls")
     house.settings |= {
@@ -374,16 +374,59 @@ def test_a_clients_own_token_is_passed_on_and_a_renewed_one_too(house: House, mo
         "sasl_mechanisms": (f"{MECHANISM} OAUTHBEARER",),
         "tls_certificate": signed.certificate,
         "tls_key": signed.key,
-        "token_issuers": ({"issuer": issuer.name, "audience": AUDIENCE, "jwks_url": f"{issuer.address}/keys"},),
+        "token_issuers": ({"issuer": issuer.name, "audience": audience, "jwks_url": f"{issuer.address}/keys"},),
         "token_keys_ca": house.secured.authority.certificate,
     }
-    table = house.table(UpstreamIdentity(IdentityMode.PASSTHROUGH))
+    table = house.table(identity)
     plain, secured = table.clusters["plain"], table.clusters["secured"]
     over_tls = replace(secured, bootstrap_servers=(way.bootstrap,), producer_config=way.properties)
     house.gateway = house.start_gateway(
         RoutingTable(table.revision, [plain, over_tls], table.versions), **house.settings
     )
-    trusted = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(house.secured.authority.certificate)}
+    return {"security.protocol": "SASL_SSL", "ssl.ca.location": str(house.secured.authority.certificate)}
+
+
+def tokens_of_clients(house: House) -> set[str]:
+    sessions = [each.session for each in house.gateway.gateway.connections]
+    return {session.token for session in sessions if session.token is not None}
+
+
+def test_a_token_is_exchanged_for_one_that_the_cluster_believes(house: House) -> None:
+    allow(house.secured, "alice", ResourceType.TOPIC, house.orders)
+    issuer = house.secured.issuer
+    identity = UpstreamIdentity(IdentityMode.EXCHANGE, audience=AUDIENCE)
+    trusted = start_with_tokens(house, identity, audience="gateway")
+
+    def producer(user: str) -> Producer:
+        def token(_: str) -> tuple[str, float]:
+            return issuer.token(user, "gateway"), time.time() + issuer.life_s
+
+        how = {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": token}
+        return Producer({"bootstrap.servers": house.bootstrap, "linger.ms": 0, **trusted, **how})
+
+    with capture_logs() as logs:
+        assert written_by(producer("alice"), house.orders, "from alice") is None
+        refused = written_by(producer("bob"), house.orders, "from bob")
+        assert refused is not None
+        assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        issuer.outage = True
+        try:
+            without = written_by(producer("alice"), house.orders, "while the issuer is away")
+        finally:
+            issuer.outage = False
+        assert without is not None
+    assert read_all(house.secured.bootstrap, house.orders) == ["from alice"]
+    assert "gives no token: 503" in str(logs)
+    told = f"{logs} {generate_latest().decode()}"
+    assert not [token for token in tokens_of_clients(house) if token in told]
+
+
+def test_a_clients_own_token_is_passed_on_and_a_renewed_one_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.gateway.upstream.admission.RENEW_FROM", 0.3)
+    monkeypatch.setattr("services.gateway.upstream.admission.RENEW_TO", 0.4)
+    allow(house.secured, CLIENT_ID, ResourceType.TOPIC, house.orders)
+    issuer = house.secured.issuer
+    trusted = start_with_tokens(house, UpstreamIdentity(IdentityMode.PASSTHROUGH))
     with capture_logs() as logs:
         bearer = Producer({"bootstrap.servers": house.bootstrap, "linger.ms": 0, **trusted, **issuer.properties()})
         until = time.monotonic() + 1.5 * SHORT_LIFE_MS / 1000
@@ -395,8 +438,7 @@ def test_a_clients_own_token_is_passed_on_and_a_renewed_one_too(house: House, mo
         assert without is not None
         assert without.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert len(read_all(house.secured.bootstrap, house.orders)) == sent
-    sessions = [each.session for each in house.gateway.gateway.connections]
-    tokens = {session.token for session in sessions if session.token is not None}
+    tokens = tokens_of_clients(house)
     assert tokens
-    told = f"{logs} {sessions} {generate_latest().decode()}"
+    told = f"{logs} {[each.session for each in house.gateway.gateway.connections]} {generate_latest().decode()}"
     assert not [token for token in tokens if token in told]

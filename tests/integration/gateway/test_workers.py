@@ -20,13 +20,13 @@ from services.gateway.wire.messages.fetch import FetchPartition, FetchRequest, F
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import until, wait_until
 from tests.integration.gateway.conftest import CreateTopic
+from tests.integration.gateway.groups.test_over_clusters import Member, poll_until
 from tests.integration.gateway.records import DELIVERY_S, produce, read_all
 from tests.integration.gateway.running import Rules
 from tests.integration.gateway.sharing import Acquired, ShareMember, set_up
 from tests.integration.gateway.stored import assert_stored_once
 from tests.integration.gateway.talking import comes_true, talking_to
 from tests.integration.gateway.test_fetching import Reader, count
-from tests.integration.gateway.test_groups_over_clusters import Member, poll_until
 from tests.integration.gateway.test_moves import SteadyProducer, wait_for_progress
 from tests.integration.gateway.transacting import LibrdkafkaTransacting, read_committed
 from tests.integration.gateway.workers import APPLIED, NAME, START_S, Router, RunningWorkers, is_gone

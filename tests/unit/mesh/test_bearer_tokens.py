@@ -7,7 +7,7 @@ import base64
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 
 from mesh import bearer_tokens
 from mesh.bearer_tokens import TokenError, TokenSource, unsecured_token
-from mesh.connection_security import ConnectionSecurity, IssuedTokenLogin, UnsecuredTokenLogin
+from mesh.connection_security import ConnectionSecurity, ExchangedTokenLogin, IssuedTokenLogin, UnsecuredTokenLogin
 from tests.fixtures.certificates import Authority
 from tests.fixtures.oauth_issuer import CLIENT_SECRET, FakeIssuer
 
@@ -95,6 +95,27 @@ async def test_a_token_that_a_broker_refused_is_not_shown_again(
     monkeypatch.setattr(bearer_tokens, "DOUBT_AFTER_S", -1.0)
     tokens.doubt()
     assert await tokens.token() is not token
+
+
+def exchange(issuer: FakeIssuer, subject_token: str, audience: str = "") -> ExchangedTokenLogin:
+    own = login(issuer)
+    said = {each.name: getattr(own, each.name) for each in fields(IssuedTokenLogin)}
+    return ExchangedTokenLogin(**said, audience=audience, subject_token=subject_token)
+
+
+async def test_an_issuer_gives_a_token_of_the_same_user_for_another_audience(issuer: FakeIssuer) -> None:
+    token = await TokenSource(exchange(issuer, issuer.token("alice", "gateway"), "c1")).token()
+    assert (claims(token.value)["sub"], claims(token.value)["aud"]) == ("alice", "c1")
+    assert issuer.asked == 1
+
+
+async def test_a_token_that_the_issuer_does_not_exchange_is_not_told_though_the_issuer_sends_it_back(
+    issuer: FakeIssuer,
+) -> None:
+    with pytest.raises(TokenError, match=r"400 invalid_request not of this issuer: \(secret\)") as refused:
+        await TokenSource(exchange(issuer, "wrong.horse.token")).token()
+    assert "horse" not in str(refused.value)
+    assert "horse" not in repr(exchange(issuer, "wrong.horse.token"))
 
 
 async def test_a_secret_is_read_when_it_is_needed(issuer: FakeIssuer, tmp_path: Path) -> None:

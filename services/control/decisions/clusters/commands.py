@@ -8,7 +8,12 @@ from dataclasses import dataclass
 import structlog
 
 from mesh.routing import UpstreamCluster
-from mesh.routing.codec import TABLE_FORMAT_OF_IDENTITIES, cluster_from_proto, cluster_to_proto
+from mesh.routing.codec import (
+    TABLE_FORMAT_OF_EXCHANGED_TOKENS,
+    TABLE_FORMAT_OF_IDENTITIES,
+    cluster_from_proto,
+    cluster_to_proto,
+)
 from mesh.routing.identity_codec import identity_to_proto
 from mesh.rpc import admin, events, routing
 from services.control.decisions.clusters.probes import Probes
@@ -153,7 +158,7 @@ class ClusterDecisions:
             wanted = await self._identity(request, name)
             event = set_identity(known, wanted, self._secret_places.check)
             if event is not None and event.cluster.HasField("identity"):
-                self._check_understood()
+                self._check_understood(event.cluster.identity.mode)
             if not request.validate_only:
                 await self._append(name, event, caller, answer)
             return event
@@ -178,12 +183,15 @@ class ClusterDecisions:
                 return routing.UpstreamIdentity(mode=routing.IDENTITY_MODE_MESH)
         raise InvalidField("to", "say what to set: one of identity and as_of_revision")
 
-    def _check_understood(self) -> None:
-        """Members of older releases pass over the identity: clients would reach the cluster as the mesh."""
-        for kind, name, version in self._too_old(TABLE_FORMAT_OF_IDENTITIES):
+    def _check_understood(self, mode: routing.IdentityMode.ValueType) -> None:
+        """Members of older releases pass over the identity, or refuse a table with a mode that they do not know."""
+        exchanges = mode == routing.IDENTITY_MODE_EXCHANGE
+        for kind, name, version in self._too_old(
+            TABLE_FORMAT_OF_EXCHANGED_TOKENS if exchanges else TABLE_FORMAT_OF_IDENTITIES
+        ):
             text = (
-                f"{kind} {name!r} is of release {version or 'unknown'}, which passes over the identity of clients: "
-                "they would reach the cluster as the mesh. Upgrade it, or stop it, then retry"
+                f"{kind} {name!r} is of release {version or 'unknown'}, which does not know this identity of clients: "
+                "they would reach the cluster as the mesh, or not at all. Upgrade it, or stop it, then retry"
             )
             if kind == "router":
                 raise NotAllowed("ROUTER_TOO_OLD", f"members/{name}", text)

@@ -1,10 +1,10 @@
 """A frozen mesh: control refuses every change, and says who froze the mesh, when and why, until a user thaws it.
 
-`FREED` is the one list of events that a frozen mesh allows: thawing, taking a role away, proposals, and the course and
-end of work that had begun before the freeze. Three kinds of event are allowed beside this list. One is an order that
-asks a sidecar something or belongs to such work; another is a replay that only counts. The third is a change of ACLs
-that only takes rights away. Control refuses every other event, even an event that is new to this file. Reports of
-members are no events, so control still takes them.
+`FREED` is the one list of events that a frozen mesh allows: thawing, taking a role away, proposals, signatures of the
+log, and the course and end of work that had begun before the freeze. Three kinds of event are allowed beside this list.
+One is an order that asks a sidecar something or belongs to such work; another is a replay that only counts. The third
+is a change of ACLs that only takes rights away. Control refuses every other event, even an event that is new to this
+file. Reports of members are no events, so control still takes them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ FREED: tuple[type[Message], ...] = (
     events.ChangeProposed,
     events.ProposalApproved,
     events.ProposalClosed,
+    events.LogSigned,
 )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from mesh.connection_security import (
     CREDENTIAL_NAMES,
     ConnectionSecurity,
+    IssuedTokenLogin,
     Protocol,
     UnservedSecurityError,
     connection_properties,
@@ -23,7 +24,9 @@ MOST_CREDENTIALS: Final = 1_000
 """The most of one cluster: each decision about the cluster repeats them in the log, some 0.1 MB."""
 LONGEST_PRINCIPAL: Final = 512
 TYPES: Final = ("User:", "Group:")
-MODES: Final = (routing.IDENTITY_MODE_MESH, routing.IDENTITY_MODE_MAPPED, routing.IDENTITY_MODE_PASSTHROUGH)
+TOKEN_MODES: Final = (routing.IDENTITY_MODE_PASSTHROUGH, routing.IDENTITY_MODE_EXCHANGE)
+MODES: Final = (routing.IDENTITY_MODE_MESH, routing.IDENTITY_MODE_MAPPED, *TOKEN_MODES)
+LONGEST_AUDIENCE: Final = 500
 CheckPlaces = Callable[[str, Mapping[str, str]], None]
 """Refuses secrets at other places than the permitted ones."""
 
@@ -47,7 +50,7 @@ def checked(
 ) -> routing.UpstreamIdentity | None:
     """The identity as it is stored; None for the mesh's own. Refuses what gateways could not serve."""
     if wanted.mode not in MODES:
-        raise InvalidField("identity.mode", "is not said: one of MESH, MAPPED and PASSTHROUGH is needed")
+        raise InvalidField("identity.mode", "is not said: one of MESH, MAPPED, PASSTHROUGH and EXCHANGE is needed")
     if wanted.fallback not in routing.IdentityFallback.values():
         raise InvalidField("identity.fallback", f"{wanted.fallback} is not known here")
     if wanted.mode == routing.IDENTITY_MODE_MESH:
@@ -61,15 +64,23 @@ def checked(
             f"cluster {cluster.name!r} is reached by PLAINTEXT, where clients have no identity; set its "
             "security.protocol first",
         )
-    if wanted.mode == routing.IDENTITY_MODE_PASSTHROUGH:
-        _check_passthrough(cluster.name, protocol, wanted)
+    if wanted.audience and (wanted.mode != routing.IDENTITY_MODE_EXCHANGE or len(wanted.audience) > LONGEST_AUDIENCE):
+        raise InvalidField(
+            "identity.audience",
+            f"is for exchanged tokens alone (mode EXCHANGE), of {LONGEST_AUDIENCE} characters at most",
+        )
+    if wanted.mode in TOKEN_MODES:
+        _check_tokens(cluster.name, protocol, wanted, properties)
     elif len(wanted.credentials) > MOST_CREDENTIALS:
         raise InvalidField(
             "identity.credentials",
             f"{len(wanted.credentials)} are more than {MOST_CREDENTIALS}: use groups of tokens, or prefixes",
         )
     identity = routing.UpstreamIdentity(
-        mode=wanted.mode, fallback=wanted.fallback or routing.IDENTITY_FALLBACK_REFUSE, credentials=wanted.credentials
+        mode=wanted.mode,
+        fallback=wanted.fallback or routing.IDENTITY_FALLBACK_REFUSE,
+        credentials=wanted.credentials,
+        audience=wanted.audience,
     )
     seen: set[tuple[str, str]] = set()
     for number, credential in enumerate(identity.credentials):
@@ -82,16 +93,22 @@ def checked(
     return identity
 
 
-def _check_passthrough(name: str, protocol: str, wanted: routing.UpstreamIdentity) -> None:
+def _check_tokens(name: str, protocol: str, wanted: routing.UpstreamIdentity, properties: Mapping[str, str]) -> None:
     if wanted.credentials:
-        raise InvalidField(
-            "identity.credentials", "have no use where clients' own tokens are passed on: leave them out"
-        )
+        raise InvalidField("identity.credentials", "have no use where clients' own tokens decide: leave them out")
     if protocol not in {each.value for each in Protocol if each.authenticates}:
         raise NotAllowed(
             "CLUSTER_TAKES_NO_TOKENS",
             f"clusters/{name}",
             f"cluster {name!r} is reached without SASL, so it takes no tokens; set its security.protocol first",
+        )
+    exchanges = wanted.mode == routing.IDENTITY_MODE_EXCHANGE
+    if exchanges and not isinstance(ConnectionSecurity.of(properties).login, IssuedTokenLogin):
+        raise NotAllowed(
+            "CLUSTER_HAS_NO_ISSUER",
+            f"clusters/{name}",
+            f"cluster {name!r} has no issuer that could exchange tokens: set sasl.mechanism=OAUTHBEARER, "
+            "sasl.oauthbearer.method=oidc, and the issuer's address, client id and secret first",
         )
 
 

@@ -1,0 +1,191 @@
+"""A signed log, on a real database and a real cluster: what somebody else writes into either moves no topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import grpc
+import psycopg
+import pytest
+from confluent_kafka import Producer
+
+from mesh.event_log import Chain
+from mesh.rpc import events, routing
+from services.control.store import log_signing
+from services.control.store.log import columns_of
+from tests.fixtures.certificates import Authority
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.members import certificate_of
+from tests.fixtures.ports import free_block
+from tests.fixtures.waiting import wait_until
+from tests.integration.control.world import CALL, WITHIN, World, checked, refused, until
+from tests.integration.router.parts import ServiceProcess
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+async def signed(
+    database: str,
+    kafka_c1: KafkaCluster,
+    events_topic: str,
+    authority: Authority,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[World]:
+    """Control with a certificate, a cluster and a rule: three signed events."""
+    monkeypatch.setattr(log_signing, "LOOK_EVERY_S", 0.2)
+    folder = certificate_of(authority, "control", "control-1").folder
+    made = World(database, kafka_c1.bootstrap, events_topic, rpc_tls_folder=folder)
+    made.caller = certificate_of(authority, "admin", "ada")
+    async with made as world:
+        await world.register("c1", kafka_c1.bootstrap)
+        await world.set("apples", "c1")
+        await world.published(world.control.journal.view.position)
+        yield world
+
+
+@pytest.fixture
+def start_router(
+    authority: Authority, kafka_c1: KafkaCluster, events_topic: str, tmp_path: Path
+) -> Iterator[Callable[..., ServiceProcess]]:
+    started: list[ServiceProcess] = []
+
+    def start(**settings: str) -> ServiceProcess:
+        own = {
+            "NAME": "r1",
+            "HOME_BOOTSTRAP_SERVERS": kafka_c1.bootstrap,
+            "EVENTS_TOPIC": events_topic,
+            "SNAPSHOTS_TOPIC": f"{events_topic}.snapshots",
+            "SNAPSHOT_EVERY_EVENTS": "1",
+            "RPC_TLS_FOLDER": str(certificate_of(authority, "router", "r1").folder),
+        }
+        router = ServiceProcess("router", free_block(2), tmp_path / "r1.log", {**own, **settings})
+        started.append(router)
+        router.start()
+        return router
+
+    yield start
+    for router in started:
+        router.stop()
+
+
+def forged(chain: Chain) -> events.Event:
+    """A rule in ada's name that continues the chain."""
+    rule = routing.RuleSpec(rule_id="bananas", match=routing.RuleMatch(topic="bananas"), target_cluster="c1")
+    event = events.Event(
+        position=chain.position + 1,
+        event_id="2f0b2d0e-6f6f-4d4b-9a87-8a1f5f0f5d11",
+        stream="rules",
+        stream_version=chain.position + 1,
+        actor="ada",
+        format=2,
+        previous_hash=chain.hash,
+        rule_set_changed=events.RuleSetChanged(changes=[events.RuleChange(created=rule, rank=9.0)]),
+    )
+    event.time.GetCurrentTime()
+    return event
+
+
+async def is_at(router: ServiceProcess, position: int, *, unsigned: int = 0) -> None:
+    def there() -> bool:
+        return (router.metric("position"), router.metric("log_unsigned_events")) == (position, unsigned)
+
+    await asyncio.to_thread(wait_until, lambda: router.ready() == "ready", "the router is ready", WITHIN)
+    await asyncio.to_thread(wait_until, there, f"the router is at {position}, {unsigned} events wait", WITHIN)
+
+
+async def test_a_record_that_somebody_else_wrote_into_mesh_events_moves_no_topic(
+    signed: World, start_router: Callable[..., ServiceProcess], events_topic: str
+) -> None:
+    router, journal = start_router(), signed.control.journal
+    before = journal.view.position
+    await is_at(router, before)
+    event = forged(journal.chain)
+    producer = Producer({"bootstrap.servers": signed.home})
+    producer.produce(events_topic, event.SerializeToString(), str(event.position), partition=0)
+    assert await asyncio.to_thread(producer.flush, CALL) == 0
+    await is_at(router, before, unsigned=1)
+    router.stop()
+    router.start()
+    await is_at(router, before, unsigned=1)
+
+    await signed.set("cherries", "c1")
+    await is_at(router, before + 1)
+    assert "no signature" in router.log_file.read_text()
+
+
+async def test_a_log_that_control_has_not_signed_is_refused_unless_the_router_may_take_it(
+    database: str,
+    kafka_c1: KafkaCluster,
+    events_topic: str,
+    start_router: Callable[..., ServiceProcess],
+) -> None:
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+        await world.published(1)
+        careful = start_router()
+        reason = "control has signed none of the 1 events"
+        await asyncio.to_thread(wait_until, lambda: reason in careful.ready(), "the router says why", WITHIN)
+        careful.stop()
+        await is_at(start_router(UNSIGNED_LOG="accept"), 1)
+
+
+async def test_control_adds_nothing_to_an_event_that_the_database_holds_and_nobody_signed(signed: World) -> None:
+    event = forged(signed.control.journal.chain)
+    insert_behind_control(signed, event)
+    await signed.control.journal.catch_up()
+    unsigned = f"has not signed event {event.position}"
+    error = await refused(signed.set("pears", "c1"), grpc.StatusCode.UNAVAILABLE, unsigned)
+    assert f"KAFKA_MESH_CONTROL_VOUCHED_FOR={event.position}" in (error.details() or "")
+    assert any("control's signatures do not vouch for" in str(each) for each in checked(signed).differences)
+
+    await signed.stop()
+    signed.settings = signed.settings.model_copy(update={"vouched_for": event.position})
+    await signed.start()
+    journal = signed.control.journal
+    await until(lambda: journal.view.position == event.position + 1, "control has signed the log again")
+    assert (await signed.history())[0].log_signed.subject == "CN=control-control-1"
+    await signed.set("pears", "c1")
+
+
+async def test_a_renewed_certificate_signs_at_once(
+    signed: World, authority: Authority, start_router: Callable[..., ServiceProcess]
+) -> None:
+    before = signed.control.journal.view.position
+    certificate_of(authority, "control", "control-1")
+    await until(lambda: signed.control.journal.view.position == before + 1, "the new certificate has signed the log")
+    await signed.set("pears", "c1")
+    await is_at(start_router(), before + 2)
+    assert signed.control.journal.view.position == before + 2
+
+
+async def test_a_log_from_before_the_certificate_is_signed_when_control_has_one(
+    database: str,
+    kafka_c1: KafkaCluster,
+    events_topic: str,
+    authority: Authority,
+    start_router: Callable[..., ServiceProcess],
+) -> None:
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+    folder = certificate_of(authority, "control", "control-1").folder
+    async with World(database, kafka_c1.bootstrap, events_topic, rpc_tls_folder=folder) as world:
+        await until(lambda: world.control.journal.view.position == 2, "control has signed the log")
+        await is_at(start_router(), 2)
+        assert checked(world).differences == []
+
+
+def insert_behind_control(world: World, event: events.Event) -> None:
+    """As somebody does who owns the database and knows how control writes."""
+    body = event.SerializeToString()
+    row = {**columns_of(event), "body": body, "payload": "{}"}
+    names, places = ", ".join(row), ", ".join(f"%({name})s" for name in row)
+    with psycopg.connect(world.settings.database_url.get_secret_value()) as connection:
+        connection.execute(f"insert into events ({names}) values ({places})".encode(), row)
+        after = Chain().after(event, body)
+        connection.execute(b"update log_head set position = %s, hash = %s", (event.position, after.hash))
