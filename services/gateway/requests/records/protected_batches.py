@@ -19,8 +19,8 @@ from services.gateway.wire.record_editing import edited, parts, read_body
 MOST_DECOMPRESSED = 100 * 1024 * 1024
 """Bytes that may come out of the batches of one request, or one answer."""
 ENOUGH_REVEALED = 16 * 1024 * 1024
-"""Bytes of records after which an answer takes in no further batch: tiny records take some 10 us each. A client asks for
-the rest at once. The first batch always goes."""
+"""Bytes of records after which an answer takes in no further batch: tiny records take some 10 us each. A client asks
+for the rest at once. The first batch always goes."""
 MOST_TOLD = 100
 """Records of one batch that an answer names."""
 MOST_DATA_KEYS = 1000
