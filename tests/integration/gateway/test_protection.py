@@ -21,6 +21,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
+from mesh.compression import Codec
 from mesh.protection.rule import Others, Rule, What
 from mesh.scram import SCRAM_HASHES, Verifier
 from mesh.user_files import Users, written
@@ -34,7 +35,9 @@ from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import read_all
 from tests.integration.gateway.running import Rules, RunningGateway
+from tests.integration.gateway.test_old_clients import OldClient
 from tests.integration.gateway.transacting import LibrdkafkaTransacting
+from tests.unit.gateway.wire.old_client_bytes import MAGIC_0, MAGIC_1
 
 MECHANISM = "SCRAM-SHA-256"
 PASSWORD = "an integration test's own password"
@@ -517,6 +520,35 @@ def test_values_that_were_stored_in_the_clear_are_masked_too(house: House) -> No
     assert house.values(OTHER, house.orders, 3) == [MASKED, "***", MASKED]
     assert house.values(READER, house.orders, 3) == [ORDER, "no json", ORDER]
     assert read_all(house.c1.bootstrap, house.orders) == [ORDER, "no json", ORDER]
+
+
+def test_clients_of_0_8_to_0_10_are_protected_too(
+    rules: Rules,
+    kafka_c1: KafkaCluster,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    topic = unique_name("old")
+    create_topic(kafka_c1, topic, 1)
+    keys = tmp_path / "keys"
+    keys.write_text(key_line("k", 1))
+    gateway = start_gateway(rules.to("c1", [topic]), key_service=f"file:{keys}")
+    gateway.follow(rules.protected(Rule("all", topic, key_id="k", readers=("User:*",))))
+    client = OldClient(gateway.address)
+    try:
+        for version, sets in ((0, MAGIC_0), (2, MAGIC_1)):
+            assert client.produce(version, (topic, sets[Codec.GZIP]))[0][1] == 0
+        stored = [each.value() for each in read_messages({"bootstrap.servers": kafka_c1.bootstrap}, topic, 6)]
+        assert stored[2] is None, "a tombstone"
+        assert not any(clear in (value or b"") for value in stored for clear in (b"apple", b"pear"))
+        for version in (0, 3):
+            assert [value for _, _, value in client.read(version, topic, 6)] == [b"apple", b"pear", None] * 2
+        gateway.follow(rules.protected(Rule("all", topic, key_id="k")))
+        assert [value for _, _, value in client.read(1, topic, 6)] == [b"***", b"***", None] * 2
+    finally:
+        client.close()
 
 
 def test_a_gateway_without_a_service_of_keys_stores_nothing_of_such_a_topic(
