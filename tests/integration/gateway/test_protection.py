@@ -474,6 +474,19 @@ def test_an_idempotent_producers_many_batches_are_stored_once_and_in_their_order
     assert not any(SECRET in each for each in read_all(house.c1.bootstrap, house.orders))
 
 
+def test_a_backlog_that_is_larger_than_an_answer_may_be_is_read_to_its_end(house: House) -> None:
+    house.protect(house.emails())
+    values = [ORDER.replace("7", f'{number}, "blank": "{" " * 100_000}"') for number in range(400)]
+    heard: list[KafkaError | None] = []
+    producer = Producer(house.confluent(OTHER, **{"compression.type": "zstd", "linger.ms": 50}))
+    for value in values:
+        producer.produce(house.orders, value, on_delivery=lambda error, _: heard.append(error))
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    assert heard == [None] * 400
+    assert house.values(READER, house.orders, 400) == values, "40 MB, in answers of 16 MiB at most"
+
+
 def test_values_are_readable_after_their_topic_has_moved_with_its_records(house: House) -> None:
     house.protect(house.emails())
     assert house.write(house.orders, ORDER) == [""]
