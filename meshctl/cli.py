@@ -12,8 +12,9 @@ from meshctl.session import Group
 _COMMANDS = {
     **{name: name for name in (
         "access", "acl", "apply", "audit", "canary", "clients", "cluster", "completion", "content", "context",
-        "dashboard", "groups", "instances", "jobs", "lineage", "login", "mcp", "mirror", "proposals", "quota",
-        "receipts", "replay", "rule", "schedule", "sidecars", "tenants", "topic", "traffic", "transactions", "users",
+        "dashboard", "groups", "instances", "jobs", "lineage", "login", "mcp", "mirror", "proposals", "protection",
+        "quota", "receipts", "replay", "rule", "schedule", "sidecars", "tenants", "topic", "traffic", "transactions",
+        "users",
         "validation",
     )},
     **dict.fromkeys(("explain", "status", "watch"), "decision"),

@@ -25,6 +25,7 @@ from mesh.rpc import (
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
+    protection_grpc,
     quotas_grpc,
     record_rules_grpc,
     replays_grpc,
@@ -111,6 +112,7 @@ class Connection:
         self.traffic = traffic_grpc.TrafficServiceStub(self._channel)
         self.acls = acls_grpc.AclServiceStub(self._channel)
         self.quotas = quotas_grpc.QuotaServiceStub(self._channel)
+        self.protection = protection_grpc.ProtectionServiceStub(self._channel)
         self.validation = validation_grpc.ValidationServiceStub(self._channel)
         self.tenants = tenants_grpc.TenantServiceStub(self._channel)
         self.users = users_grpc.UserServiceStub(self._channel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mesh.acls.words import acl_text, mode_word
+from mesh.protection.words import change_text as protection_change_text
 from mesh.quotas.words import change_text
 from mesh.rpc import admin, events
 from mesh.rpc.roles import role_and_bounds, role_word
@@ -98,6 +99,9 @@ def event(of: events.Event) -> str:
         case "validation_rules_changed":
             texts = [rule_change_text(each) for each in of.validation_rules_changed.changes]
             return _some("validation rule", "changed", texts)
+        case "protection_rules_changed":
+            texts = [protection_change_text(each) for each in of.protection_rules_changed.changes]
+            return _some("protection rule", "changed", texts)
         case "log_signed":
             return f"signed with the certificate {of.log_signed.subject}"
         case "tenants_changed":

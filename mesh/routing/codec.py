@@ -11,6 +11,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from mesh.protection.codec import is_known as is_known_protection
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.errors import InvalidRuleError
@@ -32,7 +33,7 @@ from mesh.routing.rules import (
 )
 from mesh.routing.table import RoutingTable
 from mesh.routing.visits import Past, Stay
-from mesh.rpc import acls, admin, quotas, routing, tenants, validation
+from mesh.rpc import acls, admin, protection, quotas, routing, tenants, validation
 from mesh.validation.codec import is_known
 
 _KINDS: dict[str, tuple[type[ExactName | NamePrefix | NameRegex], Subject]] = {
@@ -63,6 +64,8 @@ TABLE_FORMAT_OF_VALIDATION = 4
 """The first format with rules of validation."""
 TABLE_FORMAT_OF_IDENTITIES = 4
 """The first format with clients' identities at clusters."""
+TABLE_FORMAT_OF_PROTECTION = 5
+"""The first format with rules of protection."""
 TABLE_FORMAT_OF_EXCHANGED_TOKENS = 5
 """The first format with tokens that are exchanged for those of a cluster."""
 TABLE_FORMAT_OF_TENANTS = 6
@@ -75,6 +78,8 @@ def format_needed(table: RoutingTable) -> int:
     """The format that a reader has to understand, so that the reader ignores nothing of this table."""
     if table.tenant_policy is not None:
         return TABLE_FORMAT_OF_TENANTS
+    if table.protection_policy is not None:
+        return TABLE_FORMAT_OF_PROTECTION
     identities = [each.identity for each in table.clusters.values() if each.identity is not None]
     if any(each.mode is IdentityMode.EXCHANGE for each in identities):
         return TABLE_FORMAT_OF_EXCHANGED_TOKENS
@@ -228,6 +233,7 @@ def policies_from_proto(message: routing.RoutingTable) -> Policies:
         quota_policy_from_proto(message.quota_policy) if message.HasField("quota_policy") else None,
         validation_policy_from_proto(message.validation_policy) if message.HasField("validation_policy") else None,
         tenant_policy_from_proto(message.tenant_policy) if message.HasField("tenant_policy") else None,
+        protection_policy_from_proto(message.protection_policy) if message.HasField("protection_policy") else None,
     )
 
 
@@ -268,11 +274,7 @@ def validation_policy_from_proto(message: validation.ValidationPolicy) -> valida
     """As `acl_policy_from_proto`."""
     policy = _copy(message)
     if policy is None or not all(map(is_known, policy.rules)):
-        raise InvalidRuleError(
-            "validation_policy",
-            "a rule about records says something that is not known here: a newer release of the mesh says it; run that "
-            "one here",
-        )
+        raise _unknown_rule("validation_policy")
     return policy
 
 
@@ -282,6 +284,19 @@ def tenant_policy_from_proto(message: tenants.TenantPolicy) -> tenants.TenantPol
     if policy is None:
         raise InvalidRuleError("tenant_policy", "a newer release of the mesh says more about tenants: run it here")
     return policy
+
+
+def protection_policy_from_proto(message: protection.ProtectionPolicy) -> protection.ProtectionPolicy:
+    """As `acl_policy_from_proto`."""
+    policy = _copy(message)
+    if policy is None or not all(map(is_known_protection, policy.rules)):
+        raise _unknown_rule("protection_policy")
+    return policy
+
+
+def _unknown_rule(policy: str) -> InvalidRuleError:
+    reason = "a rule about records says something that is not known here: a newer release says it; run that one here"
+    return InvalidRuleError(policy, reason)
 
 
 def _copy(message: M) -> M | None:
@@ -311,6 +326,7 @@ def table_to_proto(table: RoutingTable) -> routing.RoutingTable:
         quota_policy=table.quota_policy,
         validation_policy=table.validation_policy,
         tenant_policy=table.tenant_policy,
+        protection_policy=table.protection_policy,
     )
 
 

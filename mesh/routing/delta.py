@@ -67,6 +67,10 @@ def delta_between(before: RoutingTable, after: RoutingTable) -> routing.TableDel
             if after.tenant_policy is None:
                 raise _TooManyError
             delta.tenant_policy.CopyFrom(after.tenant_policy)
+        if after.protection_policy is not before.protection_policy:
+            if after.protection_policy is None:
+                raise _TooManyError
+            delta.protection_policy.CopyFrom(after.protection_policy)
     except _TooManyError:
         return None
     delta.gone_clusters.extend(name for name in before.clusters if name not in after.clusters)
@@ -126,6 +130,9 @@ def table_after(before: RoutingTable, delta: routing.TableDelta) -> Generator[No
         codec.tenant_policy_from_proto(delta.tenant_policy)
         if delta.HasField("tenant_policy")
         else before.tenant_policy,
+        codec.protection_policy_from_proto(delta.protection_policy)
+        if delta.HasField("protection_policy")
+        else before.protection_policy,
     )
     yield
     rules = TableRules(living, TopicVersions(living, ended, counted, found_by_name))

@@ -1,5 +1,4 @@
-"""A policy that is a list of items in a table, as it follows from events: quotas of clients, rules of validation,
-tenants.
+"""A policy that is a list of items in a table, as it follows from events: quotas, tenants, rules about records.
 
 A table carries the policy as its message. Control and routers only hand it on; the package of its subject is for those
 who decide by it. Nobody changes a policy that a table has.
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from mesh.rpc import events, quotas, tenants, validation
+from mesh.rpc import events, protection, quotas, tenants, validation
 
 
 class PolicyMessage(Protocol):
@@ -78,7 +77,12 @@ def quota_key(quota: quotas.Quota | quotas.QuotaChange) -> bytes:
     return quotas.Quota(entity=quota.entity, key=quota.key).SerializeToString(deterministic=True)
 
 
-def rule_key(rule: validation.ValidationRule | validation.ValidationRuleChange) -> bytes:
+def rule_key(
+    rule: validation.ValidationRule
+    | validation.ValidationRuleChange
+    | protection.ProtectionRule
+    | protection.ProtectionRuleChange,
+) -> bytes:
     return rule.rule_id.encode()
 
 
@@ -102,6 +106,11 @@ def _changed_tenants(event: events.Event) -> Iterable[tuple[bytes, tenants.Tenan
         yield tenant_key(each), each.tenant if each.HasField("tenant") else None
 
 
+def _changed_protection(event: events.Event) -> Iterable[tuple[bytes, protection.ProtectionRule | None]]:
+    for each in event.protection_rules_changed.changes:
+        yield rule_key(each), each.rule if each.HasField("rule") else None
+
+
 QUOTAS: Listed[quotas.QuotaPolicy, quotas.Quota] = Listed(
     "quotas_changed",
     lambda policy: policy.quotas,
@@ -122,4 +131,11 @@ TENANTS: Listed[tenants.TenantPolicy, tenants.Tenant] = Listed(
     _changed_tenants,
     tenant_key,
     lambda items, revision: tenants.TenantPolicy(tenants=items, revision=revision),
+)
+PROTECTION: Listed[protection.ProtectionPolicy, protection.ProtectionRule] = Listed(
+    "protection_rules_changed",
+    lambda policy: policy.rules,
+    _changed_protection,
+    rule_key,
+    lambda items, revision: protection.ProtectionPolicy(rules=items, revision=revision),
 )

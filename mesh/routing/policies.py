@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mesh.routing.acl_policy import ACL_EVENTS, AclDraft
-from mesh.routing.listed_policy import QUOTAS, TENANTS, VALIDATION, ListedDraft
-from mesh.rpc import acls, events, quotas, tenants, validation
+from mesh.routing.listed_policy import PROTECTION, QUOTAS, TENANTS, VALIDATION, ListedDraft
+from mesh.rpc import acls, events, protection, quotas, tenants, validation
 
-POLICY_EVENTS = ACL_EVENTS | {QUOTAS.payload, VALIDATION.payload, TENANTS.payload}
+POLICY_EVENTS = ACL_EVENTS | {each.payload for each in (QUOTAS, VALIDATION, TENANTS, PROTECTION)}
 """The payloads that change a policy."""
 
 
@@ -19,6 +19,7 @@ class Policies(NamedTuple):
     quotas: quotas.QuotaPolicy | None = None
     validation: validation.ValidationPolicy | None = None
     tenants: tenants.TenantPolicy | None = None
+    protection: protection.ProtectionPolicy | None = None
 
 
 class WithPolicies:
@@ -47,6 +48,11 @@ class WithPolicies:
         """The clients that have a namespace of their own."""
         return self.policies.tenants
 
+    @property
+    def protection_policy(self) -> protection.ProtectionPolicy | None:
+        """The rules by which values are encrypted and masked."""
+        return self.policies.protection
+
 
 class PolicyDrafts:
     """The policies that are carried on from event to event."""
@@ -56,11 +62,18 @@ class PolicyDrafts:
         self._quotas = ListedDraft(QUOTAS, policies.quotas)
         self._validation = ListedDraft(VALIDATION, policies.validation)
         self._tenants = ListedDraft(TENANTS, policies.tenants)
+        self._protection = ListedDraft(PROTECTION, policies.protection)
 
     @property
     def policies(self) -> Policies:
         """The policies now. One that no event has changed since the last call is the same object."""
-        return Policies(self._acls.policy, self._quotas.policy, self._validation.policy, self._tenants.policy)
+        return Policies(
+            self._acls.policy,
+            self._quotas.policy,
+            self._validation.policy,
+            self._tenants.policy,
+            self._protection.policy,
+        )
 
     def change(self, event: events.Event) -> None:
         """Takes one of POLICY_EVENTS."""
@@ -71,5 +84,7 @@ class PolicyDrafts:
                 self._validation.change(event)
             case TENANTS.payload:
                 self._tenants.change(event)
+            case PROTECTION.payload:
+                self._protection.change(event)
             case _:
                 self._acls.change(event)

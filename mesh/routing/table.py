@@ -40,7 +40,7 @@ from mesh.routing.rule_indexes import RuleIndexes
 from mesh.routing.rules import ForwardingRule, RuleVersion, Subject
 from mesh.routing.topic_versions import TopicVersions
 from mesh.routing.visits import Past, Place, Stay, visits_of
-from mesh.rpc import acls, quotas, tenants, validation
+from mesh.rpc import acls, protection, quotas, tenants, validation
 from mesh.topics import is_own_topic, is_topic_name
 
 ROUTE_CACHE_LIMIT = 500_000
@@ -143,12 +143,13 @@ class RoutingTable(WithPolicies):
         quota_policy: quotas.QuotaPolicy | None = None,
         validation_policy: validation.ValidationPolicy | None = None,
         tenant_policy: tenants.TenantPolicy | None = None,
+        protection_policy: protection.ProtectionPolicy | None = None,
     ) -> None:
         by_ordinal = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
         given = tuple(versions)
         living, ended = LivingRules.of(given), (version for version in given if not version.alive)
         topics = TopicVersions.of(living, ended, pasts)
-        policies = Policies(acl_policy, quota_policy, validation_policy, tenant_policy)
+        policies = Policies(acl_policy, quota_policy, validation_policy, tenant_policy, protection_policy)
         self._begin_whole(_Common(revision, by_ordinal, living, topics, policies))
 
     @classmethod

@@ -24,7 +24,7 @@ from mesh.routing.clusters import UpstreamCluster
 from mesh.routing.rules import RuleVersion
 from mesh.routing.table import RoutingTable
 from mesh.routing.visits import Past
-from mesh.rpc import acls, quotas, routing, tenants, validation
+from mesh.rpc import acls, protection, quotas, routing, tenants, validation
 
 Item = TypeVar("Item")
 SMALL = 128
@@ -46,6 +46,7 @@ class TableBytes:
         self._quotas: _Joined[quotas.QuotaPolicy] = _Joined("quota_policy", _as_it_is)
         self._validation: _Joined[validation.ValidationPolicy] = _Joined("validation_policy", _as_it_is)
         self._tenants: _Joined[tenants.TenantPolicy] = _Joined("tenant_policy", _as_it_is)
+        self._protection: _Joined[protection.ProtectionPolicy] = _Joined("protection_policy", _as_it_is)
         self._encoded: RoutingTable | None = None
         """The table to which the bytes of all parts belong."""
 
@@ -76,11 +77,13 @@ class TableBytes:
         yield from self._quotas.change(() if table.quota_policy is None else ((table.quota_policy,),))
         yield from self._validation.change(() if table.validation_policy is None else ((table.validation_policy,),))
         yield from self._tenants.change(() if table.tenant_policy is None else ((table.tenant_policy,),))
+        yield from self._protection.change(() if table.protection_policy is None else ((table.protection_policy,),))
         self._encoded = table
 
     @property
     def _sections(self) -> tuple[_Joined[UpstreamCluster] | _Joined[RuleVersion] | _Joined[Past] | _Policies, ...]:
-        return self._clusters, self._versions, self._pasts, self._acls, self._quotas, self._validation, self._tenants
+        policies = (self._acls, self._quotas, self._validation, self._tenants, self._protection)
+        return self._clusters, self._versions, self._pasts, *policies
 
 
 class _Joined(Generic[Item]):
@@ -138,8 +141,16 @@ _Policies = (
     | _Joined[quotas.QuotaPolicy]
     | _Joined[validation.ValidationPolicy]
     | _Joined[tenants.TenantPolicy]
+    | _Joined[protection.ProtectionPolicy]
 )
-Policy = TypeVar("Policy", acls.AclPolicy, quotas.QuotaPolicy, validation.ValidationPolicy, tenants.TenantPolicy)
+Policy = TypeVar(
+    "Policy",
+    acls.AclPolicy,
+    quotas.QuotaPolicy,
+    validation.ValidationPolicy,
+    tenants.TenantPolicy,
+    protection.ProtectionPolicy,
+)
 
 
 def _as_it_is(policy: Policy) -> Policy:

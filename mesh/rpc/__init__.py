@@ -30,6 +30,8 @@ from mesh.rpc.v1 import profiles_pb2 as profiles
 from mesh.rpc.v1 import profiles_pb2_grpc as profiles_grpc
 from mesh.rpc.v1 import proposals_pb2 as proposals
 from mesh.rpc.v1 import proposals_pb2_grpc as proposals_grpc
+from mesh.rpc.v1 import protection_pb2 as protection
+from mesh.rpc.v1 import protection_pb2_grpc as protection_grpc
 from mesh.rpc.v1 import quotas_pb2 as quotas
 from mesh.rpc.v1 import quotas_pb2_grpc as quotas_grpc
 from mesh.rpc.v1 import record_rules_pb2 as record_rules
@@ -83,6 +85,8 @@ __all__ = [
     "profiles_grpc",
     "proposals",
     "proposals_grpc",
+    "protection",
+    "protection_grpc",
     "quotas",
     "quotas_grpc",
     "record_rules",

@@ -1,4 +1,4 @@
-"""Values that name a schema of a registry: prefixes, schemas, and readers of Avro and Protobuf.
+"""Values that name a schema of a registry: prefixes, schemas, readers of Avro and Protobuf, questions to a registry.
 
-The caller asks the registry: each service has a client of its own, with its own patience.
+Sidecars and the pipeline ask a registry by clients of their own, with their own patience.
 """

@@ -1,31 +1,6 @@
-"""Finds the rules that count for a topic: all that match its name, in the order of their ids."""
+"""The rules of validation of a mesh."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import Final
-
+from mesh.topic_policies import TopicPolicy
 from mesh.validation.rule import Rule
 
-TOPICS_REMEMBERED: Final = 10_000
-"""Topics whose rules are remembered: about 1 MB."""
-
-
-class Policy:
-    """The rules of the mesh. They never change."""
-
-    def __init__(self, rules: Iterable[Rule] = (), revision: int = 0) -> None:
-        self.revision = revision
-        self.rules = tuple(sorted(rules, key=lambda rule: rule.rule_id))
-        self._known: dict[str, tuple[Rule, ...]] = {}
-
-    def rules_for(self, topic: str) -> tuple[Rule, ...]:
-        """The rules that count for a topic; empty for nearly all topics."""
-        if not self.rules:
-            return ()
-        found = self._known.get(topic)
-        if found is None:
-            if len(self._known) >= TOPICS_REMEMBERED:  # clients may name topics without end
-                self._known.clear()
-            found = self._known[topic] = tuple(rule for rule in self.rules if rule.matches(topic))
-        return found
+Policy = TopicPolicy[Rule]

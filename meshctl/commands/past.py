@@ -50,6 +50,7 @@ DEFAULT_HISTORY = 20
 @click.option("--quotas", is_flag=True, help="Only about quotas of clients.")
 @click.option("--validation", is_flag=True, help="Only about rules of validation.")
 @click.option("--tenants", is_flag=True, help="Only about tenants.")
+@click.option("--protection", is_flag=True, help="Only about rules of protection.")
 @click.option("--replay", metavar="REPLAY", shell_complete=replay_ids, help="Only about this replay.")
 @click.option(
     "-n",
@@ -79,6 +80,7 @@ def history(
     quotas: bool,
     validation: bool,
     tenants: bool,
+    protection: bool,
     number: int,
 ) -> None:
     """Show the last decisions in words, newest first; with TOPIC those that changed where it lives, and where that was.
@@ -99,7 +101,13 @@ def history(
     names = [
         f"{collection}/{name.removeprefix(f'{collection}/')}" for collection, name in named.items() if name is not None
     ]
-    policies = (("acls", acls), ("quotas", quotas), ("validation", validation), ("tenants", tenants))
+    policies = (
+        ("acls", acls),
+        ("quotas", quotas),
+        ("validation", validation),
+        ("tenants", tenants),
+        ("protection", protection),
+    )
     names += [name for name, asked in policies if asked]
     given = [*names, *([] if topic is None else [topic])]
     if len(given) > 1:

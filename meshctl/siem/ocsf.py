@@ -158,7 +158,7 @@ def _of_record(event: audit.RecordAudit) -> Event:
     activity = _BY_TYPE.get(event.audit_type, _OTHER)
     severity = _INFORMATIONAL if is_done else _LOW
     made = _event(_Class.DATASTORE_ACTIVITY, activity, event.time.ToMilliseconds(), severity, done=is_done)
-    is_refused = event.audit_type == "VALIDATION"
+    is_refused = event.audit_type in ("VALIDATION", "PROTECTION")
     # the key of a refused batch is its client's principal; any other key is that of the record
     actor = {"user": {"name": event.key}} if is_refused and event.key else {"app_name": event.service_id or "unknown"}
     place = f"{event.topic}-{event.partition}" if event.partition >= 0 else event.topic

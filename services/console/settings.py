@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 
 from mesh.connection_security import Protocol
 from mesh.rpc.tls import RpcTlsSettings
+from mesh.schemas.registry import Registry
 from mesh.server_certificate import TlsFiles
 from mesh.settings import Address, ServiceSettings, WordList, host_port, is_loopback, refuse_open_door
-from services.console.records.registry import Registry
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 

@@ -26,6 +26,7 @@ from mesh.rpc import (
     pipelines_grpc,
     profiles_grpc,
     proposals_grpc,
+    protection_grpc,
     quotas_grpc,
     record_rules_grpc,
     replays_grpc,
@@ -63,6 +64,7 @@ from services.control.api.member_report_service import MemberReportService
 from services.control.api.past_answers import PastAnswers
 from services.control.api.pipeline_service import PipelineService
 from services.control.api.profile_service import ProfileService
+from services.control.api.protection_service import ProtectionService
 from services.control.api.query_service import QueryService
 from services.control.api.quota_service import QuotaService
 from services.control.api.record_rule_service import RecordRuleService
@@ -263,6 +265,7 @@ class Control:
             (kafka_changes_grpc, KafkaChangeService(journal, calls, self.approved_calls.method_of, allowed=by_kafka)),
             (acls_grpc, AclService(journal, AclDecisions(journal, members.routers_below))),
             (quotas_grpc, QuotaService(journal, members.routers_below)),
+            (protection_grpc, ProtectionService(journal, members.routers_below)),
             (validation_grpc, ValidationService(journal, members.routers_below)),
             (tenants_grpc, TenantService(journal, members.routers_below)),
             (users_grpc, UserService(journal, UserDecisions(journal, self._verifiers))),

@@ -5,9 +5,10 @@ import socket
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from mesh.rpc.tls import RpcTlsSettings
+from mesh.schemas.registry import Registry
 from mesh.settings import Address, AddressList, ServiceSettings, WordList
 from mesh.topics import is_topic_name
 from mesh.tracing import TracingSettings
@@ -15,6 +16,7 @@ from mesh.traffic.settings import TrafficSettings, own_topic
 from services.gateway.authorization.access import Required
 from services.gateway.client_settings import AuthenticationSettings
 from services.gateway.downstream.mesh import ClientLimits
+from services.gateway.keys.services import check_service
 from services.gateway.requests.telemetry.clients import ALL_METRICS, Subscription, Telemetry
 from services.gateway.upstream.brokers import UpstreamLimits
 
@@ -110,6 +112,41 @@ class GatewaySettings(
         "partition in each report, not 16, and receipts are kept by minute, not by hour.",
     )
 
+    key_service: str = Field(
+        default="",
+        description="The service that has the keys of protected values: `file:PATH` of a key file, `vault:URL` of a "
+        "transit engine, or `NAME:TEXT` of a plug-in; empty: none. See `docs/how-to/protect-fields.md`.",
+    )
+    key_service_token: SecretStr = Field(
+        default=SecretStr(""),
+        description="The token by which the gateway logs in to Vault; may be `${env:NAME}` or `${file:/path}`, "
+        "which is read for each call.",
+    )
+    key_service_ca: Path | None = Field(
+        default=None, description="Authorities of Vault's certificate, PEM; without it those of the system."
+    )
+    data_keys_kept_s: float = Field(
+        default=300.0,
+        ge=2,
+        le=86_400,
+        description="Seconds that the gateway keeps a data key which the service has given: so long a key that was "
+        "destroyed may still serve, and so long a service that is away is not noticed.",
+    )
+
+    schema_registry_url: str = Field(
+        default="",
+        pattern=r"^(https?://[^@\s?#]+)?$",
+        description="Schema registry with Confluent's API, for rules that protect fields of Avro; empty: none.",
+    )
+    schema_registry_user_info: str = Field(
+        default="",
+        pattern=r"^(\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^}]+)\})?$",
+        description="The gateway's login there, as a reference to `USER:PASSWORD`: `${env:NAME}` or `${file:/path}`.",
+    )
+    schema_registry_ca: Path | None = Field(
+        default=None, description="Authorities of the registry's certificate, PEM; without it those of the system."
+    )
+
     max_frame_mib: int = Field(default=100, ge=1, le=1024, description="Longest request of a client, in MiB.")
     max_requests_per_connection: int = Field(
         default=100, ge=1, description="Unanswered requests of one connection; then reading pauses."
@@ -147,7 +184,8 @@ class GatewaySettings(
         default=2,
         ge=1,
         le=64,
-        description="Processes that convert records of clients older than 0.11, when there are any.",
+        description="Processes that convert records of clients older than 0.11, and open batches for rules about "
+        "records, when there is such work.",
     )
     drain_timeout_s: float = Field(
         default=10.0, ge=0, description="Seconds that clients' requests may take to end at a stop."
@@ -165,6 +203,11 @@ class GatewaySettings(
         if self.users_from_control and not self.router_addresses:
             raise ValueError("users_from_control: routers send these users; set router_addresses")
         return self
+
+    @field_validator("key_service")
+    @classmethod
+    def _is_a_key_service(cls, named: str) -> str:
+        return check_service(named)
 
     @field_validator("audit_topics", "receipt_topics", "exact_receipt_topics")
     @classmethod
@@ -190,6 +233,13 @@ class GatewaySettings(
         if self.audit_topics and not self.home_bootstrap_servers:
             raise ValueError("audit_topics: their audit records go to the home cluster; set home_bootstrap_servers")
         return self
+
+    @property
+    def schema_registry(self) -> Registry | None:
+        if not self.schema_registry_url:
+            return None
+        ca = "" if self.schema_registry_ca is None else str(self.schema_registry_ca)
+        return Registry(self.schema_registry_url, self.schema_registry_user_info, ca)
 
     @property
     def client_limits(self) -> ClientLimits:

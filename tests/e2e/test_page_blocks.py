@@ -23,6 +23,7 @@ CONTROLLED = (  # each page leaves users, grants, ACLs and rules that no other o
     HOW_TO / "limit-clients.md",
     HOW_TO / "member-certificates.md",
     HOW_TO / "migrate-from-envoy.md",
+    HOW_TO / "protect-fields.md",
     HOW_TO / "roles.md",
     HOW_TO / "tenants.md",
     HOW_TO / "validate-records.md",

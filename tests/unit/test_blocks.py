@@ -32,6 +32,7 @@ RUN_BY = {
     "docs/how-to/production-topology.md": ("e2e/test_how_to.py", "e2e/test_page_blocks.py"),
     "docs/how-to/recover-from-loss.md": ("e2e/test_how_to.py", "e2e/test_page_blocks.py"),
     "docs/how-to/roles.md": ("e2e/test_page_blocks.py",),
+    "docs/how-to/protect-fields.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/validate-records.md": ("e2e/test_page_blocks.py",),
     "docs/how-to/see-who-has-read.md": ("e2e/pipeline/test_receipts.py",),
     "docs/how-to/secure-a-mesh.md": ("e2e/test_how_to.py",),

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 from mesh.judging.records import Headers, Record
 from mesh.schemas.framing import ID_LENGTH, Part, framed
+from mesh.schemas.registry import Registry
 from mesh.schemas.schema import FormatError, RegisteredSchema, RegistryUnavailableError, SchemaError, SchemaKind
 from services.console import metrics
-from services.console.records.registry import Registry
 
 MOST_SCHEMAS = 200
 """Readers that are kept; the one that was used least recently leaves."""

@@ -14,6 +14,7 @@ from mesh.rpc import (
     grants,
     instances,
     proposals,
+    protection,
     quotas,
     record_rules,
     replays,
@@ -27,6 +28,7 @@ from services.control.api.bounds import LONGEST
 from services.control.domain.access.grants import stream_of
 from services.control.domain.acls.acls import ACLS
 from services.control.domain.change_control.approvals import APPROVALS
+from services.control.domain.protection.rules import PROTECTION
 from services.control.domain.quotas.quotas import QUOTAS
 from services.control.domain.sidecars.instances import name_of
 from services.control.domain.sidecars.subscriptions import stream_of as stream_of_subscription
@@ -108,6 +110,8 @@ def _resource(request: Message) -> str:
             return VALIDATION
         case tenants.ChangeTenantsRequest() | tenants.ListTenantsRequest() | tenants.ExplainTenantRequest():
             return TENANTS
+        case protection.ChangeProtectionRulesRequest() | protection.ListProtectionRulesRequest():
+            return PROTECTION
         case record_rules.CreateRecordRuleRequest():
             return f"recordrules/{request.record_rule.record_rule_id}"
         case instances.PlaceOrderRequest():

@@ -15,6 +15,7 @@ from services.control.domain.acls.acls import ACLS
 from services.control.domain.errors import InvalidField
 from services.control.domain.past.history import Entry
 from services.control.domain.past.revisions import Differences, Moved, differences, moved_topics
+from services.control.domain.protection.rules import PROTECTION
 from services.control.domain.quotas.quotas import QUOTAS
 from services.control.domain.tenants.tenants import TENANTS
 from services.control.domain.validation.rules import VALIDATION
@@ -132,14 +133,14 @@ WITH_HISTORY = (
 
 def _stream(name: str) -> str:
     """The stream that holds the decisions about a resource."""
-    if name in (ACLS, QUOTAS, VALIDATION, TENANTS):
+    if name in (ACLS, QUOTAS, VALIDATION, TENANTS, PROTECTION):
         return name
     collection, _, identifier = name.partition("/")
     if collection not in WITH_HISTORY or not identifier:
         raise InvalidField(
             "name",
             f"{name!r} has no history: ask for rules/ID, clusters/NAME, recordrules/ID, acls, quotas, validation or "
-            "tenants, or for a topic",
+            "tenants, protection, or for a topic",
         )
     return name
 

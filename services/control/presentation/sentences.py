@@ -16,6 +16,7 @@ from services.control.domain.past.history import Home
 from services.control.presentation import (
     acls,
     approvals,
+    protection,
     quotas,
     replays,
     roles,
@@ -296,6 +297,7 @@ _TELLERS: dict[str, Callable[[events.Event, Known], Iterator[str]]] = {
     "quotas_changed": lambda event, _: quotas.changed(event),
     "validation_rules_changed": lambda event, _: validation.changed(event),
     "tenants_changed": lambda event, _: tenants.changed(event),
+    "protection_rules_changed": lambda event, _: protection.changed(event),
     "approval_policy_set": lambda event, _: approvals.policy_set(event),
     "cluster_updated": _cluster_updated,
     "rule_set_changed": _rules_changed,

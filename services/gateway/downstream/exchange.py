@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +18,7 @@ from services.gateway import metrics
 from services.gateway.authorization.alone import refused_answer
 from services.gateway.downstream.control_changes import ControlChanges
 from services.gateway.downstream.conversions import Conversions
+from services.gateway.requests.data_keys import FindKeys
 from services.gateway.requests.plan import (
     Answer,
     Ask,
@@ -194,6 +196,8 @@ class Exchange:
                 return self._refresh(cluster, topics, None if own_names else self._names.get(cluster))
             case Convert():
                 return self._work(command, self._conversions)
+            case FindKeys(keys, wanted):
+                return self._later(partial(keys.find, wanted))
             case Change():
                 if self._changes is None:
                     return True, NO_WAY
@@ -205,17 +209,21 @@ class Exchange:
         return True, None
 
     def _refresh(self, cluster: str, topics: tuple[str, ...], names: TopicNames | None) -> tuple[bool, Any]:
+        return self._later(lambda done: self._clusters.refresh(cluster, topics, done, names))
+
+    def _later(self, begin: Callable[[Callable[[Any], None]], None]) -> tuple[bool, Any]:
+        """Begins work that may be done at once."""
         this = self._round
-        found: list[Unreachable | None] = []
+        found: list[Any] = []
         self._stepping = True
 
-        def done(result: Unreachable | None) -> None:
+        def done(result: Any) -> None:
             if self._stepping:
                 found.append(result)
             elif this == self._round:
                 self._step(result)
 
-        self._clusters.refresh(cluster, topics, done, names)
+        begin(done)
         self._stepping = False
         return (True, found[0]) if found else (False, None)
 

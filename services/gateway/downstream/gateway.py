@@ -47,6 +47,7 @@ from services.gateway.upstream.clusters import Clusters
 if TYPE_CHECKING:
     from services.gateway.downstream.audit_trail import AuditTrail
     from services.gateway.downstream.telemetry_forwarding import TelemetryForwarding
+    from services.gateway.keys.ring import KeyRing
 
 log = structlog.get_logger(__name__)
 
@@ -92,6 +93,9 @@ class Gateway:
             ),
         )
         self.mesh.siblings = siblings
+        self._keys = _key_ring(settings)
+        if self._keys is not None:
+            self.mesh.memory.data_keys = self._keys
         self._tracer = tracer_for(settings.tracing, "gateway", settings.name, metrics.tracing.count)
         if self._tracer is not None:
             self.mesh.tracing = RequestTracing(self._tracer)
@@ -258,6 +262,8 @@ class Gateway:
         if self._audit is not None:
             await self._audit.stop()
         await self._conversions.stop()
+        if self._keys is not None:
+            await self._keys.close()
         if self.mesh.changes is not None:
             await self.mesh.changes.stop()
         await self._clusters.stop()
@@ -298,6 +304,18 @@ def _audit_trail(settings: GatewaySettings, conversions: Conversions) -> "AuditT
 
     home = HomeCluster(settings.home_bootstrap_servers, settings.home_properties)
     return AuditTrail(settings.audit_topics, home, settings.audit_records_topic, settings.name, conversions)
+
+
+def _key_ring(settings: GatewaySettings) -> "KeyRing | None":
+    """The keys of protected values; None without a service of keys."""
+    if not settings.key_service and not settings.schema_registry_url:
+        return None
+    from services.gateway.keys.ring import KeyRing
+    from services.gateway.keys.services import key_service
+
+    token = settings.key_service_token.get_secret_value()
+    service = key_service(settings.key_service, token, settings.key_service_ca) if settings.key_service else None
+    return KeyRing(service, settings.data_keys_kept_s, settings.schema_registry)
 
 
 def _forwarding(settings: GatewaySettings) -> "TelemetryForwarding | None":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from mesh.protection.codec import policy_from_proto as protection_policy_from_proto
 from mesh.routing import RoutingTable
 from mesh.validation.codec import policy_from_proto
 from services.gateway import metrics
@@ -80,6 +81,7 @@ class Mesh:
         sessions.on_made_way = metrics.fetch_sessions_made_way.inc
         self.memory.sight.on_held = lambda why: metrics.held_answers.labels(why).inc()
         self.memory.on_invalid = self.refused.take_batch
+        self.memory.on_withheld = self.refused.take_withheld
         self.memory.on_shadow_fault = lambda why: metrics.shadow_faults.labels(why).inc()
         metrics.fetch_sessions.set_function(lambda: len(sessions))
         metrics.fetch_session_partitions.set_function(lambda: sessions.partitions)
@@ -128,6 +130,9 @@ class Mesh:
         validation = table.validation_policy
         if self.memory.validation.revision != (0 if validation is None else validation.revision):
             self.memory.validation = policy_from_proto(validation)
+        protection = table.protection_policy
+        if self.memory.protection.revision != (0 if protection is None else protection.revision):
+            self.memory.protection = protection_policy_from_proto(protection)
         self.tables.run(table)
         self.quotas.follow(table.quota_policy)
         metrics.table_revision.set(table.revision)

@@ -16,6 +16,7 @@ import structlog
 from services.gateway import metrics
 from services.gateway.authorization.refusals import Refusal
 from services.gateway.requests.auditing.invalid import InvalidBatch
+from services.gateway.requests.auditing.withheld import Withheld
 from services.gateway.requests.bounded_cache import BoundedCache
 from services.gateway.wire.apis import api_name
 
@@ -35,7 +36,7 @@ class Refused:
 
     def __init__(self) -> None:
         self._told: BoundedCache[tuple[object, ...], bool] = BoundedCache(TOLD_REMEMBERED, TOLD_SECONDS)
-        self.audit: Callable[[Refusal | InvalidBatch], None] | None = None
+        self.audit: Callable[[Refusal | InvalidBatch | Withheld], None] | None = None
         """Gets the refusals that have a line in the log, too."""
         self._since = -TOLD_SECONDS
         self._lines = 0
@@ -65,10 +66,8 @@ class Refused:
     def take_batch(self, batch: InvalidBatch) -> None:
         """A batch that breaks a rule of validation."""
         topic, rule_id = batch.topic, batch.breach.rule.rule_id
-        if len(self._topics) < TOPICS_COUNTED:
-            self._topics.add(topic)
         counter = metrics.refused_records if batch.enforced else metrics.observed_records
-        counter.labels(topic if topic in self._topics else "other", rule_id).inc(max(0, batch.records))
+        counter.labels(self._counted(topic), rule_id).inc(max(0, batch.records))
         if not self._is_told(batch, (batch.principal, batch.host, batch.client_id, topic, rule_id)):
             return
         what = {
@@ -85,7 +84,35 @@ class Refused:
         else:
             log.warning("records would be refused", **what)
 
-    def _is_told(self, refusal: Refusal | InvalidBatch, key: tuple[object, ...]) -> bool:
+    def take_withheld(self, batch: Withheld) -> None:
+        """Records that a rule of protection keeps from their client, or from their cluster."""
+        way = "produce" if batch.is_write else "fetch"
+        metrics.withheld_batches.labels(self._counted(batch.topic), batch.rule_id, way).inc()
+        key = (batch.principal, batch.host, batch.client_id, batch.topic, batch.rule_id, way, batch.for_now)
+        if not self._is_told(batch, key):
+            return
+        what = {
+            "principal": batch.principal,
+            "host": batch.host,
+            "client_id": batch.client_id,
+            "topic": batch.topic,
+            "partition": batch.partition,
+            "rule": batch.rule_id,
+            "reason": batch.reason,
+            "for_now": batch.for_now,
+        }
+        if batch.is_write:
+            log.warning("records can't be protected, and are not stored", **what)
+        else:
+            log.warning("records are withheld from a client", **what)
+
+    def _counted(self, topic: str) -> str:
+        """The topic as metrics name it."""
+        if len(self._topics) < TOPICS_COUNTED:
+            self._topics.add(topic)
+        return topic if topic in self._topics else "other"
+
+    def _is_told(self, refusal: Refusal | InvalidBatch | Withheld, key: tuple[object, ...]) -> bool:
         """Whether there is to be a line in the log; then the audit has the refusal."""
         if not self._has_room((*key, refusal.enforced), time.monotonic()):
             metrics.untold_refusals.inc()

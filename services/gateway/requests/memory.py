@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mesh.connection_security import Mechanism
+from mesh.protection.keys import Wrapped
+from mesh.protection.policy import Policy as ProtectionPolicy
 from mesh.routing import ANONYMOUS
 from mesh.scram import Verifier
 from mesh.transactions import TransactionLog
@@ -17,8 +19,10 @@ from mesh.validation import Policy
 from services.gateway.authentication.principal import NOBODY, Principal
 from services.gateway.requests.auditing.clients import ClientAudit
 from services.gateway.requests.auditing.invalid import InvalidBatch
+from services.gateway.requests.auditing.withheld import Withheld
 from services.gateway.requests.bounded_cache import BoundedCache
 from services.gateway.requests.client_calls import ClientCalls
+from services.gateway.requests.data_keys import DataKeys, NoDataKeys
 from services.gateway.requests.groups.share_members import ShareMembers
 from services.gateway.requests.groups.share_sessions import Member, ShareSession, ShareSessions
 from services.gateway.requests.records.broker_fetches import BrokerFetches
@@ -69,6 +73,8 @@ TRANSACTION_LOGS_REMEMBERED = 1_000
 """One log for each cluster that is a home of transactional ids; each holds transactions that are decided but not yet
 carried out."""
 STRANGE_TOPIC_IDS_REMEMBERED = 10_000
+TOPIC_KEYS_REMEMBERED = 1_000
+"""Topics with rules of protection."""
 STRANGE_TOPIC_ID_SECONDS = 2.0
 """So long clusters are not asked again for an id that none of them knew: clients try unknown ids again and again."""
 
@@ -137,12 +143,24 @@ class Memory:
     on_invalid: Callable[[InvalidBatch], None] = lambda batch: None
     """Takes each batch that breaks a rule; returns at once."""
 
+    protection: ProtectionPolicy = field(default_factory=ProtectionPolicy)
+    """The rules by which values are encrypted and masked, of the table in force."""
+    data_keys: DataKeys = field(default_factory=NoDataKeys)
+    keys_read: BoundedCache[str, frozenset[Wrapped | bytes]] = field(
+        default_factory=lambda: BoundedCache(TOPIC_KEYS_REMEMBERED, math.inf)
+    )
+    """Topic -> the names of the data keys and schemas of the records that were read last: the next ones mostly need the
+    same."""
+    on_withheld: Callable[[Withheld], None] = lambda batch: None
+    """Takes records that are kept from a client, or from a cluster; returns at once."""
+
     @property
     def stores(self) -> Mapping[str, Bounded]:
         """Stores by name, for the metrics of their sizes; fetch sessions and telemetry have metrics of their own."""
         return {
             "doubts": self.doubts,
             "group_homes": self.group_homes,
+            "keys_read": self.keys_read,
             "producers": self.producers,
             "refusals": self.refusals,
             "refused_groups": self.refused_groups,

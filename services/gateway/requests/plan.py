@@ -24,6 +24,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from mesh.routing import RoutingTable
 from mesh.rpc import kafka_changes
+from services.gateway.requests.data_keys import FindKeys
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import VirtualNodes
@@ -333,7 +334,7 @@ class NotChanged:
     reason: str
 
 
-Command = Ask | Gather | Refresh | Stale | Forget | Convert | Change
+Command = Ask | Gather | Refresh | Stale | Forget | Convert | Change | FindKeys
 
 
 # --- answers -----------------------------------------------------------------------------------------------------

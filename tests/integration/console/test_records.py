@@ -6,12 +6,14 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from mesh.protection.rule import Others, Rule, What
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.console_records import DESCRIBE, READ, Recorded, recorded
 from tests.fixtures.consoles import VIEWER, Consoled, text_of
@@ -120,6 +122,33 @@ async def test_who_may_not_read_gets_the_brokers_word_and_no_record(house: Recor
             page = await visitor.sees(path, 401)
             assert "Records need a log-in: the gateway knows a viewer by the own token." in page
             assert "secret" not in page
+
+
+async def test_a_viewer_who_is_no_reader_of_a_protected_field_sees_its_mask(house: Recorded, topic: str) -> None:
+    house.write("c1", topic, {"value": '{"id":1,"email":"ann@example.org"}', "partition": 0})
+    email = Rule("pii", topic, what=What.JSON, fields=("email",), readers=("User:vera",))
+    may_read = ("vera", READ, topic), ("otto", READ, topic)
+    paths = (
+        f"/records?topic={topic}&start=oldest", f"/records/one?topic={topic}&partition=0&offset=0",
+        f"/records/whole?topic={topic}&partition=0&offset=0",
+        f"/records?topic={topic}&start=oldest&filter=value.email%20%21%3D%20%22%22",
+    )  # fmt: skip
+    house.allow(*may_read, protect=[email])
+    async with house.consoled.person("vera") as vera, house.consoled.person("otto") as otto:
+        for path in paths:
+            assert "ann@example.org" in (await vera.client.get(path)).text
+            answer = await otto.client.get(path)
+            assert answer.status_code == 200, answer.text
+            assert "***" in answer.text
+            assert "ann@example.org" not in answer.text
+        page = await otto.sees(f"/records/one?topic={topic}&partition=0&offset=0")
+        assert "mesh-masked" in page
+        assert "email: you are no reader (rule pii)" in page
+        guess = f"/records?topic={topic}&filter=value.email%20%3D%3D%20%22ann%40example.org%22"
+        assert "0 records of 1 that were read" in await otto.sees(guess), "a filter is no way to guess a value"
+        house.allow(*may_read, protect=[replace(email, others=Others.REFUSAL)])
+        assert "TOPIC_AUTHORIZATION_FAILED" in await otto.sees(f"/records?topic={topic}&start=oldest", 403)
+        assert "ann@example.org" in await vera.sees(f"/records?topic={topic}&start=oldest")
 
 
 async def test_a_token_that_the_gateway_does_not_take(

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import uvloop
 
 from mesh.lifecycle import Lifecycle
+from mesh.protection.codec import rule_to_proto as protection_to_proto
+from mesh.protection.rule import Rule as ProtectionRule
 from mesh.routing import (
     ExactName,
     ForwardingRule,
@@ -20,7 +22,7 @@ from mesh.routing import (
     Subject,
     UpstreamCluster,
 )
-from mesh.rpc import validation
+from mesh.rpc import protection, validation
 from mesh.validation import Rule
 from mesh.validation.codec import rule_to_proto
 from services.gateway.downstream import last_table
@@ -42,6 +44,7 @@ class Rules:
         ]
         self._versions: list[RuleVersion] = []
         self._validation: validation.ValidationPolicy | None = None
+        self._protection: protection.ProtectionPolicy | None = None
         self.table = RoutingTable(1, self._clusters)
 
     def to(self, cluster: str, topics: Iterable[str]) -> RoutingTable:
@@ -59,6 +62,12 @@ class Rules:
         """The next revision, with these rules of validation in the place of all before."""
         revision = self.table.revision + 1
         self._validation = validation.ValidationPolicy(rules=map(rule_to_proto, rules), revision=revision)
+        return self._at(revision)
+
+    def protected(self, *rules: ProtectionRule) -> RoutingTable:
+        """The next revision, with these rules of protection in the place of all before."""
+        revision = self.table.revision + 1
+        self._protection = protection.ProtectionPolicy(rules=map(protection_to_proto, rules), revision=revision)
         return self._at(revision)
 
     def put(self, *rules: ForwardingRule) -> RoutingTable:
@@ -84,7 +93,13 @@ class Rules:
         return ended.rank
 
     def _at(self, revision: int) -> RoutingTable:
-        self.table = RoutingTable(revision, self._clusters, self._versions, validation_policy=self._validation)
+        self.table = RoutingTable(
+            revision,
+            self._clusters,
+            self._versions,
+            validation_policy=self._validation,
+            protection_policy=self._protection,
+        )
         return self.table
 
 

@@ -21,10 +21,10 @@ from google.protobuf.message_factory import GetMessageClass
 
 from mesh.record_expressions import Expression
 from mesh.schemas.protobuf.schema_file import SchemaFile
+from mesh.schemas.registry import MOST_BYTES, Registry
 from mesh.schemas.schema import RegisteredSchema, SchemaKind
 from services.console.records import decoding
 from services.console.records.decoding import DOWN_S, FAILED_S, MOST_QUESTIONS, Decoded, Schemas, UndecodedError
-from services.console.records.registry import MOST_BYTES, Registry
 from services.console.records.texts import shown
 from tests.fixtures.small_registry import SmallRegistry
 

@@ -1,4 +1,4 @@
-"""Audit records of what ACLs and rules of validation refuse, in the form of those of records."""
+"""Audit records of what ACLs and rules about records refuse, in the form of those of records."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from mesh.acls import ResourceType
 from services.gateway.authorization.refusals import Refusal
 from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.auditing.records import MOST_FAILURE_CHARACTERS, MOST_KEY_CHARACTERS
+from services.gateway.requests.auditing.withheld import Withheld
 
 
-def refusal_event(refusal: Refusal | InvalidBatch, service_id: str, now_ms: int) -> bytes:
+def refusal_event(refusal: Refusal | InvalidBatch | Withheld, service_id: str, now_ms: int) -> bytes:
     """The value of the audit record."""
     topic: str | None
     partition: int | None = None
     if isinstance(refusal, InvalidBatch):
         kind, topic, partition = "VALIDATION", refusal.topic, refusal.partition
+    elif isinstance(refusal, Withheld):
+        kind, topic, partition = "PROTECTION", refusal.topic, refusal.partition
     else:
         kind = "AUTHORIZATION"
         topic = refusal.resource_name if refusal.resource_type is ResourceType.TOPIC else None

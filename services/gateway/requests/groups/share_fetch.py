@@ -7,7 +7,9 @@ Theory of operation
    one has records or the time is over. So an idle leader does not hold back the records of a busy one.
 3. The most records that the client wants are divided among the leaders: no leader gives out records that the client
    would not take.
-4. A node of the client's stands for some clusters. A partition of another cluster has moved there: its error makes the
+4. Topics with a rule of protection are refused. A record that was acquired and can't be decrypted now would count as
+   delivered, and be archived after some times: lost for the group, because the service of keys was away.
+5. A node of the client's stands for some clusters. A partition of another cluster has moved there: its error makes the
    client look for the leader, and find the right node.
 """
 
@@ -50,6 +52,7 @@ from services.gateway.requests.plan import (
     Stale,
     Unreachable,
 )
+from services.gateway.requests.records.revealing import tell
 from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.apis import ApiKey
@@ -70,6 +73,7 @@ from services.gateway.wire.messages.share_fetch import (
 ROUND_MS = 100
 """How long, in milliseconds, each of several leaders waits for records in one round."""
 NO_LEADER = LeaderIdAndEpoch(-1, -1)
+PROTECTED = "share groups can't read topics whose values are protected: read it by a consumer group"
 SESSION_ERRORS = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 """Errors of a broker that has forgotten the session: the gateway begins a new session, which the client need not know.
 """
@@ -178,7 +182,12 @@ class _Fetch:
         for place, found in located.places.items():
             bar = self._bar(place.cluster, mesh)
             for wanted in found:
-                if bar is not None:
+                rules = mesh.memory.protection.rules_for(wanted.topic)
+                if rules:
+                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    tell(mesh, *wanted.item, rules[0].rule_id, PROTECTED, for_now=False)
+                    self.results.put(wanted.item, _failed(wanted.partition, code, worded(code, PROTECTED)))
+                elif bar is not None:
                     text = f"topic {wanted.topic} lives on cluster {place.cluster}, {bar.text}"
                     self.results.put(wanted.item, _failed(wanted.partition, bar.code, worded(bar.code, text)))
                 elif not self.session.waits_for_locks(wanted.item, place.cluster, now):

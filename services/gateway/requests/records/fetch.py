@@ -10,7 +10,8 @@ Theory of operation
    replica do not pass either.
 4. An answer has no more bytes than the client takes, over all clusters; but one batch, if that alone is more. The rest
    is left to the next request, in which other partitions come first.
-5. With one leader and no field to hide or to change, the answer passes as it came. Records are never copied or opened.
+5. With one leader and no field to hide or to change, the answer passes as it came. Records are never copied or opened,
+   but for those of topics with a rule of protection (`revealing`).
 6. The gateway's own refusals (no rule, no leader, no broker reached) come with the rest of the answer, or after the
    client's wait. A client that is answered at once would ask again at once.
 """
@@ -43,6 +44,7 @@ from services.gateway.requests.records.fetch_sessions import (
     told_of,
     wish_of,
 )
+from services.gateway.requests.records.revealing import bar, reveal
 from services.gateway.requests.topic_ids import mesh_topic_id, topic_names
 from services.gateway.requests.traffic.calls import CountedCall, begun
 from services.gateway.requests.transactions.holding import concerns
@@ -121,9 +123,11 @@ def ended_in_doubt(request: Request, mesh: MeshView, doubted: Doubted, began: fl
 
 
 def _polled(mesh: MeshView, wish: Wish, poll: Poll, counted: CountedCall | None) -> Generator[Command, Any, Answer]:
+    yield from bar(poll)
     yield from poll.run()
     if concerns(mesh.table, poll.isolation_level):
         yield from hold_back(poll)
+    yield from reveal(poll)
     found = poll.found if poll.brokers == 1 else fitting(wish.wanted, poll.found, poll.limits.max_bytes)
     answer = _answer(poll.version, mesh, wish, poll, found)
     if counted is not None:  # without an answer for its session the client gets no records

@@ -169,7 +169,7 @@ class Poll:
                 self._look_at_whole(questions[0])
             if not in_time or self._is_enough() or (self._done >= self.parts.keys() and not self._goes_on):
                 break
-            self._own()
+            self.own()
         else:  # brokers that contradict each other: a client that is answered at once asks again at once
             self._silent.update(self.parts)
         if self._silent >= self.parts.keys() and self.wanted and not self.found:
@@ -363,7 +363,7 @@ class Poll:
         if alone and scan is not None and scan.untouched and question.fetches.session_id == NO_SESSION:
             self.whole = outcome if isinstance(outcome, RawResponse) else None
 
-    def _own(self) -> None:
+    def own(self) -> None:
         """Copies the answers so far, which must outlast another wait: they may be in a receive buffer."""
         copies: dict[int, Buffer] = {}
         for slot, found in self.found.items():

@@ -73,6 +73,8 @@ def route_to(
     route = None if name is None else table.route(name)
     if name is None or route is None or route.cluster not in known or known[route.cluster].naming:
         return None
+    if memory.protection.rules_for(name):
+        return None
     knowledge = known[route.cluster].by_own_names
     topic, versions = knowledge.topics.get(name), knowledge.versions.get(ApiKey.FETCH)
     if topic is None or name in knowledge.stale or versions is None:

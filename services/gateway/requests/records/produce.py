@@ -1,4 +1,4 @@
-"""Produce: records to the leaders of their partitions, untouched.
+"""Produce: records to the leaders of their partitions, untouched but for rules of protection (`protecting`).
 
 Theory of operation
 1. A request whose partitions all have one leader passes as it came; its answer too, unless it reports an error. Any
@@ -64,6 +64,7 @@ from services.gateway.requests.records.produce_order import (
     not_overtaking,
     note_batch,
 )
+from services.gateway.requests.records.protecting import protected
 from services.gateway.requests.records.seams import is_open
 from services.gateway.requests.records.validating import validated
 from services.gateway.requests.topic_ids import topic_names
@@ -112,6 +113,8 @@ def _carried(produce: Producing) -> Plan:
     for topic in scan.topics:
         mesh.session.uses.produced.note(topic.name)
     yield from validated(produce)
+    yield from protected(produce)
+    request, scan = produce.request, produce.scan
     if scan.transactional_id is not None:
         for wanted in produce.wanted:  # afterwards the batches have another identity
             note_batch(produce, wanted)

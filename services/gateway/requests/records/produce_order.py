@@ -52,7 +52,7 @@ class Producing:
     """First batch of each partition whose producer numbers its batches, as the client sent it."""
     unsettled: set[Slot] = field(default_factory=set)
     """Partitions whose last cluster may not have worked off all earlier batches yet, or does not report which batches
-    it has; and those whose records nobody had time to validate."""
+    it has. Also those whose records nobody had time to validate, or that can't be protected now."""
     unsent: set[Slot] = field(default_factory=set)
     """Partitions whose batch was refused before it was sent."""
     in_parts_left: set[Slot] = field(default_factory=set)
@@ -60,7 +60,7 @@ class Producing:
     closed: Closed = field(default_factory=dict)
     """Topics that the request's transaction may not write to."""
     invalid: dict[Slot, PartitionProduceResponse] = field(default_factory=dict)
-    """The answers for batches that rules of validation refuse."""
+    """The answers for batches that rules about records refuse."""
     throttle_ms: int = 0
     """The longest throttle time of the brokers."""
     sole: Place | None = None
@@ -101,6 +101,13 @@ class Producing:
         under_way = self.mesh.session.producing
         later = under_way[under_way.index(self) + 1 :]
         return any(other.sent_to(topic, partition) is not None for other in later)
+
+    def put_off(self, slot: Slot, *, numbered: bool) -> None:
+        """The batch can't be looked into now: the client has to send it again, in its order if it is `numbered`."""
+        if numbered:
+            self.unsettled.add(slot)
+        else:
+            self.invalid[slot] = PartitionProduceResponse(slot[1], ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
     @property
     def refusals(self) -> Refusals:

@@ -92,7 +92,7 @@ def route_to(
         return None
     if (memory.audit is not None and name in memory.audit.topics) or route.cluster not in known:
         return None
-    if memory.validation.rules_for(name):
+    if memory.validation.rules_for(name) or memory.protection.rules_for(name):
         return None
     knowledge = known[route.cluster].by_own_names
     topic, versions = knowledge.topics.get(name), knowledge.versions.get(ApiKey.PRODUCE)

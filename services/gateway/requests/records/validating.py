@@ -116,10 +116,7 @@ def _put_off(produce: Producing, slot: Slot, header: BatchHeader, rules: tuple[R
     """Nobody had time to open the records: the client has to send them again, in their order."""
     if all(rule.mode is Mode.OBSERVE for rule in rules):
         return
-    if header.is_idempotent:
-        produce.unsettled.add(slot)
-    else:
-        produce.invalid[slot] = PartitionProduceResponse(slot[1], ErrorCode.NOT_LEADER_OR_FOLLOWER, NO_OFFSET)
+    produce.put_off(slot, numbered=header.is_idempotent)
 
 
 def records_breaches(found: list[tuple[bytes, tuple[Rule, ...]]]) -> list[list[Breach]]:

@@ -92,10 +92,10 @@ def write_batch(groups: Iterable[Group], most_records: int, transactional: Trans
             if count == 0:
                 base_time = time
             max_time = max(max_time, time)
-            head = b"\x00" + _varint(time - base_time) + _varint(count)  # no attributes
-            head += b"\x01" if key is None else _varint(len(key)) + key
-            head += b"\x01" if value is None else _varint(len(value))
-            out += _varint(len(head) + (0 if value is None else len(value)) + 1)
+            head = b"\x00" + write_varint(time - base_time) + write_varint(count)  # no attributes
+            head += b"\x01" if key is None else write_varint(len(key)) + key
+            head += b"\x01" if value is None else write_varint(len(value))
+            out += write_varint(len(head) + (0 if value is None else len(value)) + 1)
             out += head
             if value is not None:
                 out += value
@@ -127,5 +127,5 @@ _SMALL = tuple(map(_make_varint, range(8192)))
 """Those of up to two bytes: almost all lengths."""
 
 
-def _varint(number: int) -> bytes:
+def write_varint(number: int) -> bytes:
     return _SMALL[number] if 0 <= number < 8192 else _make_varint(number)

@@ -22,7 +22,12 @@ from services.gateway.wire.primitives import (
 )
 from services.gateway.wire.scanner.bounds import IDS_SINCE
 from services.gateway.wire.scanner.walks import octets
-from services.gateway.wire.scanner.walks.fetch_response import FetchedPartition, FetchResponseScan
+from services.gateway.wire.scanner.walks.fetch_response import (
+    FetchedPartition,
+    FetchResponseScan,
+    scan_fetch_response,
+)
+from services.gateway.wire.schema import NO_UUID
 
 _FLEXIBLE = flexible_since(ApiKey.FETCH) or 0
 _SESSIONS_SINCE = 7
@@ -88,6 +93,17 @@ def shortened_entry(
     records = view[part.records_start : records_end] if part.record_bytes else b""
     _write_end_of_head(head, version, len(records))
     return (bytes(head), records, b"\x00" if version >= _FLEXIBLE else b"")
+
+
+def refilled(buffer: Buffer, part: FetchedPartition, version: int, records: Buffer) -> tuple[bytes, FetchedPartition]:
+    """The same partition of a response with other records: a buffer, and the partition in it."""
+    numbers = (part.high_watermark, part.last_stable_offset, part.log_start_offset)
+    head = bytearray(_numbers(version, part.partition, part.error_code, *numbers))
+    _write_aborted(head, memoryview(buffer), part, version, version)
+    _write_end_of_head(head, version, len(records))
+    entry = (bytes(head), records, b"\x00" if version >= _FLEXIBLE else b"")
+    response = b"".join(join_fetch_response(version, [Entries("", NO_UUID, [entry])]))
+    return response, scan_fetch_response(response, version, 0, len(response)).topics[0].partitions[0]
 
 
 def own_entry(

@@ -13,6 +13,7 @@ from services.gateway.authorization.refusals import Refusal
 from services.gateway.downstream.refused import LINES, TOPICS_COUNTED, Refused
 from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.auditing.refusals import refusal_event
+from services.gateway.requests.auditing.withheld import Withheld
 
 
 def refusal(name: str = "apples", *, enforced: bool = True) -> Refusal:
@@ -22,7 +23,7 @@ def refusal(name: str = "apples", *, enforced: bool = True) -> Refusal:
 
 
 def test_a_refusal_has_one_line_and_one_audit_record_a_minute() -> None:
-    audited: list[Refusal | InvalidBatch] = []
+    audited: list[Refusal | InvalidBatch | Withheld] = []
     refused = Refused()
     refused.audit = audited.append
     with capture_logs() as logs:
@@ -56,7 +57,7 @@ def test_an_audit_record_says_who_what_and_why() -> None:
 
 def test_batches_that_break_a_rule_are_told_too_and_topics_without_end_count_together() -> None:
     rule = Rule("small", "", is_prefix=True, max_message_bytes=1)
-    audited: list[Refusal | InvalidBatch] = []
+    audited: list[Refusal | InvalidBatch | Withheld] = []
     refused = Refused()
     refused.audit = audited.append
     batches = [
@@ -73,3 +74,29 @@ def test_batches_that_break_a_rule_are_told_too_and_topics_without_end_count_tog
     event = json.loads(refusal_event(batches[0], "gateway-1", 7))
     assert (event["auditType"], event["topic"], event["partition"]) == ("VALIDATION", "t0", 3)
     assert event["stacktrace"].endswith("may not write such a batch, because it is too large")
+
+
+def test_records_that_are_withheld_are_told_counted_and_audited() -> None:
+    audited: list[Refusal | InvalidBatch | Withheld] = []
+    refused = Refused()
+    refused.audit = audited.append
+    told = Withheld("User:bob", "10.0.0.1", "shop", "apples", 3, "pii", "no reader", is_write=False, for_now=False)
+    stored = Withheld("User:bob", "10.0.0.1", "shop", "apples", 3, "pii", "no JSON", is_write=True, for_now=False)
+    with capture_logs() as logs:
+        for _ in range(3):
+            refused.take_withheld(told)
+        refused.take_withheld(stored)
+    assert [each["event"] for each in logs] == [
+        "records are withheld from a client",
+        "records can't be protected, and are not stored",
+    ]
+    assert audited == [told, stored]
+    event = json.loads(refusal_event(told, "gateway-1", 7))
+    assert (event["auditType"], event["auditStatus"], event["topic"], event["partition"], event["key"]) == (
+        "PROTECTION",
+        "FAILURE",
+        "apples",
+        3,
+        "User:bob",
+    )
+    assert "can't read records of the topic, because no reader (rule 'pii' of the mesh)" in event["stacktrace"]

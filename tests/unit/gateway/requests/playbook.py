@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, RuleVersion, UpstreamCluster
 from mesh.rpc import kafka_changes
+from services.gateway.requests.data_keys import FindKeys, Found
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge, VersionRange
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import Advertised, virtual_nodes
@@ -143,8 +144,12 @@ class Playbook:
     def _step(self, result: Any) -> None:
         try:
             command = self._plan.send(result)
-            while isinstance(command, (Refresh, Stale, Forget, Convert)):
-                if isinstance(command, Convert):
+            while isinstance(command, (Refresh, Stale, Forget, Convert, FindKeys)):
+                if isinstance(command, FindKeys):
+                    found: list[Found] = []
+                    command.keys.find(command.wanted, found.append)
+                    command = self._plan.send(found[0])
+                elif isinstance(command, Convert):
                     command = self._plan.send(self._not_converted or command.function(*command.arguments))
                 else:
                     self.noted.append(command)

@@ -1,4 +1,4 @@
-"""The console's questions to a schema registry with Confluent's API. They wait within bounds, in threads."""
+"""Questions to a schema registry with Confluent's API. They wait within bounds, so they run in threads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The address of a registry, and the console's own login there."""
+    """The address of a registry, and the own login there."""
 
     url: str
     user_info: str = field(default="", repr=False)

@@ -1,0 +1,1 @@
+"""Commands about the protection of values."""

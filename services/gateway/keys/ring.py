@@ -1,0 +1,187 @@
+"""The data keys and schemas that a gateway keeps for a while, in front of its service of keys and its registry.
+
+Theory of operation
+1. A data key is kept for `kept_s` after the service has given it. Then the service is asked again. So a key that was
+   destroyed takes effect within this time, and a service that is away is not noticed before.
+2. To write, the gateway makes a data key of its own for each key id. It makes another one after half of the time, which
+   is wrapped by the newest version of the key then. While the service is away, the last one serves until its time is
+   over. A key that is gone takes effect at once.
+3. Each question is asked once, however many requests wait for it. Requests wait for `WAIT_S` at most. A failure is
+   remembered for a moment, so a service that is away, or a flood of strange records, does not meet a flood of
+   questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeVar
+
+import structlog
+
+from mesh.protection.keys import DataKey, KeyGoneError, KeysAwayError, KeyService, NoKey, Wrapped
+from mesh.schemas.registry import Registry
+from mesh.schemas.schema import RegisteredSchema, RegistryUnavailableError, SchemaError
+from services.gateway import metrics
+from services.gateway.requests.bounded_cache import BoundedCache
+from services.gateway.requests.data_keys import Found, Wanted
+
+log = structlog.get_logger(__name__)
+
+WAIT_S: Final = 5.0
+FAILURE_S: Final = 2.0
+"""So long the service is not asked again for a key that it did not give."""
+DATA_KEYS_KEPT: Final = 10_000
+"""About 5 MB."""
+SCHEMAS_KEPT: Final = 1_000
+"""Schemas of values in Avro; few are longer than 100 kB."""
+AT_ONCE: Final = 16
+"""Questions to the service at a time; further ones wait."""
+MOST_WAITING: Final = 1_000
+
+Question = str | Wrapped | bytes
+"""The id of a key, for a data key to write by; the data key of a record; or the prefix that names a schema."""
+T = TypeVar("T")
+
+
+class _Writing(NamedTuple):
+    key: DataKey
+    made: float
+
+
+class KeyRing:
+    """See above. An instance is the `DataKeys` of a gateway."""
+
+    def __init__(
+        self,
+        service: KeyService | None,
+        kept_s: float,
+        registry: Registry | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._service = service
+        self._registry = registry
+        self._kept_s = kept_s
+        self._clock = clock
+        self._writing: dict[str, _Writing] = {}
+        """By key id; rules name 1,000 at most."""
+        self._reading: BoundedCache[Wrapped, bytes] = BoundedCache(DATA_KEYS_KEPT, kept_s)
+        self._schemas: BoundedCache[bytes, RegisteredSchema] = BoundedCache(SCHEMAS_KEPT, kept_s)
+        self._failed: BoundedCache[Question, NoKey] = BoundedCache(DATA_KEYS_KEPT, FAILURE_S)
+        self._asking: dict[Question, asyncio.Task[None]] = {}
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._waiting: set[asyncio.Task[None]] = set()
+        metrics.data_keys.set_function(lambda: len(self._reading) + len(self._writing))
+
+    def find(self, wanted: Wanted, done: Callable[[Found], None]) -> None:
+        now = self._clock()
+        missing: list[Question] = [key_id for key_id in wanted.writing if self._to_write(key_id, now) is None]
+        missing += [name for name in wanted.reading if self._to_read(name, now) is None]
+        missing += [prefix for prefix in wanted.schemas if self._schema(prefix, now) is None]
+        if not missing:
+            self._renew(wanted.writing, now)
+            done(self._found(wanted))
+            return
+        task = asyncio.get_running_loop().create_task(self._ask(missing, wanted, done), name="data keys")
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def close(self) -> None:
+        tasks = [*self._waiting, *self._asking.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._service is not None:
+            await self._service.close()
+
+    # --- what is there -------------------------------------------------------------------------------------------
+
+    def _to_write(self, key_id: str, now: float) -> DataKey | NoKey | None:
+        failed = self._failed.get(key_id, now)
+        if failed is not None and failed.is_gone:
+            return failed
+        found = self._writing.get(key_id)
+        if found is not None and now - found.made <= self._kept_s:
+            return found.key
+        return failed
+
+    def _to_read(self, name: Wrapped, now: float) -> bytes | NoKey | None:
+        return self._reading.get(name, now) or self._failed.get(name, now)
+
+    def _schema(self, prefix: bytes, now: float) -> RegisteredSchema | NoKey | None:
+        return self._schemas.get(prefix, now) or self._failed.get(prefix, now)
+
+    def _found(self, wanted: Wanted) -> Found:
+        now = self._clock()
+        late = NoKey(f"the service of keys has not answered within {WAIT_S:g} s", is_gone=False)
+        writing = {key_id: self._to_write(key_id, now) or late for key_id in wanted.writing}
+        reading = {name: self._to_read(name, now) or late for name in wanted.reading}
+        return Found(writing, reading, {prefix: self._schema(prefix, now) or late for prefix in wanted.schemas})
+
+    # --- questions -----------------------------------------------------------------------------------------------
+
+    async def _ask(self, missing: Iterable[Question], wanted: Wanted, done: Callable[[Found], None]) -> None:
+        tasks = [task for each in missing if (task := self._question(each)) is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=WAIT_S)
+        done(self._found(wanted))
+
+    def _renew(self, key_ids: Iterable[str], now: float) -> None:
+        """Asks for new data keys in the place of those that have lived for half of their time; nobody waits for it."""
+        for key_id in key_ids:
+            found = self._writing.get(key_id)
+            if found is not None and now - found.made > self._kept_s / 2 and self._failed.get(key_id, now) is None:
+                self._question(key_id)
+
+    def _question(self, question: Question) -> asyncio.Task[None] | None:
+        """The task that asks it; None if there is no room."""
+        task = self._asking.get(question)
+        if task is None and len(self._asking) < MOST_WAITING:
+            task = asyncio.get_running_loop().create_task(self._answer(question), name="key service")
+            self._asking[question] = task
+            task.add_done_callback(lambda _: self._asking.pop(question, None))
+        return task
+
+    async def _answer(self, question: Question) -> None:
+        call = "make" if isinstance(question, str) else "schema" if isinstance(question, bytes) else "unwrap"
+        async with self._room:
+            began = self._clock()
+            try:
+                async with asyncio.timeout(WAIT_S):
+                    await self._take(question, began)
+            except (KeyGoneError, SchemaError) as error:
+                self._fail(question, NoKey(str(error), is_gone=True), call)
+            except (KeysAwayError, RegistryUnavailableError, TimeoutError) as error:
+                reason = str(error) or f"the service of keys has not answered within {WAIT_S:g} s"
+                self._fail(question, NoKey(reason, is_gone=False), call)
+            except Exception as error:  # noqa: BLE001  # of a plug-in: a fault there must not end the requests here
+                reason = f"the service of keys has failed: {type(error).__name__}"
+                self._fail(question, NoKey(reason, is_gone=False), call)
+            finally:
+                metrics.key_service_seconds.labels(call).observe(self._clock() - began)
+
+    async def _take(self, question: Question, began: float) -> None:
+        if isinstance(question, bytes):
+            if self._registry is None:
+                raise RegistryUnavailableError("this gateway has no schema registry (SCHEMA_REGISTRY_URL)")
+            self._schemas.put(question, await asyncio.to_thread(self._registry.schema, question), began)
+        elif self._service is None:
+            raise KeysAwayError("this gateway has no service of keys (KEY_SERVICE)")
+        elif isinstance(question, str):
+            key = await self._service.make(question)
+            self._writing[question] = _Writing(key, began)
+            self._reading.put(key.name, key.secret, began)
+        else:
+            self._reading.put(question, await self._service.unwrap(question), began)
+
+    def _fail(self, question: Question, failure: NoKey, call: str) -> None:
+        if isinstance(question, str) and failure.is_gone:
+            self._writing.pop(question, None)
+        self._failed.put(question, failure, self._clock())
+        metrics.key_service_failures.labels(call, "gone" if failure.is_gone else "away").inc()
+        if isinstance(question, bytes):
+            log.warning("the schema registry gave no schema", prefix=question.hex(), reason=failure.reason)
+        else:
+            key_id = question if isinstance(question, str) else question.key_id
+            log.warning("the service of keys gave no key", key_id=key_id, reason=failure.reason, gone=failure.is_gone)

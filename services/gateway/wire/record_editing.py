@@ -1,0 +1,107 @@
+"""Writes a batch (magic 2) again with other values and headers in its records; all else stays what it was.
+
+Keys, times, offsets, the number and the order of the records, and the header of the batch are the same bytes, but for
+its length and its CRC. The body is compressed again by the codec of the batch.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from mesh.compression import Allowance, codec_of, compress, decompress
+from services.gateway.wire.batches import CRC_AT, CRC_FROM, HEADER_BYTES, BatchHeader, crc_is_right
+from services.gateway.wire.legacy.record_batches import write_varint
+from services.gateway.wire.primitives import INT32, UINT32, Buffer, WireError, read_varlong
+
+_LENGTH_AT = 8
+_LENGTH_FROM = 12
+
+Headers = Sequence[tuple[bytes, bytes | None]]
+Edit = Callable[[bytes | None, Headers], tuple[bytes | None, Headers]]
+
+
+class Part(NamedTuple):
+    """The editable part of one record."""
+
+    start: int
+    value_at: int
+    """The length of the value stands there."""
+    end: int
+    value: bytes | None
+    headers: list[tuple[bytes, bytes | None]]
+
+
+def read_body(buffer: Buffer, header: BatchHeader, allowance: Allowance) -> bytes:
+    """The records of a batch, decompressed. `WireError` if its bytes are not those that its CRC is of."""
+    if not crc_is_right(buffer, header):
+        raise WireError("batch.crc", header.start + CRC_AT, f"{header.crc:#x} is not that of its bytes")
+    packed = memoryview(buffer)[header.start + HEADER_BYTES : header.end]
+    return decompress(codec_of(header.attributes), packed, allowance)
+
+
+def parts(body: bytes, count: int) -> Iterator[Part]:
+    """The records of a body. `WireError` where they end before the last one, or bytes follow it."""
+    at, end = 0, len(body)
+    for _ in range(count):
+        length, start = read_varlong(body, at, end, "record.length")
+        stop = start + length
+        if length < 1 or stop > end:
+            raise WireError("record.length", at, f"{length}, {end - start} bytes left")
+        _, at = read_varlong(body, start + 1, stop, "record.timestamp")
+        _, at = read_varlong(body, at, stop, "record.offset")
+        _, value_at = _bytes(body, at, stop, "record.key")
+        value, at = _bytes(body, value_at, stop, "record.value")
+        headers, at = _headers(body, at, stop)
+        if at != stop:
+            raise WireError("record.length", start, f"{stop - at} bytes follow the headers")
+        yield Part(start, value_at, stop, value, headers)
+    if at != end:
+        raise WireError("batch.records", at, f"{end - at} bytes follow the last record")
+
+
+def edited(buffer: Buffer, header: BatchHeader, body: bytes, edit: Edit) -> bytes:
+    """The batch, whose records went through `edit` one by one. What `edit` raises goes on to the caller."""
+    out = bytearray()
+    for start, value_at, _, value, headers in parts(body, header.record_count):
+        new_value, new_headers = edit(value, headers)
+        tail = bytearray()
+        if new_value is None:
+            tail += write_varint(-1)
+        else:
+            tail += write_varint(len(new_value))
+            tail += new_value
+        tail += write_varint(len(new_headers))
+        for name, content in new_headers:
+            tail += write_varint(len(name)) + name
+            tail += write_varint(-1) if content is None else write_varint(len(content)) + content
+        out += write_varint(value_at - start + len(tail))
+        out += memoryview(body)[start:value_at]
+        out += tail
+    packed = compress(codec_of(header.attributes), out)
+    batch = bytearray(memoryview(buffer)[header.start : header.start + HEADER_BYTES])
+    batch += packed
+    INT32.pack_into(batch, _LENGTH_AT, len(batch) - _LENGTH_FROM)
+    UINT32.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
+    return bytes(batch)
+
+
+def _headers(body: bytes, at: int, stop: int) -> tuple[list[tuple[bytes, bytes | None]], int]:
+    count, at = read_varlong(body, at, stop, "record.headers")
+    if not 0 <= count <= stop - at:
+        raise WireError("record.headers", at, f"{count} headers, {stop - at} bytes left")
+    headers: list[tuple[bytes, bytes | None]] = []
+    for _ in range(count):
+        name, at = _bytes(body, at, stop, "record.header")
+        value, at = _bytes(body, at, stop, "record.header")
+        headers.append((name or b"", value))
+    return headers, at
+
+
+def _bytes(body: bytes, at: int, stop: int, field: str) -> tuple[bytes | None, int]:
+    length, start = read_varlong(body, at, stop, field)
+    if length == -1:
+        return None, start
+    if not 0 <= length <= stop - start:
+        raise WireError(field, at, f"length {length}, {stop - start} bytes left")
+    return body[start : start + length], start + length
