@@ -5,8 +5,7 @@ Theory of operation
    versions of rules (`history` says which). Rules about topics, groups, transactional ids and client software are
    looked up apart from each other.
 2. A look-up gathers the versions that match a name and takes the living one of lowest rank. It costs one dict hit for
-   exact names and one for each length of prefixes in use. A regular expression is found by the literal text at its
-   start. Answers are cached per table.
+   exact names and one for each length of prefixes in use. A table caches its answers.
 3. A topic may have another name on its cluster (`upstream_topic`), and clients know a topic by one name only. The first
    rule that renames a topic to the cluster's name gives the client's name. Any other name for that topic, the cluster's
    own included, is unknown to clients.

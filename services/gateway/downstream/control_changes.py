@@ -12,7 +12,7 @@ import structlog
 from mesh.rpc import kafka_changes, kafka_changes_grpc
 from services.gateway import metrics
 from services.gateway.downstream.routers import NoRouterError, Routers
-from services.gateway.requests.plan import Change, NotChanged
+from services.gateway.requests.changes import Change, NotChanged
 
 ANSWER_S: Final = 15.0
 """The bound of one change, connections included; Kafka's tools wait for 30 s or longer."""

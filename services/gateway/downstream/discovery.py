@@ -19,13 +19,11 @@ Theory of operation
    that rests on the revision ends the state too. Any other table is put in force, and the hold stays.
    A gateway that has not said HELD when `hold_ms` are over releases under the table before: control can't count on it.
 4. The gateway may get a table that moves topics without a complete hold before it (the gateway was cut off, or came
-   late). It then holds these topics by itself before it puts the table in force, for `DRAIN_S` at most or until the
-   next order.
+   late). It then holds these topics by itself before it puts the table in force, until the next order or for `DRAIN_S`.
 5. A router that has sent a table on this watch sends of the next one what differs (`mesh.routing.delta`). The gateway
    compares the digest of the whole. If the delta does not fit, the gateway ends the watch, and takes whole tables on
    the next one.
-6. The gateway reports its clients every few seconds while they change, and the parts of quotas that they use every
-   second. Control divides the quotas by these reports.
+6. The gateway reports its clients every few seconds while they change, and their parts of quotas every second.
 7. At an orderly stop the gateway sends a goodbye when it serves no client any more and clusters have answered all
    records. Without the goodbye, control could not tell this gateway from a gateway that is cut off and serves on.
    Changes that move topics would then wait for it. After a goodbye topics move without the gateway. So before the

@@ -18,18 +18,17 @@ from services.gateway import metrics
 from services.gateway.authorization.alone import refused_answer
 from services.gateway.downstream.control_changes import ControlChanges
 from services.gateway.downstream.conversions import Conversions
+from services.gateway.requests.changes import Change, NotChanged
 from services.gateway.requests.data_keys import FindKeys
 from services.gateway.requests.plan import (
     Answer,
     Ask,
     Call,
-    Change,
     Close,
     Command,
     Convert,
     Forget,
     Gather,
-    NotChanged,
     Outcome,
     Plan,
     RawResponse,

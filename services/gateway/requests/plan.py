@@ -10,11 +10,9 @@ Theory of operation
    or `Unreachable`. A handler never sees an exception of the network: it decides what an unreachable cluster means.
 4. Every command ends within its bound, so every plan does. If the client disconnects, the generator is closed.
 5. Calls of one lane to one broker arrive there in the order in which they were yielded (see `Lane`).
-
 6. A handler is quick. Long computations run in another process (`Convert`).
 
-Handlers write `yield from ask(call, MetadataResponse)`, or one of the similar functions below: the same commands, with
-types.
+Handlers write `yield from ask(call, MetadataResponse)`, or use a similar function below: it adds types.
 """
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
@@ -23,7 +21,7 @@ from enum import Enum
 from typing import Any, TypeVar, TypeVarTuple
 
 from mesh.routing import RoutingTable
-from mesh.rpc import kafka_changes
+from services.gateway.requests.changes import Change
 from services.gateway.requests.data_keys import FindKeys
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Memory, Session
@@ -315,22 +313,6 @@ class Convert:
 class NotConverted:
     """The function did not come to its end: there was no room, or no time."""
 
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Control shall make this change in the name of the client. Result: KafkaChangeResponse or NotChanged."""
-
-    request: kafka_changes.KafkaChangeRequest
-
-
-@dataclass(frozen=True, slots=True)
-class NotChanged:
-    """Control has not made the change, or has not said so."""
-
-    status: str
-    """The gRPC status, by its name."""
     reason: str
 
 

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from mesh.acls.subjects import plain_host
 from mesh.rpc import kafka_changes
+from services.gateway.requests.changes import Change, NotChanged
 from services.gateway.requests.memory import Session
-from services.gateway.requests.plan import Change, Command, NotChanged
+from services.gateway.requests.plan import Command
 from services.gateway.requests.verdicts import Verdict, refusal
 from services.gateway.wire.errors import ErrorCode
 

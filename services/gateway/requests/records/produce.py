@@ -13,9 +13,8 @@ Theory of operation
    NOT_LEADER_OR_FOLLOWER: the leader's followers may have the batch. A topic whose move is undecided
    (`MeshView.undecided`) is answered with NOT_LEADER_OR_FOLLOWER too.
 3. After a refused batch, later batches of its producer and partition are refused until it comes again: `produce_order`.
-4. With acks 0 no client waits for an answer. If a batch can't be sent, the gateway closes the connection, the only sign
-   that such a client sees. It does the same if a broker ends its own connection (`Lanes.on_unheard`), as a broker does
-   if it is not the leader.
+4. With acks 0 no client waits for an answer. If a batch can't be sent, or a broker that is not the leader ends its own
+   connection (`Lanes.on_unheard`), the gateway closes the client's connection, the only sign that such a client sees.
 5. Batches that a topic's last cluster has stored already are not stored again, and no batch arrives at the new cluster
    out of order (`seams`).
 6. On a topic's second and later visits to a cluster the producer ids of its batches are patched (`wire.batches`).
@@ -24,8 +23,7 @@ Theory of operation
    there (`transactions`).
 8. A broker that verifies a Produce and a TxnOffsetCommit of one transaction at once refuses the Produce with
    NOT_ENOUGH_REPLICAS (KIP-890). A direct client sends both on one connection, where they follow each other; here each
-   has its own lane. So the gateway sends such a batch once more, unless a later batch of the partition is on its way.
-"""
+   has its own lane. So the gateway sends such a batch once more, unless a later one of the partition is on its way."""
 
 from collections.abc import Generator
 from typing import Any, TypeGuard

@@ -8,8 +8,9 @@ from mesh.rpc import kafka_changes, users
 from mesh.scram import Verifier, salted_password
 from mesh.scram_codec import verifier_from_proto
 from services.gateway.authentication.principal import NOBODY, Principal
+from services.gateway.requests.changes import NotChanged
 from services.gateway.requests.clusters import scram_users
-from services.gateway.requests.plan import Controller, NotChanged, Unreachable
+from services.gateway.requests.plan import Controller, Unreachable
 from services.gateway.wire.error_words import words_of
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.alter_user_scram_credentials import (
