@@ -64,6 +64,18 @@ def filter_from_proto(message: acls.AclFilter) -> AclFilter:
     )
 
 
+def filter_to_proto(wanted: AclFilter) -> acls.AclFilter:
+    return acls.AclFilter(
+        resource_type=_TYPE_NUMBERS[wanted.resource_type],
+        resource_name=wanted.resource_name or "",
+        pattern_type=_PATTERN_NUMBERS[wanted.pattern_type],
+        principal=wanted.principal or "",
+        host=wanted.host or "",
+        operation=_OPERATION_NUMBERS[wanted.operation],
+        permission=_PERMISSION_NUMBERS[wanted.permission],
+    )
+
+
 def policy_from_proto(message: acls.AclPolicy) -> Policy:
     """As `acl_from_proto`, of the ACLs and super users of a policy; its mode is for those who enforce it."""
     return Policy(map(acl_from_proto, message.acls), message.super_users)

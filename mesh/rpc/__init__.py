@@ -1,6 +1,7 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
-Messages are in the modules without `_grpc` behind their names; stubs and servicers in those with it.
+Each file of the contracts has a module of messages with its name, as `acls` for `acls.proto`. A module with `_grpc`
+behind that name has the stubs and servicers.
 """
 
 from mesh.rpc.v1 import access_pb2 as access
@@ -19,6 +20,8 @@ from mesh.rpc.v1 import grants_pb2 as grants
 from mesh.rpc.v1 import grants_pb2_grpc as grants_grpc
 from mesh.rpc.v1 import instances_pb2 as instances
 from mesh.rpc.v1 import instances_pb2_grpc as instances_grpc
+from mesh.rpc.v1 import kafka_changes_pb2 as kafka_changes
+from mesh.rpc.v1 import kafka_changes_pb2_grpc as kafka_changes_grpc
 from mesh.rpc.v1 import lineage_pb2 as lineage
 from mesh.rpc.v1 import lineage_pb2_grpc as lineage_grpc
 from mesh.rpc.v1 import pipelines_pb2 as pipelines
@@ -70,6 +73,8 @@ __all__ = [
     "grants_grpc",
     "instances",
     "instances_grpc",
+    "kafka_changes",
+    "kafka_changes_grpc",
     "lineage",
     "lineage_grpc",
     "pipelines",

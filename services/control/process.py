@@ -21,6 +21,7 @@ from mesh.rpc import (
     discovery_grpc,
     grants_grpc,
     instances_grpc,
+    kafka_changes_grpc,
     lineage_grpc,
     pipelines_grpc,
     profiles_grpc,
@@ -55,6 +56,7 @@ from services.control.api.cluster_service import ClusterService
 from services.control.api.freeze_gate import FreezeGate
 from services.control.api.group_service import GroupService
 from services.control.api.instance_service import InstanceService
+from services.control.api.kafka_change_service import KafkaChangeService
 from services.control.api.lag_answers import LagAnswers
 from services.control.api.lineage_service import LineageService
 from services.control.api.member_report_service import MemberReportService
@@ -231,6 +233,7 @@ class Control:
             settings.lineage_edges,
             settings.lineage_kept_days,
         )
+        by_kafka = settings.changes_by_kafka_tools
         longest_hold_ms = settings.hold_ms + SWITCH_MARGIN_MS
         services = (
             (admin_grpc, ClusterService(journal, self._clusters)),
@@ -257,6 +260,7 @@ class Control:
             (traffic_grpc, TrafficService(traffic, ReceiptTable(database))),
             (lineage_grpc, LineageService(journal, lineage, traffic, access, clock, settings.lineage_edges)),
             (transactions_grpc, TransactionService(journal)),
+            (kafka_changes_grpc, KafkaChangeService(journal, calls, self.approved_calls.method_of, allowed=by_kafka)),
             (acls_grpc, AclService(journal, AclDecisions(journal, members.routers_below))),
             (quotas_grpc, QuotaService(journal, members.routers_below)),
             (validation_grpc, ValidationService(journal, members.routers_below)),

@@ -48,6 +48,8 @@ class ControlSettings(RpcTokenSettings, ServiceSettings, service="control"):
     """People and programs that are always admins, by the names in their certificates: see `docs/how-to/roles.md`."""
     certificate_roles_count: bool = True
     """The role in a person's certificate counts until the first decision about the person."""
+    changes_by_kafka_tools: bool = False
+    """Whether clients of gateways change ACLs, quotas and users by Kafka's tools, as far as ACLs allow them to."""
     client_addresses: Literal["viewer", "operator", "admin", "nobody"] = "viewer"
     """The lowest role that sees the addresses of clients in `ListClients`."""
     metrics_listen: Address = "127.0.0.1:7170"

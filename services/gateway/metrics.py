@@ -138,6 +138,11 @@ refused_users = Counter(
     "kafka_mesh_gateway_refused_users",
     "Times that the gateway refused the users that a router sent, as too old or damaged; the last users count on.",
 )
+control_changes = Counter(
+    "kafka_mesh_gateway_control_changes",
+    "Changes that clients asked control for by Kafka's tools, by kind of change and status of the answer.",
+    ["kind", "code"],
+)
 token_key_requests = Counter(
     "kafka_mesh_gateway_token_key_requests", "Requests to issuers for their keys: answered, failed.", ["outcome"]
 )

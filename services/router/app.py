@@ -21,6 +21,8 @@ from services.router.agents.follower import Follower
 from services.router.agents.forwarding_lead import ForwardingLead
 from services.router.agents.rule_book import RuleBook
 from services.router.change import Readiness
+from services.router.discovery.changes import NAME as CHANGES_NAME
+from services.router.discovery.changes import GatewayChangeService
 from services.router.discovery.reports import Reporter
 from services.router.discovery.roster import HoldBound, Roster
 from services.router.discovery.service import NAME, DiscoveryService
@@ -46,9 +48,10 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
     follower = Follower(settings, bulletin, rule_book, readiness)
     service = DiscoveryService(roster, follower.read_to_end)
     relay = UserRelay(settings.control_addresses, settings.rpc_tls)
+    changes = GatewayChangeService(settings.control_addresses, settings.rpc_tls)
     server = RpcServer(
         settings.listen,
-        {NAME: service.add_to, USERS_NAME: UserDiscoveryService(relay).add_to},
+        {NAME: service.add_to, USERS_NAME: UserDiscoveryService(relay).add_to, CHANGES_NAME: changes.add_to},
         [Admission(lambda method: metrics.refused_calls.labels(method).inc())],
         settings.rpc_tls,
     )
@@ -76,6 +79,7 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
         for task in running:
             task.cancel()
         await asyncio.gather(server.stop(STOP_GRACE), *running, return_exceptions=True)
+        await changes.close()
         management.stop()
 
 

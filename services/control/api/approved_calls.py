@@ -54,7 +54,7 @@ class ApprovedCalls:
             )
         request, rules_revision = request_of(proposal), self._journal.view.rules_revision
         await self._freeze.admit(f"{PACKAGE}{proposal.method}", request)
-        planned = await self._plans.of(request, self._behaviour(proposal))
+        planned = await self._plans.of(request, self.method_of(proposal.method))
         check_plan(proposal, planned.plan)
         return rules_revision
 
@@ -75,9 +75,11 @@ class ApprovedCalls:
             on_behalf_of=proposal.on_behalf_of,
             proposal=proposal.name,
         )
-        answer: Message = await self._calls.make(f"{PACKAGE}{proposal.method}", self._behaviour(proposal), request, who)
+        method = self.method_of(proposal.method)
+        answer: Message = await self._calls.make(f"{PACKAGE}{proposal.method}", method, request, who)
         return int(getattr(answer, "revision", 0))
 
-    def _behaviour(self, proposal: proposals.Proposal) -> Any:
-        service, _, method = proposal.method.partition("/")
+    def method_of(self, name: str) -> Any:
+        """The method of a service, as "AclService/CreateAcls"."""
+        service, _, method = name.partition("/")
         return getattr(self._services[service], method)

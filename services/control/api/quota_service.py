@@ -38,6 +38,7 @@ class QuotaService(quotas_grpc.QuotaServiceServicer):
                 lambda policy: change_quotas(policy, request.changes),
                 who,
                 lambda *each: stored_response(who, response(*each)),
+                validate_only=request.validate_only,
             )
             return response(*made)
 

@@ -67,7 +67,7 @@ class FollowedLog:
         self.why_not_leading = "control is starting"
         """Why this process can't write; empty while it can."""
         self.store = EventLog(database)
-        self.snapshots = Snapshots(database)
+        self.snapshots = Snapshots(database, keys)
         self._folding: ViewFolding | None = None
         """Carries a view on; None after an append that failed half-way."""
         self._growing = asyncio.Lock()

@@ -6,7 +6,8 @@ Theory of operation
 2. A snapshot counts when its format is the present one, its bytes are unchanged, and the log holds the event at its
    position. Control skips any other snapshot, with a line in its log, and takes the previous snapshot. If none counts,
    control reads the log from the beginning.
-3. The last few snapshots stay, and enough of the older ones that a view of the past folds few events (`superfluous`).
+3. With a certificate, control signs its snapshots, and takes those alone that a control has signed.
+4. The last few snapshots stay, and enough of the older ones that a view of the past folds few events (`superfluous`).
 """
 
 from __future__ import annotations
@@ -18,16 +19,21 @@ from hashlib import sha256
 from typing import Any
 
 import structlog
+from google.protobuf.message import DecodeError
 from prometheus_client import Counter, Gauge
 from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert as insert_or
 
-from mesh.event_log import Chain, upcast
+from mesh.event_log import CONTROL, Chain, UnsignedError, upcast
+from mesh.member_keys import MemberKeys
+from mesh.rpc import events
 from services.control.domain.past.snapshots import FORMAT, SnapshotError, view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView
 from services.control.store import schema
 from services.control.store.database import Database, StoreUnavailableError
 
+WORD = "snapshot of control"
+"""Signatures cover this word, too."""
 LATEST_KEPT = 3
 """More than one: a snapshot may turn out to be unreadable."""
 OLDER_KEPT = 64
@@ -45,8 +51,9 @@ position_gauge = Gauge(
 class Snapshots:
     """The table of snapshots."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, keys: MemberKeys | None = None) -> None:
         self._database = database
+        self._keys = keys
         self.last = 0
         """Position of the newest snapshot, as far as this process knows."""
 
@@ -58,7 +65,7 @@ class Snapshots:
             if row is None:
                 return None
             try:
-                view = await asyncio.to_thread(_checked, row)
+                view = await asyncio.to_thread(self._checked, row)
             except SnapshotError as error:
                 log.warning(
                     "control skips a snapshot that it cannot read, and tries the one before",
@@ -78,7 +85,7 @@ class Snapshots:
             "format": FORMAT,
             "event_hash": chain.hash,
             "body": body,
-            "digest": sha256(body).digest(),
+            "digest": self._digest(body),
             "time": datetime.now(UTC),
         }
         table = schema.snapshots
@@ -93,6 +100,23 @@ class Snapshots:
                 await connection.execute(delete(table).where(table.c.position.in_(gone)))
         kept_total.inc()
         self.last = chain.position
+
+    def _digest(self, body: bytes) -> bytes:
+        """The signature of the body; its SHA-256 without a certificate."""
+        if self._keys is None:
+            return sha256(body).digest()
+        return self._keys.signature(WORD, body, shows=True).SerializeToString()
+
+    def _checked(self, row: Any) -> MeshView:
+        """SnapshotError if the snapshot does not count."""
+        if self._keys is not None:
+            try:
+                self._keys.signatures(CONTROL).check(WORD, row.body, events.Signature.FromString(row.digest))
+            except (UnsignedError, DecodeError) as error:
+                raise SnapshotError(f"control has not signed it: {error}") from None
+        elif sha256(row.body).digest() != row.digest:
+            raise SnapshotError("its bytes are not what was written")
+        return _view_of(row)
 
     async def _row(self, at_most: int | None) -> Any:
         table, log_table = schema.snapshots, schema.events
@@ -156,9 +180,8 @@ def superfluous(positions: Sequence[int]) -> list[int]:
     return gone
 
 
-def _checked(row: Any) -> MeshView:
-    if sha256(row.body).digest() != row.digest:
-        raise SnapshotError("its bytes are not what was written")
+def _view_of(row: Any) -> MeshView:
+    """The view of a snapshot whose bytes are those that were written."""
     if row.event is None:
         raise SnapshotError("the log has no event at its position")
     event = upcast(row.event)

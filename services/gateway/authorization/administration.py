@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mesh.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
+from mesh.acls.codec import acl_from_proto, filter_to_proto
+from mesh.rpc import acls, kafka_changes
 from services.gateway.authorization.asking import Asking, Guard
 from services.gateway.authorization.shapes import Need, Refused, cluster, needs, rows
+from services.gateway.requests.clusters.control_changes import change
 from services.gateway.requests.plan import Plan
+from services.gateway.requests.verdicts import DONE, Verdict
 from services.gateway.wire.error_words import words_of
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import create_acls, create_delegation_token, delete_acls, describe_acls
 from services.gateway.wire.messages import describe_delegation_token as tokens
 from services.gateway.wire.schema import Struct
 
-BY_MESHCTL: Final = (
-    "ACLs of this mesh are decisions of control, and the gateway can't change them: use meshctl acl add, or "
-    "meshctl acl remove"
-)
 UNREADABLE: Final = (
     "the filter has a resource type, pattern type, operation or permission that the gateway does not know"
 )
@@ -52,7 +52,8 @@ def guard_describe_acls(asking: Asking) -> Plan:
     return answer
 
 
-def _filter(message: describe_acls.DescribeAclsRequest) -> AclFilter:
+def _filter(message: describe_acls.DescribeAclsRequest | delete_acls.DeleteAclsFilter) -> AclFilter:
+    """ValueError if a number is not known here."""
     return AclFilter(
         ResourceType(message.resource_type_filter),
         message.resource_name_filter,
@@ -69,25 +70,67 @@ def _described(acl: Acl) -> describe_acls.AclDescription:
 
 
 def guard_create_acls(asking: Asking) -> Plan:
-    yield from ()
+    """Control adds all ACLs of a request, or none."""
     message = asking.request.decode(create_acls.CreateAclsRequest)
-    code, text = _no_change(asking, message)
-    results = [create_acls.AclCreationResult(code, text) for _ in message.creations]
+    code = _ALTER(asking, message)
+    verdict = Verdict(code, words_of(code)) if code else DONE
+    if not code:
+        wanted = acls.CreateAclsRequest(acls=map(_created, message.creations))
+        made = yield from change(asking.mesh.session, create_acls=wanted)
+        verdict = made if isinstance(made, Verdict) else DONE
+    results = [create_acls.AclCreationResult(*verdict) for _ in message.creations]
     return create_acls.CreateAclsResponse(results=results)
 
 
 def guard_delete_acls(asking: Asking) -> Plan:
-    yield from ()
+    """Control deletes by all filters of a request, or by none."""
     message = asking.request.decode(delete_acls.DeleteAclsRequest)
-    code, text = _no_change(asking, message)
-    results = [delete_acls.DeleteAclsFilterResult(code, text) for _ in message.filters]
+    code, filters, text = _ALTER(asking, message), list[AclFilter](), ""
+    try:
+        filters = [_filter(each) for each in message.filters]
+    except ValueError:
+        code, text = code or ErrorCode.INVALID_REQUEST, UNREADABLE
+    if code:
+        made: kafka_changes.KafkaChangeResponse | Verdict = Verdict(code, text or words_of(code))
+    else:
+        wanted = acls.DeleteAclsRequest(filters=map(filter_to_proto, filters))
+        made = yield from change(asking.mesh.session, delete_acls=wanted)
+    if isinstance(made, Verdict):
+        failed = [delete_acls.DeleteAclsFilterResult(*made) for _ in message.filters]
+        return delete_acls.DeleteAclsResponse(filter_results=failed)
+    deleted = [acl_from_proto(each) for each in made.delete_acls.deleted]
+    results = [
+        delete_acls.DeleteAclsFilterResult(0, None, [_deleted(acl) for acl in deleted if each.matches(acl)])
+        for each in filters
+    ]
     return delete_acls.DeleteAclsResponse(filter_results=results)
 
 
-def _no_change(asking: Asking, message: Struct) -> tuple[int, str]:
-    """The gateway has no way to control."""
-    code = _ALTER(asking, message)
-    return (code, words_of(code)) if code else (ErrorCode.POLICY_VIOLATION, BY_MESHCTL)
+def _created(of: create_acls.AclCreation) -> acls.Acl:
+    """The numbers of both are Kafka's."""
+    return acls.Acl(
+        resource_type=cast("acls.AclResourceType.ValueType", of.resource_type),
+        resource_name=of.resource_name,
+        pattern_type=cast("acls.AclPatternType.ValueType", of.resource_pattern_type),
+        principal=of.principal,
+        host=of.host,
+        operation=cast("acls.AclOperation.ValueType", of.operation),
+        permission=cast("acls.AclPermission.ValueType", of.permission_type),
+    )
+
+
+def _deleted(acl: Acl) -> delete_acls.DeleteAclsMatchingAcl:
+    return delete_acls.DeleteAclsMatchingAcl(
+        0,
+        None,
+        acl.resource_type,
+        acl.resource_name,
+        acl.pattern_type,
+        acl.principal,
+        acl.host,
+        acl.operation,
+        acl.permission,
+    )
 
 
 # --- configurations --------------------------------------------------------------------------------------------------

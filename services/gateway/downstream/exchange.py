@@ -15,16 +15,19 @@ import structlog
 
 from services.gateway import metrics
 from services.gateway.authorization.alone import refused_answer
+from services.gateway.downstream.control_changes import ControlChanges
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.requests.plan import (
     Answer,
     Ask,
     Call,
+    Change,
     Close,
     Command,
     Convert,
     Forget,
     Gather,
+    NotChanged,
     Outcome,
     Plan,
     RawResponse,
@@ -44,6 +47,8 @@ log = structlog.get_logger(__name__)
 
 NO_NAMES: Mapping[str, TopicNames] = MappingProxyType({})
 
+NO_WAY = NotChanged("FAILED_PRECONDITION", "the gateway has no router, and so no way to control: use meshctl")
+
 OnEnd = Callable[["Exchange", Answer], None]
 
 
@@ -51,6 +56,7 @@ class Exchange:
     """One request's plan on its way. `on_asked` is called once, when its first calls have been sent or it has ended."""
 
     __slots__ = (
+        "_changes",
         "_clusters",
         "_conversions",
         "_enough",
@@ -81,8 +87,12 @@ class Exchange:
         client_id: str | None,
         on_end: OnEnd,
         names: Mapping[str, TopicNames] = NO_NAMES,
+        changes: ControlChanges | None = None,
     ) -> None:
-        """`names`: by cluster, where the client has other names for topics than the cluster."""
+        """`names`: by cluster, where the client has other names for topics than the cluster. `changes`: the way to
+        control, if there is one.
+        """
+        self._changes = changes
         self._plan = plan
         self._names = names
         self._clusters = clusters
@@ -183,7 +193,11 @@ class Exchange:
             case Refresh(cluster, topics, own_names):
                 return self._refresh(cluster, topics, None if own_names else self._names.get(cluster))
             case Convert():
-                return self._convert(command)
+                return self._work(command, self._conversions)
+            case Change():
+                if self._changes is None:
+                    return True, NO_WAY
+                return self._work(command, self._changes)
             case Stale(cluster, topics):
                 self._clusters.doubt_topics(cluster, topics, self._names.get(cluster))
             case Forget(cluster, coordinator):
@@ -205,14 +219,14 @@ class Exchange:
         self._stepping = False
         return (True, found[0]) if found else (False, None)
 
-    def _convert(self, work: Convert) -> tuple[bool, Any]:
+    def _work(self, work: Any, by: Conversions | ControlChanges) -> tuple[bool, Any]:
         this = self._round
 
         def done(result: Any) -> None:
             if this == self._round:
                 self._step(result)
 
-        self._conversions.submit(work, done)
+        by.submit(work, done)
         return False, None
 
     def _gather(self, calls: tuple[Call, ...], enough: Any, wait_s: float, since: float | None) -> tuple[bool, Any]:

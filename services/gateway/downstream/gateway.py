@@ -18,6 +18,7 @@ from services.gateway import metrics
 from services.gateway.downstream import last_table
 from services.gateway.downstream.awaited import Awaited
 from services.gateway.downstream.client import ClientConnection
+from services.gateway.downstream.control_changes import ControlChanges
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.discovery import Discovery
 from services.gateway.downstream.entrance import PASSWORDS, Reception
@@ -120,6 +121,8 @@ class Gateway:
             security.check(table)
             self.mesh.run_table(table)
         reception = self._reception = Reception(settings.proofs, self._users_changed)
+        if settings.router_addresses:
+            self.mesh.changes = ControlChanges(Routers(settings.router_addresses, settings.rpc_tls))
         if settings.users_from_control:
             routers = Routers(settings.router_addresses, settings.rpc_tls)
             self._users = UserDiscovery(routers, settings.state_dir, reception.take)
@@ -250,6 +253,8 @@ class Gateway:
         if self._audit is not None:
             await self._audit.stop()
         await self._conversions.stop()
+        if self.mesh.changes is not None:
+            await self.mesh.changes.stop()
         await self._clusters.stop()
         if may_store_more:
             log.warning("no goodbye, records have no answer yet: changes that move topics wait for this gateway")

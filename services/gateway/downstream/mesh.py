@@ -14,6 +14,7 @@ from mesh.routing import RoutingTable
 from mesh.validation.codec import policy_from_proto
 from services.gateway import metrics
 from services.gateway.downstream.budget import ByteBudget
+from services.gateway.downstream.control_changes import ControlChanges
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.hold import Hold, Underway
 from services.gateway.downstream.refused import Refused
@@ -57,6 +58,8 @@ class Mesh:
     memory: Memory = field(default_factory=Memory)
     refused: Refused = field(default_factory=Refused)
     quotas: Quotas = field(default_factory=Quotas)
+    changes: ControlChanges | None = None
+    """The way of clients' changes to control; None without a router."""
     siblings: "Siblings | None" = None
     """The other workers of this gateway; None: it has none."""
     tracing: "RequestTracing | None" = None

@@ -174,6 +174,7 @@ class Turns:
             slot.header.client_id,
             lambda _, answer: client.slot_answered(slot, answer),
             follower.view(slot.header.client_id).names,
+            mesh.changes,
         )
         if slot.produces:
             mesh.producing[slot] = Started(slot.request, follower.client)

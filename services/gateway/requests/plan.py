@@ -23,6 +23,7 @@ from enum import Enum
 from typing import Any, TypeVar, TypeVarTuple
 
 from mesh.routing import RoutingTable
+from mesh.rpc import kafka_changes
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import VirtualNodes
@@ -316,7 +317,23 @@ class NotConverted:
     reason: str
 
 
-Command = Ask | Gather | Refresh | Stale | Forget | Convert
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Control shall make this change in the name of the client. Result: KafkaChangeResponse or NotChanged."""
+
+    request: kafka_changes.KafkaChangeRequest
+
+
+@dataclass(frozen=True, slots=True)
+class NotChanged:
+    """Control has not made the change, or has not said so."""
+
+    status: str
+    """The gRPC status, by its name."""
+    reason: str
+
+
+Command = Ask | Gather | Refresh | Stale | Forget | Convert | Change
 
 
 # --- answers -----------------------------------------------------------------------------------------------------

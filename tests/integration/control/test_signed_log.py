@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import grpc
@@ -13,6 +15,7 @@ from confluent_kafka import Producer
 
 from mesh.event_log import Chain
 from mesh.rpc import events, routing
+from services.control.domain.past.snapshots import view_to_bytes
 from services.control.store import log_signing
 from services.control.store.log import columns_of
 from tests.fixtures.certificates import Authority
@@ -151,6 +154,22 @@ async def test_control_adds_nothing_to_an_event_that_the_database_holds_and_nobo
     await until(lambda: journal.view.position == event.position + 1, "control has signed the log again")
     assert (await signed.history())[0].log_signed.subject == "CN=control-control-1"
     await signed.set("pears", "c1")
+
+
+async def test_a_snapshot_that_control_has_not_signed_is_skipped(signed: World) -> None:
+    journal = signed.control.journal
+    await journal.snapshots.keep(journal.view, journal.chain)
+    found = await journal.snapshots.newest()
+    assert found is not None
+    assert found[0].position == journal.view.position
+    forged_body = view_to_bytes(replace(journal.view, frozen=forged(journal.chain)))
+    with psycopg.connect(signed.settings.database_url.get_secret_value()) as connection:
+        digest = sha256(forged_body).digest()
+        connection.execute(b"update snapshots set body = %s, digest = %s", (forged_body, digest))
+    assert await journal.snapshots.newest() is None
+    await signed.stop()
+    await signed.start()
+    assert signed.control.journal.view.frozen is None
 
 
 async def test_a_renewed_certificate_signs_at_once(

@@ -42,7 +42,7 @@ class Mesh:
     """Control in this process, a router and a gateway in processes of their own, and the passwords that were set."""
 
     def __init__(self, world: World, topic: str, authority: Authority, folder: Path) -> None:
-        self.world, self.topic, self.folder = world, topic, folder
+        self.world, self.topic, self.authority, self.folder = world, topic, authority, folder
         self.state = folder / "state"
         self.secrets: list[bytes] = []
         self._stub = users_grpc.UserServiceStub(world.channel)

@@ -1,7 +1,7 @@
 """DescribeClientQuotas and AlterClientQuotas: about the quotas of the mesh if it has any, else about those of clusters.
 
-The mesh's quotas are in the table, so the gateway shows them by itself. It can't change them, because it has no way to
-control. Then quotas of clusters are neither shown nor changed; brokers go on to throttle by them.
+The mesh's quotas are in the table, so the gateway shows them by itself, and control changes them. Then quotas of
+clusters are neither shown nor changed; brokers go on to throttle by them.
 
 While the mesh has no quota, a quota is set on every cluster, and shown once. It bounds the load that brokers accept
 from a user, client id or address, each cluster for itself. Clusters may have different values, because somebody set a
@@ -14,11 +14,13 @@ from typing import Final
 import structlog
 
 from mesh import quotas
-from mesh.quotas.codec import policy_from_proto
+from mesh.quotas.codec import entity_to_proto, key_to_proto, policy_from_proto
+from mesh.rpc import kafka_changes as pb_changes
 from mesh.rpc import quotas as pb
+from services.gateway.requests.clusters.control_changes import change
 from services.gateway.requests.clusters.everywhere import ask_everywhere, by_home_first
 from services.gateway.requests.plan import MeshView, Plan, Request, Unreachable
-from services.gateway.requests.verdicts import LEFT_OUT, Verdict, joined, refusal, silence
+from services.gateway.requests.verdicts import DONE, LEFT_OUT, Verdict, joined, refusal, silence
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -26,6 +28,7 @@ from services.gateway.wire.messages.alter_client_quotas import (
     EntryResult,
 )
 from services.gateway.wire.messages.alter_client_quotas import EntityData as AlteredEntity
+from services.gateway.wire.messages.alter_client_quotas import EntryData as AlteredEntry
 from services.gateway.wire.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -45,10 +48,6 @@ KINDS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}
 EXACT, DEFAULT, ANY = 0, 1, 2
 """Match types of Kafka's filter."""
 NO_QUOTAS: Final = pb.QuotaPolicy()
-BY_MESHCTL: Final = (
-    "quotas of this mesh are decisions of control, and the gateway can't change them: use meshctl quota set, or "
-    "meshctl quota remove"
-)
 UNREADABLE: Final = "the filter has an entity type or a match type that the gateway does not know, or a type twice"
 
 log = structlog.get_logger(__name__)
@@ -81,8 +80,7 @@ def handle_describe(request: Request, mesh: MeshView) -> Plan:
 def handle_alter(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(AlterClientQuotasRequest)
     if _has_own(mesh):
-        refused = refusal(ErrorCode.POLICY_VIOLATION, BY_MESHCTL)
-        return AlterClientQuotasResponse(entries=[EntryResult(*refused, each.entity) for each in message.entries])
+        return (yield from _altered(message, mesh))
     outcomes = yield from ask_everywhere(mesh, message, request.version, AlterClientQuotasResponse)
     verdicts: list[dict[str, Verdict]] = [{} for _ in message.entries]
     for cluster, outcome in outcomes.items():
@@ -127,6 +125,33 @@ def _described(message: DescribeClientQuotasRequest, mesh: MeshView) -> Describe
         for entity, values in found.items()
     ]
     return DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+
+def _altered(message: AlterClientQuotasRequest, mesh: MeshView) -> Plan:
+    """Control makes all changes of a request, or none."""
+    made: pb_changes.KafkaChangeResponse | Verdict
+    try:
+        changes = [each for entry in message.entries for each in _changes(entry)]
+    except ValueError as error:
+        made = refusal(ErrorCode.INVALID_REQUEST, str(error))
+    else:
+        wanted = pb.ChangeQuotasRequest(changes=changes, validate_only=message.validate_only)
+        made = yield from change(mesh.session, change_quotas=wanted)
+    verdict = made if isinstance(made, Verdict) else DONE
+    return AlterClientQuotasResponse(entries=[EntryResult(*verdict, each.entity) for each in message.entries])
+
+
+def _changes(entry: AlteredEntry) -> Iterable[pb.QuotaChange]:
+    """ValueError if control knows no such entity or key."""
+    parts = {each.entity_type: each.entity_name for each in entry.entity}
+    unknown = parts.keys() - KINDS.keys()
+    if unknown or len(parts) < len(entry.entity):
+        raise ValueError(f"{', '.join(sorted(unknown)) or 'an entity type'} is not known, or stands twice")
+    names = {KINDS[kind]: quotas.DEFAULT if name is None else name for kind, name in parts.items()}
+    entity = entity_to_proto(quotas.Entity(**names))
+    for op in entry.ops:
+        key = key_to_proto(quotas.Key(op.key))
+        yield pb.QuotaChange(entity=entity, key=key, value=None if op.remove else op.value)
 
 
 def _is_known(components: Iterable[ComponentData]) -> bool:

@@ -64,7 +64,7 @@ def handle_describe(request: Request, mesh: MeshView) -> Plan:
 def handle_alter(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(AlterUserScramCredentialsRequest)
     if mesh.memory.own_users is not None:
-        return own_scram_users.alter(message)
+        return (yield from own_scram_users.alter(message, mesh.memory.own_users, mesh.session))
     outcomes = yield from ask_everywhere(
         mesh, message, request.version, AlterUserScramCredentialsResponse, Controller()
     )

@@ -26,8 +26,8 @@ ROWS = (
         ApiKey.CREATE_ACLS,
         VersionRange(0, 3),
         acls.handle_create,
-        split="one topic: its owner; everything else, groups and transactional ids too: every cluster; refused where "
-        "ACLs of the mesh count: `meshctl acl` changes these",
+        split="one topic: its owner; everything else, groups and transactional ids too: every cluster; if ACLs of "
+        "the mesh count: control",
         merge="right; an error names the clusters that failed",
         reach=Reach.OWN,
     ),
@@ -35,7 +35,7 @@ ROWS = (
         ApiKey.DELETE_ACLS,
         VersionRange(0, 3),
         acls.handle_delete,
-        split="as DescribeAcls, then each right that it shows where it lies; refused where ACLs of the mesh count",
+        split="as DescribeAcls, then each right that it shows where it lies; if ACLs of the mesh count: control",
         merge="right, each once; an error names the clusters that failed",
         reach=Reach.OWN,
     ),
@@ -50,7 +50,7 @@ ROWS = (
         ApiKey.ALTER_CLIENT_QUOTAS,
         VersionRange(0, 1),
         client_quotas.handle_alter,
-        split="every cluster; refused if the mesh has quotas: `meshctl quota` changes these",
+        split="every cluster; if the mesh has quotas: control",
         merge="entity; an error names the clusters that failed",
     ),
     Handler(
@@ -64,7 +64,7 @@ ROWS = (
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         VersionRange(0, 0),
         scram_users.handle_alter,
-        split="every cluster; refused if users are those of control: `meshctl users` changes these",
+        split="every cluster; if users are those of control: control",
         merge="user; an error names the clusters that failed",
     ),
     Handler(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.rpc import kafka_changes
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge, VersionRange
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import Advertised, virtual_nodes
@@ -18,12 +19,14 @@ from services.gateway.requests.plan import (
     Answer,
     Ask,
     Call,
+    Change,
     Command,
     Convert,
     Forget,
     Gather,
     Handle,
     MeshView,
+    NotChanged,
     NotConverted,
     Outcome,
     Refresh,
@@ -174,6 +177,15 @@ class Playbook:
         assert isinstance(self._command, (Ask, Gather)), "the plan waits for no answers"
         assert len(outcomes) == len(self._command.calls), "one outcome for each call"
         self._step(tuple(outcomes))
+
+    def changes(self) -> kafka_changes.KafkaChangeRequest:
+        """The change that control shall make."""
+        return self._expected(Change).request
+
+    def decided(self, outcome: kafka_changes.KafkaChangeResponse | NotChanged) -> None:
+        """Resume the plan with control's answer."""
+        self.changes()
+        self._step(outcome)
 
     def all_unreachable(self) -> None:
         assert isinstance(self._command, (Ask, Gather)), "the plan waits for no answers"

@@ -4,10 +4,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from mesh.connection_security import Mechanism
-from mesh.scram import Verifier
+from mesh.rpc import kafka_changes, users
+from mesh.scram import Verifier, salted_password
+from mesh.scram_codec import verifier_from_proto
 from services.gateway.authentication.principal import NOBODY, Principal
 from services.gateway.requests.clusters import scram_users
-from services.gateway.requests.plan import Controller, Unreachable
+from services.gateway.requests.plan import Controller, NotChanged, Unreachable
 from services.gateway.wire.error_words import words_of
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.alter_user_scram_credentials import (
@@ -167,12 +169,47 @@ def test_before_users_of_control_have_come_the_client_tries_again(own: World) ->
     assert (answer.error_code, answer.results) == (ErrorCode.REQUEST_TIMED_OUT, [])
 
 
-def test_users_of_control_are_not_changed_and_the_answer_says_how_they_are(own: World) -> None:
+def test_control_changes_a_mechanism_and_the_other_one_stays(own: World) -> None:
+    salted = salted_password(Mechanism.SCRAM_SHA_256, "secret", b"salt", 4096)
+    upsertion = ScramCredentialUpsertion("till", SHA_256, 4096, b"salt", salted)
+    message = AlterUserScramCredentialsRequest([], [upsertion])
     with capture_logs() as logs:
-        answer = Playbook(scram_users.handle_alter, CHANGE, 0, own.view()).answer
-    assert [(each.user, each.error_code) for each in answer.results] == [
-        ("eve", ErrorCode.POLICY_VIOLATION),
-        ("bob", ErrorCode.POLICY_VIOLATION),
-    ]
-    assert all("meshctl users set" in (each.error_message or "") for each in answer.results)
+        book = Playbook(scram_users.handle_alter, message, 0, own.view())
+        wanted = book.changes()
+        assert (wanted.principal, wanted.set_user.user) == ("User:ann", "till")
+        verifiers = [verifier_from_proto(each) for each in wanted.set_user.verifiers]
+        assert verifiers[0] == VERIFIERS[Mechanism.SCRAM_SHA_512]
+        assert verifiers[1].is_of("secret")
+        book.decided(kafka_changes.KafkaChangeResponse(set_user=users.SetUserResponse(revision=7)))
+    assert [(each.user, each.error_code) for each in book.answer.results] == [("till", 0)]
     assert not logs
+
+
+def test_a_user_without_mechanisms_is_deleted(own: World) -> None:
+    message = AlterUserScramCredentialsRequest([ScramCredentialDeletion("till", SHA_512)], [])
+    book = Playbook(scram_users.handle_alter, message, 0, own.view())
+    assert book.changes().delete_user.user == "till"
+    book.decided(NotChanged("PERMISSION_DENIED", "no ACL of the mesh allows it"))
+    [result] = book.answer.results
+    assert (result.error_code, result.user) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "till")
+    assert "no ACL of the mesh allows it" in result.error_message
+
+
+@pytest.mark.parametrize(
+    ("deletions", "upsertions", "code"),
+    [
+        ([ScramCredentialDeletion("till", SHA_256)], [], NOT_FOUND),
+        ([ScramCredentialDeletion("till", 9)], [], ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        ([ScramCredentialDeletion("till", SHA_512)] * 2, [], ErrorCode.DUPLICATE_RESOURCE),
+        ([], [ScramCredentialUpsertion("till", SHA_512, 1, b"s", b"p")], ErrorCode.UNACCEPTABLE_CREDENTIAL),
+    ],
+)
+def test_a_change_that_brokers_would_refuse_does_not_reach_control(
+    own: World,
+    deletions: list[ScramCredentialDeletion],
+    upsertions: list[ScramCredentialUpsertion],
+    code: ErrorCode,
+) -> None:
+    message = AlterUserScramCredentialsRequest(deletions, upsertions)
+    answer = Playbook(scram_users.handle_alter, message, 0, own.view()).answer
+    assert [each.error_code for each in answer.results] == [code]
