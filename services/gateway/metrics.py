@@ -259,6 +259,12 @@ shadow_faults = Counter(
     "Subscriptions of groups whose shadow topics were not made, by reason.",
     ["reason"],
 )
+group_rebalances = Counter(
+    "kafka_mesh_gateway_group_rebalances",
+    "Rebalances by group, as its members here have heard of them: generations of classic groups whose leader is here, "
+    "and new assignments of members of newer groups. Groups beyond 200 count as `other`.",
+    ["group"],
+)
 held_answers = Counter(
     "kafka_mesh_gateway_held_answers",
     "Answers to read_committed readers without the records of some transactions, by why: unfinished (not committed on "

@@ -19,6 +19,7 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from services.gateway.downstream.group_names import MOST_GROUPS, GroupNames
 from services.gateway.requests.client_calls import ClientCalls, Totals
 from services.gateway.requests.memory import Session
 from services.gateway.requests.uses import shortened
@@ -61,6 +62,7 @@ class ClientFigures(Collector):
         self._scraping = threading.Lock()
         self._figures: dict[Who, _Figures] = {}
         self._left: deque[Session] = deque()
+        self._groups = GroupNames()
 
     def left(self, session: Session) -> None:
         """A client's connection has ended."""
@@ -82,16 +84,27 @@ class ClientFigures(Collector):
             self._figures = dict(kept)
             connections: Counter[Who] = Counter()
             unnamed: set[Who] = set()
+            members: Counter[str] = Counter()
             for number, session in enumerate(self._sessions()):
                 if number % AT_ONCE == 0:
                     time.sleep(0)
                 who = _who(session)
                 named = self._add(who, session.calls)
                 connections[named] += 1
+                members.update(map(self._groups.label, list(session.uses.groups)))
                 if named == OTHER:
                     unnamed.add(who)
             shown = {who: each.totals for who, each in self._figures.items()}
         yield from _families(shown, connections, len(unnamed))
+        by_group = GaugeMetricFamily(
+            "kafka_mesh_gateway_group_connections",
+            "Open connections that have joined a group, or committed for it: one for each member of usual clients. "
+            f"Groups beyond {MOST_GROUPS} count as `other`.",
+            labels=("group",),
+        )
+        for group, count in members.items():
+            by_group.add_metric((group,), count)
+        yield by_group
 
     def _take_left(self) -> None:
         while self._left:

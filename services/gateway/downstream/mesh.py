@@ -17,6 +17,7 @@ from services.gateway import metrics
 from services.gateway.downstream.budget import ByteBudget
 from services.gateway.downstream.control_changes import ControlChanges
 from services.gateway.downstream.conversions import Conversions
+from services.gateway.downstream.group_names import GroupNames
 from services.gateway.downstream.hold import Hold, Underway
 from services.gateway.downstream.refused import Refused
 from services.gateway.downstream.tables import Tables, View
@@ -82,6 +83,7 @@ class Mesh:
         self.memory.sight.on_held = lambda why: metrics.held_answers.labels(why).inc()
         self.memory.on_invalid = self.refused.take_batch
         self.memory.on_withheld = self.refused.take_withheld
+        self.memory.on_rebalance = GroupNames().count_rebalance
         self.memory.on_shadow_fault = lambda why: metrics.shadow_faults.labels(why).inc()
         metrics.fetch_sessions.set_function(lambda: len(sessions))
         metrics.fetch_session_partitions.set_function(lambda: sessions.partitions)

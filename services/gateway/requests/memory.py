@@ -151,6 +151,8 @@ class Memory:
     )
     """Topic -> the names of the data keys and schemas of the records that were read last: the next ones mostly need the
     same."""
+    on_rebalance: Callable[[str], None] = lambda group: None
+    """Gets the group of which a member has heard of a new generation or a new assignment."""
     on_withheld: Callable[[Withheld], None] = lambda batch: None
     """Takes records that are kept from a client, or from a cluster; returns at once."""
 

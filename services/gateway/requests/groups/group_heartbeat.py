@@ -42,6 +42,8 @@ def heard(
         yield Forget(home, coordinator)
     if outcome.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
         mesh.memory.group_homes.drop(message.group_id)  # another gateway may have moved the group elsewhere
+    if any(getattr(outcome, given, None) is not None for given in ("assignment", "active_tasks")):
+        mesh.memory.on_rebalance(message.group_id)
     return outcome
 
 

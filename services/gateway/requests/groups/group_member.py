@@ -116,4 +116,6 @@ def _pass_on(
         return answer
     if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
         mesh.memory.group_homes.drop(group_id)  # another gateway may have moved the group elsewhere
+    if isinstance(answer, JoinGroupResponse) and not answer.error_code and answer.leader == answer.member_id:
+        mesh.memory.on_rebalance(group_id)  # once for each generation, which has one leader
     return outcome

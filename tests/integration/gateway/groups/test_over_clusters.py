@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from prometheus_client import REGISTRY
 
 from mesh.routing import ExactName, ForwardingRule, Subject
 from tests.fixtures.clusters import KafkaCluster
@@ -109,12 +110,21 @@ def test_members_share_topics_of_both_clusters_and_take_over(
     with closing(Member(gateway.address, group, topics, **strategy)) as stays:
         with closing(Member(gateway.address, group, topics, **strategy)) as leaves:
             poll_until("both have partitions", lambda: shared_out(stays, leaves), stays, leaves)
+            together = figure("group_rebalances_total", group)
+            assert together >= 1
+            assert figure("group_connections", group) == 2
         poll_until("one has them all", lambda: shared_out(stays), stays)
         expected = {f"{topic} {n}" for topic in topics for n in range(COUNT)}
         for topic in topics:
             produce(gateway.address, topic, sorted(value for value in expected if value.startswith(topic)))
         poll_until("all is read", lambda: missing(stays), stays)
         assert sorted(stays.values) == sorted(expected)
+        assert figure("group_rebalances_total", group) > together, "the leave of a member is a rebalance"
+
+
+def figure(name: str, group: str) -> float:
+    """The gateway's metric for this group; 0 if there is none."""
+    return REGISTRY.get_sample_value(f"kafka_mesh_gateway_{name}", {"group": group}) or 0.0
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from collections import defaultdict
 from services.gateway import metrics
 from services.gateway.downstream import client_figures
 from services.gateway.downstream.client_figures import KEPT_S, MOST_CLIENTS, ClientFigures
+from services.gateway.downstream.group_names import MOST_GROUPS
 from services.gateway.requests.memory import Session
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -111,3 +112,27 @@ def test_names_have_a_bound() -> None:
     (name,) = scraped(figures, "client_requests_total")
     assert len(name) < 1000
     assert client_figures.OTHER.client_id == "other"
+
+
+def test_members_are_counted_by_group_within_a_budget() -> None:
+    connections = [session("shop") for _ in range(3)]
+    for made in connections[:2]:
+        made.uses.groups.note("orders")
+    connections[2].uses.groups.note("audit")
+    figures = ClientFigures(lambda: list(connections))
+    assert by_group(figures) == {"orders": 2, "audit": 1}
+    many = [session("shop") for _ in range(MOST_GROUPS)]
+    for number, made in enumerate(many):
+        made.uses.groups.note(f"g{number}")
+    connections += many
+    assert by_group(figures)["other"] == 2
+    assert len(by_group(figures)) == MOST_GROUPS + 1
+
+
+def by_group(figures: ClientFigures) -> dict[str, float]:
+    return {
+        sample.labels["group"]: sample.value
+        for family in figures.collect()
+        for sample in family.samples
+        if sample.name == f"{PREFIX}group_connections"
+    }
