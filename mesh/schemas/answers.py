@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
 from mesh.schemas.framing import ID_LENGTH
-from mesh.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
+from mesh.schemas.schema import RegisteredSchema, SchemaError, SchemaKind, UnknownSchemaError
 
 MOST_REFERENCES = 100
 """Schemas that one schema may take in, at any depth."""
@@ -16,6 +16,10 @@ NOT_THERE = range(40401, 40409)
 """Error codes of a registry without such a subject, version or schema. Any other 404 means a wrong address."""
 Ask = Callable[[str, str], Mapping[str, Any]]
 """The registry's answer at a path, with a text `schema`. The second text names what is asked for, for errors."""
+
+
+Listed = Callable[[str, str], Sequence[Any]]
+"""The registry's list at a path."""
 
 
 def read_schema(prefix: bytes, ask: Ask) -> RegisteredSchema:
@@ -33,6 +37,20 @@ def read_schema(prefix: bytes, ask: Ask) -> RegisteredSchema:
     except (AttributeError, LookupError, RecursionError, TypeError) as error:
         name = guid or schema_id
         raise SchemaError(f"the registry's answer for schema {name} can't be read: {type(error).__name__}") from None
+
+
+def check_registered(prefix: bytes, subject: str, ask: Ask, listed: Listed) -> None:
+    """UnknownSchemaError if the registry has no such schema, or not under this subject. Empty: any subject."""
+    if len(prefix) != ID_LENGTH:
+        guid = str(UUID(bytes=prefix[1:]))
+        ask(f"/schemas/guids/{guid}", f"schema {guid}")
+        if subject:
+            raise UnknownSchemaError(f"a GUID does not show whether its schema is of subject {subject!r}: send an id")
+        return
+    schema_id = int.from_bytes(prefix[1:])
+    versions = listed(f"/schemas/ids/{schema_id}/versions", f"schema {schema_id}")
+    if subject and not any(isinstance(each, dict) and each.get("subject") == subject for each in versions):
+        raise UnknownSchemaError(f"schema {schema_id} is none of subject {subject!r}")
 
 
 def _take_in(

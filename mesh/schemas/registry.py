@@ -7,12 +7,12 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any
 
-from mesh.schemas.answers import NOT_THERE, read_schema
+from mesh.schemas.answers import NOT_THERE, check_registered, read_schema
 from mesh.schemas.schema import RegisteredSchema, RegistryUnavailableError, SchemaError, UnknownSchemaError
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.tls import TlsSettingsError, https_context
@@ -20,6 +20,7 @@ from mesh.tls import TlsSettingsError, https_context
 MOST_BYTES = 1024 * 1024
 """Bytes of one schema with all that it refers to. Schemas are texts that people write: few have more than 100 kB."""
 STEP_BYTES = 64 * 1024
+NO_ANSWER = "answers with something else than was asked for; is its address right?"
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -41,6 +42,14 @@ class Registry:
     seconds: float = 3.0
     """For one schema with all that it refers to."""
 
+    def check_registered(self, prefix: bytes, subject: str) -> None:
+        """UnknownSchemaError if the registry has no such schema, or not under this subject. Empty: any subject.
+
+        RegistryUnavailableError.
+        """
+        question = _Question(self, time.monotonic() + self.seconds)
+        check_registered(prefix, subject, question.ask, question.listed)
+
     def schema(self, prefix: bytes) -> RegisteredSchema:
         """The schema that a prefix names. SchemaError: it can't be used. RegistryUnavailableError."""
         question = _Question(self, time.monotonic() + self.seconds)
@@ -56,8 +65,22 @@ class _Question:
     left: int = MOST_BYTES
 
     def ask(self, path: str, what: str) -> Mapping[str, Any]:
+        """An object with a text `schema`."""
+        said = self._answer(path, what, lambda said: isinstance(said, dict) and isinstance(said.get("schema"), str))
+        assert isinstance(said, dict)
+        return said
+
+    def listed(self, path: str, what: str) -> list[Any]:
+        said = self._answer(path, what, lambda said: isinstance(said, list))
+        assert isinstance(said, list)
+        return said
+
+    def _answer(self, path: str, what: str, is_right: Callable[[Any], bool]) -> Any:
         try:
-            return self._asked(path)
+            said = self._asked(path)
+            if is_right(said):
+                return said
+            problem = NO_ANSWER
         except SchemaError:
             raise
         except urllib.error.HTTPError as error:
@@ -74,10 +97,10 @@ class _Question:
         except (TlsSettingsError, UnresolvedReferenceError) as error:
             problem = f"can't be asked: {error}"
         except (ValueError, RecursionError):
-            problem = "answers with something else than a schema; is its address right?"
+            problem = NO_ANSWER
         raise RegistryUnavailableError(f"the schema registry at {self.registry.url} {problem}; needed is {what}")
 
-    def _asked(self, path: str) -> Mapping[str, Any]:
+    def _asked(self, path: str) -> Any:
         registry = self.registry
         request = urllib.request.Request(registry.url.rstrip("/") + path)
         if registry.user_info:
@@ -95,10 +118,7 @@ class _Question:
                 self.left -= len(part)
                 if self.left < 0:
                     raise SchemaError(f"it has more than {MOST_BYTES} bytes with all that it refers to")
-        said = json.loads(found)
-        if not isinstance(said, dict) or not isinstance(said.get("schema"), str):
-            raise ValueError("no schema")
-        return said
+        return json.loads(found)
 
     def _time_left(self) -> float:
         left = self.deadline - time.monotonic()

@@ -5,7 +5,7 @@ Control decides by it which rules are possible, and gateways check batches by it
 
 from mesh.validation.checks import Batch, Breach, Fault, Record, breach, record_fault
 from mesh.validation.policy import Policy
-from mesh.validation.rule import Compression, Key, Mode, Rule
+from mesh.validation.rule import Compression, Key, Mode, Rule, ValueSchema
 
 __all__ = [
     "Batch",
@@ -17,6 +17,7 @@ __all__ = [
     "Policy",
     "Record",
     "Rule",
+    "ValueSchema",
     "breach",
     "record_fault",
 ]

@@ -6,7 +6,7 @@ from typing import Final
 
 from mesh.rpc import validation
 from mesh.validation.policy import Policy
-from mesh.validation.rule import Compression, Key, Mode, Rule
+from mesh.validation.rule import Compression, Key, Mode, Rule, ValueSchema
 
 _MODES: Final = {
     validation.VALIDATION_MODE_ENFORCE: Mode.ENFORCE,
@@ -25,6 +25,12 @@ _KEYS: Final = {
     validation.KEY_CONDITION_REQUIRED: Key.REQUIRED,
     validation.KEY_CONDITION_FORBIDDEN: Key.FORBIDDEN,
 }
+_SCHEMAS: Final = {
+    validation.SCHEMA_CONDITION_UNSPECIFIED: None,
+    validation.SCHEMA_CONDITION_ANY: ValueSchema.ANY,
+    validation.SCHEMA_CONDITION_SUBJECT: ValueSchema.SUBJECT,
+}
+_SCHEMA_NUMBERS: Final = {schema: number for number, schema in _SCHEMAS.items()}
 _KEY_NUMBERS: Final = {key: number for number, key in _KEYS.items()}
 _COMPRESSION_NUMBERS: Final = {compression: number for number, compression in _COMPRESSIONS.items()}
 
@@ -38,6 +44,7 @@ def is_known(message: validation.ValidationRule) -> bool:
     return (
         message.mode in _MODES
         and message.key in _KEYS
+        and message.value_schema in _SCHEMAS
         and message.WhichOneof("topics") is not None
         and all(each in _COMPRESSIONS for each in message.compression_types)
     )
@@ -63,6 +70,8 @@ def rule_from_proto(message: validation.ValidationRule) -> Rule:
         tombstones_forbidden=message.tombstones_forbidden,
         required_headers=tuple(message.required_headers),
         max_record_bytes=message.max_record_bytes,
+        value_schema=_SCHEMAS[message.value_schema],
+        stores_unchecked=message.stores_unchecked,
     )
 
 
@@ -79,6 +88,8 @@ def rule_to_proto(rule: Rule) -> validation.ValidationRule:
         tombstones_forbidden=rule.tombstones_forbidden,
         required_headers=rule.required_headers,
         max_record_bytes=rule.max_record_bytes,
+        value_schema=_SCHEMA_NUMBERS[rule.value_schema],
+        stores_unchecked=rule.stores_unchecked,
     )
     setattr(message, "topic_prefix" if rule.is_prefix else "topic", rule.name)
     return message

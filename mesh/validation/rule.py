@@ -35,6 +35,15 @@ class Key(Enum):
     FORBIDDEN = "forbidden"
 
 
+class ValueSchema(Enum):
+    """The schema of a registry that each value names."""
+
+    ANY = "any"
+    """Any one that the registry has."""
+    SUBJECT = "subject"
+    """One of the subject TOPIC-value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A rule. A field with its default is no condition."""
@@ -53,11 +62,16 @@ class Rule:
     tombstones_forbidden: bool = False
     required_headers: tuple[str, ...] = ()
     max_record_bytes: int = 0
+    value_schema: ValueSchema | None = None
+    stores_unchecked: bool = False
+    """Batches whose schemas the registry can't tell now are stored."""
 
     @property
     def opens_records(self) -> bool:
         """Whether the header of a batch is not enough to check it."""
-        return bool(self.key or self.tombstones_forbidden or self.required_headers or self.max_record_bytes)
+        return bool(
+            self.key or self.tombstones_forbidden or self.required_headers or self.max_record_bytes or self.value_schema
+        )
 
     def matches(self, topic: str) -> bool:
         return topic.startswith(self.name) if self.is_prefix else topic == self.name
@@ -86,6 +100,10 @@ class Rule:
             yield f"header {name!r} is required"
         if self.max_record_bytes:
             yield f"a record has at most {self.max_record_bytes} bytes"
+        if self.value_schema is not None:
+            of_subject = " of subject TOPIC-value" if self.value_schema is ValueSchema.SUBJECT else ""
+            away = " (stored while the registry is away)" if self.stores_unchecked else ""
+            yield f"a value names a registered schema{of_subject}{away}"
 
     @property
     def topics(self) -> str:

@@ -9,7 +9,7 @@ import click
 
 from mesh.rpc import validation as pb
 from mesh.validation.codec import rule_to_proto
-from mesh.validation.rule import Compression, Key, Mode, Rule
+from mesh.validation.rule import Compression, Key, Mode, Rule, ValueSchema
 from mesh.validation.words import change_text, rule_text
 from meshctl.connection import PAGE_SIZE
 from meshctl.output import as_dict, count, print_json
@@ -58,6 +58,14 @@ def validation() -> None:
 @click.option(
     "--required-header", "required_headers", multiple=True, metavar="NAME", help="Each record has this header."
 )
+@click.option(
+    "--value-schema",
+    type=click.Choice([each.value for each in ValueSchema]),
+    help="Values name a schema of the registry by its id: any, or one of the subject TOPIC-value.",
+)
+@click.option(
+    "--store-unchecked", is_flag=True, help="Store batches whose schemas the registry can't tell now; else refuse them."
+)
 @click.option("--max-record-bytes", type=click.IntRange(min=1), help="The largest record, not compressed.")
 @_reason
 @pass_session
@@ -76,6 +84,8 @@ def set_(
     tombstones_forbidden: bool,
     required_headers: tuple[str, ...],
     max_record_bytes: int | None,
+    value_schema: str | None,
+    store_unchecked: bool,
     reason: str,
 ) -> None:
     """Set RULE: its topics and all its conditions. A rule that is there is replaced.
@@ -102,6 +112,8 @@ def set_(
         tombstones_forbidden=tombstones_forbidden,
         required_headers=tuple(dict.fromkeys(required_headers)),
         max_record_bytes=max_record_bytes or 0,
+        value_schema=None if value_schema is None else ValueSchema(value_schema),
+        stores_unchecked=store_unchecked,
     )
     if not rule.conditions:
         raise click.UsageError("name a condition, --compression-type for example")

@@ -14,6 +14,7 @@ Theory of operation
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
@@ -25,7 +26,7 @@ from mesh.schemas.registry import Registry
 from mesh.schemas.schema import RegisteredSchema, RegistryUnavailableError, SchemaError
 from services.gateway import metrics
 from services.gateway.requests.bounded_cache import BoundedCache
-from services.gateway.requests.data_keys import Found, Wanted
+from services.gateway.requests.data_keys import Found, SchemaOf, Wanted
 
 log = structlog.get_logger(__name__)
 
@@ -34,14 +35,18 @@ FAILURE_S: Final = 2.0
 """So long the service is not asked again for a key that it did not give."""
 DATA_KEYS_KEPT: Final = 10_000
 """About 5 MB."""
+REGISTERED_KEPT: Final = 10_000
 SCHEMAS_KEPT: Final = 1_000
 """Schemas of values in Avro; few are longer than 100 kB."""
 AT_ONCE: Final = 16
 """Questions to the service at a time; further ones wait."""
 MOST_WAITING: Final = 1_000
 
-Question = str | Wrapped | bytes
-"""The id of a key, for a data key to write by; the data key of a record; or the prefix that names a schema."""
+Question = str | Wrapped | bytes | SchemaOf
+"""The id of a key, for a data key to write by; the data key of a record; the prefix that names a schema; or whether the
+registry has a schema.
+"""
+_CALLS: Final = {str: "make", Wrapped: "unwrap", bytes: "schema", SchemaOf: "registered"}
 T = TypeVar("T")
 
 
@@ -68,6 +73,8 @@ class KeyRing:
         """By key id; rules name 1,000 at most."""
         self._reading: BoundedCache[Wrapped, bytes] = BoundedCache(DATA_KEYS_KEPT, kept_s)
         self._schemas: BoundedCache[bytes, RegisteredSchema] = BoundedCache(SCHEMAS_KEPT, kept_s)
+        self._registered: BoundedCache[SchemaOf, bool] = BoundedCache(REGISTERED_KEPT, math.inf)
+        """Schemas that the registry has: an id never changes its schema, so they count while the registry is away."""
         self._failed: BoundedCache[Question, NoKey] = BoundedCache(DATA_KEYS_KEPT, FAILURE_S)
         self._asking: dict[Question, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
@@ -79,6 +86,7 @@ class KeyRing:
         missing: list[Question] = [key_id for key_id in wanted.writing if self._to_write(key_id, now) is None]
         missing += [name for name in wanted.reading if self._to_read(name, now) is None]
         missing += [prefix for prefix in wanted.schemas if self._schema(prefix, now) is None]
+        missing += [each for each in wanted.registered if self._is_registered(each, now) is None]
         if not missing:
             self._renew(wanted.writing, now)
             done(self._found(wanted))
@@ -112,12 +120,19 @@ class KeyRing:
     def _schema(self, prefix: bytes, now: float) -> RegisteredSchema | NoKey | None:
         return self._schemas.get(prefix, now) or self._failed.get(prefix, now)
 
+    def _is_registered(self, schema: SchemaOf, now: float) -> bool | NoKey | None:
+        return self._registered.get(schema, now) or self._failed.get(schema, now)
+
     def _found(self, wanted: Wanted) -> Found:
         now = self._clock()
         late = NoKey(f"the service of keys has not answered within {WAIT_S:g} s", is_gone=False)
         writing = {key_id: self._to_write(key_id, now) or late for key_id in wanted.writing}
         reading = {name: self._to_read(name, now) or late for name in wanted.reading}
-        return Found(writing, reading, {prefix: self._schema(prefix, now) or late for prefix in wanted.schemas})
+        schemas = {prefix: self._schema(prefix, now) or late for prefix in wanted.schemas}
+        told = {each: self._is_registered(each, now) or late for each in wanted.registered}
+        return Found(
+            writing, reading, schemas, {each: why if isinstance(why, NoKey) else None for each, why in told.items()}
+        )
 
     # --- questions -----------------------------------------------------------------------------------------------
 
@@ -144,7 +159,7 @@ class KeyRing:
         return task
 
     async def _answer(self, question: Question) -> None:
-        call = "make" if isinstance(question, str) else "schema" if isinstance(question, bytes) else "unwrap"
+        call = _CALLS[type(question)]
         async with self._room:
             began = self._clock()
             try:
@@ -162,9 +177,13 @@ class KeyRing:
                 metrics.key_service_seconds.labels(call).observe(self._clock() - began)
 
     async def _take(self, question: Question, began: float) -> None:
-        if isinstance(question, bytes):
+        if isinstance(question, bytes | SchemaOf):
             if self._registry is None:
                 raise RegistryUnavailableError("this gateway has no schema registry (SCHEMA_REGISTRY_URL)")
+            if isinstance(question, SchemaOf):
+                await asyncio.to_thread(self._registry.check_registered, *question)
+                self._registered.put(question, True, began)
+                return
             self._schemas.put(question, await asyncio.to_thread(self._registry.schema, question), began)
         elif self._service is None:
             raise KeysAwayError("this gateway has no service of keys (KEY_SERVICE)")
@@ -180,8 +199,9 @@ class KeyRing:
             self._writing.pop(question, None)
         self._failed.put(question, failure, self._clock())
         metrics.key_service_failures.labels(call, "gone" if failure.is_gone else "away").inc()
-        if isinstance(question, bytes):
-            log.warning("the schema registry gave no schema", prefix=question.hex(), reason=failure.reason)
+        if isinstance(question, bytes | SchemaOf):
+            prefix = question if isinstance(question, bytes) else question.prefix
+            log.warning("the schema registry gave no schema", prefix=prefix.hex(), reason=failure.reason)
         else:
             key_id = question if isinstance(question, str) else question.key_id
             log.warning("the service of keys gave no key", key_id=key_id, reason=failure.reason, gone=failure.is_gone)

@@ -2,10 +2,17 @@
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mesh.protection.fields import Schemas
 from mesh.protection.keys import DataKey, NoKey, Wrapped
+
+
+class SchemaOf(NamedTuple):
+    """A question to the registry: whether it has the schema of this prefix under this subject; empty: under any."""
+
+    prefix: bytes
+    subject: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +24,7 @@ class Wanted:
     reading: frozenset[Wrapped] = frozenset()
     schemas: frozenset[bytes] = frozenset()
     """Prefixes that name schemas of the registry."""
+    registered: frozenset[SchemaOf] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,8 @@ class Found:
     writing: Mapping[str, DataKey | NoKey] = field(default_factory=dict)
     reading: Mapping[Wrapped, bytes | NoKey] = field(default_factory=dict)
     schemas: Schemas = field(default_factory=dict)
+    registered: Mapping[SchemaOf, NoKey | None] = field(default_factory=dict)
+    """None: the registry has it."""
 
 
 class DataKeys(Protocol):
@@ -43,7 +53,7 @@ class NoDataKeys:
         none = NoKey("this gateway has no service of keys (KEY_SERVICE)", is_gone=False)
         unread = NoKey("this gateway has no schema registry (SCHEMA_REGISTRY_URL)", is_gone=False)
         found = (dict.fromkeys(wanted.writing, none), dict.fromkeys(wanted.reading, none))
-        done(Found(*found, dict.fromkeys(wanted.schemas, unread)))
+        done(Found(*found, dict.fromkeys(wanted.schemas, unread), dict.fromkeys(wanted.registered, unread)))
 
 
 @dataclass(frozen=True, slots=True)

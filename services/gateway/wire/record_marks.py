@@ -7,6 +7,9 @@ from mesh.compression import Allowance, codec_of, decompress
 from services.gateway.wire.batches import CRC_AT, HEADER_BYTES, BatchHeader, crc_is_right
 from services.gateway.wire.primitives import Buffer, WireError, read_varlong
 
+HEAD_BYTES = 17
+"""A schema's GUID with the byte before it."""
+
 
 class RecordMarks(NamedTuple):
     """The identifying fields of one record, as its producer made them."""
@@ -16,7 +19,8 @@ class RecordMarks(NamedTuple):
     timestamp: int
     key: bytes | None
     headers: list[tuple[bytes, bytes | None]]
-    has_value: bool
+    value_head: bytes | None
+    """The first bytes of the value, in which a schema's prefix fits; None for a tombstone."""
     size: int
     """In bytes, without its own length."""
 
@@ -41,13 +45,14 @@ def marks_in(body: bytes, header: BatchHeader) -> Iterator[RecordMarks]:
         offset, at = read_varlong(body, at, stop, "record.offset")
         key, at = _bytes(body, at, stop, "record.key")
         value_at, at = _span(body, at, stop, "record.value")
+        head = None if value_at < 0 else body[value_at : min(value_at + HEAD_BYTES, at)]
         count, at = read_varlong(body, at, stop, "record.headers")
         headers: list[tuple[bytes, bytes | None]] = []
         for _ in range(count):
             name, at = _bytes(body, at, stop, "record.header")
             value, at = _bytes(body, at, stop, "record.header")
             headers.append((name or b"", value))
-        yield RecordMarks(offset, header.base_timestamp + time, key, headers, value_at >= 0, length)
+        yield RecordMarks(offset, header.base_timestamp + time, key, headers, head, length)
         at = stop
 
 

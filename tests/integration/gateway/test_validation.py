@@ -18,10 +18,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from prometheus_client import REGISTRY
 
-from mesh.validation import Compression, Key, Mode, Rule
+from mesh.schemas.framing import prefix_of
+from mesh.schemas.registry import Registry
+from mesh.validation import Compression, Key, Mode, Rule, ValueSchema
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.leaders import await_leaders
+from tests.fixtures.schema_registry import SchemaRegistry
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import produce, read_all
@@ -257,3 +260,59 @@ def test_records_without_keys_are_refused_and_named_and_records_with_keys_are_st
         produce(house.gateway.address, house.apples, [f"{codec} {'y' * 500}"], **config)
     assert len(house.stored()[0]) == 5
     assert told(house.gateway.address, (house.pears, "free", 0)) == ["free"]
+
+
+def schema(topic: str, condition: ValueSchema, *, stores_unchecked: bool = False) -> Rule:
+    return Rule("schema", topic, value_schema=condition, stores_unchecked=stores_unchecked)
+
+
+def value_of(schema_id: int, text: str) -> str:
+    """A value as Confluent's serializers write it, of an Avro string."""
+    return (prefix_of(schema_id) + bytes([2 * len(text)]) + text.encode()).decode("latin-1")
+
+
+def answers(house: House, *values: str) -> list[str]:
+    """For each value the name of its error, or "stored"."""
+    heard: list[str] = []
+    producer = Producer({"bootstrap.servers": house.gateway.address, "linger.ms": 0, "message.timeout.ms": 4000})
+    for value in values:
+        producer.produce(
+            house.apples,
+            value.encode("latin-1"),
+            on_delivery=lambda error, _: heard.append(error.name() if error else "stored"),
+        )
+        assert producer.flush(60) == 0
+    return heard
+
+
+def test_a_value_names_a_registered_schema_of_its_subject(
+    rules: Rules,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    schema_registry: SchemaRegistry,
+    tmp_path: Path,
+) -> None:
+    apples = f"validated-{uuid.uuid4().hex[:8]}"
+    create_topic(kafka_c1, apples, 1)
+    own = schema_registry.register(f"{apples}-value", '"string"')
+    foreign = schema_registry.register("another-value", '"bytes"')
+    gateway = start_gateway(rules.to("c1", [apples]), schema_registry_url=schema_registry.url)
+    house = House(gateway, rules, apples, "", kafka_c1, kafka_c2)
+    good, other, unknown = (value_of(each, "a") for each in (own, foreign, 99_999))
+    bare = "plain"
+
+    house.validate(schema(apples, ValueSchema.SUBJECT))
+    refused = "INVALID_RECORD"
+    assert answers(house, good, other, unknown, bare) == ["stored", refused, refused, refused]
+    house.validate(schema(apples, ValueSchema.ANY))
+    assert answers(house, good, other, unknown, bare) == ["stored", "stored", refused, refused]
+
+    gone = Registry("http://127.0.0.1:9")
+    gateway.gateway.mesh.memory.data_keys._registry = gone  # type: ignore[attr-defined]
+    house.validate(schema(apples, ValueSchema.SUBJECT))
+    new = value_of(schema_registry.register(f"{apples}-value", '"long"'), "b")
+    assert answers(house, good, new) == ["stored", "_MSG_TIMED_OUT"], "what was known counts; the rest has to wait"
+    house.validate(schema(apples, ValueSchema.SUBJECT, stores_unchecked=True))
+    assert answers(house, new, bare) == ["stored", refused]

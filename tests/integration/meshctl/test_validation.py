@@ -34,6 +34,12 @@ def test_the_life_of_rules_of_validation(meshctl: Meshctl) -> None:
         "validation", "set", *keyed, "--tombstones-forbidden"
     ).stdout.replace("tombstones are forbidden, ", "")
     meshctl("validation", "remove", "keyed")
+    typed = ["typed", "--topic", "pears", "--value-schema", "subject", "--store-unchecked"]
+    named = "a value names a registered schema of subject TOPIC-value (stored while the registry is away)"
+    assert named in meshctl("validation", "set", *typed).stdout
+    meshctl("validation", "remove", "typed")
+    alone = meshctl("validation", "set", "r", "--topic", "a", "--acks-all", "--store-unchecked", check=False)
+    assert (alone.returncode, "is about value_schema" in alone.stderr) == (2, True)
 
     nothing = meshctl("validation", "set", "none", "--topic", "orders", check=False)
     assert (nothing.returncode, "name a condition" in nothing.stderr) == (2, True)

@@ -88,6 +88,8 @@ def _check(rule: Rule, field: str) -> None:
         raise InvalidField(f"{field}.message_timestamp_after_max_ms", f"is {after}, and has to be 0 to {MOST_MS}")
     if rule.max_record_bytes < 0:
         raise InvalidField(f"{field}.max_record_bytes", f"is {rule.max_record_bytes}, and has to be above 0")
+    if rule.stores_unchecked and rule.value_schema is None:
+        raise InvalidField(f"{field}.stores_unchecked", "is about value_schema, which the rule has not")
     _check_headers(rule.required_headers, f"{field}.required_headers")
     if not rule.conditions:
         raise InvalidField(field, "has no condition: name one at least")

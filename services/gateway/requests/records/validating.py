@@ -9,26 +9,32 @@ Theory of operation
    (`produce_order`), and later batches of its producer go on to the broker. To the broker the refused batch is missing,
    as a batch that it has refused itself is. Producers know what to do then: Java's and librdkafka's raise their epoch.
 4. Some conditions are about records. The batches of topics with such a rule are opened in another process (`Convert`),
-   with a bound on what may come out of them. If nobody has time for it, the client has to try again.
+   with a bound on what may come out of them. If nobody has time for it, the client has to try again. So it is while
+   the schema registry is away, if a rule asks for schemas that are new to the gateway, unless the rule stores them.
 5. A batch that was sent and got no answer may be stored. When it comes again it is sent again, whatever the rules say
    now, because the answer "refused" would be a lie.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Generator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mesh.compression import Allowance
-from mesh.validation import Batch, Breach, Fault, Mode, Record, breach, record_fault
+from mesh.protection.keys import NoKey
+from mesh.schemas.framing import framed
+from mesh.schemas.schema import FormatError
+from mesh.validation import Batch, Breach, Fault, Mode, Record, ValueSchema, breach, record_fault
 from mesh.validation.checks import in_rule
+from services.gateway.requests import data_keys
 from services.gateway.requests.auditing.invalid import InvalidBatch
+from services.gateway.requests.data_keys import SchemaOf, find_keys
 from services.gateway.requests.plan import Command, NotConverted, convert
 from services.gateway.wire.batches import BatchHeader, batches, read_batch_header
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from services.gateway.wire.primitives import WireError
-from services.gateway.wire.record_marks import read_marks
+from services.gateway.wire.record_marks import RecordMarks, read_marks
 
 if TYPE_CHECKING:
     from mesh.validation import Rule
@@ -66,14 +72,28 @@ def validated(produce: Producing) -> Generator[Command, Any, None]:
             opened.append((slot, header, within))
     if opened:
         frame = produce.request.frame
-        found = yield from convert(
-            records_breaches, [(bytes(frame[header.start : header.end]), rules) for _, header, rules in opened]
+        found = yield from _opened(
+            produce, [Opened(slot[0], bytes(frame[header.start : header.end]), rules) for slot, header, rules in opened]
         )
         for index, (slot, header, rules) in enumerate(opened):
-            if isinstance(found, NotConverted):
+            broken = found if isinstance(found, NotConverted) else found[index]
+            if isinstance(broken, NotConverted):
                 _put_off(produce, slot, header, rules)
             else:
-                _take(produce, slot, header, found[index])
+                _take(produce, slot, header, broken)
+
+
+def _opened(
+    produce: Producing, batches: list[Opened]
+) -> Generator[Command, Any, list[list[Breach] | NotConverted] | NotConverted]:
+    """The breaches of each batch. The process that opens the batches names the schemas that it has to know about."""
+    known: Mapping[SchemaOf, NoKey | None] = {}
+    for _ in range(2):
+        results = yield from convert(records_breaches, batches, known)
+        if not isinstance(results, frozenset):
+            return results
+        known = (yield from find_keys(produce.mesh.memory.data_keys, data_keys.Wanted(registered=results))).registered
+    return NotConverted("the schemas of its records are not all known")
 
 
 def _checked_batch(produce: Producing, wanted: Wanted[Item]) -> BatchHeader | None:
@@ -119,19 +139,70 @@ def _put_off(produce: Producing, slot: Slot, header: BatchHeader, rules: tuple[R
     produce.put_off(slot, numbered=header.is_idempotent)
 
 
-def records_breaches(found: list[tuple[bytes, tuple[Rule, ...]]]) -> list[list[Breach]]:
-    """The rules that the records of each batch break. Plain data: it runs in another process, a few us a record."""
-    allowance = Allowance(MOST_DECOMPRESSED)
-    return [_breaches(data, rules, allowance) for data, rules in found]
+class Opened(NamedTuple):
+    """A batch that is opened, and the rules about its records."""
+
+    topic: str
+    data: bytes
+    rules: tuple[Rule, ...]
 
 
-def _breaches(data: bytes, rules: tuple[Rule, ...], allowance: Allowance) -> list[Breach]:
+def records_breaches(
+    found: list[Opened], known: Mapping[SchemaOf, NoKey | None]
+) -> list[list[Breach] | NotConverted] | frozenset[SchemaOf]:
+    """The rules that the records of each batch break, or the schemas that have to be asked for first.
+
+    Plain data: it runs in another process, a few us a record. NotConverted: nobody knows the schemas of this batch.
+    """
+    allowance, schemas = Allowance(MOST_DECOMPRESSED), _Schemas(known)
+    results: list[list[Breach] | NotConverted] = []
+    for each in found:
+        schemas.unchecked = ""
+        broken = _breaches(each, allowance, schemas)
+        results.append(NotConverted(schemas.unchecked) if schemas.unchecked else broken)
+    return frozenset(schemas.missing) if schemas.missing else results
+
+
+class _Schemas:
+    """The schemas that records name, as far as the registry has answered about them."""
+
+    def __init__(self, known: Mapping[SchemaOf, NoKey | None]) -> None:
+        self._known = known
+        self.missing: set[SchemaOf] = set()
+        self.unchecked = ""
+        """Why a batch can't be checked now."""
+
+    def fault(self, rule: Rule, topic: str, marks: RecordMarks) -> str | None:
+        """Why the value names no schema that the rule takes."""
+        headers = [(name.decode(errors="replace"), value) for name, value in marks.headers]
+        try:
+            prefix, _ = framed("value", marks.value_head or b"", headers)
+        except FormatError as error:
+            return f"the value names no schema: {error}"
+        question = SchemaOf(prefix, f"{topic}-value" if rule.value_schema is ValueSchema.SUBJECT else "")
+        if question not in self._known:
+            self.missing.add(question)
+            return None
+        told = self._known[question]
+        if told is None:
+            return None
+        if told.is_gone:
+            return told.reason
+        if not rule.stores_unchecked and rule.mode is Mode.ENFORCE:
+            self.unchecked = told.reason
+        return None
+
+
+def _breaches(opened: Opened, allowance: Allowance, schemas: _Schemas) -> list[Breach]:
+    data, rules = opened.data, opened.rules
     broken: dict[Rule, list[tuple[int, str]]] = {rule: [] for rule in rules}
     try:
         for index, marks in enumerate(read_marks(data, read_batch_header(data, 0, len(data)), allowance)):
-            names = frozenset(name for name, _ in marks.headers)
-            record = Record(marks.key is not None, marks.has_value, names, marks.size)
+            names, has_value = frozenset(name for name, _ in marks.headers), marks.value_head is not None
             for rule, records in broken.items():
+                asks = rule.value_schema is not None and has_value
+                fault = schemas.fault(rule, opened.topic, marks) if asks else None
+                record = Record(marks.key is not None, has_value, names, marks.size, fault)
                 reason = record_fault(rule, record) if len(records) < MOST_TOLD else None
                 if reason is not None:
                     records.append((index, in_rule(rule, reason)))

@@ -6,6 +6,7 @@ import pytest
 
 from mesh.validation import Batch, Compression, Fault, Key, Mode, Policy, Record, Rule, breach, record_fault
 from mesh.validation.codec import policy_from_proto, rule_from_proto, rule_to_proto
+from mesh.validation.rule import ValueSchema
 
 NOW = 1_700_000_000_000
 GOOD = Batch(Compression.ZSTD, 1000, NOW, is_idempotent=True, acks=-1)
@@ -55,6 +56,7 @@ def test_a_rule_without_a_condition_asks_for_nothing() -> None:
 
 
 PLAIN = Record(has_key=True, has_value=True, header_names=frozenset({b"trace", b"more"}), size=100)
+SCHEMA = Rule("schema", "orders", value_schema=ValueSchema.SUBJECT)
 WHOLE = Rule("whole", "orders", tombstones_forbidden=True, required_headers=("trace",), max_record_bytes=100)
 
 
@@ -63,6 +65,9 @@ WHOLE = Rule("whole", "orders", tombstones_forbidden=True, required_headers=("tr
     [
         (WHOLE, PLAIN, None),
         (WHOLE, PLAIN._replace(has_value=False), "the record is a tombstone, and tombstones are forbidden"),
+        (SCHEMA, PLAIN._replace(schema_fault="schema 7 is none of subject 'x'"), "schema 7 is none of subject 'x'"),
+        (SCHEMA, PLAIN._replace(has_value=False, schema_fault="no"), None),
+        (SCHEMA, PLAIN, None),
         (WHOLE, PLAIN._replace(header_names=frozenset({b"more"})), "the record lacks header 'trace'"),
         (WHOLE, PLAIN._replace(size=101), "the record has 101 bytes, and 100 are possible"),
         (Rule("k", "orders", key=Key.REQUIRED), PLAIN, None),
