@@ -14,6 +14,8 @@ class Default(Enum):
     """As Kafka's tools show it."""
 
 
+GROUP: Final = "Group:"
+"""The beginning of the name of a user that stands for a group of tokens."""
 DEFAULT: Final = Default.DEFAULT
 Name = str | Default
 """The name of a part of an entity."""
@@ -50,7 +52,7 @@ class Entity:
     """The clients that a quota is set for: a user, a client.id or both, or an IP address. None: no condition."""
 
     user: Name | None = None
-    """Without "User:", as Kafka names users of quotas."""
+    """Without "User:", as Kafka names users of quotas; "Group:NAME" for a group of tokens."""
     client_id: Name | None = None
     ip: Name | None = None
 

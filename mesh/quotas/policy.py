@@ -7,14 +7,16 @@ Theory of operation
 2. Clients share a quota as the entity says. If it names a user alone, all clients of each user share one; if it names
    a client.id alone, all clients with that client.id do. If it names both, each pair has a quota of its own. A default
    gives each one that it stands for a quota of its own.
+3. A group of a client's token counts as a user called "Group:NAME", behind the client's own user and before the default
+   user. The first group in the token that has a quota counts. All its clients share the quota.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mesh.quotas.entity import DEFAULT, Entity, Key, Name, Quota
+from mesh.quotas.entity import DEFAULT, GROUP, Default, Entity, Key, Name, Quota
 
 Sharers = tuple[Key, str | None, str | None, str | None]
 """The clients that share one quota: key, user, client.id and address; None: the clients may differ in this."""
@@ -41,17 +43,18 @@ class Policy:
         """Whether any client has a quota of this key."""
         return bool(self._by_key[key])
 
-    def limit(self, key: Key, user: str, client_id: str) -> Limit | None:
-        """The quota that counts for a client of this user and client.id."""
+    def limit(self, key: Key, user: str, client_id: str, groups: Sequence[str] = ()) -> Limit | None:
+        """The quota that counts for a client of this user and client.id, whose token names these groups."""
         known = self._by_key[key]
         if not known:
             return None
-        users: tuple[Name, ...] = (user, DEFAULT)
+        users: tuple[Name, ...] = (user, *(f"{GROUP}{each}" for each in groups), DEFAULT)
         for named in users:
             for client in (client_id, DEFAULT, None):
                 quota = known.get(Entity(named, client))
                 if quota is not None:
-                    return Limit(quota, (key, user, None if client is None else client_id, None))
+                    sharing = user if isinstance(named, Default) else named
+                    return Limit(quota, (key, sharing, None if client is None else client_id, None))
         clients: tuple[Name, ...] = (client_id, DEFAULT)
         for client in clients:
             quota = known.get(Entity(None, client))
@@ -69,10 +72,10 @@ class Policy:
                 return Limit(quota, (key, None, None, address))
         return None
 
-    def limits(self, user: str, client_id: str, address: str) -> list[Limit]:
+    def limits(self, user: str, client_id: str, address: str, groups: Sequence[str] = ()) -> list[Limit]:
         """The quotas that count for a client, one of each key at most."""
         found = (
-            self.limit_of_address(key, address) if key.is_about_addresses else self.limit(key, user, client_id)
+            self.limit_of_address(key, address) if key.is_about_addresses else self.limit(key, user, client_id, groups)
             for key in Key
         )
         return [each for each in found if each is not None]

@@ -26,7 +26,7 @@ def _entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that name an entity."""
     for option in reversed(
         (
-            click.option("--user", metavar="NAME", help="This user, without 'User:'."),
+            click.option("--user", metavar="NAME", help="This user, without 'User:'; Group:NAME is a group of tokens."),
             click.option("--user-defaults", is_flag=True, help="Each user without a quota of its own."),
             click.option("--client-id", metavar="NAME", help="Clients with this client.id."),
             click.option("--client-defaults", is_flag=True, help="Each client.id without a quota of its own."),
@@ -142,9 +142,12 @@ def list_(session: Session, /, at_revision: int | None, **options: Any) -> None:
 @click.argument("user")
 @click.option("--client-id", default="", metavar="NAME", help="The client.id.")
 @click.option("--ip", default="", metavar="ADDRESS", help="The client's IP address.")
+@click.option("--group", "groups", multiple=True, metavar="NAME", help="A group of the client's token.")
 @_at
 @pass_session
-def explain(session: Session, user: str, client_id: str, ip: str, at_revision: int | None) -> None:
+def explain(
+    session: Session, user: str, client_id: str, ip: str, groups: tuple[str, ...], at_revision: int | None
+) -> None:
     """Say which quotas count for USER, and with whom the client shares each.
 
     \b
@@ -152,7 +155,9 @@ def explain(session: Session, user: str, client_id: str, ip: str, at_revision: i
       meshctl quota explain alice
       meshctl quota explain alice --client-id batch --ip 10.0.0.1
     """
-    request = pb.ExplainClientQuotasRequest(user=user, client_id=client_id, ip=ip, at_revision=at_revision or 0)
+    request = pb.ExplainClientQuotasRequest(
+        user=user, client_id=client_id, ip=ip, groups=groups, at_revision=at_revision or 0
+    )
     connection = session.connect()
     answer = connection.call(connection.quotas.ExplainClientQuotas, request)
     if session.as_json:

@@ -70,7 +70,7 @@ class QuotaService(quotas_grpc.QuotaServiceServicer):
             check_name(request.client_id, "client_id")
         address = address_of(request.ip, "ip") if request.ip else ""
         policy = await self._decisions.at(request.at_revision)
-        limits = policy_from_proto(policy).limits(user, request.client_id, address)
+        limits = policy_from_proto(policy).limits(user, request.client_id, address, request.groups)
         return quotas.ExplainClientQuotasResponse(
             quotas=[quota_to_proto(each.quota) for each in limits],
             explanations=map(explanation, limits),

@@ -109,10 +109,10 @@ class Toll:
         if self._edition == quotas.edition and client_id == self._client_id and session.proved is self._proved:
             return
         self._edition, self._client_id, self._proved = quotas.edition, client_id, session.proved
-        user, called, now = session.proved.name, client_id or "", self._now()
-        self.produced = quotas.account(Key.PRODUCER_BYTE_RATE, user, called, now)
-        self.fetched = quotas.account(Key.CONSUMER_BYTE_RATE, user, called, now)
-        self.worked = quotas.account(Key.REQUEST_PERCENTAGE, user, called, now)
+        user, called, now, groups = session.proved.name, client_id or "", self._now(), session.proved.groups
+        self.produced = quotas.account(Key.PRODUCER_BYTE_RATE, user, called, now, groups)
+        self.fetched = quotas.account(Key.CONSUMER_BYTE_RATE, user, called, now, groups)
+        self.worked = quotas.account(Key.REQUEST_PERCENTAGE, user, called, now, groups)
         self._note_due()
 
     def _note_due(self) -> None:

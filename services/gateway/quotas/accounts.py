@@ -12,7 +12,7 @@ Theory of operation
    to it. The last parts hold while no router is connected.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -145,16 +145,17 @@ class Quotas:
         key, user, client_id, address = sharers
         if address is not None:
             return self._policy.limit_of_address(key, address)
-        return self._policy.limit(key, user or "", client_id or "")
+        limit = self._policy.limit(key, user or "", client_id or "")
+        return limit if limit is not None and limit.sharers == sharers else None
 
     def _changed(self) -> None:
         self.edition += 1
         for each in list(self.on_change):
             each()
 
-    def account(self, key: Key, user: str, client_id: str, now: float) -> Account | None:
+    def account(self, key: Key, user: str, client_id: str, now: float, groups: Sequence[str] = ()) -> Account | None:
         """The account of a client; None if it has no such quota."""
-        limit = self._policy.limit(key, user, client_id)
+        limit = self._policy.limit(key, user, client_id, groups)
         return None if limit is None else self._account(limit, now)
 
     def connected(self, address: str, now: float) -> float:

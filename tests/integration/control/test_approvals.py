@@ -187,6 +187,31 @@ async def test_of_two_approvals_at_once_one_wins(mesh: Mesh) -> None:
     await refused(ada.refuse(name), LOST, "is applied by")
 
 
+async def test_an_approval_that_is_checked_while_another_one_is_made_loses(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
+    await ada.require(rule(RULES))
+    name = await proposed(bob.set("apples", "c1"))
+    calls, checked, goes_on = mesh.world.control.approved_calls, asyncio.Event(), asyncio.Event()
+    check = calls.check
+
+    async def slow(proposal: proposals.Proposal) -> int:
+        revision = await check(proposal)
+        if not checked.is_set():
+            checked.set()
+            await goes_on.wait()
+        return revision
+
+    monkeypatch.setattr(calls, "check", slow)
+    late = ada.approve(name)
+    await checked.wait()
+    await cleo.approve(name)
+    goes_on.set()
+    await refused(late, LOST, "is applied by")
+    assert await mesh.kinds(name) == ["change_proposed", "proposal_approved", "proposal_closed"]
+
+
 async def test_the_same_request_is_the_same_proposal(mesh: Mesh) -> None:
     ada, bob, cleo = await mesh.people("admin ada", "operator bob", "operator cleo")
     await ada.require(rule(RULES))

@@ -259,7 +259,7 @@ def _asks_for_users(mesh: Mesh) -> None:
         ("SCRAM_SHA_512", 4096),
     ]
     deletion = UserScramCredentialDeletion("shop", ScramMechanism.SCRAM_SHA_256)
-    with pytest.raises(KafkaException, match="use meshctl users set"):
+    with pytest.raises(KafkaException, match="use meshctl, or set KAFKA_MESH_CONTROL_CHANGES_BY_KAFKA_TOOLS"):
         admin_client.alter_user_scram_credentials([deletion])["shop"].result(ANSWER_S)
 
 

@@ -26,6 +26,9 @@ def test_the_life_of_quotas(meshctl: Meshctl) -> None:
     ]
     assert len(json.loads(meshctl("quota", "list", "-o", "json").stdout)["quotas"]) == 4
 
+    meshctl("quota", "set", "--user", "Group:reports", "--consumer-byte-rate", "10")
+    assert "'Group:reports' is 10 bytes/s" in meshctl("quota", "explain", "eve", "--group", "reports").stdout
+    meshctl("quota", "remove", "--user", "Group:reports")
     told = meshctl("quota", "explain", "alice", "--client-id", "batch").stdout
     assert "producer_byte_rate of user 'alice' is 1048576 bytes/s, shared by all connections of user 'alice'" in told
     shared = "shared by all connections of user 'alice', client-id 'batch', as the default says"

@@ -231,6 +231,8 @@ class ProposalDecisions:
         caller: Caller,
         answer: Answer,
     ) -> None:
+        """Conflict if somebody else has decided since the proposal was read, while its plan was checked for example."""
+        aggregate.still_open(self.known, proposal.name, self._clock())
         await self._journal.append(
             [Draft(proposal.name, event)],
             caller,

@@ -69,6 +69,22 @@ def test_a_default_gives_each_user_a_quota_of_its_own() -> None:
     assert ann == policy.limit(PRODUCE, "ann", "y")
 
 
+def test_a_group_of_the_token_counts_behind_the_user_and_before_the_default() -> None:
+    reports, default = Quota(Entity("Group:reports"), PRODUCE, 2.0), Quota(Entity(DEFAULT), PRODUCE, 3.0)
+    policy = Policy((Quota(Entity("ann"), PRODUCE, 1.0), reports, default))
+    groups = ["audit", "reports"]
+
+    def counts(user: str, groups: list[str]) -> float:
+        found = policy.limit(PRODUCE, user, "x", groups)
+        assert found is not None
+        return found.quota.value
+
+    assert (counts("ann", groups), counts("bob", groups), counts("bob", ["audit"])) == (1.0, 2.0, 3.0)
+    bob, eve = (policy.limit(PRODUCE, user, "x", groups) for user in ("bob", "eve"))
+    assert bob == eve, "all clients of the group share the quota"
+    assert bob == policy.limit(PRODUCE, "Group:reports", "x")
+
+
 def test_a_policy_comes_back_from_its_message() -> None:
     made = [
         Quota(Entity("ann", DEFAULT), PRODUCE, 1.5),
