@@ -108,9 +108,10 @@ def _rows(found: list[record_rules.RecordRule], rates: Rates) -> list[Sequence[o
 def _row(rule: record_rules.RecordRule, rate: float | None) -> Sequence[object]:
     progress = rule.progress
     known = rule.HasField("progress")
+    lag = progress.lag if progress.partition_count else "-"  # nothing was read yet
     return (
         short(rule.name), sentence(rule.spec), state(rule),
-        short(progress.router) or "-", progress.lag if known else "-", "-" if rate is None else f"{rate:.0f}",
+        short(progress.router) or "-", lag, "-" if rate is None else f"{rate:.0f}",
         progress.records_written, progress.records_dead, progress.problem if known else NOBODY_YET,
     )  # fmt: skip
 

@@ -21,7 +21,7 @@ async def listing(ask: Ask) -> Page:
             _kind(each.spec),
             _way(each.spec),
             _state(each),
-            f"{each.progress.lag:,}" if each.HasField("progress") else words.NONE,
+            f"{each.progress.lag:,}" if each.progress.partition_count else words.NONE,
         ]
         for each in answer.record_rules
     ]

@@ -154,12 +154,13 @@ class Session:
             raise Setback(f"a header's name is no text: {error}") from error
 
     def states(self) -> list[PartitionState]:
-        """How far each partition is, as committed."""
+        """How far each partition is, as committed; without those of which nothing was fetched yet."""
         states = []
         for lane in list(self.lanes.values()):
-            _, end = self._watermarks(lane)
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(*lane.source), cached=True)
             position = min(lane.committed)
-            states.append(PartitionState(lane.source, position, max(end, position)))
+            if end >= 0:  # negative: nothing was fetched yet
+                states.append(PartitionState(lane.source, position, max(end, position)))
         return states
 
     def close(self) -> None:
@@ -394,7 +395,3 @@ class Session:
         """Commits the records that were read so far, before other work begins."""
         if self._moved:
             self._commit()
-
-    def _watermarks(self, lane: Lane) -> tuple[int, int]:
-        first, end = self._consumer.get_watermark_offsets(TopicPartition(*lane.source), cached=True)
-        return max(first, 0), max(end, 0)  # negative: nothing was fetched yet
