@@ -195,7 +195,10 @@ def test_groups_are_translated_and_rules_removed(control: ScriptedControl, meshc
 def test_each_kind_is_listed_for_itself_over_all_pages(control: ScriptedControl, meshctl: Meshctl) -> None:
     def page(request: record_rules.ListRecordRulesRequest) -> record_rules.ListRecordRulesResponse:
         if not request.page_token:
-            found = [content_rule(), mirror_rule(lag=42, partition_count=1, records_written=10, problem="c2 does not answer")]
+            found = [
+                content_rule(),
+                mirror_rule(lag=42, partition_count=1, records_written=10, problem="c2 does not answer"),
+            ]
             return record_rules.ListRecordRulesResponse(record_rules=found, next_page_token="m")
         return record_rules.ListRecordRulesResponse(record_rules=[mirror_rule("n")])
 
