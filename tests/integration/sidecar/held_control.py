@@ -1,6 +1,7 @@
 """Control as a server that the test holds: it remembers what it was told, gives orders, and can be away."""
 
 import queue
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,6 +21,8 @@ class HeldControl(instances_grpc.InstanceServiceServicer):
         self.known: dict[str, events.ConsumerInstance] = {}
         self.removed: dict[str, str] = {}
         self.members: list[admin.Member] = []
+        self.beat_times: list[float] = []
+        """When each beat came, on the monotonic clock."""
         self.incarnations: list[str] = []
         self.statuses: dict[str, instances.InstanceStatus] = {}
         self.actors: set[str] = set()
@@ -90,6 +93,7 @@ class HeldControl(instances_grpc.InstanceServiceServicer):
 
     def Beat(self, request: instances.BeatRequest, context: Any) -> instances.BeatResponse:
         self.members.append(request.member)
+        self.beat_times.append(time.monotonic())
         self.incarnations.append(request.incarnation)
         self.statuses.update({status.name: status for status in request.instances})
         self.reports = {report.name: report for report in request.subscriptions}
