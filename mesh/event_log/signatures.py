@@ -13,7 +13,6 @@ Theory of operation
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from typing import Final, Protocol
@@ -24,6 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
 from mesh.rpc import events
+from mesh.rpc.roles import SPIFFE_ID
 
 SHOWN_EVERY: Final = 100
 """Events from one that shows its certificate to the next: a reader that begins amid the log meets it soon."""
@@ -174,8 +174,8 @@ def certificate_role(certificate: x509.Certificate) -> str:
     except (x509.ExtensionNotFound, ValueError):
         return ""
     for uri in names.get_values_for_type(x509.UniformResourceIdentifier):
-        if found := re.fullmatch(r"spiffe://[^/]+/([a-z]+)/[^/\s]+", uri):
-            return found[1]
+        if found := SPIFFE_ID.fullmatch(uri):
+            return found["role"]
     return ""
 
 

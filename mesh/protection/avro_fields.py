@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mesh.kafka_bytes import WireError
-from mesh.protection.documents import Part, UnreadableError, joined
+from mesh.protection.documents import Part, Steps, UnreadableError, field_at, joined, steps_behind, steps_of
 from mesh.record_transforms import ELEMENTS, JsonPath
 from mesh.schemas.avro import avro_schema
 from mesh.schemas.schema import RegisteredSchema
@@ -30,8 +30,6 @@ DEEPEST: Final = 64
 _SIZES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _NUMBERS: Final = {"int", "long", "enum"}
 _TEXTS: Final = {"string", "bytes"}
-
-Steps = list[tuple[JsonPath, int]]
 
 
 class NotAvroError(UnreadableError):
@@ -82,7 +80,7 @@ class AvroDocument:
         walk = _Walk(value, schema, self._take)
         self._found: list[Part] = []
         try:
-            end = walk.value(schema.root, start, [(path, index) for index, path in enumerate(paths)])
+            end = walk.value(schema.root, start, steps_of(paths))
         except (WireError, IndexError, KeyError, TypeError, RecursionError) as error:
             raise NotAvroError(f"it is not of its Avro schema: {type(error).__name__}") from None
         if end != len(value):
@@ -175,7 +173,7 @@ class _Walk:
 
     def value(self, schema: Any, at: int, steps: Steps) -> int:
         """Reads the value at `at`; returns its end."""
-        here = next((index for path, index in steps if not path), None)
+        here = field_at(steps)
         if here is not None:
             return self._field(schema, at, here)
         schema = self.schema.of(schema)
@@ -185,10 +183,10 @@ class _Walk:
             return self.value(schema[branch], at, steps)
         if kind == "record":
             for each in schema["fields"]:
-                at = self.value(each["type"], at, _behind(steps, each["name"]))
+                at = self.value(each["type"], at, steps_behind(steps, each["name"]))
             return at
         if kind == "array":
-            inner = _behind(steps, ELEMENTS)
+            inner = steps_behind(steps, ELEMENTS)
             return self._blocks(at, lambda at: self.value(schema["items"], at, inner))
         if kind == "map":
             return self._blocks(at, lambda at: self._entry(schema["values"], at, steps))
@@ -225,7 +223,7 @@ class _Walk:
         length, at = self._number(at)
         end = self._within(at + length)
         name = self.data[at:end].decode("utf-8", "replace")
-        return self.value(values, end, _behind(steps, name))
+        return self.value(values, end, steps_behind(steps, name))
 
     def _plain(self, schema: Any, kind: str, at: int) -> int:
         if kind in _TEXTS:
@@ -249,10 +247,6 @@ class _Walk:
         if number < 0:
             raise IndexError
         return number, at
-
-
-def _behind(steps: Steps, step: str | None) -> Steps:
-    return [(path[1:], index) for path, index in steps if path and path[0] == step]
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
+from mesh.record_transforms import JsonPath
+
+Steps = Sequence[tuple[JsonPath, int]]
+"""The rest of each path from a place in a value on, and the index of the path."""
+
 
 class UnreadableError(ValueError):
     """The value is not of its format: where, and why; nothing of its content."""
@@ -62,3 +67,18 @@ def joined(whole: T, places: Sequence[tuple[int, int]], new: Sequence[T]) -> T:
         at = end
     pieces.append(whole[at:])
     return whole[:0].join(pieces)
+
+
+def steps_of(paths: Sequence[JsonPath]) -> Steps:
+    """The steps from the root of a value on."""
+    return [(path, index) for index, path in enumerate(paths)]
+
+
+def field_at(steps: Steps) -> int | None:
+    """The index of the path that ends here; None if no path does."""
+    return next((index for path, index in steps if not path), None)
+
+
+def steps_behind(steps: Steps, step: str | None) -> Steps:
+    """The steps from a member on; ELEMENTS for those of a list."""
+    return [(path[1:], index) for path, index in steps if path and path[0] == step]

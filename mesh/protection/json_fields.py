@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # typeshed has not its name
 from typing import Any, Final, NamedTuple, NoReturn
 
-from mesh.protection.documents import Part, UnreadableError, joined
+from mesh.protection.documents import Part, Steps, UnreadableError, field_at, joined, steps_behind, steps_of
 from mesh.record_transforms import ELEMENTS, JsonPath
 
 MASK: Final = b'"***"'
@@ -54,7 +54,7 @@ def spans(text: str, paths: tuple[JsonPath, ...]) -> list[Span]:
     """
     found: list[Span] = []
     try:
-        at = _walk(text, _skip(text, 0), [(path, index) for index, path in enumerate(paths)], found)
+        at = _walk(text, _skip(text, 0), steps_of(paths), found)
     except JSONDecodeError as error:
         raise NotJsonError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from None
     except StopIteration as error:
@@ -67,7 +67,7 @@ def spans(text: str, paths: tuple[JsonPath, ...]) -> list[Span]:
     return found
 
 
-def _walk(text: str, at: int, steps: list[tuple[JsonPath, int]], found: list[Span]) -> int:
+def _walk(text: str, at: int, steps: Steps, found: list[Span]) -> int:
     """Reads the value at `at`, and notes the fields; returns the end of the value."""
     start = at
     first = text[at : at + 1]
@@ -84,7 +84,7 @@ def _nothing(at: int) -> NoReturn:
     raise StopIteration(at)
 
 
-def _object(text: str, at: int, steps: list[tuple[JsonPath, int]], found: list[Span]) -> int:
+def _object(text: str, at: int, steps: Steps, found: list[Span]) -> int:
     at = _skip(text, at + 1)
     if text[at] == "}":
         return at + 1
@@ -95,7 +95,7 @@ def _object(text: str, at: int, steps: list[tuple[JsonPath, int]], found: list[S
         at = _skip(text, at)
         if text[at] != ":":
             raise JSONDecodeError("':' is missing", text, at)
-        at = _value(text, _skip(text, at + 1), _behind(steps, name), found)
+        at = _value(text, _skip(text, at + 1), steps_behind(steps, name), found)
         at = _skip(text, at)
         if text[at] == "}":
             return at + 1
@@ -104,11 +104,11 @@ def _object(text: str, at: int, steps: list[tuple[JsonPath, int]], found: list[S
         at = _skip(text, at + 1)
 
 
-def _list(text: str, at: int, steps: list[tuple[JsonPath, int]], found: list[Span]) -> int:
+def _list(text: str, at: int, steps: Steps, found: list[Span]) -> int:
     at = _skip(text, at + 1)
     if text[at] == "]":
         return at + 1
-    inner = _behind(steps, ELEMENTS)
+    inner = steps_behind(steps, ELEMENTS)
     while True:
         at = _skip(text, _value(text, at, inner, found))
         if text[at] == "]":
@@ -118,12 +118,8 @@ def _list(text: str, at: int, steps: list[tuple[JsonPath, int]], found: list[Spa
         at = _skip(text, at + 1)
 
 
-def _behind(steps: list[tuple[JsonPath, int]], step: str | None) -> list[tuple[JsonPath, int]]:
-    return [(path[1:], index) for path, index in steps if path and path[0] == step]
-
-
-def _value(text: str, at: int, steps: list[tuple[JsonPath, int]], found: list[Span]) -> int:
-    here = next((index for path, index in steps if not path), None)
+def _value(text: str, at: int, steps: Steps, found: list[Span]) -> int:
+    here = field_at(steps)
     if here is None:
         return _walk(text, at, steps, found)
     _, end = _SCANNER(text, at)

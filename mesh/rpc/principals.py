@@ -21,9 +21,8 @@ from google.protobuf.message import Message
 from mesh.rpc import access
 from mesh.rpc.errors import RpcError, denied
 from mesh.rpc.method_access import access_of
-from mesh.rpc.roles import PEOPLE, ROLES, role_word, suffices
+from mesh.rpc.roles import PEOPLE, ROLES, SPIFFE_ID, role_word, suffices
 
-SPIFFE_ID = re.compile(r"spiffe://[^/]+/(?P<role>[a-z]+)/(?P<name>[^/\s]+)")
 RESERVED = re.compile(r"control|group:.*")
 """Names that no person has: control is the actor of its own decisions, and a grant to a group is to such a name."""
 WORKER = re.compile(r"-\d+$")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from mesh.rpc import access, grants
 
 PEOPLE = (access.ROLE_VIEWER, access.ROLE_OPERATOR, access.ROLE_ADMIN)
 """The roles of people and programs. Each one has the rights of those before it."""
 ROLES = {name.removeprefix("ROLE_").lower(): number for name, number in access.Role.items() if number}
 """Word -> role, also of members."""
+SPIFFE_ID = re.compile(r"spiffe://[^/]+/(?P<role>[a-z]+)/(?P<name>[^/\s]+)")
+"""The URI by which a certificate names its role: spiffe://MESH/ROLE/NAME."""
 
 
 def role_word(role: access.Role.ValueType) -> str:

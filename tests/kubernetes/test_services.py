@@ -15,7 +15,8 @@ from docs.chart import secret_settings
 from docs.settings import SETTINGS
 from local.certificates import write_certificates
 from local.owners import ROLES, SERVERS, parse_owner
-from mesh.rpc.principals import SPIFFE_ID, WORKER
+from mesh.rpc.principals import WORKER
+from mesh.rpc.roles import SPIFFE_ID
 from mesh.settings import ServiceSettings
 from meshctl.cli import cli
 from services.gateway.serving import stop_bound_s

@@ -79,21 +79,15 @@ class Vouching:
                 f"event {event.position} is signed by control, and does not continue the log that was read up to event "
                 f"{self._chain.position}: run kafka-mesh verify-log"
             )
-        vouched = [read]
+        end, vouched = before.after(event, read.body), [read]
         while before.position > self._chain.position:
             earlier = self._waiting[before.position][before.hash]
             vouched.append(earlier.read)
             before = earlier.before
-        self._chain = self._after(vouched)
+        self._chain = end
         self._waiting.clear()
         self._count = self._bytes = 0
         return vouched[::-1]
-
-    def _after(self, newest_first: list[Read]) -> Chain:
-        chain = self._chain
-        for read in reversed(newest_first):
-            chain = chain.after(read.event, read.body)
-        return chain
 
     def _wait(self, read: Read) -> None:
         event = read.event

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import serialization
 
 from local.certificates import AUTHORITY_LIFE, LIFE, RENEWED_WITHIN, write_certificates
 from local.owners import ROLES, Owner, OwnerError, joined, owner_name, parse_owner
-from mesh.rpc.principals import SPIFFE_ID
 from mesh.rpc.roles import ROLES as ROLES_OF_CALLERS
+from mesh.rpc.roles import SPIFFE_ID
 from mesh.rpc.tls import RpcTls, RpcTlsError
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
