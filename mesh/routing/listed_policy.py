@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from mesh.rpc import events, protection, quotas, tenants, validation
 
@@ -90,6 +90,15 @@ def tenant_key(tenant: tenants.Tenant | tenants.TenantChange) -> bytes:
     return tenant.tenant_id.encode()
 
 
+def set_by(field: str) -> Callable[[Any], Any]:
+    """The item that a change sets in this field; None if the change removes the item."""
+    return lambda change: getattr(change, field) if change.HasField(field) else None
+
+
+RULE_SET: Final = set_by("rule")
+TENANT_SET: Final = set_by("tenant")
+
+
 def _changed_quotas(event: events.Event) -> Iterable[tuple[bytes, quotas.Quota | None]]:
     for each in event.quotas_changed.changes:
         quota = quotas.Quota(entity=each.entity, key=each.key, value=each.value) if each.HasField("value") else None
@@ -97,18 +106,15 @@ def _changed_quotas(event: events.Event) -> Iterable[tuple[bytes, quotas.Quota |
 
 
 def _changed_rules(event: events.Event) -> Iterable[tuple[bytes, validation.ValidationRule | None]]:
-    for each in event.validation_rules_changed.changes:
-        yield rule_key(each), each.rule if each.HasField("rule") else None
+    return ((rule_key(each), RULE_SET(each)) for each in event.validation_rules_changed.changes)
 
 
 def _changed_tenants(event: events.Event) -> Iterable[tuple[bytes, tenants.Tenant | None]]:
-    for each in event.tenants_changed.changes:
-        yield tenant_key(each), each.tenant if each.HasField("tenant") else None
+    return ((tenant_key(each), TENANT_SET(each)) for each in event.tenants_changed.changes)
 
 
 def _changed_protection(event: events.Event) -> Iterable[tuple[bytes, protection.ProtectionRule | None]]:
-    for each in event.protection_rules_changed.changes:
-        yield rule_key(each), each.rule if each.HasField("rule") else None
+    return ((rule_key(each), RULE_SET(each)) for each in event.protection_rules_changed.changes)
 
 
 QUOTAS: Listed[quotas.QuotaPolicy, quotas.Quota] = Listed(

@@ -13,18 +13,16 @@ from mesh.protection.codec import UnknownProtectionError, rule_from_proto, rule_
 from mesh.protection.keys import KEY_ID
 from mesh.protection.rule import Others, Rule, What, overlap, within_another
 from mesh.record_transforms import InvalidTransformError, json_path
-from mesh.routing.listed_policy import rule_key
+from mesh.routing.listed_policy import RULE_SET, rule_key
 from mesh.rpc import events, protection
 from mesh.topics import is_topic_name
 from services.control.domain.errors import InvalidField, NotAllowed
+from services.control.domain.listed_changes import after, asked_once, check_id, check_topics
 
 PROTECTION: Final = "protection"
 """The stream of all decisions about protection."""
 MOST_RULES: Final = 1_000
 """Each gateway holds all of them in memory, gets them with each table, and looks through all for each new topic."""
-MOST_AT_ONCE: Final = 100
-"""Changes of one call."""
-RULE_ID: Final = re.compile(r"[a-z0-9-]{1,63}")
 MOST_FIELDS: Final = 32
 MOST_READERS: Final = 100
 MOST_ORIGINS: Final = 16
@@ -35,19 +33,9 @@ def change_rules(
     policy: protection.ProtectionPolicy, wanted: Sequence[protection.ProtectionRuleChange]
 ) -> events.ProtectionRulesChanged | None:
     """The event that sets and removes rules; None if all of them are so already."""
-    if not wanted:
-        raise InvalidField("changes", "is empty: name one at least")
-    if len(wanted) > MOST_AT_ONCE:
-        raise InvalidField("changes", f"has {len(wanted)} items, and {MOST_AT_ONCE} are possible: make several calls")
     known = {rule_key(each): each for each in policy.rules}
-    asked: dict[bytes, protection.ProtectionRuleChange] = {}
-    for index, each in enumerate(wanted):
-        change = checked(each, f"changes[{index}]")
-        if asked.setdefault(rule_key(change), change) is not change:
-            raise InvalidField(f"changes[{index}].rule_id", f"{each.rule_id!r} has an earlier change: say it once")
-    new = {key: each for key, each in asked.items() if known.get(key) != (each.rule if each.HasField("rule") else None)}
-    kept = {key: each for key, each in known.items() if key not in asked}
-    kept |= {key: each.rule for key, each in asked.items() if each.HasField("rule")}
+    asked = dict(asked_once(wanted, checked, rule_key, "rule_id"))
+    new, kept = after(known, asked, RULE_SET)
     if len(kept) > MOST_RULES:
         raise NotAllowed(
             "TOO_MANY_PROTECTION_RULES",
@@ -55,8 +43,8 @@ def change_rules(
             f"the mesh would have {len(kept)} rules of protection, and {MOST_RULES} are possible: remove others, or "
             "use prefixes",
         )
-    _check_overlaps(kept, [key for key, each in new.items() if each.HasField("rule")])
-    return events.ProtectionRulesChanged(changes=new.values()) if new else None
+    _check_overlaps(kept, [rule_key(each) for each in new if each.HasField("rule")])
+    return events.ProtectionRulesChanged(changes=new) if new else None
 
 
 def _check_overlaps(kept: Mapping[bytes, protection.ProtectionRule], new: Sequence[bytes]) -> None:
@@ -75,14 +63,9 @@ def _check_overlaps(kept: Mapping[bytes, protection.ProtectionRule], new: Sequen
 
 def checked(wanted: protection.ProtectionRuleChange, field: str) -> protection.ProtectionRuleChange:
     """The change as it is compared. InvalidField if it says nothing that a gateway could follow."""
-    if not RULE_ID.fullmatch(wanted.rule_id):
-        raise InvalidField(f"{field}.rule_id", f"{wanted.rule_id[:63]!r} is no id: 1 to 63 characters of [a-z0-9-]")
+    check_id(wanted, "rule", "rule_id", field)
     if not wanted.HasField("rule"):
         return protection.ProtectionRuleChange(rule_id=wanted.rule_id)
-    if wanted.rule.rule_id != wanted.rule_id:
-        raise InvalidField(
-            f"{field}.rule.rule_id", f"is {wanted.rule.rule_id!r}, and the change is of {wanted.rule_id!r}"
-        )
     try:
         rule = rule_from_proto(wanted.rule)
     except UnknownProtectionError:
@@ -94,9 +77,7 @@ def checked(wanted: protection.ProtectionRuleChange, field: str) -> protection.P
 
 
 def _check(rule: Rule, field: str) -> None:
-    name = "topic_prefix" if rule.is_prefix else "topic"
-    if not (rule.is_prefix and not rule.name) and not is_topic_name(rule.name):
-        raise InvalidField(f"{field}.{name}", f"{rule.name[:249]!r} is no name of topics")
+    check_topics(rule, field)
     if rule.key_id and not KEY_ID.fullmatch(rule.key_id):
         raise InvalidField(
             f"{field}.key_id", f"{rule.key_id[:63]!r} is no id of a key: 1 to 63 characters of [A-Za-z0-9._-]"

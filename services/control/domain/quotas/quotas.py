@@ -17,6 +17,7 @@ from mesh.quotas.entity import Entity, Key
 from mesh.routing.listed_policy import quota_key
 from mesh.rpc import events, quotas
 from services.control.domain.errors import InvalidField, NotAllowed
+from services.control.domain.listed_changes import check_count
 
 QUOTAS: Final = "quotas"
 """The stream of all decisions about quotas."""
@@ -33,10 +34,7 @@ CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 def change_quotas(policy: quotas.QuotaPolicy, wanted: Sequence[quotas.QuotaChange]) -> events.QuotasChanged | None:
     """The event that sets and removes quotas; None if all of them are so already."""
-    if not wanted:
-        raise InvalidField("changes", "is empty: name one at least")
-    if len(wanted) > MOST_AT_ONCE:
-        raise InvalidField("changes", f"has {len(wanted)} items, and {MOST_AT_ONCE} are possible: make several calls")
+    check_count(wanted, MOST_AT_ONCE)
     known = {quota_key(each): each.value for each in policy.quotas}
     asked: dict[bytes, quotas.QuotaChange] = {}
     for index, each in enumerate(wanted):

@@ -11,22 +11,20 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from mesh.routing.listed_policy import tenant_key
+from mesh.routing.listed_policy import TENANT_SET, tenant_key
 from mesh.rpc import events, tenants
 from mesh.tenants.codec import tenant_from_proto, tenant_to_proto
 from mesh.tenants.tenant import Tenant, default_prefix
 from mesh.topics import OWN_PREFIXES, is_own_topic, is_topic_name
 from services.control.domain.errors import InvalidField, NotAllowed
+from services.control.domain.listed_changes import after, asked_once, check_id
 
 TENANTS: Final = "tenants"
 """The stream of all decisions about tenants."""
 MOST_TENANTS: Final = 1_000
 """Each gateway holds all of them in memory, and gets them with each table."""
-MOST_AT_ONCE: Final = 100
-"""Changes of one call."""
 MOST_MEMBERS: Final = 100
 MOST_SHARED: Final = 100
-TENANT_ID: Final = re.compile(r"[a-z0-9-]{1,63}")
 PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,98}[._-]")
 """2 to 100 characters, so that 149 at least are left for the names of topics. The mark at the end divides the names of
 two tenants, and the first character is none of names that are internal to clusters."""
@@ -37,45 +35,32 @@ def change_tenants(
     policy: tenants.TenantPolicy, wanted: Sequence[tenants.TenantChange]
 ) -> events.TenantsChanged | None:
     """The event that sets and removes tenants; None if all of them are so already."""
-    if not wanted:
-        raise InvalidField("changes", "is empty: name one at least")
-    if len(wanted) > MOST_AT_ONCE:
-        raise InvalidField("changes", f"has {len(wanted)} items, and {MOST_AT_ONCE} are possible: make several calls")
     known = {tenant_key(each): each for each in policy.tenants}
     asked: dict[bytes, tenants.TenantChange] = {}
-    for index, each in enumerate(wanted):
-        change = checked(each, f"changes[{index}]")
-        if asked.setdefault(tenant_key(change), change) is not change:
-            raise InvalidField(f"changes[{index}].tenant_id", f"{each.tenant_id!r} has an earlier change: say it once")
-        before = known.get(tenant_key(change))
+    for key, change in asked_once(wanted, checked, tenant_key, "tenant_id"):
+        asked[key] = change
+        before = known.get(key)
         if before is not None and change.HasField("tenant") and change.tenant.prefix != before.prefix:
             raise NotAllowed(
                 "TENANT_HAS_PREFIX",
                 TENANTS,
-                f"tenant {each.tenant_id!r} has prefix {before.prefix!r}: with {change.tenant.prefix!r} it would see "
+                f"tenant {change.tenant_id!r} has prefix {before.prefix!r}: with {change.tenant.prefix!r} it would see "
                 "none of its topics and groups. Keep the prefix, or remove the tenant first",
             )
-    new = [each for key, each in asked.items() if known.get(key) != (each.tenant if each.HasField("tenant") else None)]
-    after = {key: each for key, each in known.items() if key not in asked}
-    after |= {key: each.tenant for key, each in asked.items() if each.HasField("tenant")}
-    if len(after) > MOST_TENANTS:
+    new, kept = after(known, asked, TENANT_SET)
+    if len(kept) > MOST_TENANTS:
         raise NotAllowed(
-            "TOO_MANY_TENANTS", TENANTS, f"the mesh would have {len(after)} tenants, and {MOST_TENANTS} are possible"
+            "TOO_MANY_TENANTS", TENANTS, f"the mesh would have {len(kept)} tenants, and {MOST_TENANTS} are possible"
         )
-    _check_apart([tenant_from_proto(each) for each in after.values()])
+    _check_apart([tenant_from_proto(each) for each in kept.values()])
     return events.TenantsChanged(changes=new) if new else None
 
 
 def checked(wanted: tenants.TenantChange, field: str) -> tenants.TenantChange:
     """The change as it is compared, with its prefix. InvalidField if a gateway could not carry it out."""
-    if not TENANT_ID.fullmatch(wanted.tenant_id):
-        raise InvalidField(f"{field}.tenant_id", f"{wanted.tenant_id[:63]!r} is no id: 1 to 63 characters of [a-z0-9-]")
+    check_id(wanted, "tenant", "tenant_id", field)
     if not wanted.HasField("tenant"):
         return tenants.TenantChange(tenant_id=wanted.tenant_id)
-    if wanted.tenant.tenant_id != wanted.tenant_id:
-        raise InvalidField(
-            f"{field}.tenant.tenant_id", f"is {wanted.tenant.tenant_id!r}, and the change is of {wanted.tenant_id!r}"
-        )
     topics = [each.topic for each in wanted.tenant.shared_topics]
     twice = _twice(topics)
     if twice is not None:

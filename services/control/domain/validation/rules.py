@@ -5,24 +5,20 @@ The policy itself is in the routing table (`mesh.routing.listed_policy`), so gat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
-from mesh.routing.listed_policy import rule_key
+from mesh.routing.listed_policy import RULE_SET, rule_key
 from mesh.rpc import events, validation
-from mesh.topics import is_topic_name
 from mesh.validation.codec import UnknownValidationError, rule_from_proto, rule_to_proto
 from mesh.validation.rule import Rule
 from services.control.domain.errors import InvalidField, NotAllowed
+from services.control.domain.listed_changes import after, asked_once, check_id, check_topics
 
 VALIDATION: Final = "validation"
 """The stream of all decisions about validation."""
 MOST_RULES: Final = 1_000
 """Each gateway holds all of them in memory, gets them with each table, and looks through all for each new topic."""
-MOST_AT_ONCE: Final = 100
-"""Changes of one call."""
-RULE_ID: Final = re.compile(r"[a-z0-9-]{1,63}")
 MOST_MS: Final = 2**53
 """The longest time in ms: each one up to it is exact as a number of JSON."""
 MOST_HEADERS: Final = 16
@@ -33,18 +29,9 @@ def change_rules(
     policy: validation.ValidationPolicy, wanted: Sequence[validation.ValidationRuleChange]
 ) -> events.ValidationRulesChanged | None:
     """The event that sets and removes rules; None if all of them are so already."""
-    if not wanted:
-        raise InvalidField("changes", "is empty: name one at least")
-    if len(wanted) > MOST_AT_ONCE:
-        raise InvalidField("changes", f"has {len(wanted)} items, and {MOST_AT_ONCE} are possible: make several calls")
     known = {rule_key(each): each for each in policy.rules}
-    asked: dict[bytes, validation.ValidationRuleChange] = {}
-    for index, each in enumerate(wanted):
-        change = checked(each, f"changes[{index}]")
-        if asked.setdefault(rule_key(change), change) is not change:
-            raise InvalidField(f"changes[{index}].rule_id", f"{each.rule_id!r} has an earlier change: say it once")
-    new = [each for key, each in asked.items() if known.get(key) != (each.rule if each.HasField("rule") else None)]
-    kept = {key for key in known if key not in asked} | {key for key, each in asked.items() if each.HasField("rule")}
+    asked = dict(asked_once(wanted, checked, rule_key, "rule_id"))
+    new, kept = after(known, asked, RULE_SET)
     if len(kept) > MOST_RULES:
         raise NotAllowed(
             "TOO_MANY_VALIDATION_RULES",
@@ -57,14 +44,9 @@ def change_rules(
 
 def checked(wanted: validation.ValidationRuleChange, field: str) -> validation.ValidationRuleChange:
     """The change as it is compared. InvalidField if it says nothing that a gateway could check."""
-    if not RULE_ID.fullmatch(wanted.rule_id):
-        raise InvalidField(f"{field}.rule_id", f"{wanted.rule_id[:63]!r} is no id: 1 to 63 characters of [a-z0-9-]")
+    check_id(wanted, "rule", "rule_id", field)
     if not wanted.HasField("rule"):
         return validation.ValidationRuleChange(rule_id=wanted.rule_id)
-    if wanted.rule.rule_id != wanted.rule_id:
-        raise InvalidField(
-            f"{field}.rule.rule_id", f"is {wanted.rule.rule_id!r}, and the change is of {wanted.rule_id!r}"
-        )
     try:
         rule = rule_from_proto(wanted.rule)
     except UnknownValidationError:
@@ -76,9 +58,7 @@ def checked(wanted: validation.ValidationRuleChange, field: str) -> validation.V
 
 
 def _check(rule: Rule, field: str) -> None:
-    name = "topic_prefix" if rule.is_prefix else "topic"
-    if not (rule.is_prefix and not rule.name) and not is_topic_name(rule.name):
-        raise InvalidField(f"{field}.{name}", f"{rule.name[:249]!r} is no name of topics")
+    check_topics(rule, field)
     if len(set(rule.compression_types)) < len(rule.compression_types):
         raise InvalidField(f"{field}.compression_types", "names one type twice")
     if rule.max_message_bytes < 0:
