@@ -70,10 +70,10 @@ class AclService(acls_grpc.AclServiceServicer):
         revision, start = pages.place_at_revision(listing, request.page_token) or (request.at_revision, 0)
         policy = await self._decisions.at(revision)
         ordered = await asyncio.to_thread(lambda: sorted(Matching(policy).of(wanted), key=order_of))
-        end = start + pages.page_size(request.page_size)
+        page, token = pages.cut_at_revision(listing, ordered, policy.revision, start, request.page_size)
         return acls.ListAclsResponse(
-            acls=ordered[start:end],
-            next_page_token=pages.token(listing, f"{policy.revision} {end}") if end < len(ordered) else "",
+            acls=page,
+            next_page_token=token,
             mode=policy.mode,
             super_users=policy.super_users,
             revision=policy.revision,

@@ -68,6 +68,14 @@ def place_at_revision(listing: str, page_token: str) -> tuple[int, int] | None:
     return None if parts is None else (int(parts[1]), int(parts[2]))
 
 
+def cut_at_revision(
+    listing: str, items: Sequence[T], revision: int, start: int, wanted: int
+) -> tuple[Sequence[T], str]:
+    """One page of the items of a revision, from `start` on, and the token of the next page."""
+    end = start + page_size(wanted)
+    return items[start:end], token(listing, f"{revision} {end}") if end < len(items) else ""
+
+
 def cut(listing: str, items: Sequence[T], keys: Sequence[str], wanted: int, page_token: str) -> tuple[Sequence[T], str]:
     """One page of `items`, sorted by `keys`; the place survives that items come and go."""
     size, after = page_size(wanted), place_of(listing, page_token)
