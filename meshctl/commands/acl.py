@@ -16,10 +16,8 @@ from meshctl.commands.acl_dry_run import dry_run_options, show_dry_run, with_acl
 from meshctl.connection import PAGE_SIZE
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import as_dict, count, print_json, print_table
+from meshctl.policy_calls import at_option, reason_option
 from meshctl.session import Command, Group, Session, pass_session
-
-_reason = click.option("--reason", default="", help="Why, for the history.")
-_at = click.option("--at", "at_revision", type=click.IntRange(min=1), metavar="REVISION", help="As it was then.")
 
 
 @click.group(cls=Group)
@@ -33,7 +31,7 @@ def acl() -> None:
 @acl.command(cls=Command)
 @named_options(PATTERNS, "literal")
 @dry_run_options
-@_reason
+@reason_option
 @pass_session
 def add(session: Session, /, dry_run: bool, since: datetime | None, reason: str, **options: Any) -> None:
     """Add ACLs: each principal with each operation, resource and host. Without --operation, all operations.
@@ -67,7 +65,7 @@ def add(session: Session, /, dry_run: bool, since: datetime | None, reason: str,
 @click.option("--yes", is_flag=True, help="Ask no question.")
 @click.option("--force", is_flag=True, help="Remove also the last ACL that allows, in mode enforce.")
 @dry_run_options
-@_reason
+@reason_option
 @pass_session
 def remove(
     session: Session,
@@ -118,7 +116,7 @@ def remove(
 
 @acl.command(name="list", cls=Command)
 @named_options(FILTER_PATTERNS, "any")
-@_at
+@at_option
 @pass_session
 def list_(session: Session, /, at_revision: int | None, **options: Any) -> None:
     """List the ACLs that have all that is named. With --pattern match: those that count for a name.
@@ -146,7 +144,7 @@ def list_(session: Session, /, at_revision: int | None, **options: Any) -> None:
 @click.option("--no-super-users", is_flag=True, help="Nobody is a super user from now on.")
 @click.option("--force", is_flag=True, help="Enforce also a policy that refuses every client.")
 @dry_run_options
-@_reason
+@reason_option
 @pass_session
 def mode(
     session: Session,
@@ -202,7 +200,7 @@ def mode(
 @click.argument("resource", type=RESOURCE)
 @click.option("--host", default="", metavar="ADDRESS", help="The client's IP address.")
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="A group of the client, without 'Group:'.")
-@_at
+@at_option
 @pass_session
 def explain(
     session: Session,

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable
-
 import click
 
 from mesh.protection.codec import rule_to_proto
 from mesh.protection.rule import Others, Rule, What
 from mesh.protection.words import change_text, rule_text
 from mesh.rpc import protection as pb
-from meshctl.connection import PAGE_SIZE
-from meshctl.output import as_dict, count, print_json
+from meshctl.policy_calls import at_option, make_changes, reason_option, show_list, topics_of
 from meshctl.session import Command, Group, Session, pass_session
-
-_reason = click.option("--reason", default="", help="Why, for the history.")
-_at = click.option("--at", "at_revision", type=click.IntRange(min=1), metavar="REVISION", help="As it was then.")
 
 
 @click.group(cls=Group)
@@ -54,7 +47,7 @@ def protection() -> None:
 @click.option(
     "--origin-topic", "origins", multiple=True, metavar="TOPIC", help="The topics hold copies of this one, by mirrors."
 )
-@_reason
+@reason_option
 @pass_session
 def set_(
     session: Session,
@@ -78,15 +71,13 @@ def set_(
       meshctl protection set pii --topic orders --json-field customer.email --key-id pii --reader User:crm
       meshctl protection set cards --topic-prefix payments. --value --key-id cards --reader Group:fin --others refusal
     """
-    name = topic_prefix if topic is None else topic
-    if name is None or (topic is not None and topic_prefix is not None):
-        raise click.UsageError("name topics by either --topic or --topic-prefix")
+    name, is_prefix = topics_of(topic, topic_prefix)
     if bool(json_fields) + bool(avro_fields) + whole != 1:
         raise click.UsageError("say what is protected: --json-field, --avro-field or --value, one of the three")
     rule = Rule(
         rule_id=rule_id,
         name=name,
-        is_prefix=topic is None,
+        is_prefix=is_prefix,
         what=What.VALUE if whole else What.JSON if json_fields else What.AVRO,
         fields=tuple(dict.fromkeys(json_fields or avro_fields)),
         key_id=key_id,
@@ -100,7 +91,7 @@ def set_(
 
 @protection.command(cls=Command)
 @click.argument("rule_id", metavar="RULE")
-@_reason
+@reason_option
 @pass_session
 def remove(session: Session, rule_id: str, reason: str) -> None:
     """Remove RULE.
@@ -113,7 +104,7 @@ def remove(session: Session, rule_id: str, reason: str) -> None:
 
 
 @protection.command(name="list", cls=Command)
-@_at
+@at_option
 @pass_session
 def list_(session: Session, at_revision: int | None) -> None:
     """List all rules.
@@ -130,7 +121,7 @@ def list_(session: Session, at_revision: int | None) -> None:
 
 @protection.command(cls=Command)
 @click.argument("topic")
-@_at
+@at_option
 @pass_session
 def explain(session: Session, topic: str, at_revision: int | None) -> None:
     """Say which rules count for TOPIC: what is protected, by which key, and who reads it.
@@ -144,28 +135,9 @@ def explain(session: Session, topic: str, at_revision: int | None) -> None:
 
 
 def _show(session: Session, request: pb.ListProtectionRulesRequest, empty: str) -> None:
-    pages = list(_pages(session, request))
-    found = [each for page in pages for each in page.rules]
-    if session.as_json:
-        print_json({"revision": pages[0].revision, "rules": [as_dict(each) for each in found]})
-        return
-    for text in map(rule_text, found) if found else (empty,):
-        click.echo(text)
+    show_list(session, session.connect().protection.ListProtectionRules, request, "rules", rule_text, empty)
 
 
 def _change(session: Session, change: pb.ProtectionRuleChange, reason: str) -> None:
-    request = pb.ChangeProtectionRulesRequest(changes=[change], reason=reason, request_id=str(uuid.uuid4()))
-    connection = session.connect()
-    answer = connection.call(connection.protection.ChangeProtectionRules, request)
-    if session.as_json:
-        print_json(answer)
-        return
-    for each in answer.changed:
-        click.echo(change_text(each))
-    click.echo(f"{count(len(answer.changed), 'rule')} changed (revision {answer.revision})")
-
-
-def _pages(session: Session, request: pb.ListProtectionRulesRequest) -> Iterable[pb.ListProtectionRulesResponse]:
-    connection = session.connect()
-    request.page_size = PAGE_SIZE
-    return connection.pages(connection.protection.ListProtectionRules, request)
+    request = pb.ChangeProtectionRulesRequest(changes=[change])
+    make_changes(session, session.connect().protection.ChangeProtectionRules, request, change_text, "rule", reason)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,12 +11,10 @@ from mesh.quotas.codec import entity_from_proto, entity_to_proto, key_from_proto
 from mesh.quotas.entity import DEFAULT, Entity, Key, Name
 from mesh.quotas.words import change_text
 from mesh.rpc import quotas as pb
-from meshctl.connection import PAGE_SIZE
-from meshctl.output import as_dict, count, print_json, print_table
+from meshctl.output import as_dict, print_json, print_table
+from meshctl.policy_calls import at_option, make_changes, pages, reason_option
 from meshctl.session import Command, Group, Session, pass_session
 
-_reason = click.option("--reason", default="", help="Why, for the history.")
-_at = click.option("--at", "at_revision", type=click.IntRange(min=1), metavar="REVISION", help="As it was then.")
 _PARTS = (("user", "user"), ("client_id", "client"), ("ip", "ip"))
 """Part of an entity -> the beginning of its --...-defaults, as in kafka-configs.sh."""
 
@@ -65,7 +62,7 @@ def quota() -> None:
 @click.option("--consumer-byte-rate", type=float, metavar="BYTES", help="Bytes of Fetch answers a second.")
 @click.option("--request-percentage", type=float, metavar="PERCENT", help="Time of the gateways, in % of a thread.")
 @click.option("--connection-creation-rate", type=float, metavar="NUMBER", help="New connections a second.")
-@_reason
+@reason_option
 @pass_session
 def set_(session: Session, /, reason: str, **options: Any) -> None:
     """Set quotas of a user, a client.id, both, or an IP address.
@@ -90,7 +87,7 @@ def set_(session: Session, /, reason: str, **options: Any) -> None:
 @quota.command(cls=Command)
 @_entity_options
 @click.option("--key", "keys", multiple=True, type=click.Choice([key.value for key in Key]), help="Only this one.")
-@_reason
+@reason_option
 @pass_session
 def remove(session: Session, /, keys: tuple[str, ...], reason: str, **options: Any) -> None:
     """Remove the quotas of an entity; with --key, only these.
@@ -114,7 +111,7 @@ def remove(session: Session, /, keys: tuple[str, ...], reason: str, **options: A
 
 @quota.command(name="list", cls=Command)
 @_entity_options
-@_at
+@at_option
 @pass_session
 def list_(session: Session, /, at_revision: int | None, **options: Any) -> None:
     """List all quotas, or those of an entity.
@@ -125,10 +122,10 @@ def list_(session: Session, /, at_revision: int | None, **options: Any) -> None:
       meshctl quota list --user alice --at 120
     """
     entity = _entity(options, needed=False)
-    pages = list(_pages(session, None if entity == Entity() else entity_to_proto(entity), at_revision or 0))
-    found = [each for page in pages for each in page.quotas]
+    found_pages = list(_pages(session, None if entity == Entity() else entity_to_proto(entity), at_revision or 0))
+    found = [each for page in found_pages for each in page.quotas]
     if session.as_json:
-        print_json({"revision": pages[0].revision, "quotas": [as_dict(each) for each in found]})
+        print_json({"revision": found_pages[0].revision, "quotas": [as_dict(each) for each in found]})
         return
     rows = ((str(entity_from_proto(each.entity)), key_from_proto(each.key), each.value) for each in found)
     print_table(
@@ -143,7 +140,7 @@ def list_(session: Session, /, at_revision: int | None, **options: Any) -> None:
 @click.option("--client-id", default="", metavar="NAME", help="The client.id.")
 @click.option("--ip", default="", metavar="ADDRESS", help="The client's IP address.")
 @click.option("--group", "groups", multiple=True, metavar="NAME", help="A group of the client's token.")
-@_at
+@at_option
 @pass_session
 def explain(
     session: Session, user: str, client_id: str, ip: str, groups: tuple[str, ...], at_revision: int | None
@@ -168,18 +165,10 @@ def explain(
 
 
 def _change(session: Session, changes: list[pb.QuotaChange], reason: str) -> None:
-    request = pb.ChangeQuotasRequest(changes=changes, reason=reason, request_id=str(uuid.uuid4()))
-    connection = session.connect()
-    answer = connection.call(connection.quotas.ChangeQuotas, request)
-    if session.as_json:
-        print_json(answer)
-        return
-    for each in answer.changed:
-        click.echo(change_text(each))
-    click.echo(f"{count(len(answer.changed), 'quota')} changed (revision {answer.revision})")
+    request = pb.ChangeQuotasRequest(changes=changes)
+    make_changes(session, session.connect().quotas.ChangeQuotas, request, change_text, "quota", reason)
 
 
 def _pages(session: Session, entity: pb.QuotaEntity | None, at_revision: int) -> Iterable[pb.ListQuotasResponse]:
-    connection = session.connect()
-    request = pb.ListQuotasRequest(entity=entity, at_revision=at_revision, page_size=PAGE_SIZE)
-    return connection.pages(connection.quotas.ListQuotas, request)
+    request = pb.ListQuotasRequest(entity=entity, at_revision=at_revision)
+    return pages(session, session.connect().quotas.ListQuotas, request)

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable
-
 import click
 
 from mesh.rpc import tenants as pb
 from mesh.tenants.words import change_text, tenant_text
-from meshctl.connection import PAGE_SIZE
-from meshctl.output import as_dict, count, print_json
+from meshctl.output import print_json
+from meshctl.policy_calls import at_option, make_changes, pages, reason_option, show_list
 from meshctl.session import Command, Group, Session, pass_session
-
-_reason = click.option("--reason", default="", help="Why, for the history.")
-_at = click.option("--at", "at_revision", type=click.IntRange(min=1), metavar="REVISION", help="As it was then.")
 
 
 @click.group(cls=Group)
@@ -46,7 +40,7 @@ def tenants() -> None:
     metavar="TOPIC",
     help="The tenant reads and writes this topic.",
 )
-@_reason
+@reason_option
 @pass_session
 def set_(
     session: Session,
@@ -81,7 +75,7 @@ def set_(
 
 @tenants.command(cls=Command)
 @click.argument("tenant_id", metavar="TENANT")
-@_reason
+@reason_option
 @pass_session
 def remove(session: Session, tenant_id: str, reason: str) -> None:
     """Remove TENANT. Its topics and groups stay; its clients see the whole virtual cluster from then on.
@@ -94,7 +88,7 @@ def remove(session: Session, tenant_id: str, reason: str) -> None:
 
 
 @tenants.command(name="list", cls=Command)
-@_at
+@at_option
 @pass_session
 def list_(session: Session, at_revision: int | None) -> None:
     """List all tenants.
@@ -104,20 +98,16 @@ def list_(session: Session, at_revision: int | None) -> None:
       meshctl tenants list
       meshctl tenants list --at 120
     """
-    pages = list(_pages(session, pb.ListTenantsRequest(at_revision=at_revision or 0)))
-    found = [each for page in pages for each in page.tenants]
-    if session.as_json:
-        print_json({"revision": pages[0].revision, "tenants": [as_dict(each) for each in found]})
-        return
-    for text in map(tenant_text, found) if found else ("There is no tenant: meshctl tenants set",):
-        click.echo(text)
+    request = pb.ListTenantsRequest(at_revision=at_revision or 0)
+    empty = "There is no tenant: meshctl tenants set"
+    show_list(session, session.connect().tenants.ListTenants, request, "tenants", tenant_text, empty)
 
 
 @tenants.command(cls=Command)
 @click.argument("principal")
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Group:NAME, a group of the client's token.")
 @click.option("--topic", default="", metavar="TOPIC", help="A name that the client uses for a topic.")
-@_at
+@at_option
 @pass_session
 def explain(session: Session, principal: str, groups: tuple[str, ...], topic: str, at_revision: int | None) -> None:
     """Say to which tenant PRINCIPAL belongs, and the full name of TOPIC.
@@ -144,23 +134,10 @@ def explain(session: Session, principal: str, groups: tuple[str, ...], topic: st
 
 def _prefix_of(session: Session, tenant_id: str) -> str:
     """The prefix that the tenant has; empty for a new one."""
-    pages = _pages(session, pb.ListTenantsRequest())
-    return next((each.prefix for page in pages for each in page.tenants if each.tenant_id == tenant_id), "")
+    found = pages(session, session.connect().tenants.ListTenants, pb.ListTenantsRequest())
+    return next((each.prefix for page in found for each in page.tenants if each.tenant_id == tenant_id), "")
 
 
 def _change(session: Session, change: pb.TenantChange, reason: str) -> None:
-    request = pb.ChangeTenantsRequest(changes=[change], reason=reason, request_id=str(uuid.uuid4()))
-    connection = session.connect()
-    answer = connection.call(connection.tenants.ChangeTenants, request)
-    if session.as_json:
-        print_json(answer)
-        return
-    for each in answer.changed:
-        click.echo(change_text(each))
-    click.echo(f"{count(len(answer.changed), 'tenant')} changed (revision {answer.revision})")
-
-
-def _pages(session: Session, request: pb.ListTenantsRequest) -> Iterable[pb.ListTenantsResponse]:
-    connection = session.connect()
-    request.page_size = PAGE_SIZE
-    return connection.pages(connection.tenants.ListTenants, request)
+    request = pb.ChangeTenantsRequest(changes=[change])
+    make_changes(session, session.connect().tenants.ChangeTenants, request, change_text, "tenant", reason)

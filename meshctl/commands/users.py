@@ -18,6 +18,7 @@ from mesh.scram_codec import mechanism_word, verifier_to_proto
 from meshctl.connection import PAGE_SIZE
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import as_dict, moment, print_json, print_table
+from meshctl.policy_calls import reason_option
 from meshctl.session import Command, Group, Session, pass_session
 from meshctl.users_file import UsersFile
 
@@ -30,7 +31,6 @@ _file = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Instead of control: the file of users that gateways read (USERS_FILE).",
 )
-_reason = click.option("--reason", default="", help="Why, for the history.")
 
 
 @click.group(cls=Group)
@@ -64,7 +64,7 @@ def users() -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file with the password; a newline at its end does not count.",
 )
-@_reason
+@reason_option
 @pass_session
 def set_(
     session: Session,
@@ -111,7 +111,7 @@ def set_(
 @users.command(cls=Command)
 @click.argument("name")
 @_file
-@_reason
+@reason_option
 @pass_session
 def delete(session: Session, name: str, path: Path | None, reason: str) -> None:
     """Delete the user NAME. Gateways end the user's connections.
@@ -136,7 +136,7 @@ def delete(session: Session, name: str, path: Path | None, reason: str) -> None:
 
 @users.command(cls=Command)
 @click.argument("name")
-@_reason
+@reason_option
 @pass_session
 def restore(session: Session, name: str, reason: str) -> None:
     """Bring the deleted user NAME back with the password that the user had, within 30 days.

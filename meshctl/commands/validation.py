@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable
-
 import click
 
 from mesh.rpc import validation as pb
 from mesh.validation.codec import rule_to_proto
 from mesh.validation.rule import Compression, Key, Mode, Rule, ValueSchema
 from mesh.validation.words import change_text, rule_text
-from meshctl.connection import PAGE_SIZE
-from meshctl.output import as_dict, count, print_json
+from meshctl.policy_calls import at_option, make_changes, reason_option, show_list, topics_of
 from meshctl.session import Command, Group, Session, pass_session
-
-_reason = click.option("--reason", default="", help="Why, for the history.")
-_at = click.option("--at", "at_revision", type=click.IntRange(min=1), metavar="REVISION", help="As it was then.")
 
 
 @click.group(cls=Group)
@@ -67,7 +60,7 @@ def validation() -> None:
     "--store-unchecked", is_flag=True, help="Store batches whose schemas the registry can't tell now; else refuse them."
 )
 @click.option("--max-record-bytes", type=click.IntRange(min=1), help="The largest record, not compressed.")
-@_reason
+@reason_option
 @pass_session
 def set_(
     session: Session,
@@ -95,13 +88,11 @@ def set_(
       meshctl validation set small --topic orders --compression-type zstd --max-message-bytes 262144
       meshctl validation set safe --topic-prefix payments. --acks-all --enable-idempotence --mode observe
     """
-    name = topic_prefix if topic is None else topic
-    if name is None or (topic is not None and topic_prefix is not None):
-        raise click.UsageError("name topics by either --topic or --topic-prefix")
+    name, is_prefix = topics_of(topic, topic_prefix)
     rule = Rule(
         rule_id=rule_id,
         name=name,
-        is_prefix=topic is None,
+        is_prefix=is_prefix,
         mode=Mode(mode),
         compression_types=tuple(Compression[each.upper()] for each in dict.fromkeys(compression_types)),
         max_message_bytes=max_message_bytes or 0,
@@ -122,7 +113,7 @@ def set_(
 
 @validation.command(cls=Command)
 @click.argument("rule_id", metavar="RULE")
-@_reason
+@reason_option
 @pass_session
 def remove(session: Session, rule_id: str, reason: str) -> None:
     """Remove RULE.
@@ -135,7 +126,7 @@ def remove(session: Session, rule_id: str, reason: str) -> None:
 
 
 @validation.command(name="list", cls=Command)
-@_at
+@at_option
 @pass_session
 def list_(session: Session, at_revision: int | None) -> None:
     """List all rules.
@@ -152,7 +143,7 @@ def list_(session: Session, at_revision: int | None) -> None:
 
 @validation.command(cls=Command)
 @click.argument("topic")
-@_at
+@at_option
 @pass_session
 def explain(session: Session, topic: str, at_revision: int | None) -> None:
     """Say which rules count for TOPIC.
@@ -166,28 +157,9 @@ def explain(session: Session, topic: str, at_revision: int | None) -> None:
 
 
 def _show(session: Session, request: pb.ListValidationRulesRequest, empty: str) -> None:
-    pages = list(_pages(session, request))
-    found = [each for page in pages for each in page.rules]
-    if session.as_json:
-        print_json({"revision": pages[0].revision, "rules": [as_dict(each) for each in found]})
-        return
-    for text in map(rule_text, found) if found else (empty,):
-        click.echo(text)
+    show_list(session, session.connect().validation.ListValidationRules, request, "rules", rule_text, empty)
 
 
 def _change(session: Session, change: pb.ValidationRuleChange, reason: str) -> None:
-    request = pb.ChangeValidationRulesRequest(changes=[change], reason=reason, request_id=str(uuid.uuid4()))
-    connection = session.connect()
-    answer = connection.call(connection.validation.ChangeValidationRules, request)
-    if session.as_json:
-        print_json(answer)
-        return
-    for each in answer.changed:
-        click.echo(change_text(each))
-    click.echo(f"{count(len(answer.changed), 'rule')} changed (revision {answer.revision})")
-
-
-def _pages(session: Session, request: pb.ListValidationRulesRequest) -> Iterable[pb.ListValidationRulesResponse]:
-    connection = session.connect()
-    request.page_size = PAGE_SIZE
-    return connection.pages(connection.validation.ListValidationRules, request)
+    request = pb.ChangeValidationRulesRequest(changes=[change])
+    make_changes(session, session.connect().validation.ChangeValidationRules, request, change_text, "rule", reason)
