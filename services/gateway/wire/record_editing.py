@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from mesh.compression import Allowance, codec_of, compress, decompress
-from services.gateway.wire.batches import CRC_AT, CRC_FROM, HEADER_BYTES, BatchHeader, crc_is_right
+from mesh.compression import codec_of, compress
+from services.gateway.wire.batches import CRC_AT, CRC_FROM, HEADER_BYTES, BatchHeader
 from services.gateway.wire.legacy.record_batches import write_varint
 from services.gateway.wire.primitives import INT32, UINT32, Buffer, WireError, read_varlong
+from services.gateway.wire.record_bodies import read_bytes
 
 _LENGTH_AT = 8
 _LENGTH_FROM = 12
@@ -32,14 +33,6 @@ class Part(NamedTuple):
     headers: list[tuple[bytes, bytes | None]]
 
 
-def read_body(buffer: Buffer, header: BatchHeader, allowance: Allowance) -> bytes:
-    """The records of a batch, decompressed. `WireError` if its bytes are not those that its CRC is of."""
-    if not crc_is_right(buffer, header):
-        raise WireError("batch.crc", header.start + CRC_AT, f"{header.crc:#x} is not that of its bytes")
-    packed = memoryview(buffer)[header.start + HEADER_BYTES : header.end]
-    return decompress(codec_of(header.attributes), packed, allowance)
-
-
 def parts(body: bytes, count: int) -> Iterator[Part]:
     """The records of a body. `WireError` where they end before the last one, or bytes follow it."""
     at, end = 0, len(body)
@@ -50,8 +43,8 @@ def parts(body: bytes, count: int) -> Iterator[Part]:
             raise WireError("record.length", at, f"{length}, {end - start} bytes left")
         _, at = read_varlong(body, start + 1, stop, "record.timestamp")
         _, at = read_varlong(body, at, stop, "record.offset")
-        _, value_at = _bytes(body, at, stop, "record.key")
-        value, at = _bytes(body, value_at, stop, "record.value")
+        _, value_at = read_bytes(body, at, stop, "record.key")
+        value, at = read_bytes(body, value_at, stop, "record.value")
         headers, at = _headers(body, at, stop)
         if at != stop:
             raise WireError("record.length", start, f"{stop - at} bytes follow the headers")
@@ -92,16 +85,7 @@ def _headers(body: bytes, at: int, stop: int) -> tuple[list[tuple[bytes, bytes |
         raise WireError("record.headers", at, f"{count} headers, {stop - at} bytes left")
     headers: list[tuple[bytes, bytes | None]] = []
     for _ in range(count):
-        name, at = _bytes(body, at, stop, "record.header")
-        value, at = _bytes(body, at, stop, "record.header")
+        name, at = read_bytes(body, at, stop, "record.header")
+        value, at = read_bytes(body, at, stop, "record.header")
         headers.append((name or b"", value))
     return headers, at
-
-
-def _bytes(body: bytes, at: int, stop: int, field: str) -> tuple[bytes | None, int]:
-    length, start = read_varlong(body, at, stop, field)
-    if length == -1:
-        return None, start
-    if not 0 <= length <= stop - start:
-        raise WireError(field, at, f"length {length}, {stop - start} bytes left")
-    return body[start : start + length], start + length

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mesh.compression import Allowance, codec_of, decompress
-from services.gateway.wire.batches import CRC_AT, HEADER_BYTES, BatchHeader, crc_is_right
+from mesh.compression import Allowance
+from services.gateway.wire.batches import BatchHeader
 from services.gateway.wire.primitives import Buffer, WireError, read_varlong
+from services.gateway.wire.record_bodies import read_body, read_bytes, read_span
 
 HEAD_BYTES = 17
 """A schema's GUID with the byte before it."""
@@ -27,10 +28,7 @@ class RecordMarks(NamedTuple):
 
 def read_marks(buffer: Buffer, header: BatchHeader, allowance: Allowance) -> Iterator[RecordMarks]:
     """The marks of the batch in `buffer` that `header` belongs to. Raises `WireError` if its bytes are no records."""
-    if not crc_is_right(buffer, header):
-        raise WireError("batch.crc", header.start + CRC_AT, f"{header.crc:#x} is not that of its bytes")
-    packed = memoryview(buffer)[header.start + HEADER_BYTES : header.end]
-    yield from marks_in(decompress(codec_of(header.attributes), packed, allowance), header)
+    yield from marks_in(read_body(buffer, header, allowance), header)
 
 
 def marks_in(body: bytes, header: BatchHeader) -> Iterator[RecordMarks]:
@@ -43,29 +41,14 @@ def marks_in(body: bytes, header: BatchHeader) -> Iterator[RecordMarks]:
             raise WireError("record.length", at, f"{length}, {end - at} bytes left")
         time, at = read_varlong(body, at + 1, stop, "record.timestamp")
         offset, at = read_varlong(body, at, stop, "record.offset")
-        key, at = _bytes(body, at, stop, "record.key")
-        value_at, at = _span(body, at, stop, "record.value")
+        key, at = read_bytes(body, at, stop, "record.key")
+        value_at, at = read_span(body, at, stop, "record.value")
         head = None if value_at < 0 else body[value_at : min(value_at + HEAD_BYTES, at)]
         count, at = read_varlong(body, at, stop, "record.headers")
         headers: list[tuple[bytes, bytes | None]] = []
         for _ in range(count):
-            name, at = _bytes(body, at, stop, "record.header")
-            value, at = _bytes(body, at, stop, "record.header")
+            name, at = read_bytes(body, at, stop, "record.header")
+            value, at = read_bytes(body, at, stop, "record.header")
             headers.append((name or b"", value))
         yield RecordMarks(offset, header.base_timestamp + time, key, headers, head, length)
         at = stop
-
-
-def _bytes(body: bytes, at: int, stop: int, field: str) -> tuple[bytes | None, int]:
-    start, end = _span(body, at, stop, field)
-    return (None if start < 0 else body[start:end]), end
-
-
-def _span(body: bytes, at: int, stop: int, field: str) -> tuple[int, int]:
-    """The start (-1 for null) and end offset of a field."""
-    length, start = read_varlong(body, at, stop, field)
-    if length == -1:
-        return -1, start
-    if not 0 <= length <= stop - start:
-        raise WireError(field, at, f"length {length}, {stop - start} bytes left")
-    return start, start + length

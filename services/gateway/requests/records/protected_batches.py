@@ -14,7 +14,8 @@ from mesh.protection.records import Protecting, RefusedError, Revealing, Withhel
 from mesh.protection.rule import Rule
 from services.gateway.wire.batches import BatchHeader, read_batch_header
 from services.gateway.wire.primitives import WireError
-from services.gateway.wire.record_editing import edited, parts, read_body
+from services.gateway.wire.record_bodies import read_body
+from services.gateway.wire.record_editing import edited, parts
 
 MOST_DECOMPRESSED = 100 * 1024 * 1024
 """Bytes that may come out of the batches of one request, or one answer."""

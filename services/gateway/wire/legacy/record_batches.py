@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from mesh.compression import Allowance, Codec, codec_of, compress, decompress
-from services.gateway.wire.batches import CRC_AT, CRC_FROM, HEADER_BYTES, BatchHeader, crc_is_right
+from mesh.compression import Allowance, Codec, codec_of, compress
+from services.gateway.wire.batches import CRC_AT, CRC_FROM, HEADER_BYTES, BatchHeader
 from services.gateway.wire.legacy.record import NO_TIMESTAMP, Group, Record
 from services.gateway.wire.primitives import UINT32, Buffer, WireError, read_varlong
+from services.gateway.wire.record_bodies import read_body, read_span
 
 _HEADER = Packing(">qiibIhiqqqhii")
 _LENGTH_FROM = 12
@@ -30,13 +31,10 @@ _END_OF_TIME = 1 << 62
 
 def read_batch(buffer: Buffer, header: BatchHeader, allowance: Allowance) -> Group:
     """The batch that `header` was read from `buffer` for."""
-    if not crc_is_right(buffer, header):
-        raise WireError("batch.crc", header.start + CRC_AT, f"{header.crc:#x} is not that of its bytes")
-    codec = codec_of(header.attributes)
-    body = decompress(codec, memoryview(buffer)[header.start + HEADER_BYTES : header.end], allowance)
+    body = read_body(buffer, header, allowance)
     log_append_time = bool(header.attributes & _LOG_APPEND_TIME)
     next_offset = header.base_offset + header.last_offset_delta + 1
-    return Group(codec, log_append_time, _records(body, header, log_append_time), next_offset)
+    return Group(codec_of(header.attributes), log_append_time, _records(body, header, log_append_time), next_offset)
 
 
 def _records(body: bytes, header: BatchHeader, log_append_time: bool) -> Iterator[Record]:
@@ -56,12 +54,8 @@ def _records(body: bytes, header: BatchHeader, log_append_time: bool) -> Iterato
 
 
 def _bytes(body: bytes, view: memoryview, at: int, stop: int, field: str) -> tuple[memoryview | None, int]:
-    length, start = read_varlong(body, at, stop, field)
-    if length == -1:
-        return None, start
-    if not 0 <= length <= stop - start:
-        raise WireError(field, at, f"length {length}, {stop - start} bytes left")
-    return view[start : start + length], start + length
+    start, end = read_span(body, at, stop, field)
+    return (None if start < 0 else view[start:end]), end
 
 
 # --- writing -----------------------------------------------------------------------------------------------------

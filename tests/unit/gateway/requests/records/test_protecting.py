@@ -25,7 +25,8 @@ from services.gateway.requests.records.protected_batches import Revealed, Stored
 from services.gateway.wire.batches import batches, crc_is_right
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import parse_request_header
-from services.gateway.wire.record_editing import parts, read_body
+from services.gateway.wire.record_bodies import read_body
+from services.gateway.wire.record_editing import parts
 from services.gateway.wire.scanner import scan_produce
 from tests.unit.gateway.requests.playbook import Playbook, World
 from tests.unit.gateway.requests.records import fetching
