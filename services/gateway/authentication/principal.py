@@ -25,6 +25,11 @@ class Principal:
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
 
+    @property
+    def group_principals(self) -> tuple[str, ...]:
+        """The groups, as ACLs and rules name them."""
+        return tuple(f"Group:{group}" for group in self.groups)
+
 
 NOBODY: Final = Principal("ANONYMOUS")
 """A client that was asked for no proof."""

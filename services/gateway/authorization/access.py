@@ -92,7 +92,7 @@ class Authorization:
 
 def subject_of(proved: Principal, address: str) -> Subject:
     """The client as ACLs see it: its user, and the groups of its token."""
-    return Subject((str(proved), *(f"Group:{group}" for group in proved.groups)), plain_host(address))
+    return Subject((str(proved), *proved.group_principals), plain_host(address))
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ The gateway only passes a change on, with the client that it knows. Control chec
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Any, Final
 
 from mesh.acls.subjects import plain_host
@@ -37,7 +37,7 @@ def change(session: Session, **kind: Any) -> Generator[Command, Any, kafka_chang
     """
     request = kafka_changes.KafkaChangeRequest(
         principal=session.principal,
-        more_principals=groups_of(session),
+        more_principals=session.proved.group_principals,
         host=plain_host(session.address),
         **kind,
     )
@@ -47,8 +47,3 @@ def change(session: Session, **kind: Any) -> Generator[Command, Any, kafka_chang
     if isinstance(outcome, NotChanged):
         return refusal(CODES.get(outcome.status, ErrorCode.REQUEST_TIMED_OUT), outcome.reason)
     return outcome
-
-
-def groups_of(session: Session) -> Sequence[str]:
-    """The groups of the client, as principals."""
-    return [f"Group:{group}" for group in session.proved.groups]

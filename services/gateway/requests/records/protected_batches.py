@@ -4,7 +4,7 @@ Records that can't be read, decrypted or protected never pass. A batch is stored
 client gets the answer that the rules say or an error.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mesh.compression import Allowance
@@ -75,11 +75,14 @@ def _protected(
             faults: list[tuple[int, str, str]] = []
             protecting = Protecting(written.topic, written.rules, keys, schemas)
             at = header.end
-            for part in parts(body, header.record_count) if protecting.fields.is_avro else ():
-                missing |= protecting.fields.missing(Content(part.value, part.headers))
-            if missing:
+            if not missing:
+                try:
+                    out.append(edited(records, header, body, _Numbered(protecting, faults).edit))
+                except MissingError as error:
+                    missing |= {each for each in error.names if isinstance(each, bytes)}
+            if missing:  # all that are missing are asked for at once
+                missing.update(*(protecting.fields.missing(each) for each in _contents(body, header)))
                 continue
-            out.append(edited(records, header, body, _Numbered(protecting, faults).edit))
             if faults:
                 index, rule_id, reason = faults[0]
                 told = tuple((place, f"{why} (rule {rule!r} of the mesh)") for place, rule, why in faults)
@@ -173,16 +176,18 @@ class _Work:
             return records[header.start : header.end]
         body = read_body(records, header, self.allowance)
         self.read += len(body)
-        if len(self.missing) < MOST_DATA_KEYS:
-            for part in parts(body, header.record_count):
-                self.missing |= revealing.needed(Content(part.value, part.headers))
-        if self.missing:
-            return b""  # the keys come first
-        try:
-            return edited(records, header, body, lambda value, headers: revealing.revealed(Content(value, headers)))
-        except MissingError as error:
-            self.missing |= error.names
-            return b""
+        if not self.missing:
+            try:
+                return edited(records, header, body, lambda value, headers: revealing.revealed(Content(value, headers)))
+            except MissingError as error:
+                self.missing |= error.names
+        if len(self.missing) < MOST_DATA_KEYS:  # all that is missing is asked for at once
+            self.missing.update(*(revealing.needed(each) for each in _contents(body, header)))
+        return b""
+
+
+def _contents(body: bytes, header: BatchHeader) -> Iterator[Content]:
+    return (Content(part.value, part.headers) for part in parts(body, header.record_count))
 
 
 def _next_batch(records: bytes, at: int) -> BatchHeader | None:

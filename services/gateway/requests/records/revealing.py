@@ -48,7 +48,7 @@ NOT_A_READER = "the client is no reader"
 def principals_of(mesh: MeshView) -> tuple[str, ...]:
     """All that the client is, as rules name readers."""
     session = mesh.session
-    return (session.principal, *(f"Group:{group}" for group in session.proved.groups))
+    return (session.principal, *session.proved.group_principals)
 
 
 def refusing(rules: Sequence[Rule], principals: tuple[str, ...]) -> Rule | None:
