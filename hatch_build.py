@@ -1,4 +1,4 @@
-"""What is made beside the sources, when the package is built and by `make stubs`: the stubs of the contracts in proto/,
+"""The build, and `make stubs`, make two things beside the sources: the stubs of the contracts in proto/,
 below mesh/rpc, and a compiled copy of those modules of the gateway that each record passes.
 
 protoc derives import paths from file paths, so its output says `from mesh.v1 import ...`; the modules live in

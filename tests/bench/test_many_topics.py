@@ -1,4 +1,4 @@
-"""What a Metadata answer about 100,000 topics costs a gateway, and how long the event loop stands still for it.
+"""The cost of a Metadata answer about 100,000 topics at a gateway, and how long the event loop stands still for it.
 
 `MESH_BENCH_TOPICS` is how many there are. The answer of the cluster is the usual one: one partition, one replica.
 """

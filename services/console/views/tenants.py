@@ -100,7 +100,7 @@ def _change(ask: Ask) -> tenants.TenantChange:
 
 
 async def check(ask: Ask) -> Page:
-    """What is so now, and what would be."""
+    """The tenant as it is now, and as the change would make it."""
     wanted = _change(ask)
     present = (await tenants_at(ask, 0)).get(wanted.tenant_id)
     before = "no such tenant" if present is None else tenant_text(present)

@@ -1,4 +1,4 @@
-"""What the real Prometheus gets of a gateway of two workers: native histograms or classic ones, clients and topics."""
+"""The real Prometheus scrapes a gateway of two workers: native histograms or classic ones, clients and topics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WAITS = 200
 """Observations that are enough for a quantile."""
 SCRAPED_S = 60.0
 RECORDS = 20
-"""Of each producer, one in a request."""
+"""Each producer sends so many records, one in a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Scraped:
     native: Prometheus
     classic: Prometheus
     address: str
-    """Of the gateway."""
+    """The endpoint of the gateway."""
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from mesh.compression import Codec
+from mesh.protection.envelope import Envelope
 from mesh.protection.rule import Others, Rule, What
 from mesh.scram import SCRAM_HASHES, Verifier
 from mesh.user_files import Users, written
@@ -123,6 +124,16 @@ class House:
             assert producer.flush(60) == 0
         return heard
 
+    def written_by_version(self, version: int, value: str) -> bool:
+        """Writes an order; whether its data key is wrapped by this version of the key in the file."""
+        assert self.write(self.orders, value) == [""]
+        last = read_messages({"bootstrap.servers": self.c1.bootstrap}, self.orders, self.stored())[-1]
+        wrapped = Envelope.read(headers_of(last)["mesh-protection"]).name.wrapped
+        return int.from_bytes(wrapped[:4], "big") == version
+
+    def stored(self) -> int:
+        return len(read_all(self.c1.bootstrap, self.orders))
+
     def read(self, user: str, topic: str, count: int, **config: Any) -> list[Message]:
         return read_messages(self.confluent(user, **config), topic, count)
 
@@ -130,7 +141,14 @@ class House:
         return [(each.value() or b"").decode("latin-1") for each in self.read(user, topic, count, **config)]
 
     def error(self, user: str, topic: str) -> KafkaError:
-        """The first error that a consumer of the topic hears."""
+        """The error that a consumer of the topic hears before any record."""
+        message = self.first(user, topic)
+        error = message.error()
+        assert error is not None, f"a record: {message.value()!r}"
+        return error
+
+    def first(self, user: str, topic: str) -> Message:
+        """The first record or error that a consumer of the topic gets."""
         consumer = Consumer(self.confluent(user, **{"group.id": "g", "enable.partition.eof": True}))
         try:
             consumer.assign([TopicPartition(topic, 0, 0)])
@@ -138,9 +156,7 @@ class House:
             while time.monotonic() < deadline:
                 message = consumer.poll(1)
                 if message is not None:
-                    error = message.error()
-                    assert error is not None, f"a record: {message.value()!r}"
-                    return error
+                    return message
             raise AssertionError("neither a record nor an error")
         finally:
             consumer.close()
@@ -297,13 +313,13 @@ def test_new_versions_of_a_key_wrap_and_older_ones_unwrap_until_they_are_taken_o
     assert house.write(house.orders, first) == [""]
     one = house.keys.read_text()
     house.keys.write_text(one + key_line("pii", 2))
-    time.sleep(KEPT_S + 0.5)  # the next data key is wrapped by the new version
     second = ORDER.replace("7", "8")
-    assert house.write(house.orders, second) == [""]
-    assert house.values(READER, house.orders, 2) == [first, second]
+    wait_until(lambda: house.written_by_version(2, second), "a data key is wrapped by the new version", 3 * KEPT_S)
+    count = house.stored()
+    assert house.values(READER, house.orders, count) == [first, *[second] * (count - 1)]
     house.keys.write_text("".join(line for line in house.keys.read_text().splitlines(True) if "pii 1" not in line))
-    time.sleep(KEPT_S + 0.5)  # so long a key that was destroyed may serve
-    masked, clear = house.read(READER, house.orders, 2)
+    wait_until(lambda: house.values(READER, house.orders, 1) == [MASKED], "a destroyed key serves no more", 3 * KEPT_S)
+    masked, *_, clear = house.read(READER, house.orders, count)
     assert clear.value() == second.encode()
     assert masked.value() == MASKED.encode()
     assert headers_of(masked) == {"mesh-masked": b"customer.email: version 1 of key 'pii' is gone (rule pii)"}
@@ -316,7 +332,7 @@ def test_a_key_that_is_gone_makes_its_values_unreadable_and_new_ones_impossible(
     assert house.values(READER, house.cards, 1) == ["4111"]
     house.keys.write_text(key_line("other", 1))
     wait_until(lambda: house.write(house.orders, ORDER) == ["INVALID_RECORD"], "refused", 3 * KEPT_S)
-    time.sleep(KEPT_S + 0.5)
+    wait_until(lambda: house.values(READER, house.orders, 1) == [MASKED], "a destroyed key serves no more", 3 * KEPT_S)
     (masked, *_) = house.read(READER, house.orders, 1)
     assert (masked.value(), headers_of(masked)) == (
         MASKED.encode(),
@@ -331,8 +347,7 @@ def test_while_the_key_file_is_missing_nothing_is_stored_and_readers_hear_of_it(
     assert house.values(READER, house.orders, 1) == [ORDER]
     away = house.keys.rename(house.keys.with_suffix(".away"))
     assert house.values(READER, house.orders, 1) == [ORDER], "keys that the gateway has serve on"
-    time.sleep(KEPT_S + 0.5)
-    error = house.error(READER, house.orders)
+    error = wait_until(lambda: house.first(READER, house.orders).error(), "kept keys serve no more", 3 * KEPT_S)
     assert error.name() == "UNKNOWN", "not silence, and no mask: the key is not gone"
     assert house.write(house.orders, ORDER, **{"message.timeout.ms": 3_000}) == ["_MSG_TIMED_OUT"]
     assert house.values(OTHER, house.orders, 1) == [MASKED], "masks need no key"
@@ -418,7 +433,7 @@ def test_keys_of_vault_and_what_one_gateway_has_written_another_one_reads(house:
             house.gateway = other
             assert house.values(READER, house.orders, 1) == [ORDER]
             engine.delete(pii)
-            time.sleep(KEPT_S + 0.5)
+            wait_until(lambda: house.values(READER, house.orders, 1) == [MASKED], "gone", 3 * KEPT_S)
             (masked,) = house.read(READER, house.orders, 1)
             assert masked.value() == MASKED.encode()
             assert f"key '{pii}' is gone".encode() in (headers_of(masked)["mesh-masked"] or b"")

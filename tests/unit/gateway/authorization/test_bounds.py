@@ -97,7 +97,7 @@ def test_an_api_of_the_cluster_is_refused_without_a_question_to_a_cluster(key: i
 
 
 B_ONLY = Policy([Tenant("b", "b", ("User:bob",))], 1)
-"""Of apples, bananas and cherries, the tenant has bananas."""
+"""Three topics: apples, bananas and cherries. The tenant has bananas alone."""
 
 
 def bounded() -> Access:

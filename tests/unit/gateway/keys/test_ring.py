@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from mesh.protection.keys import DataKey, KeyGoneError, KeysAwayError, NoKey, Wrapped
 from services.gateway.keys.ring import AT_ONCE, FAILURE_S, MOST_WAITING, KeyRing
 from services.gateway.requests.data_keys import Found, Wanted
+from tests.fixtures.waiting import until
 
 KEPT_S = 100.0
 
@@ -121,10 +122,11 @@ async def test_many_requests_ask_once_and_a_fault_of_a_plug_in_is_an_answer() ->
     house = House()
     house.service.hangs = asyncio.Event()
     asking = [asyncio.ensure_future(house.to_read()) for _ in range(50)]
-    await asyncio.sleep(0.01)
+    await until(lambda: house.service.asked)
     assert house.service.asked == ["unwrap old"]
     house.service.hangs.set()
     assert await asyncio.gather(*asking) == [b"of old"] * 50
+    assert house.service.asked == ["unwrap old"]
     house.service.fault = ZeroDivisionError("secret text")
     assert await house.to_write() == NoKey("the service of keys has failed: ZeroDivisionError", is_gone=False)
 
@@ -134,7 +136,7 @@ async def test_a_service_that_hangs_gets_a_bounded_number_of_questions() -> None
     house.service.hangs = asyncio.Event()
     names = [Wrapped("pii", b"%d" % number) for number in range(MOST_WAITING + 10)]
     asking = asyncio.ensure_future(house.find(*names))
-    await asyncio.sleep(0.05)
+    await until(lambda: len(house.service.asked) >= AT_ONCE)
     assert len(house.service.asked) == AT_ONCE
     house.service.hangs.set()
     found = (await asking).reading
