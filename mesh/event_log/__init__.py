@@ -7,6 +7,7 @@ from mesh.event_log.chain import Chain
 from mesh.event_log.formats import FORMAT, NewerFormatError, upcast
 from mesh.event_log.pieces import MOST_EVENT_BYTES, PIECE_BYTES, Assembler, DamagedPieceError, records_of
 from mesh.event_log.signatures import CONTROL, ROUTER, Signatures, SigningKeyError, Signs, UnsignedError, signed_event
+from mesh.event_log.signed_end import SignedEnd
 
 __all__ = [
     "CONTROL",
@@ -19,6 +20,7 @@ __all__ = [
     "DamagedPieceError",
     "NewerFormatError",
     "Signatures",
+    "SignedEnd",
     "SigningKeyError",
     "Signs",
     "UnsignedError",

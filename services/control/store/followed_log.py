@@ -23,7 +23,7 @@ from itertools import pairwise
 import structlog
 from prometheus_client import Gauge
 
-from mesh.event_log import CONTROL, Chain, UnsignedError
+from mesh.event_log import CONTROL, Chain, SignedEnd
 from mesh.member_keys import MemberKeys
 from mesh.rpc import events
 from services.control.domain.errors import Unavailable
@@ -54,12 +54,8 @@ class FollowedLog:
 
     def __init__(self, database: Database, keys: MemberKeys | None = None, vouched_for: int = 0) -> None:
         self._keys = keys
-        self._signatures = None if keys is None else keys.signatures(CONTROL)
+        self._signed_end = SignedEnd(None if keys is None else keys.signatures(CONTROL))
         self._vouched_for = vouched_for
-        self._is_signed = False
-        """Whether the log has an event that control has signed."""
-        self._unsigned_from = 0
-        self._why_unsigned = ""
         self.view = MeshView()
         self.chain = Chain()
         self.recent = RecentEvents()
@@ -140,10 +136,11 @@ class FollowedLog:
             raise Unavailable(
                 "NOT_WRITABLE", f"{self.why_not_leading}; what is decided stays in force, changes have to wait"
             )
-        if self._unsigned_from and self.view.position > self._vouched_for:
+        end = self._signed_end
+        if end.unsigned_from and self.view.position > self._vouched_for:
             raise Unavailable(
                 "LOG_NOT_SIGNED",
-                f"control has not signed event {self._unsigned_from} ({self._why_unsigned}), and adds nothing to it: "
+                f"control has not signed event {end.unsigned_from} ({end.reason}), and adds nothing to it: "
                 f"check the events up to {self.view.position} with kafka-mesh verify-log. If they are yours, start "
                 f"control with KAFKA_MESH_CONTROL_VOUCHED_FOR={self.view.position}",
             )
@@ -185,29 +182,20 @@ class FollowedLog:
         return chain
 
     def _look_at_signature(self, entry: Entry) -> None:
-        """Events before the first signature have none. Later ones have one, or a later signature vouches for them."""
-        if self._signatures is None:
-            return
-        try:
-            self._signatures.check_event(*entry)
-        except UnsignedError as error:
-            if self._is_signed and not self._unsigned_from:
-                self._set_unsigned_from(entry.event.position, str(error))
-                log.error(
-                    "an event of the log is not signed by control: run kafka-mesh verify-log",
-                    position=entry.event.position,
-                    reason=str(error),
-                )
-        else:
-            self._end_is_signed()
+        known = self._signed_end.unsigned_from
+        self._signed_end.take(*entry)
+        found = self._signed_end.unsigned_from
+        if found and not known:
+            reason = self._signed_end.reason
+            log.error(
+                "an event of the log is not signed by control: run kafka-mesh verify-log", position=found, reason=reason
+            )
+        if found != known:
+            unsigned_gauge.set(found)
 
     def _end_is_signed(self) -> None:
-        self._is_signed = self._keys is not None
-        self._set_unsigned_from(0, "")
-
-    def _set_unsigned_from(self, position: int, reason: str) -> None:
-        self._unsigned_from, self._why_unsigned = position, reason
-        unsigned_gauge.set(position)
+        self._signed_end.sign()
+        unsigned_gauge.set(0)
 
     def _show(self, view: MeshView, chain: Chain) -> None:
         """Makes this view and chain the present ones."""

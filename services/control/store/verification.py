@@ -24,7 +24,7 @@ from google.protobuf.json_format import Error as JsonError
 from google.protobuf.message import DecodeError
 from sqlalchemy import Table
 
-from mesh.event_log import Assembler, Chain, DamagedPieceError, Signatures, UnsignedError, upcast
+from mesh.event_log import Assembler, Chain, DamagedPieceError, Signatures, SignedEnd, upcast
 from mesh.event_log.pieces import Headers
 from mesh.rpc import events
 from services.control.domain.view import MeshView, ViewFolding
@@ -73,9 +73,7 @@ class LogCheck:
 
     def __init__(self, signatures: Signatures | None = None) -> None:
         """`signatures`: each event is signed from the first signature on, or a later event vouches for it."""
-        self._signatures = signatures
-        self._unsigned: tuple[int, str] | None = None
-        """Position of the first event that no signature vouches for, and the reason."""
+        self._signed_end = SignedEnd(signatures)
         self.chain = Chain()
         self.first_chained = 0
         """Position of the first event that holds a hash; 0 while there is none."""
@@ -108,7 +106,7 @@ class LogCheck:
             yield Difference(place, f"its bytes are no event: {error}")
             return
         yield from self._link(event, stored.body, after_gap=bool(missing))
-        self._look_at_signature(event, stored.body)
+        self._signed_end.take(event, stored.body)
         try:
             as_written = columns_of(events.Event.FromString(stored.body))  # by its release: not brought up to date
             yield from _differing_columns(place, as_written, stored.columns())
@@ -125,25 +123,16 @@ class LogCheck:
         else:
             yield Difference("log_head", f"says that the log ends at {head.position}; it ends at {self.chain.position}")
         yield from self._clear_suspect()
-        if self._unsigned is not None:
-            position, reason = self._unsigned
-            yield Difference(f"event {position}", f"is the first that control's signatures do not vouch for: {reason}")
+        if self._signed_end.unsigned_from:
+            yield Difference(
+                f"event {self._signed_end.unsigned_from}",
+                f"is the first that control's signatures do not vouch for: {self._signed_end.reason}",
+            )
 
     def rows(self) -> Mapping[Table, Mapping[Any, Row]]:
         """The rows that every projection should hold, by primary key."""
         of_views = {each.table: each.rows(self.view) for each in OF_VIEWS}
         return {**self._rows, **of_views, schema.rule_versions: self._rule_versions.by_name}
-
-    def _look_at_signature(self, event: events.Event, body: bytes) -> None:
-        if self._signatures is None:
-            return
-        try:
-            self._signatures.check_event(event, body)
-        except UnsignedError as error:
-            if self._signatures.have_begun and self._unsigned is None:
-                self._unsigned = event.position, str(error)
-        else:
-            self._unsigned = None
 
     def _link(self, event: events.Event, body: bytes, *, after_gap: bool) -> Iterator[Difference]:
         if event.previous_hash and not self.first_chained:
