@@ -338,7 +338,8 @@ def test_a_key_that_is_gone_makes_its_values_unreadable_and_new_ones_impossible(
         MASKED.encode(),
         {"mesh-masked": b"customer.email: key 'pii' is gone (rule pii)"},
     )
-    assert house.error(READER, house.cards).name() == "TOPIC_AUTHORIZATION_FAILED"
+    error = wait_until(lambda: house.first(READER, house.cards).error(), "no reader gets a card", 3 * KEPT_S)
+    assert error.name() == "TOPIC_AUTHORIZATION_FAILED"
 
 
 def test_while_the_key_file_is_missing_nothing_is_stored_and_readers_hear_of_it(house: House) -> None:
