@@ -19,18 +19,22 @@ _LENGTH_AT = 8
 _LENGTH_FROM = 12
 
 Headers = Sequence[tuple[bytes, bytes | None]]
-Edit = Callable[[bytes | None, Headers], tuple[bytes | None, Headers]]
 
 
 class Part(NamedTuple):
-    """The editable part of one record."""
+    """One record, and the places of what can be edited."""
 
     start: int
     value_at: int
     """The length of the value stands there."""
     end: int
+    key: bytes | None
     value: bytes | None
     headers: list[tuple[bytes, bytes | None]]
+
+
+Edit = Callable[[Part], tuple[bytes | None, Headers] | None]
+"""The new value and headers; None: the batch is not needed."""
 
 
 def parts(body: bytes, count: int) -> Iterator[Part]:
@@ -43,21 +47,29 @@ def parts(body: bytes, count: int) -> Iterator[Part]:
             raise WireError("record.length", at, f"{length}, {end - start} bytes left")
         _, at = read_varlong(body, start + 1, stop, "record.timestamp")
         _, at = read_varlong(body, at, stop, "record.offset")
-        _, value_at = read_bytes(body, at, stop, "record.key")
+        key, value_at = read_bytes(body, at, stop, "record.key")
         value, at = read_bytes(body, value_at, stop, "record.value")
         headers, at = _headers(body, at, stop)
         if at != stop:
             raise WireError("record.length", start, f"{stop - at} bytes follow the headers")
-        yield Part(start, value_at, stop, value, headers)
+        yield Part(start, value_at, stop, key, value, headers)
     if at != end:
         raise WireError("batch.records", at, f"{end - at} bytes follow the last record")
 
 
-def edited(buffer: Buffer, header: BatchHeader, body: bytes, edit: Edit) -> bytes:
-    """The batch, whose records went through `edit` one by one. What `edit` raises goes on to the caller."""
+def edited(buffer: Buffer, header: BatchHeader, body: bytes, edit: Edit) -> bytes | None:
+    """The batch, whose records went through `edit` one by one, all of them. What `edit` raises goes on to the caller.
+
+    None if one of them is None.
+    """
     out = bytearray()
-    for start, value_at, _, value, headers in parts(body, header.record_count):
-        new_value, new_headers = edit(value, headers)
+    is_needed = True
+    for part in parts(body, header.record_count):
+        new = edit(part)
+        is_needed &= new is not None
+        if new is None or not is_needed:
+            continue
+        start, value_at, (new_value, new_headers) = part.start, part.value_at, new
         tail = bytearray()
         if new_value is None:
             tail += write_varint(-1)
@@ -71,6 +83,8 @@ def edited(buffer: Buffer, header: BatchHeader, body: bytes, edit: Edit) -> byte
         out += write_varint(value_at - start + len(tail))
         out += memoryview(body)[start:value_at]
         out += tail
+    if not is_needed:
+        return None
     packed = compress(codec_of(header.attributes), out)
     batch = bytearray(memoryview(buffer)[header.start : header.start + HEADER_BYTES])
     batch += packed

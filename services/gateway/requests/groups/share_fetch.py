@@ -17,6 +17,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from services.gateway.requests.auditing.withheld import tell_withheld
 from services.gateway.requests.groups.share_opening import (
     ELSEWHERE,
     GONE,
@@ -52,7 +53,6 @@ from services.gateway.requests.plan import (
     Stale,
     Unreachable,
 )
-from services.gateway.requests.records.revealing import tell
 from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.apis import ApiKey
@@ -185,7 +185,7 @@ class _Fetch:
                 rules = mesh.memory.protection.rules_for(wanted.topic)
                 if rules:
                     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                    tell(mesh, *wanted.item, rules[0].rule_id, PROTECTED, for_now=False)
+                    tell_withheld(mesh, *wanted.item, rules[0].rule_id, PROTECTED, for_now=False)
                     self.results.put(wanted.item, _failed(wanted.partition, code, worded(code, PROTECTED)))
                 elif bar is not None:
                     text = f"topic {wanted.topic} lives on cluster {place.cluster}, {bar.text}"

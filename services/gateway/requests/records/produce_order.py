@@ -102,9 +102,10 @@ class Producing:
         later = under_way[under_way.index(self) + 1 :]
         return any(other.sent_to(topic, partition) is not None for other in later)
 
-    def put_off(self, slot: Slot, *, numbered: bool) -> None:
-        """The batch can't be looked into now: the client has to send it again, in its order if it is `numbered`."""
-        if numbered:
+    def put_off_batch(self, wanted: Wanted[Item]) -> None:
+        """The batch can't be looked into now: the client has to send it again, in its order if it is numbered."""
+        slot = (wanted.topic, wanted.partition)
+        if note_batch(self, wanted) is not None:
             self.unsettled.add(slot)
         else:
             self.invalid[slot] = PartitionProduceResponse(slot[1], ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)

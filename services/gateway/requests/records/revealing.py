@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 from mesh.protection.keys import Wrapped
 from mesh.protection.rule import Others, Rule
-from services.gateway.requests.auditing.withheld import Withheld
+from services.gateway.requests.auditing.withheld import tell_withheld
 from services.gateway.requests.data_keys import Wanted, find_keys
 from services.gateway.requests.plan import Command, Gather, MeshView, NotConverted, convert
 from services.gateway.requests.records.broker_fetches import Found
-from services.gateway.requests.records.protected_batches import (
+from services.gateway.requests.records.revealed_batches import (
     MOST_DATA_KEYS,
     Revealed,
     Stored,
@@ -56,13 +56,6 @@ def refusing(rules: Sequence[Rule], principals: tuple[str, ...]) -> Rule | None:
     return next((rule for rule in rules if rule.others is Others.REFUSAL and not rule.is_for(principals)), None)
 
 
-def tell(mesh: MeshView, topic: str, partition: int, rule_id: str, reason: str, *, for_now: bool) -> None:
-    session = mesh.session
-    client = (session.principal, session.address, session.client_id or "")
-    told = Withheld(*client, topic, partition, rule_id, reason, is_write=False, for_now=for_now)
-    mesh.memory.on_withheld(told)
-
-
 def bar(poll: Poll) -> Generator[Command, Any, None]:
     """Takes the partitions out of the poll that a rule refuses to its client."""
     mesh = poll.mesh
@@ -75,7 +68,7 @@ def bar(poll: Poll) -> Generator[Command, Any, None]:
             continue
         rule = refusing(policy.rules_for(topic), principals)
         if rule is not None:
-            tell(mesh, topic, partition, rule.rule_id, NOT_A_READER, for_now=False)
+            tell_withheld(mesh, topic, partition, rule.rule_id, NOT_A_READER, for_now=False)
             poll.refused[topic, partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if poll.refused:
         poll.wanted = {slot: position for slot, position in poll.wanted.items() if slot not in poll.refused}
@@ -106,7 +99,7 @@ def reveal(poll: Poll) -> Generator[Command, Any, None]:
     results = yield from revealed_records(mesh, stored)
     for (topic, partition, _), result in zip(concerned, results, strict=True):
         slot = (topic, partition)
-        code = tell_withheld(mesh, topic, partition, result)
+        code = withheld_code(mesh, topic, partition, result)
         each = poll.found[slot]
         if code is None:
             buffer, part = refilled(each.buffer, each.part, each.version, result.records)
@@ -118,11 +111,11 @@ def reveal(poll: Poll) -> Generator[Command, Any, None]:
         yield Gather((), lambda _: False, poll.limits.wait_s, since=mesh.now)
 
 
-def tell_withheld(mesh: MeshView, topic: str, partition: int, result: Revealed) -> ErrorCode | None:
+def withheld_code(mesh: MeshView, topic: str, partition: int, result: Revealed) -> ErrorCode | None:
     """Reports what is kept from the client; the error for it, if it gets no record at all."""
     if not result.withheld:
         return None
-    tell(mesh, topic, partition, result.rule_id, result.withheld, for_now=result.for_now)
+    tell_withheld(mesh, topic, partition, result.rule_id, result.withheld, for_now=result.for_now)
     if result.records:
         return None
     if result.is_damaged:
