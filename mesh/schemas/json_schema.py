@@ -25,6 +25,8 @@ LONGEST_SHOWN: Final = 200
 """Characters of an expectation."""
 _SHOWN: Final = ("types", "property", "limit", "options", "expected_value", "multiple_of", "pattern", "format")
 """The parts of a fault that jsonschema-rs takes from the schema."""
+_PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=2 * 1024 * 1024)
+"""Bytes of one compiled pattern: `\\p{L}{1,50}` takes one MiB, and larger ones take more than 20 ms to compile."""
 
 
 class JsonSchema:
@@ -37,9 +39,7 @@ class JsonSchema:
         try:
             registry = jsonschema_rs.Registry(others.items(), retriever=_refused)
             make = jsonschema_rs.validator_for if _names_its_draft(content) else jsonschema_rs.Draft7Validator
-            self._validator = make(
-                content, registry=registry, offline=True, pattern_options=jsonschema_rs.RegexOptions(), mask="it"
-            )
+            self._validator = make(content, registry=registry, offline=True, pattern_options=_PATTERNS, mask="it")
         except jsonschema_rs.ValidationError as error:
             place = "/".join(["#", *map(str, error.instance_path)])
             raise SchemaError(f"no JSON Schema: {place}: {error.message:.{LONGEST_SHOWN}}") from None

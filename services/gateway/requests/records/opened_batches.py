@@ -154,8 +154,10 @@ class _Walk:
     def _edited(self, part: Part) -> Content | None:
         """None: the batch is not stored."""
         index, content, missing = self.index, Content(part.value, part.headers), self.schemas.missing
-        self.index += 1
-        marks = (*self.written.marks, *self.checking.marks(index, part))
+        self.index = index + 1
+        marks = self.written.marks
+        if self.written.checks:
+            marks = (*marks, *self.checking.marks(index, part))
         if missing or self.checking.stops:
             if missing and self.protecting is not None:  # all that are missing are asked for at once
                 missing |= self.protecting.fields.missing(content)

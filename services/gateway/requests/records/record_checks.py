@@ -86,12 +86,8 @@ class Checking:
         self._late: dict[Rule, str] = {}
         self.unchecked = ""
         """Why a rule that refuses batches can't check this one now."""
-        self.is_refused = False
-
-    @property
-    def stops(self) -> bool:
+        self.stops = False
         """Whether the batch is not stored now."""
-        return self.is_refused or bool(self.unchecked)
 
     @property
     def breaches(self) -> tuple[Breach, ...]:
@@ -118,7 +114,7 @@ class Checking:
                 faults.append((index, reason))
             if rule.mode is Mode.MARK:
                 marks.append(reason)
-            self.is_refused |= rule.mode is Mode.ENFORCE
+            self.stops |= rule.mode is Mode.ENFORCE
         return marks
 
     def _value_fault(self, rule: Rule, part: Part, value: bytes) -> str | None:
@@ -154,7 +150,7 @@ class Checking:
             return None
         if rule.mode is Mode.MARK:
             return f"the value is not checked: {why.reason}"
-        self.unchecked = why.reason
+        self.unchecked, self.stops = why.reason, True
         return None
 
 
