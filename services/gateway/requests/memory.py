@@ -75,6 +75,8 @@ carried out."""
 STRANGE_TOPIC_IDS_REMEMBERED = 10_000
 TOPIC_KEYS_REMEMBERED = 1_000
 """Topics with rules of protection or validation."""
+KEYS_AWAITED_SECONDS = 300.0
+"""After this a share group acquires records again whose keys were away, whatever has become of the keys."""
 STRANGE_TOPIC_ID_SECONDS = 2.0
 """So long clusters are not asked again for an id that none of them knew: clients try unknown ids again and again."""
 
@@ -151,6 +153,10 @@ class Memory:
     )
     """Topic -> the names of the data keys and schemas of the records that were read last: the next ones mostly need the
     same."""
+    keys_awaited: BoundedCache[str, frozenset[Wrapped | bytes]] = field(
+        default_factory=lambda: BoundedCache(TOPIC_KEYS_REMEMBERED, KEYS_AWAITED_SECONDS)
+    )
+    """Topic -> the data keys and schemas of its records that were away at the last question."""
     schemas_written: BoundedCache[str, frozenset[bytes | SchemaOf]] = field(
         default_factory=lambda: BoundedCache(TOPIC_KEYS_REMEMBERED, math.inf)
     )
@@ -166,6 +172,7 @@ class Memory:
         return {
             "doubts": self.doubts,
             "group_homes": self.group_homes,
+            "keys_awaited": self.keys_awaited,
             "keys_read": self.keys_read,
             "producers": self.producers,
             "refusals": self.refusals,

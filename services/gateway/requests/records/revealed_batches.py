@@ -21,6 +21,8 @@ MOST_DECOMPRESSED = 100 * 1024 * 1024
 ENOUGH_REVEALED = 16 * 1024 * 1024
 """Bytes of records after which an answer takes in no further batch: tiny records take some 10 us each. A client asks
 for the rest at once. The first batch always goes."""
+ENOUGH_SHARED = 64 * 1024 * 1024
+"""As `ENOUGH_REVEALED`, for a member of a share group: what it does not get has to be released."""
 MOST_DATA_KEYS = 1000
 """Data keys that one answer may need: many gateways write for a long time with fewer."""
 _MAGIC_AT, _LENGTH_AT, _LENGTH_FROM = 16, 8, 12
@@ -50,11 +52,15 @@ class Revealed:
 
 
 def revealed_batches(
-    stored: list[Stored], principals: tuple[str, ...], secrets: Mapping[Wrapped, bytes | NoKey], schemas: Schemas
+    stored: list[Stored],
+    principals: tuple[str, ...],
+    secrets: Mapping[Wrapped, bytes | NoKey],
+    schemas: Schemas,
+    enough: int | None = None,
 ) -> list[Revealed] | frozenset[Wrapped | bytes]:
     """The records of each partition; or the data keys and schemas that are missing, and nothing yet."""
     allowance = Allowance(MOST_DECOMPRESSED)
-    work = _Work(principals, secrets, schemas, allowance)
+    work = _Work(principals, secrets, schemas, allowance, ENOUGH_REVEALED if enough is None else enough)
     found = [work.revealed(each) for each in stored]
     return frozenset(work.missing) or found
 
@@ -65,6 +71,7 @@ class _Work:
     secrets: Mapping[Wrapped, bytes | NoKey]
     schemas: Schemas
     allowance: Allowance
+    enough: int
     missing: set[Wrapped | bytes] = field(default_factory=set)
     read: int = 0
     """Bytes of records that have been read."""
@@ -74,7 +81,7 @@ class _Work:
         out: list[bytes] = []
         at, records = 0, stored.records
         try:
-            while self.read < ENOUGH_REVEALED and (header := _next_batch(records, at)) is not None:
+            while self.read < self.enough and (header := _next_batch(records, at)) is not None:
                 out.append(self._batch(records, header, revealing))
                 at = header.end
         except WithheldError as error:
