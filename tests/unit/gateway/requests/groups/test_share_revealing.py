@@ -14,9 +14,14 @@ from services.gateway.requests.plan import Broker, Call, Gather, Unreachable
 from services.gateway.requests.records import revealed_batches
 from services.gateway.wire.batches import batches
 from services.gateway.wire.errors import ErrorCode
-from services.gateway.wire.messages import ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareFetchResponse
+from services.gateway.wire.messages import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
 from services.gateway.wire.messages import share_fetch as fetch
-from tests.unit.gateway.requests.groups.test_share_groups import led_by, partitions_in, real_id, told, wants
+from tests.unit.gateway.requests.groups.test_share_groups import led_by, partitions_in, real_id, wants
 from tests.unit.gateway.requests.playbook import Playbook, World
 from tests.unit.gateway.requests.records.test_protecting import (
     AWAY,
@@ -24,7 +29,6 @@ from tests.unit.gateway.requests.records.test_protecting import (
     GONE,
     RULE,
     House,
-    Keys,
     one,
     sealed,
     values,
@@ -105,11 +109,19 @@ def test_while_the_keys_are_away_nothing_is_acquired_and_afterwards_all_is_read(
     first.answered(gave(at(5, sealed(b"a")), (5, 5)))
     first.answered(ShareAcknowledgeResponse())
     first.answered()
-    waiting = play(house, 1)
-    assert [told(call) for call in waiting.asked()] == [], "its broker is asked for nothing of the topic"
+    leaving = play(house, 1)
+    (call,) = leaving.asked()
+    message = call.message
+    assert isinstance(message, ShareFetchRequest)
+    assert ([topic.partitions for topic in message.forgotten_topics_data], message.topics) == ([[0]], [])
+    leaving.answered(ShareFetchResponse())
+    idle = play(house, 2)
+    assert isinstance(idle._command, Gather), "no broker is asked"
+    idle.answered()
+    for book in (leaving, idle):
+        assert partitions_in(book.answer)[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     house.keys.fault = None
-    again = play(house, 2)
-    (call,) = again.asked()
+    again = play(house, 3)
     again.answered(gave(at(5, sealed(b"a")), (5, 5)))
     data = partitions_in(again.answer)[0]
     assert (values(bytes(data.records)), acquired(data)) == ([CLEAR], [(5, 5, 2)])
@@ -156,9 +168,8 @@ def test_a_member_that_the_rule_refuses_acquires_nothing(house: House) -> None:
     house.world.memory.protection = Policy([replace(RULE, others=Others.REFUSAL)])
     house.log_in("eve")
     book = play(house)
-    assert isinstance(book._command, Gather)
-    assert book.asked() == []
+    assert isinstance(book._command, Gather), "no broker is asked"
     book.answered()
     data = partitions_in(book.answer)[0]
     assert data.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert Keys().asked == house.keys.asked == [], "no key is asked for"
+    assert house.keys.asked == [], "no key is asked for"
