@@ -89,7 +89,7 @@ refused_records = Counter(
 )
 observed_records = Counter(
     "kafka_mesh_gateway_observed_records",
-    "Records in batches that break a rule of validation that only observes (mode `observe`); topics as above.",
+    "Records in batches that break a rule of validation and are stored (modes `observe` and `mark`); topics as above.",
     ["topic", "rule"],
 )
 withheld_batches = Counter(
