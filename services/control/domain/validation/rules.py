@@ -74,9 +74,7 @@ def _check(rule: Rule, field: str) -> None:
     if rule.max_record_bytes < 0:
         raise InvalidField(f"{field}.max_record_bytes", f"is {rule.max_record_bytes}, and has to be above 0")
     if rule.stores_unchecked and not rule.asks_registry:
-        raise InvalidField(
-            f"{field}.stores_unchecked", "is about schemas of the registry, and the rule asks for none"
-        )
+        raise InvalidField(f"{field}.stores_unchecked", "is about schemas of the registry, and the rule asks for none")
     _check_content(rule, field)
     _check_headers(rule.required_headers, f"{field}.required_headers")
     if not rule.conditions:
