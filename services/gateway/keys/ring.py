@@ -46,8 +46,9 @@ AT_ONCE: Final = 16
 MOST_WAITING: Final = 1_000
 
 Question = str | Wrapped | bytes | SchemaOf | LatestOf
-"""The id of a key, for a data key to write by; the data key of a record; the prefix that names a schema; whether the
-registry has a schema; or the latest one of a subject.
+"""The id of a key, for a data key to write by; the data key of a record; the prefix that names a schema.
+
+Or a question to the registry: whether it has a schema, or the latest one of a subject.
 """
 _CALLS: Final = {str: "make", Wrapped: "unwrap", bytes: "schema", SchemaOf: "registered", LatestOf: "latest"}
 T = TypeVar("T")

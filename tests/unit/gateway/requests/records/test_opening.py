@@ -14,9 +14,10 @@ from mesh.protection.keys import DataKey, NoKey, Wrapped
 from mesh.protection.policy import Policy as ProtectionPolicy
 from mesh.protection.records import Revealing
 from mesh.protection.rule import Rule as ProtectionRule
+from mesh.schemas import content
 from mesh.schemas.framing import prefix_of
 from mesh.schemas.schema import RegisteredSchema, SchemaKind
-from mesh.validation import Compression, Content, Mode, Policy, Rule, ValueSchema, content
+from mesh.validation import Compression, Content, Mode, Policy, Rule, ValueSchema
 from services.gateway.requests.auditing.invalid import InvalidBatch
 from services.gateway.requests.data_keys import Found, LatestOf, SchemaOf, Wanted
 from services.gateway.requests.plan import Call, NotConverted, RawResponse, Verbatim

@@ -11,10 +11,10 @@ from typing import Any
 import fastavro
 import pytest
 
+from mesh.schemas import content
+from mesh.schemas.content import check_of
 from mesh.schemas.protobuf import message_path
 from mesh.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
-from mesh.validation import content
-from mesh.validation.content import check_of
 
 SECRET = "4111-1111"
 ORDER: dict[str, Any] = {
