@@ -83,6 +83,7 @@ def rule_from_proto(message: validation.ValidationRule) -> Rule:
         stores_unchecked=message.stores_unchecked,
         content=None if content is None else _CONTENTS[content],
         content_schema=message.json_of_subject or message.json_schema,
+        dead_letter_topic=message.dead_letter_topic,
     )
 
 
@@ -101,6 +102,7 @@ def rule_to_proto(rule: Rule) -> validation.ValidationRule:
         max_record_bytes=rule.max_record_bytes,
         value_schema=_SCHEMA_NUMBERS[rule.value_schema],
         stores_unchecked=rule.stores_unchecked,
+        dead_letter_topic=rule.dead_letter_topic,
     )
     setattr(message, "topic_prefix" if rule.is_prefix else "topic", rule.name)
     if rule.content is not None:

@@ -85,6 +85,8 @@ class Rule:
     content: Content | None = None
     content_schema: str = ""
     """The subject, or the text of the JSON Schema, as `content` says."""
+    dead_letter_topic: str = ""
+    """Refused records are written there first."""
 
     @property
     def asks_registry(self) -> bool:
@@ -150,4 +152,5 @@ class Rule:
         return f"topics {self.name!r}*" if self.name else "every topic"
 
     def __str__(self) -> str:
-        return f"{self.rule_id} ({self.mode.value}): for {self.topics} {', '.join(self.conditions)}"
+        letters = f"; dead letters in topic {self.dead_letter_topic!r}" if self.dead_letter_topic else ""
+        return f"{self.rule_id} ({self.mode.value}): for {self.topics} {', '.join(self.conditions)}{letters}"

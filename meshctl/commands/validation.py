@@ -78,6 +78,7 @@ def validation() -> None:
     metavar="FILE",
     help="Values are JSON, valid by this JSON Schema.",
 )
+@click.option("--dead-letter-topic", metavar="TOPIC", help="Refused records are written to this topic first.")
 @click.option("--max-record-bytes", type=click.IntRange(min=1), help="The largest record, not compressed.")
 @reason_option
 @pass_session
@@ -101,6 +102,7 @@ def set_(
     by_named_schema: bool,
     json_of_subject: str | None,
     json_schema: TextIO | None,
+    dead_letter_topic: str | None,
     reason: str,
 ) -> None:
     """Set RULE: its topics and all its conditions. A rule that is there is replaced.
@@ -131,6 +133,7 @@ def set_(
         stores_unchecked=store_unchecked,
         content=content,
         content_schema=content_schema,
+        dead_letter_topic=dead_letter_topic or "",
     )
     if not rule.conditions:
         raise click.UsageError("name a condition, --compression-type for example")

@@ -212,3 +212,21 @@ def test_a_rule_that_marks_stores_the_record_with_the_reason(house: House) -> No
         None,
     ]
     assert all(headers_of(message)["trace"] == b"1" for message in found)
+
+
+def test_refused_records_are_in_the_topic_of_dead_letters_before_their_client_hears(
+    house: House, create_topic: CreateTopic, kafka_c2: KafkaCluster
+) -> None:
+    """It lives on another cluster, and is made late."""
+    letters = f"{house.apples}-letters"
+    rule = Rule(
+        "shape", house.apples, content=Content.GIVEN, content_schema='{"type": "object"}', dead_letter_topic=letters
+    )
+    house.gateway.follow(house.rules.to("c2", [letters]))
+    house.validate(rule)
+    assert house.told(b"[]") == ["_MSG_TIMED_OUT"], "no dead letter, no refusal"
+    create_topic(kafka_c2, letters, 1)
+    assert house.told(b"{}", b"[]", None) == ["stored", REFUSED, "stored"]
+    (found,) = read_messages({"bootstrap.servers": kafka_c2.bootstrap}, letters, 1)
+    assert (found.value(), headers_of(found)["dlq.topic"]) == (b"[]", house.apples.encode())
+    assert b"does not keep to type" in headers_of(found)["mesh-validation"]

@@ -22,6 +22,9 @@ def by_content(meshctl: Meshctl, folder: Path) -> None:
         set_ = ["validation", "set", "content", "--topic", "pears", "--mode", "mark", *options]
         assert f"content (mark): for topic 'pears' {text}" in meshctl(*set_).stdout
         assert text in meshctl("validation", "explain", "pears").stdout
+    letters = ["validation", "set", "letters", "--topic", "pears", "--acks-all", "--dead-letter-topic", "dead"]
+    assert "acks is all; dead letters in topic 'dead'" in meshctl(*letters).stdout
+    meshctl("validation", "remove", "letters")
     two = meshctl(*set_, "--by-named-schema", check=False)
     assert (two.returncode, "name one of --by-named-schema" in two.stderr) == (2, True)
     file.write_text('{"type": "nonsense"}')

@@ -23,6 +23,10 @@ def given(schema: str) -> validation.ValidationRuleChange:
     return change(Rule("r", "orders", content=Content.GIVEN, content_schema=schema))
 
 
+def letters(topic: str, mode: Mode = Mode.ENFORCE) -> validation.ValidationRuleChange:
+    return change(Rule("r", "orders", mode=mode, acks_all=True, dead_letter_topic=topic))
+
+
 def removed(rule_id: str) -> validation.ValidationRuleChange:
     return validation.ValidationRuleChange(rule_id=rule_id)
 
@@ -67,6 +71,9 @@ def test_changes_that_are_so_already_make_no_event() -> None:
         ),
         (change(Rule("r", "orders", acks_all=True, stores_unchecked=True)), "changes[0].rule.stores_unchecked", "none"),
         (change(Rule("r", "orders", content=Content.SUBJECT)), "changes[0].rule.json_of_subject", "1 to 255"),
+        (letters("a b"), "changes[0].rule.dead_letter_topic", "no name of topics"),
+        (letters("orders"), "changes[0].rule.dead_letter_topic", "of the rule itself"),
+        (letters("dead", mode=Mode.MARK), "changes[0].rule.dead_letter_topic", "mode mark stores them"),
         (given(""), "changes[0].rule.json_schema", "can't be used"),
         (given('{"type": "nonsense"}'), "changes[0].rule.json_schema", "#/type"),
         (given('{"$ref": "http://127.0.0.1:9/x"}'), "changes[0].rule.json_schema", "Retrieval is disabled"),
@@ -96,14 +103,14 @@ def test_rules_about_content_are_taken_and_said_in_words() -> None:
     rules = [
         Rule("a", "orders", content=Content.NAMED, stores_unchecked=True),
         Rule("b", "orders", mode=Mode.MARK, content=Content.SUBJECT, content_schema="orders-json"),
-        Rule("c", "orders", content=Content.GIVEN, content_schema='{"type": "object"}'),
+        Rule("c", "orders", content=Content.GIVEN, content_schema='{"type": "object"}', dead_letter_topic="dead"),
     ]
     event = change_rules(NOTHING, [change(rule) for rule in rules])
     assert event is not None
     assert [text.partition("'orders' ")[2] for text in changed(events.Event(validation_rules_changed=event))] == [
         "a value is valid by the schema that it names (stored while the registry is away)",
         "a value is JSON by the latest schema of subject 'orders-json'",
-        'a value is JSON by the schema {"type": "object"}',
+        'a value is JSON by the schema {"type": "object"}; dead letters in topic \'dead\'',
     ]
 
 

@@ -12,8 +12,9 @@ from mesh.routing.listed_policy import RULE_SET, rule_key
 from mesh.rpc import events, validation
 from mesh.schemas.json_schema import JsonSchema
 from mesh.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
+from mesh.topics import is_topic_name
 from mesh.validation.codec import UnknownValidationError, rule_from_proto, rule_to_proto
-from mesh.validation.rule import Content, Rule
+from mesh.validation.rule import Content, Mode, Rule
 from services.control.domain.errors import InvalidField, NotAllowed
 from services.control.domain.listed_changes import after, asked_once, check_id, check_topics
 
@@ -76,6 +77,7 @@ def _check(rule: Rule, field: str) -> None:
     if rule.stores_unchecked and not rule.asks_registry:
         raise InvalidField(f"{field}.stores_unchecked", "is about schemas of the registry, and the rule asks for none")
     _check_content(rule, field)
+    _check_dead_letters(rule, f"{field}.dead_letter_topic")
     _check_headers(rule.required_headers, f"{field}.required_headers")
     if not rule.conditions:
         raise InvalidField(field, "has no condition: name one at least")
@@ -95,6 +97,18 @@ def _check_content(rule: Rule, field: str) -> None:
                 JsonSchema(RegisteredSchema(0, SchemaKind.JSON, rule.content_schema))
             except SchemaError as error:
                 raise InvalidField(f"{field}.json_schema", f"can't be used: {error}") from None
+
+
+def _check_dead_letters(rule: Rule, field: str) -> None:
+    topic = rule.dead_letter_topic
+    if not topic:
+        return
+    if not is_topic_name(topic):
+        raise InvalidField(field, f"{topic[:249]!r} is no name of topics")
+    if rule.mode is not Mode.ENFORCE:
+        raise InvalidField(field, f"is for records that are refused, and mode {rule.mode.value} stores them")
+    if rule.matches(topic):
+        raise InvalidField(field, f"{topic!r} is a topic of the rule itself: name another one")
 
 
 def _check_headers(names: Sequence[str], field: str) -> None:

@@ -27,12 +27,14 @@ from services.gateway.requests.records.record_checks import MOST_TOLD, Checking,
 from services.gateway.wire.batches import BatchHeader, read_batch_header
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.record_bodies import read_body
-from services.gateway.wire.record_editing import Part, edited, parts
+from services.gateway.wire.record_editing import Part, chosen, edited, parts
 
 MOST_DECOMPRESSED: Final = 100 * 1024 * 1024
 """Bytes that may come out of the batches of one request."""
 MARK: Final = b"mesh-validation"
 """The header of a record that breaks a rule which marks records; its value says the reasons."""
+ORIGIN: Final = b"dlq.topic"
+"""The header of a dead letter that names its topic, as sidecars write it."""
 LONGEST_MARK: Final = 1000
 """Characters of it."""
 
@@ -49,6 +51,8 @@ class Written:
     """The reasons by which all records are marked."""
     protects: tuple[ProtectionRule, ...] = ()
     """The rules that encrypt."""
+    refused_as: tuple[str, str] | None = None
+    """The batch is refused already: all its records become dead letters in this topic, for this reason."""
 
     @property
     def is_edited(self) -> bool:
@@ -77,6 +81,8 @@ class Opened:
     unprotected: Unprotected | None = None
     records: bytes | None = None
     """The batches with other records; None: they stay as they came, or are not stored."""
+    letters: tuple[str, bytes] | None = None
+    """Dead letters of a refused batch: their topic, and a batch of them."""
 
 
 def opened_batches(written: Sequence[Written], found: Found) -> list[Opened] | frozenset[bytes | SchemaOf]:
@@ -92,6 +98,8 @@ def in_protection(rule_id: str, reason: str) -> str:
 
 
 def _opened(written: Written, schemas: Schemas, allowance: Allowance) -> Opened:
+    if written.refused_as is not None:
+        return _refused(written, allowance)
     checking = Checking(written.topic, written.checks, schemas)
     walk = _Walk(written, checking, schemas)
     out: list[bytes] = []
@@ -115,7 +123,35 @@ def _opened(written: Written, schemas: Schemas, allowance: Allowance) -> Opened:
         told = tuple((place, in_protection(rule, why)) for place, rule, why in walk.faults)
         unprotected = Unprotected(rule_id, f"record {index}: {in_protection(rule_id, reason)}", told)
     is_stored = written.is_edited and not checking.stops and unprotected is None
-    return Opened(checking.breaches, checking.unchecked, unprotected, b"".join(out) if is_stored else None)
+    letters = _letters(written, checking) if checking.stops else None
+    return Opened(checking.breaches, checking.unchecked, unprotected, b"".join(out) if is_stored else None, letters)
+
+
+def _letters(written: Written, checking: Checking) -> tuple[str, bytes] | None:
+    rule = checking.refusing
+    found = checking.letters.get(rule) if rule is not None else None
+    if rule is None or not found:
+        return None
+    return rule.dead_letter_topic, _as_letters(written, found)
+
+
+def _refused(written: Written, allowance: Allowance) -> Opened:
+    assert written.refused_as is not None
+    topic, reason = written.refused_as
+    records = written.records
+    try:
+        header = read_batch_header(records, 0, len(records))
+        found = [(part, reason) for part in parts(read_body(records, header, allowance), header.record_count)]
+    except WireError:  # nobody can read what no batch has
+        return Opened()
+    return Opened(letters=(topic, _as_letters(written, found)) if found else None)
+
+
+def _as_letters(written: Written, found: Sequence[tuple[Part, str]]) -> bytes:
+    records = written.records
+    origin = (ORIGIN, written.topic.encode())
+    letters = [(part, [*part.headers, origin, (MARK, reason[:LONGEST_MARK].encode())]) for part, reason in found]
+    return chosen(records, read_batch_header(records, 0, len(records)), letters)
 
 
 def _unreadable(written: Written, reason: str) -> Opened:

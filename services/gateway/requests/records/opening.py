@@ -21,7 +21,7 @@ from mesh.protection.records import encrypting
 from mesh.validation import Content
 from services.gateway.requests.data_keys import Found, LatestOf, SchemaOf, Wanted, find_keys
 from services.gateway.requests.plan import Command, NotConverted, convert
-from services.gateway.requests.records import protecting, validating
+from services.gateway.requests.records import dead_letters, protecting, validating
 from services.gateway.requests.records.opened_batches import Opened, Written, opened_batches
 from services.gateway.requests.records.validating import HeaderChecked
 
@@ -51,7 +51,7 @@ class Part(NamedTuple):
         return self.wanted.topic
 
 
-def opened(produce: Producing) -> Generator[Command, Any, None]:
+def opened(produce: Producing, write: dead_letters.Write) -> Generator[Command, Any, None]:
     """Puts the records as they are to be stored into the request, and notes the answers for refused batches."""
     memory = produce.mesh.memory
     if not memory.validation.rules and not memory.protection.rules:
@@ -68,7 +68,7 @@ def opened(produce: Producing) -> Generator[Command, Any, None]:
     records: dict[int, bytes] = {}
     for index, part in enumerate(ready):
         result = results if isinstance(results, NotConverted) else results[index]
-        if (new := _take(produce, part, result)) is not None:
+        if (new := (yield from _take(produce, part, result, write))) is not None:
             records[part.wanted.item[1].start] = new
     if records:
         protecting.replace(produce, records)
@@ -78,10 +78,11 @@ def _part(produce: Producing, wanted: Slotted[Item]) -> Part | None:
     """None: the request keeps what is there, or it is refused already."""
     memory, (_, item) = produce.mesh.memory, wanted.item
     protects = encrypting(memory.protection.rules_for(wanted.topic))
-    checked = validating.by_header(produce, wanted, memory.validation.rules_for(wanted.topic))
-    if (wanted.topic, wanted.partition) in produce.invalid or item.records_start < 0:
-        return None
-    return Part(wanted, checked, protects) if protects or checked.opens else None
+    rules = memory.validation.rules_for(wanted.topic) if produce.validates else ()
+    checked = validating.by_header(produce, wanted, rules)
+    if (wanted.topic, wanted.partition) in produce.invalid:
+        return Part(wanted, checked, ()) if checked.opens else None
+    return Part(wanted, checked, protects) if item.records_start >= 0 and (protects or checked.opens) else None
 
 
 def _needs(parts: Iterable[Part], memory: Memory, now: float) -> Wanted:
@@ -105,6 +106,7 @@ def _results(
             part.checked.within,
             part.checked.marks,
             part.protects,
+            part.checked.refused_as,
         )
         for part in parts
     ]
@@ -120,20 +122,44 @@ def _results(
     return NotConverted("the schemas of its records are not all known")
 
 
-def _take(produce: Producing, part: Part, result: Opened | NotConverted) -> bytes | None:
+def _take(
+    produce: Producing, part: Part, result: Opened | NotConverted, write: dead_letters.Write
+) -> Generator[Command, Any, bytes | None]:
     """The records that take the place of the client's; None: the client's stay, or the batches are not stored now."""
+    slot = (part.topic, part.wanted.partition)
     if isinstance(result, NotConverted):
-        if part.protects:
+        if part.checked.refused_as is not None:
+            _come_again(produce, part)
+        elif part.protects:
             protecting.put_off(produce, part.wanted, part.protects[0].rule_id, result.reason)
         elif part.checked.enforces:
             produce.put_off_batch(part.wanted)
         return None
     if part.checked.header is not None:
         validating.take(produce, part.wanted, part.checked.header, result.breaches)
-    if (part.topic, part.wanted.partition) in produce.invalid:
+    if slot in produce.invalid:
+        if result.letters is not None and not (yield from _keep(produce, part.topic, *result.letters, write)):
+            _come_again(produce, part)
         return None
     if result.unchecked:
         produce.put_off_batch(part.wanted)
     elif result.unprotected is not None:
         protecting.refuse(produce, part.wanted, result.unprotected)
     return result.records
+
+
+def _keep(
+    produce: Producing, topic: str, letter_topic: str, records: bytes, write: dead_letters.Write
+) -> Generator[Command, Any, bool]:
+    """Writes dead letters; returns whether they are stored."""
+    policy = produce.mesh.memory.protection
+    if encrypting(policy.rules_for(topic)) and not encrypting(policy.rules_for(letter_topic)):
+        dead_letters.tell_unwritten(letter_topic, f"values of topic {topic!r} are protected, and its own are not")
+        return False
+    return (yield from dead_letters.written(produce, letter_topic, records, write))
+
+
+def _come_again(produce: Producing, part: Part) -> None:
+    """The batch is not refused before its dead letters are there."""
+    del produce.invalid[part.topic, part.wanted.partition]
+    produce.put_off_batch(part.wanted)

@@ -87,9 +87,9 @@ NAMES_UNTIL = IDS_SINCE - 1
 """The last version that names topics, and so the newest that the gateway speaks to clusters."""
 
 
-def handle(request: Request, mesh: MeshView) -> Plan:
+def handle(request: Request, mesh: MeshView, *, validates: bool = True) -> Plan:
     scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
-    produce = Producing(request, mesh, scan)
+    produce = Producing(request, mesh, scan, validates)
     counted = begun(request, mesh)
     mesh.session.producing.append(produce)
     try:
@@ -109,7 +109,7 @@ def _carried(produce: Producing) -> Plan:
         scan = yield from _named(produce)
     for topic in scan.topics:
         mesh.session.uses.produced.note(topic.name)
-    yield from opened(produce)
+    yield from opened(produce, lambda letters: handle(letters, mesh, validates=False))
     request, scan = produce.request, produce.scan
     if scan.transactional_id is not None:
         for wanted in produce.wanted:  # afterwards the batches have another identity

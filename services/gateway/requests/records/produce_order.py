@@ -45,6 +45,8 @@ class Producing:
     request: Request
     mesh: MeshView
     scan: ProduceScan
+    validates: bool = True
+    """Whether rules of validation count."""
     results: dict[Slot, PartitionProduceResponse] = field(default_factory=dict)
     strange: list[ProduceTopic] = field(default_factory=list)
     """Topics of the request, but not of the scan: no cluster knows their ids."""

@@ -86,6 +86,8 @@ class Checking:
         self._late: dict[Rule, str] = {}
         self.unchecked = ""
         """Why a rule that refuses batches can't check this one now."""
+        self.letters: dict[Rule, list[tuple[Part, str]]] = {}
+        """The records that become dead letters, with the reasons."""
         self.stops = False
         """Whether the batch is not stored now."""
 
@@ -97,12 +99,17 @@ class Checking:
             if found or rule in self._late
         )
 
+    @property
+    def refusing(self) -> Rule | None:
+        """The first rule that refuses the batch."""
+        return next((each.rule for each in self.breaches if each.rule.mode is Mode.ENFORCE), None)
+
     def marks(self, index: int, part: Part) -> list[str]:
         """Checks a record; the reasons by which it is marked."""
         marks: list[str] = []
         record = _record(part)
         for rule, faults in self._broken.items():
-            if rule.mode is not Mode.MARK and len(faults) >= MOST_TOLD:
+            if len(faults) >= MOST_TOLD and rule.mode is not Mode.MARK and not rule.dead_letter_topic:
                 continue
             reason = record_fault(rule, record)
             if reason is None and part.value is not None and (rule.value_schema or rule.content):
@@ -114,6 +121,8 @@ class Checking:
                 faults.append((index, reason))
             if rule.mode is Mode.MARK:
                 marks.append(reason)
+            if rule.dead_letter_topic and rule not in self._late:
+                self.letters.setdefault(rule, []).append((part, reason))
             self.stops |= rule.mode is Mode.ENFORCE
         return marks
 

@@ -45,10 +45,12 @@ class HeaderChecked(NamedTuple):
     """The rules about its records."""
     marks: tuple[str, ...] = ()
     """The reasons by which all its records are marked."""
+    refused_as: tuple[str, str] | None = None
+    """The topic of its dead letters, and the reason, if the batch is refused."""
 
     @property
     def opens(self) -> bool:
-        return bool(self.within or self.marks)
+        return bool(self.within or self.marks or self.refused_as)
 
     @property
     def enforces(self) -> bool:
@@ -65,6 +67,10 @@ def by_header(produce: Producing, wanted: Wanted[Item], rules: tuple[Rule, ...])
     batch = Batch(header.compression, size, header.max_timestamp, header.is_idempotent, produce.scan.acks)
     found = [each for rule in rules if (each := breach(rule, batch, produce.mesh.time_ms)) is not None]
     take(produce, wanted, header, found)
+    refusing = next((each for each in found if each.rule.mode is Mode.ENFORCE), None)
+    if refusing is not None:
+        topic = refusing.rule.dead_letter_topic
+        return HeaderChecked(header, refused_as=(topic, refusing.reason) if topic else None)
     marks = tuple(each.reason for each in found if each.rule.mode is Mode.MARK)
     return HeaderChecked(header, tuple(rule for rule in rules if rule.opens_records), marks)
 

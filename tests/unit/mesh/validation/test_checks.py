@@ -115,7 +115,7 @@ def test_all_rules_that_match_a_topic_count_in_the_order_of_their_ids() -> None:
         Rule("s", "orders", mode=Mode.MARK, value_schema=ValueSchema.SUBJECT, stores_unchecked=True),
         Rule("n", "orders", content=Content.NAMED),
         Rule("j", "orders", content=Content.SUBJECT, content_schema="orders-json"),
-        Rule("g", "orders", content=Content.GIVEN, content_schema="{}"),
+        Rule("g", "orders", content=Content.GIVEN, content_schema="{}", dead_letter_topic="dead"),
     ],
 )
 def test_a_rule_comes_back_from_its_message(rule: Rule) -> None:
