@@ -16,6 +16,10 @@ Check = Callable[[bytes], str | None]
 """Why a payload is not valid; None if it is."""
 LARGEST: Final = 16 * 1024 * 1024
 """Bytes of one value that is checked: as an object in memory it may take a hundred times as much."""
+LARGEST_NESTED: Final = 1024 * 1024
+"""As `LARGEST`, by an Avro schema that contains itself: its reader in Python takes some us for each field."""
+LARGEST_PLACED: Final = 64 * 1024
+"""Bytes of a value in Avro or Protobuf that is walked for the place of its fault, which takes a us for each field."""
 
 
 def check_of(schema: RegisteredSchema) -> Check:
@@ -45,6 +49,8 @@ def _json(schema: RegisteredSchema) -> Check:
 
 
 def _avro(schema: RegisteredSchema) -> Check:
+    import fastavro
+
     from mesh.protection.avro_fields import place_of_fault, schema_of
     from mesh.schemas.avro import avro_schema, read
 
@@ -52,14 +58,18 @@ def _avro(schema: RegisteredSchema) -> Check:
         if each.kind is not SchemaKind.AVRO:
             raise SchemaError(f"it refers to {name}, which is {each.kind.value}, no Avro schema")
     ready, walked = avro_schema(schema), schema_of(schema)
+    is_nested = ready.reader is not fastavro.schemaless_reader
 
     def fault(payload: bytes) -> str | None:
+        if is_nested and len(payload) > LARGEST_NESTED:
+            return f"it has {len(payload)} bytes, and {LARGEST_NESTED} can be checked by a schema that contains itself"
         source = io.BytesIO(payload)
         try:
             read(source, ready)
         except FormatError:
             at = min(source.tell(), len(payload))
-            return f"{place_of_fault(payload, walked)} can't be read as Avro, byte {at} of {len(payload)}"
+            place = place_of_fault(payload, walked) if len(payload) <= LARGEST_PLACED else "#"
+            return f"{place} can't be read as Avro, byte {at} of {len(payload)}"
         left = len(payload) - source.tell()
         return f"{left} of {len(payload)} bytes follow it" if left else None
 
@@ -84,7 +94,8 @@ def _protobuf(schema: RegisteredSchema) -> Check:
         message.DiscardUnknownFields()
         if message.ByteSize() == size:
             return None
-        place = next(_unknown(read(file, payload), "#"), "#")
+        is_placed = len(payload) <= LARGEST_PLACED
+        place = next(_unknown(read(file, payload), "#"), "#") if is_placed else "#"
         return f"{place} has a field that its message lacks"
 
     return fault

@@ -217,6 +217,31 @@ def test_lists_that_say_to_be_giant_take_no_memory() -> None:
         check_of(schema(SchemaKind.AVRO, {"type": "array", "items": "null"}))
 
 
+def test_a_large_value_that_is_not_valid_takes_no_longer_than_one_that_is() -> None:
+    """The place of its fault is not looked for."""
+    count = 2_000_000
+    head = bytearray()
+    left = count << 1
+    while left > 0x7F:
+        head.append(left & 0x7F | 0x80)
+        left >>= 7
+    head.append(left)
+    many = check_of(schema(SchemaKind.AVRO, {"type": "array", "items": "boolean"}))
+    assert many(bytes(head) + bytes(count + 1)) is None
+    began = time.process_time()
+    fault = many(bytes(head) + bytes(count - 1))
+    assert time.process_time() - began < 1
+    assert fault is not None and "# can't be read as Avro" in fault
+    repeated = check_of(schema(SchemaKind.PROTOBUF, PROTO))
+    began = time.process_time()
+    fault = repeated(PAYLOAD + b"\x12\x00" * count + b"\x48\x01")
+    assert time.process_time() - began < 3
+    assert fault is not None and "# has a field that its message lacks" in fault
+    nested = {"type": "record", "name": "N", "fields": [{"name": "n", "type": {"type": "array", "items": "N"}}]}
+    fault = check_of(schema(SchemaKind.AVRO, nested))(bytes(head) + bytes(count + 1))
+    assert fault is not None and "by a schema that contains itself" in fault
+
+
 def test_a_value_that_is_too_large_to_be_checked_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content, "LARGEST", 10)
     check = check_of(schema(SchemaKind.JSON, "{}"))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import time
 from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any, cast
@@ -14,7 +15,7 @@ from mesh.compression import Codec, compress
 from mesh.schemas.framing import prefix_of
 from mesh.schemas.schema import RegisteredSchema, SchemaKind
 from mesh.validation import Content, Rule
-from services.gateway.downstream import conversions
+from services.gateway.downstream import conversion_worker, conversions
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.data_keys import Found
@@ -135,8 +136,19 @@ async def test_a_client_that_is_gone_waits_for_nothing(pool: Conversions) -> Non
     assert isinstance(await result(pool, os.getpid), int), "the result of the one before has come by now, and is let be"
 
 
-async def test_a_value_that_fills_the_memory_as_an_object_is_refused_and_its_process_goes_on(pool: Conversions) -> None:
+async def test_a_value_that_fills_the_memory_as_an_object_is_refused_and_its_process_goes_on() -> None:
     """15 million records of one byte each: 3.5 GB of dicts from a few kB, compressed."""
+    pool = Conversions(workers=1)
+    try:
+        await refuses_bomb(pool)
+    finally:
+        await pool.stop()
+
+
+async def refuses_bomb(pool: Conversions) -> None:
+    most, hard = await result(pool, resource.getrlimit, resource.RLIMIT_AS)
+    assert most == conversion_worker.MOST_MEMORY
+    await result(pool, resource.setrlimit, resource.RLIMIT_AS, (most // 4, hard))  # which takes less time to fill
     item = {"type": "record", "name": "R", "fields": [{"name": "f", "type": "boolean"}]}
     schema = RegisteredSchema(7, SchemaKind.AVRO, json.dumps({"type": "array", "items": item}))
     count, left = bytearray(), 15_000_000 << 1
