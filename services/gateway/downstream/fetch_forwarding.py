@@ -43,7 +43,7 @@ from services.gateway.requests.plan import (
 from services.gateway.requests.records.fetch import ended_in_doubt
 from services.gateway.requests.records.fetch_writing import written_fetch
 from services.gateway.requests.traffic.calls import Brought as Content
-from services.gateway.requests.traffic.calls import brought_by, count_forwarded_fetch, idle_key
+from services.gateway.requests.traffic.calls import brought_by, count_forwarded_fetch
 from services.gateway.tenancy.translation import Translation
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.upstream.left_behind import LeftBehind
@@ -273,10 +273,7 @@ class FetchForwarder:
         self._client.has_answer(fetch, Passed())
 
     def _count(self, fetch: FetchInFlight, brought: Iterable[Content], *, is_whole: bool = True) -> None:
-        placing = self._placing
-        if placing.idle_as is None:
-            placing.idle_as = idle_key(self._session, fetch.client_id)
-        if self._memory.traffic is not None:
+        traffic = self._memory.traffic
+        if traffic is not None:
             is_certain = is_whole and self._slots.is_next(fetch)
-            traffic, session = self._memory.traffic, self._session
-            count_forwarded_fetch(traffic, session, fetch, brought, placing.idle_as, is_certain=is_certain)
+            count_forwarded_fetch(traffic, self._session, fetch, brought, self._placing, is_certain=is_certain)

@@ -15,7 +15,7 @@ _FLEXIBLE = flexible_since(ApiKey.PRODUCE) or 0
 
 
 class ProducePartition:
-    __slots__ = ("end", "partition", "records_end", "records_start", "start")
+    __slots__ = ("end", "partition", "records", "records_end", "records_start", "start")
     partition: int
     start: int
     """The start of the partition's entry (its number) ..."""
@@ -24,6 +24,8 @@ class ProducePartition:
     records_start: int
     """-1 where the records are null."""
     records_end: int
+    records: int
+    """How many, as `first_headers` has found them."""
 
     def first_batch(self, buffer: Buffer) -> BatchHeader:
         """Producer id, epoch, sequence, count: raises `WireError` where there is no whole batch of magic 2."""
@@ -37,7 +39,9 @@ class ProducePartition:
 
 
 class ProduceTopic:
-    __slots__ = ("end", "name", "partitions", "partitions_at", "start", "tags_at", "topic_id")
+    __slots__ = (
+        "end", "name", "partitions", "partitions_at", "record_bytes", "records", "start", "tags_at", "topic_id",
+    )  # fmt: skip
     name: str
     topic_id: bytes
     start: int
@@ -48,6 +52,9 @@ class ProduceTopic:
     """After the last partition; the topic's tags stand here in flexible versions."""
     end: int
     partitions: list[ProducePartition]
+    records: int
+    """The sums over the partitions, as `first_headers` has found them."""
+    record_bytes: int
 
     def named(self, name: str) -> "ProduceTopic":
         """The same under another name."""
@@ -159,16 +166,22 @@ def scan_produce_beginning(buffer: Buffer, version: int, offset: int, end: int, 
 
 def first_headers(buffer: Buffer, scan: ProduceScan) -> bytes | None:
     """The header bytes of the first batch of each partition of the request in `buffer`; None if a partition has
-    fewer."""
+    fewer. Notes the numbers of records, by the headers of all batches, as `count_records` takes them."""
     readers.enclose("Produce", buffer, scan.start, scan.end)
     data = octets.of(buffer)
     found: list[bytes] = []
     for topic in scan.topics:
+        records = size = 0
         for part in topic.partitions:
             start = part.records_start
             if start < 0 or part.records_end - start < _HEADER_BYTES:
                 return None
             found.append(octets.copy(data, start, start + _HEADER_BYTES))
+            part.records = _count_records(data, start, part.records_end)
+            records += part.records
+            size += part.records_end - start
+        topic.records = records
+        topic.record_bytes = size
     return b"".join(found)
 
 
@@ -184,45 +197,6 @@ def led_by(topic: ProduceTopic, leaders: tuple[int | None, ...]) -> int | None:
         if leader is None or (found is not None and leader != found):
             return None
         found = leader
-    return found
-
-
-class Produced:
-    """The numbers of records and bytes in a request."""
-
-    __slots__ = ("by_partition", "by_topic", "size_by_topic")
-    by_partition: list[int]
-    """Records, in the order of all partitions, and ..."""
-    by_topic: list[int]
-    """... of all topics; `size_by_topic` has the bytes of those."""
-    size_by_topic: list[int]
-
-    @staticmethod
-    def of(records: int, size: int) -> "Produced":
-        """Those of a request with one partition."""
-        found = Produced.__new__(Produced)
-        found.by_partition, found.by_topic, found.size_by_topic = [records], [records], [size]
-        return found
-
-
-def count_produced(buffer: Buffer, scan: ProduceScan) -> Produced:
-    """Records of the request in `buffer`, by the headers of their batches, as `count_records` takes them."""
-    readers.enclose("Produce", buffer, scan.start, scan.end)
-    data = octets.of(buffer)
-    found = Produced.__new__(Produced)
-    found.by_partition, found.by_topic, found.size_by_topic = [], [], []
-    for topic in scan.topics:
-        sum_ = size = 0
-        for part in topic.partitions:
-            if part.records_start >= 0:
-                records = _count_records(data, part.records_start, part.records_end)
-                size += part.records_end - part.records_start
-            else:
-                records = 0
-            found.by_partition.append(records)
-            sum_ += records
-        found.by_topic.append(sum_)
-        found.size_by_topic.append(size)
     return found
 
 
