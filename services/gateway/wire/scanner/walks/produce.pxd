@@ -2,7 +2,7 @@ cimport cython
 
 from . cimport octets, readers
 
-cdef Py_ssize_t _IDS_SINCE, _MAX_ENTRIES, _HEADER_BYTES, _MOST_COUNTED, _FLEXIBLE
+cdef Py_ssize_t _IDS_SINCE, _MAX_ENTRIES, _HEADER_BYTES, _MOST_COUNTED, _FLEXIBLE, _CLOSED, _SMALL_BYTES
 
 
 @cython.final
@@ -55,6 +55,14 @@ cpdef object led_by(ProduceTopic topic, tuple leaders)
 
 @cython.locals(records=Py_ssize_t, at=Py_ssize_t, length=Py_ssize_t, stop=Py_ssize_t, counted=object)
 cdef long long _count_records(const unsigned char *data, Py_ssize_t start, Py_ssize_t end) except? -1
+
+@cython.locals(count=Py_ssize_t, at=Py_ssize_t, place=Py_ssize_t)
+cdef bint may_have_headers(const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t most) except -1
+
+cdef Py_ssize_t _behind_varint(const unsigned char *data, Py_ssize_t at, Py_ssize_t end) noexcept
+
+@cython.locals(found=Py_ssize_t, shift=Py_ssize_t)
+cdef Py_ssize_t _length(const unsigned char *data, Py_ssize_t at, Py_ssize_t end) noexcept
 
 cdef Py_ssize_t _head(
     const unsigned char *data, ProduceScan scan, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end

@@ -12,6 +12,10 @@ _MAX_ENTRIES = MAX_ENTRIES
 _HEADER_BYTES = HEADER_BYTES
 _MOST_COUNTED = MOST_COUNTED
 _FLEXIBLE = flexible_since(ApiKey.PRODUCE) or 0
+_CLOSED = 0x27
+"""The attributes of batches whose records can't be read: compressed ones, and markers of transactions."""
+_SMALL_BYTES = 1_000
+"""Records below this size, on average, are not walked: to search their bytes costs less."""
 
 
 class ProducePartition:
@@ -215,6 +219,50 @@ def _count_records(data: Buffer, start: int, end: int) -> int:
         at = stop
     counted = records  # that many records times so many bytes may be more than a machine's word holds
     return counted * (end - start) // (at - start)
+
+
+def may_have_headers(data: Buffer, start: int, end: int, most: int) -> bool:
+    """Whether one of the first `most` records of the batch at `start` has headers, as far as they end before `end`.
+
+    Records have none if they can't be read. Small records may have some. The caller compares `end` with the buffer.
+    """
+    if end - start < _HEADER_BYTES or data[start + 16] != 2 or data[start + 22] & _CLOSED:
+        return False
+    count, at = octets.int32(data, start + 57), start + _HEADER_BYTES
+    if count * _SMALL_BYTES > end - start:
+        return True
+    for _ in range(min(count, most)):
+        place = _behind_varint(data, at, end)
+        at = place + _length(data, at, end)  # of the next record
+        if at > end or at == place:
+            return False
+        place = _behind_varint(data, place + 1, at)  # the time, behind the attributes
+        place = _behind_varint(data, place, at)  # the offset
+        place = _behind_varint(data, place, at) + _length(data, place, at)  # the key
+        place = _behind_varint(data, place, at) + _length(data, place, at)  # the value
+        if place >= at:
+            return False
+        if data[place]:
+            return True
+    return False
+
+
+def _behind_varint(data: Buffer, at: int, end: int) -> int:
+    while at < end and data[at] > 0x7F:
+        at += 1
+    return at + 1
+
+
+def _length(data: Buffer, at: int, end: int) -> int:
+    """The length that stands here; 0 for null."""
+    found = shift = 0
+    while at < end and shift <= 28:
+        found |= (data[at] & 0x7F) << shift
+        if data[at] < 0x80:
+            break
+        shift += 7
+        at += 1
+    return 0 if found & 1 else found >> 1
 
 
 def _head(data: Buffer, scan: ProduceScan, version: int, offset: int, end: int) -> int:
