@@ -20,7 +20,7 @@ cdef class Way:
 cdef class Forwarder(Following):
     cdef public dict _underway
     cdef public list _producing
-    cdef public object _client, _lanes, _refused
+    cdef public object client, _lanes, _refused
     cdef public RequestTracing _tracing
 
     @cython.locals(

@@ -101,11 +101,11 @@ class Way:
 class Forwarder(Following):
     """Forwards the requests of one client connection."""
 
-    __slots__ = ("_client", "_lanes", "_producing", "_refused", "_tracing", "_underway")
+    __slots__ = ("_lanes", "_producing", "_refused", "_tracing", "_underway", "client")
 
     def __init__(self, client: Client, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes) -> None:
         super().__init__(ApiKey.PRODUCE, BATCHES_SINCE, FLEXIBLE, route_to, mesh, session, follower)
-        self._client = client
+        self.client = client
         self._lanes = lanes
         self._producing, self._underway = session.producing, mesh.producing
         self._refused = mesh.memory.refusals.waiting
@@ -285,7 +285,7 @@ class Forwarder(Following):
             hold.answered(request)
         if traffic is not None:
             self._count(traffic, request)
-        self._client.answered(request, (frame,))
+        self.client.answered(request, (frame,))
 
     def _count(self, traffic: ClientTraffic, request: InFlight) -> None:
         """Count the batches of each topic as stored."""
@@ -302,7 +302,7 @@ class Forwarder(Following):
     def astray(self, request: InFlight, outcome: RawResponse | Unreachable) -> None:
         """Let a plan decide the client's answer, by the table that the request started with."""
         header = request.header
-        view = replace(self._client.view(header), table=request.table)
+        view = replace(self.client.view(header), table=request.table)
         plan = ended_astray(Request(header, _NOTHING), view, request.named(), request.sole, request.batches(), outcome)
         exchange = Exchange(
             plan,
@@ -325,14 +325,14 @@ class Forwarder(Following):
             count_forwarded(self._memory.traffic, self._session, request, answer)
         if request.tenant is not None:
             answer = Translation(request.tenant, ApiKey.PRODUCE, request.version).answer(answer)
-        self._client.has_answer(request, answer)
+        self.client.has_answer(request, answer)
 
     def settled(self, request: InFlight) -> None:
         """The records certainly won't be stored: nobody has to wait for them."""
         self._mesh.produce_ended(request)
 
     def came(self, size: int, missing: int) -> None:
-        self._client.arrived(size, missing)
+        self.client.arrived(size, missing)
 
 
 def _with_names(frame: memoryview, request: InFlight) -> list[Buffer]:
