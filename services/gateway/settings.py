@@ -199,6 +199,14 @@ class GatewaySettings(
         return self
 
     @model_validator(mode="after")
+    def _certificates_have_listeners(self) -> Self:
+        if self.router_addresses or any(listener.tls for listener in self.listeners):  # control may decide such ones
+            return self
+        if self.tls_certificate or self.tls_key or self.tls_client_ca:
+            raise ValueError("tls_certificate, tls_key and tls_client_ca are for TLS in listen: tls:// or SASL_SSL://")
+        return self
+
+    @model_validator(mode="after")
     def _users_have_a_way(self) -> Self:
         if self.users_from_control and not self.router_addresses:
             raise ValueError("users_from_control: routers send these users; set router_addresses")

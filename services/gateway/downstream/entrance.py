@@ -14,13 +14,14 @@ from typing import Final
 import structlog
 
 from mesh.connection_security import Mechanism
+from mesh.listeners import NameRule
 from mesh.scram import Verifier
 from mesh.tokens.issuers import TokenBounds
 from mesh.user_files import Users, UsersFileError, read_users
 from mesh.whole_files import file_version
 from services.gateway import metrics
 from services.gateway.authentication.bearer_server import BearerServer
-from services.gateway.authentication.certificate_names import NameRule, distinguished_name, principal_of
+from services.gateway.authentication.certificate_names import distinguished_name, principal_of
 from services.gateway.authentication.client_tokens import ClientIssuer, ClientTokens
 from services.gateway.authentication.conversation import SaslPolicy
 from services.gateway.authentication.mechanisms import MechanismServer, PlainServer, ScramServer, UnansweredError
@@ -32,15 +33,12 @@ LOOK_S: Final = 0.5
 CHECKERS: Final = 1
 """Threads that check passwords of PLAIN: a flood of wrong ones leaves the other cores to clients."""
 
-PASSWORDS: Final = frozenset({Mechanism.PLAIN.value, Mechanism.SCRAM_SHA_256.value, Mechanism.SCRAM_SHA_512.value})
-"""The mechanisms whose clients are users of this gateway."""
-
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Entrance:
-    """The entrance of one listener."""
+    """The entrance of one listener, by one policy."""
 
     listener: str
     """As in the settings, for metrics and log lines."""
@@ -48,6 +46,8 @@ class Entrance:
     """None: clients do not log in."""
     rules: Sequence[NameRule] = ()
     """For the names in certificates, where clients do not log in."""
+    is_over: bool = False
+    """The listener has another policy by now, or is closed: nobody comes in here any more."""
 
     def shown(self, transport: asyncio.BaseTransport) -> Principal | None:
         """The principal of the certificate that the client has shown; NOBODY without one, None if no rule matches."""
@@ -69,7 +69,6 @@ class Proofs:
     users_from_control: bool = False
     issuers: tuple[ClientIssuer, ...] = ()
     bounds: TokenBounds = field(default_factory=TokenBounds)
-    rules: tuple[NameRule, ...] = (NameRule(),)
     longest_session_s: float = inf
 
 
@@ -104,7 +103,7 @@ class Reception:
 
     def entrance(self, listener: Listener) -> Entrance:
         if not listener.mechanisms:
-            return Entrance(str(listener), rules=self._proofs.rules)
+            return Entrance(str(listener), rules=listener.rules)
         makers = self._makers()
         mechanisms = {each: makers[each] for each in listener.mechanisms}
         return Entrance(str(listener), SaslPolicy(mechanisms, self._proofs.longest_session_s))
