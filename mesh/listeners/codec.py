@@ -8,13 +8,13 @@ from typing import Final
 from mesh.listeners.listener import Certificates, DecidedListener, Policy, Security
 from mesh.rpc import listeners
 
-SECURITIES: Final[Mapping[int, Security]] = {
+SECURITIES: Final[Mapping[listeners.ListenerSecurity.ValueType, Security]] = {
     listeners.LISTENER_SECURITY_PLAINTEXT: Security.PLAINTEXT,
     listeners.LISTENER_SECURITY_SSL: Security.SSL,
     listeners.LISTENER_SECURITY_SASL_PLAINTEXT: Security.SASL_PLAINTEXT,
     listeners.LISTENER_SECURITY_SASL_SSL: Security.SASL_SSL,
 }
-CERTIFICATES: Final[Mapping[int, Certificates]] = {
+CERTIFICATES: Final[Mapping[listeners.ListenerClientAuth.ValueType, Certificates]] = {
     listeners.LISTENER_CLIENT_AUTH_NONE: Certificates.NONE,
     listeners.LISTENER_CLIENT_AUTH_REQUESTED: Certificates.REQUESTED,
     listeners.LISTENER_CLIENT_AUTH_REQUIRED: Certificates.REQUIRED,

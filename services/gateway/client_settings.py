@@ -122,9 +122,9 @@ class AuthenticationSettings(TokenBounds):
     def _listeners_can_be_had(self) -> Self:
         if self.tls_client_crl is not None and self.tls_client_ca is None:
             raise ValueError("tls_client_crl revokes certificates of tls_client_ca: set tls_client_ca, too")
-        if any(listener.tls for listener in self.listeners) and self.tls is None:
-            raise ValueError("listen has a listener by TLS: set tls_certificate and tls_key, files in PEM")
-        if self.tls is not None:
+        if any(listener.tls for listener in self.listeners):
+            if self.tls is None:
+                raise ValueError("listen has a listener by TLS: set tls_certificate and tls_key, files in PEM")
             load(self.tls)
         return self
 

@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from mesh.rpc.tls import RpcTlsSettings
 from mesh.schemas.registry import Registry
+from mesh.server_certificate import load
 from mesh.settings import Address, AddressList, ServiceSettings, WordList
 from mesh.topics import is_topic_name
 from mesh.tracing import TracingSettings
@@ -200,10 +201,13 @@ class GatewaySettings(
 
     @model_validator(mode="after")
     def _certificates_have_listeners(self) -> Self:
-        if self.router_addresses or any(listener.tls for listener in self.listeners):  # control may decide such ones
+        """Without TLS in `listen`, control may decide a listener by TLS."""
+        if any(listener.tls for listener in self.listeners):
             return self
-        if self.tls_certificate or self.tls_key or self.tls_client_ca:
+        if not self.router_addresses and (self.tls_certificate or self.tls_key or self.tls_client_ca):
             raise ValueError("tls_certificate, tls_key and tls_client_ca are for TLS in listen: tls:// or SASL_SSL://")
+        if self.tls is not None:
+            load(self.tls)
         return self
 
     @model_validator(mode="after")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Final
 import structlog
 
 from mesh.connection_security import Mechanism
-from mesh.listeners import NameRule
 from mesh.scram import Verifier
 from mesh.tokens.issuers import TokenBounds
 from mesh.user_files import Users, UsersFileError, read_users
@@ -40,25 +39,30 @@ log = structlog.get_logger(__name__)
 class Entrance:
     """The entrance of one listener, by one policy."""
 
-    listener: str
-    """As in the settings, for metrics and log lines."""
+    of: Listener
     sasl: SaslPolicy | None = None
     """None: clients do not log in."""
-    rules: Sequence[NameRule] = ()
-    """For the names in certificates, where clients do not log in."""
     is_over: bool = False
     """The listener has another policy by now, or is closed: nobody comes in here any more."""
+    listener: str = field(init=False)
+    """As in the settings, for metrics and log lines."""
+
+    def __post_init__(self) -> None:
+        self.listener = str(self.of)
 
     def shown(self, transport: asyncio.BaseTransport) -> Principal | None:
         """The principal of the certificate that the client has shown; NOBODY without one, None if no rule matches."""
         certificate = transport.get_extra_info("peercert")
         if self.sasl is not None or not certificate:
             return NOBODY
-        return principal_of(distinguished_name(certificate), self.rules)
+        return principal_of(distinguished_name(certificate), self.of.rules)
 
 
-OPEN: Final = Entrance("")
-"""For connections of other workers, whose clients have proved who they are."""
+def link_entrance(first: Listener) -> Entrance:
+    """For connections of other workers, whose clients have proved who they are; `first`: the gateway's own listener."""
+    entrance = Entrance(replace(first, name=""))  # changes of that listener do not concern links
+    entrance.listener = ""
+    return entrance
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +107,10 @@ class Reception:
 
     def entrance(self, listener: Listener) -> Entrance:
         if not listener.mechanisms:
-            return Entrance(str(listener), rules=listener.rules)
+            return Entrance(listener)
         makers = self._makers()
         mechanisms = {each: makers[each] for each in listener.mechanisms}
-        return Entrance(str(listener), SaslPolicy(mechanisms, self._proofs.longest_session_s))
+        return Entrance(listener, SaslPolicy(mechanisms, self._proofs.longest_session_s))
 
     def find(self, name: str, mechanism: Mechanism) -> Verifier | None:
         return self.users.find(name, mechanism)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from mesh.listeners import Certificates, Security
 from mesh.user_files import Users, written
 from services.gateway.__main__ import settings_of
-from services.gateway.listeners import Certificates, Listener, Security
+from services.gateway.listeners import Listener
 from services.gateway.requests.nodes import Advertised, NodePorts
 from services.gateway.settings import GatewaySettings
 from tests.fixtures.certificates import Authority
@@ -28,16 +29,16 @@ def test_each_listener_tells_its_clients_its_own_address() -> None:
         listen=("0.0.0.0:19092", "0.0.0.0:9092"), advertised=("127.0.0.1:19092", "gateway:9092"), allow_insecure=True
     )
     assert settings.listeners == [
-        Listener("0.0.0.0", 19092, Security.PLAINTEXT, Advertised("127.0.0.1", 19092)),
-        Listener("0.0.0.0", 9092, Security.PLAINTEXT, Advertised("gateway", 9092)),
+        Listener("0.0.0.0", 19092, Security.PLAINTEXT, Advertised("127.0.0.1", 19092), name="listener-1"),
+        Listener("0.0.0.0", 9092, Security.PLAINTEXT, Advertised("gateway", 9092), name="listener-2"),
     ]
 
 
 def test_a_listener_is_advertised_as_it_is_unless_told_otherwise(tls: dict[str, Any]) -> None:
     settings = GatewaySettings(listen=("127.0.0.1:5", "tls://127.0.0.1:6"), **tls)
     assert settings.listeners == [
-        Listener("127.0.0.1", 5, Security.PLAINTEXT, Advertised("127.0.0.1", 5)),
-        Listener("127.0.0.1", 6, Security.SSL, Advertised("127.0.0.1", 6), certificates=Certificates.REQUIRED),
+        Listener("127.0.0.1", 5, Security.PLAINTEXT, Advertised("127.0.0.1", 5), name="listener-1"),
+        Listener("127.0.0.1", 6, Security.SSL, Advertised("127.0.0.1", 6), (), Certificates.REQUIRED, "listener-2"),
     ]
 
 

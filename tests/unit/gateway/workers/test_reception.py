@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from mesh.listeners import Security
 from mesh.server_certificate import TlsFiles
+from services.gateway.downstream.entrance import Entrance
 from services.gateway.downstream.handed import Handed
-from services.gateway.downstream.listening import AskedNode, places
+from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.server_tls import ServerTls
-from services.gateway.listeners import Listener, Security
+from services.gateway.listeners import Listener
 from services.gateway.requests.nodes import Advertised, NodePorts
 from services.gateway.workers.balance import Load
 from services.gateway.workers.reception import Reception
@@ -29,8 +31,8 @@ PLAIN = Listener("127.0.0.1", 0, Security.PLAINTEXT, Advertised("inside", 1))
 class Greeter(asyncio.BufferedProtocol):
     """Says who met the client, what the client was told, and which node it asked for."""
 
-    def __init__(self, name: str, advertised: Advertised, asked_node: AskedNode) -> None:
-        self._name, self._advertised, self._asked_node = name, advertised, asked_node
+    def __init__(self, name: str, entrance: Entrance, asked_node: AskedNode) -> None:
+        self._name, self._advertised, self._asked_node = name, entrance.of.advertised, asked_node
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
@@ -57,9 +59,11 @@ class House:
     async def worker(self, name: str, tls: ServerTls | None = None, *, takes: bool = True) -> Handed:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        handed = Handed(theirs, places(self._listeners, lambda each: tls if each.tls else None))
+        handed = Handed(theirs)
+        for each in self._listeners:
+            handed.bind(Entrance(each), tls if each.tls else None)
         if takes:
-            await handed.serve(lambda listener, asked: Greeter(name, listener.advertised, asked))
+            await handed.serve(lambda entrance, asked: Greeter(name, entrance, asked))
         self.doors[Load(len(self.doors))] = ours
         self._handed.append(handed)
         return handed
@@ -99,9 +103,7 @@ async def test_clients_are_shared_out(house: House) -> None:
 
 
 async def test_a_port_of_a_node_tells_the_node() -> None:
-    several = House(
-        PLAIN, Listener("127.0.0.1", 0, Security.PLAINTEXT, Advertised("outside", 2, NodePorts(named=((101, 0),))))
-    )
+    several = House(PLAIN, Listener("127.0.0.1", 0, Security.PLAINTEXT, OUTSIDE, name="outside"))
     try:
         await several.worker("w")
         several.reception.open()
