@@ -44,7 +44,7 @@ import structlog
 from mesh import VERSION
 from mesh.routing import InvalidRuleError, RoutingTable, came_into_force
 from mesh.routing.codec import TABLE_FORMAT
-from mesh.routing.delta import WrongBaseError
+from mesh.routing.errors import WrongBaseError
 from mesh.rpc import admin, discovery, discovery_grpc
 from mesh.rpc.cancellation import heed_cancellation
 from mesh.rpc.tls import RpcTls
@@ -166,7 +166,7 @@ class Discovery:
         self._stop_telling()  # a router takes no answers to what another one has ordered
         self._answers = Answers()
         told, address = False, ""
-        clients = report_clients(self._connections, self._mesh.tables, self._answers)
+        clients = report_clients(self._connections, self._mesh, self._answers)
         reporting = asyncio.gather(clients, self._quota_reports.run(self._answers))
         try:
             async with self._routers.connected() as router:

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.registry import Collector
 
 from mesh.lifecycle import Lifecycle
-from mesh.listeners import Policy
+from mesh.listeners.codec import policy_from_proto
 from mesh.routing import RoutingTable
 from mesh.tracing import tracer_for
 from mesh.traffic.counting import Counts
@@ -111,7 +111,6 @@ class Gateway:
         self.connections: set[ClientConnection] = set()
         self.handed: Handed | None = None
         """The reception of clients, if another process listens."""
-        self.listeners: OpenListeners | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._discovery: Discovery | None = None
         self._reception: Reception | None = None
@@ -138,8 +137,10 @@ class Gateway:
             self.mesh.memory.own_users = lambda: reception.known
         self.handed = None if self._door is None else Handed(self._door)
         changed = ChangedListeners(self.connections, settings.listener_drain_s, settings.drain_timeout_s)
-        open_listeners = self.listeners = OpenListeners(settings, self.handed or Ports(), reception.entrance, changed)
-        open_listeners.bind(Policy())
+        open_listeners = self.mesh.listeners = OpenListeners(
+            settings, self.handed or Ports(), reception.entrance, changed
+        )
+        open_listeners.bind(policy_from_proto(self.mesh.table.policies.listener_policy))
         self.port = open_listeners.port
         awaited = Awaited(settings.state_dir, settings.name, is_worker=self._door is not None)
         discovery = self._discovery = Discovery(
@@ -185,8 +186,8 @@ class Gateway:
         def came(entrance: Entrance, asked_node: AskedNode) -> ClientConnection:
             return ClientConnection(self.mesh, self.connections, entrance, asked_node)
 
-        self._tasks.append(loop.create_task(open_listeners.run(), name="listeners"))
         await open_listeners.serve(came)
+        self._tasks.append(loop.create_task(open_listeners.run(), name="listeners"))
         if self.mesh.siblings is not None:
             self.mesh.siblings.serve(self._met)
         for exposed in self._exposed:
@@ -232,8 +233,8 @@ class Gateway:
         for exposed in self._exposed:
             with suppress(KeyError):  # the start may have failed before
                 REGISTRY.unregister(exposed)
-        if self.listeners is not None:
-            self.listeners.close()
+        if self.mesh.listeners is not None:
+            self.mesh.listeners.close()
         if self.mesh.siblings is not None:
             self.mesh.siblings.close()
         for connection in list(self.connections):

@@ -107,6 +107,7 @@ class OpenListeners:
                 self._faulted(name, str(error))
 
     async def serve(self, new_client: NewClient) -> None:
+        await self._carry_out()  # another policy may have come since `bind`
         await self._reached.serve(new_client)
         for name in self._entrances:
             metrics.listener_open.labels(name).set(1)
@@ -133,11 +134,14 @@ class OpenListeners:
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S if self._faults else None):
                     await self._changed.wait()
-            self._changed.clear()
-            for name, listener in list(self.wanted.listeners.items()):
-                entrance = self._entrances.get(name)
-                if entrance is None or entrance.of != listener:
-                    await self._open(name, listener)
+            await self._carry_out()
+
+    async def _carry_out(self) -> None:
+        self._changed.clear()
+        for name, listener in list(self.wanted.listeners.items()):
+            entrance = self._entrances.get(name)
+            if entrance is None or entrance.of != listener:
+                await self._open(name, listener)
 
     def close(self) -> None:
         """No new clients, nowhere."""

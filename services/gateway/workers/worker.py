@@ -32,7 +32,7 @@ def main() -> None:
         gateway = Gateway(settings, lifecycle, door, Siblings(int(number), inbox, doors))
 
         def tally() -> tuple[int, int, int, Doors]:
-            handed, listeners = gateway.handed, gateway.listeners
+            handed, listeners = gateway.handed, gateway.mesh.listeners
             if handed is None or listeners is None:
                 return 0, 0, 0, ()
             revision, wanted = listeners.by_revision
