@@ -7,7 +7,7 @@ Theory of operation
 3. A listener that this gateway can't have as it was decided is not open at all (`Wanted.faults`): with its earlier
    policy it could let in clients that it must not let in any more.
 4. `fate` says what becomes of a connection whose listener has changed. A connection whose proof the listener would
-   not accept any more ends at once. A connection that would be another one today (another principal, another address)
+   not accept any more ends at once. A connection that would be another one today (another principal, another port)
    ends within the drain time. All others stay.
 """
 
@@ -152,7 +152,7 @@ def fate(before: Listener, after: Listener | None, proof: str) -> Fate:
         return Fate.CLOSE
     same_door = before.security is after.security and is_same_door(before, after)
     same_client = proof != CERTIFICATE or (before.rules == after.rules and after.certificates is not Certificates.NONE)
-    return Fate.STAY if same_door and same_client and before.advertised == after.advertised else Fate.DRAIN
+    return Fate.STAY if same_door and same_client else Fate.DRAIN
 
 
 def _accepts(before: Listener, after: Listener, proof: str) -> bool:

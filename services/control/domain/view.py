@@ -211,7 +211,7 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 def _about_routing(event: events.Event) -> bool:
     beside = (
         INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/", f"{TRANSACTIONS}/", f"{ACCESS}/",
-        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, VALIDATION, TENANTS, PROTECTION, LISTENERS, f"{TOPIC_MOVES}/", APPROVALS,
-        f"{PROPOSALS}/", f"{OWNERS}/",
+        f"{USERS}/", f"{SUBSCRIPTIONS}/", ACLS, QUOTAS, VALIDATION, TENANTS, PROTECTION, LISTENERS, f"{TOPIC_MOVES}/",
+        APPROVALS, f"{PROPOSALS}/", f"{OWNERS}/",
     )  # fmt: skip
     return not event.stream.startswith(beside)

@@ -1,13 +1,14 @@
 """Decisions about listeners of gateways: setting them, closing them, and taking decisions back.
 
-The policy itself is in the routing table (`mesh.routing.listed_policy`), so gateways get it as they get rules. A gateway
-that can't have a listener as it was decided does not open it, and reports why.
+The policy itself is in the routing table (`mesh.routing.listed_policy`), so gateways get it as they get rules. If a
+gateway can't have a listener as it was decided, the gateway does not open the listener, and reports why.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from mesh.listeners import MECHANISMS, USUAL_MECHANISMS, Certificates, DecidedListener, name_rules
@@ -59,7 +60,7 @@ def checked(wanted: listeners.ListenerChange, field: str) -> listeners.ListenerC
     there = f"{field}.listener"
     if not is_known(wanted.listener):
         raise InvalidField(
-            f"{there}.security", "is needed: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, unless `closed`"
+            f"{there}.security", "is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, unless `closed` is set"
         )
     listener = listener_from_proto(wanted.listener)
     if listener.security is None and listener != DecidedListener(listener.name):
@@ -77,22 +78,14 @@ def _with_mechanisms(listener: DecidedListener, field: str) -> DecidedListener:
     named = listener.mechanisms
     if not listener.security.sasl and named:
         raise InvalidField(
-            f"{field}.sasl_mechanisms", f"are for SASL: clients do not log in at {listener.security.value}"
+            f"{field}.sasl_mechanisms", f"are for SASL: nobody logs in at {listener.security.value}"
         )
     if len(set(named)) < len(named) or not set(named) <= set(served):
         raise InvalidField(f"{field}.sasl_mechanisms", f"are some of {', '.join(served)}, each once")
     if not listener.security.sasl:
         return listener
     mechanisms = tuple(each for each in served if each in named) if named else tuple(USUAL_MECHANISMS.split())
-    return DecidedListener(
-        listener.name,
-        listener.security,
-        mechanisms,
-        listener.certificates,
-        listener.mapping_rules,
-        listener.port,
-        listener.advertised,
-    )
+    return replace(listener, mechanisms=mechanisms)
 
 
 def _check(listener: DecidedListener, field: str) -> None:
