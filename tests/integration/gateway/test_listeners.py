@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +37,7 @@ from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import read_all
 from tests.integration.gateway.running import Rules, RunningGateway
+from tests.integration.gateway.workers import NAME, Router, RunningWorkers
 
 PASSWORD = "correct horse battery staple"
 SCRAM, PLAIN = "SCRAM-SHA-512", "PLAIN"
@@ -318,3 +323,59 @@ def test_a_gateway_that_starts_again_without_control_has_the_decided_listeners(h
     house.gateway = house.start()
     assert house.is_refused("plain")
     house.write(Producer(house.login(SCRAM, "new")), "after the start")
+
+
+@pytest.fixture
+def several(house: House, tmp_path: Path) -> Iterator[tuple[RunningWorkers, Router]]:
+    """Two workers with the listeners of the house, which is closed for them."""
+    house.gateway.close()
+    settings = house.gateway._settings
+    router = Router(house.rules.table)
+    workers = RunningWorkers(
+        tmp_path,
+        LISTEN=f"plain=127.0.0.1:{house.ports['plain']}",
+        USERS_FILE=str(settings.users_file),
+        TLS_CERTIFICATE=str(settings.tls_certificate),
+        TLS_KEY=str(settings.tls_key),
+        ROUTER_ADDRESSES=router.address,
+        LISTENER_DRAIN_S=str(DRAIN_S),
+    )
+    with closing(router), closing(workers):
+        workers.wait_until_ready()
+        yield workers, router
+
+
+def faults(router: Router, member: str) -> dict[str, str]:
+    """Of the listeners, as a worker has reported last."""
+    reports = [each.clients for each in list(router.said.get(member, ())) if each.HasField("clients")]
+    return {each.name: each.fault for each in reports[-1].listeners} if reports else {}
+
+
+def is_taken(router: Router, member: str) -> bool:
+    return "already in use" in faults(router, member).get("certified", "")
+
+
+def test_all_workers_follow_and_so_does_one_that_starts_again(
+    house: House, several: tuple[RunningWorkers, Router]
+) -> None:
+    workers, router = several
+    house.write(Producer(house.plain()), "before")
+    members = [f"{NAME}-1", f"{NAME}-2"]
+    with socket.create_server(("127.0.0.1", house.ports["certified"])):
+        taken = DecidedListener("certified", Security.SSL, port=house.ports["certified"])
+        router.move(house.rules.listening(DecidedListener("plain"), new(port=house.ports["new"]), taken))
+        wait_until(lambda: house.is_refused("plain"), "nobody can connect to the closed one")
+        for member in members:
+            wait_until(partial(is_taken, router, member), "each worker reports the port that is taken")
+    clients = [Producer(house.login(SCRAM, "new")) for _ in range(6)]
+    for number, producer in enumerate(clients):
+        house.write(producer, f"new {number}")
+    wait_until(lambda: not any(is_taken(router, each) for each in members), "it is open, the port is free")
+    wait_until(lambda: min(workers.metric("kafka_mesh_gateway_client_connections").values()) > 0, "both have clients")
+    os.kill(workers.pids()[1], signal.SIGKILL)
+    wait_until(lambda: workers.pids().get(1), "it starts again")
+    workers.wait_until_ready()
+    for number in range(6):
+        house.write(Producer(house.login(SCRAM, "new")), f"after the kill {number}")
+    assert house.is_refused("plain")
+    assert sorted(read_all(house.cluster.bootstrap, house.topic)) == sorted(house.produced)

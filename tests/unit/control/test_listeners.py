@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def test_changes_that_are_so_already_make_no_event() -> None:
 
 
 def wrong(**said: Any) -> DecidedListener:
-    return DecidedListener(**({"name": "outside", "security": Security.SSL} | said))
+    return replace(DecidedListener("outside", Security.SSL), **said)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,39 @@ async def test_a_worker_that_takes_nothing_fills_up_to_a_bound(house: House) -> 
     finally:
         for client in clients:
             client.close()
+
+
+async def test_listeners_are_opened_and_closed_as_workers_want(house: House) -> None:
+    handed = await house.worker("w")
+    house.reception.open()
+    (before,) = house.reception.ports
+    new = replace(PLAIN, advertised=Advertised("new", 3), name="new")
+    handed.bind(Entrance(new), None)
+    house.reception.follow(7, (("new", "127.0.0.1", 0),))
+    (port,) = house.reception.ports
+    assert await greeting(port) == "w new None no delay"
+    with pytest.raises(ConnectionRefusedError):
+        await greeting(before)
+    house.reception.follow(6, (("", "127.0.0.1", 0),))
+    assert house.reception.ports == [port], "a worker that is behind decides nothing"
+
+
+async def test_a_client_of_a_listener_that_the_worker_does_not_have_is_sent_away(house: House) -> None:
+    handed = await house.worker("w")
+    handed.dismiss("")
+    house.reception.open()
+    (port,) = house.reception.ports
+    with suppress(ConnectionError):
+        assert await greeting(port) == ""
+    await until(lambda: handed.taken == 1, "it came to the worker")
+
+
+async def test_a_port_that_is_taken_is_a_fault_until_it_is_free(house: House) -> None:
+    house.reception.open()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        house.reception.follow(1, (("", "127.0.0.1", 0), ("new", "127.0.0.1", port)))
+        assert "Address already in use" in house.reception.faults["new"]
+    house.reception.try_again()
+    assert not house.reception.faults
+    assert port in house.reception.ports
