@@ -129,7 +129,7 @@ def house(
     create_topic: CreateTopic,
     unique_name: Callable[[str], str],
     tmp_path: Path,
-) -> Iterator[House]:
+) -> House:
     topic = unique_name("apples")
     create_topic(kafka_c1, topic, 1)
     authority = Authority(tmp_path / "tls")
@@ -172,9 +172,7 @@ def test_a_listener_with_log_ins_opens_while_clients_of_another_one_write(house:
             if stop.is_set():
                 break
             house.produced.append(f"plain {number}")
-            producer.produce(
-                house.topic, f"plain {number}", on_delivery=lambda error, _: error and failed.append(error)
-            )
+            producer.produce(house.topic, f"plain {number}", on_delivery=heard)
             producer.flush(ANSWER_S)
 
     writing = threading.Thread(target=go_on)

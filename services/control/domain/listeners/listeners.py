@@ -59,9 +59,7 @@ def checked(wanted: listeners.ListenerChange, field: str) -> listeners.ListenerC
         return listeners.ListenerChange(name=wanted.name)
     there = f"{field}.listener"
     if not is_known(wanted.listener):
-        raise InvalidField(
-            f"{there}.security", "is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, unless `closed` is set"
-        )
+        raise InvalidField(f"{there}.security", "is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, unless `closed` is set")
     listener = listener_from_proto(wanted.listener)
     if listener.security is None and listener != DecidedListener(listener.name):
         raise InvalidField(f"{there}.closed", "excludes all else: nobody comes in there")
@@ -77,9 +75,7 @@ def _with_mechanisms(listener: DecidedListener, field: str) -> DecidedListener:
     served = [each.value for each in MECHANISMS]
     named = listener.mechanisms
     if not listener.security.sasl and named:
-        raise InvalidField(
-            f"{field}.sasl_mechanisms", f"are for SASL: nobody logs in at {listener.security.value}"
-        )
+        raise InvalidField(f"{field}.sasl_mechanisms", f"are for SASL: nobody logs in at {listener.security.value}")
     if len(set(named)) < len(named) or not set(named) <= set(served):
         raise InvalidField(f"{field}.sasl_mechanisms", f"are some of {', '.join(served)}, each once")
     if not listener.security.sasl:
