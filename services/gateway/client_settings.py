@@ -145,7 +145,7 @@ class AuthenticationSettings(TokenBounds):
 
     @property
     def means(self) -> Means:
-        """What listeners of this gateway can be given."""
+        """The means that this gateway has for its listeners."""
         has_users = self.users_file is not None or self.users_from_control
         return Means(
             self.tls is not None,

@@ -35,7 +35,7 @@ HOST_PLACEHOLDER: Final = "{host}"
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a gateway's settings give to listeners."""
+    """The means that a gateway's settings give to listeners."""
 
     has_certificate: bool = False
     has_client_ca: bool = False
@@ -133,7 +133,7 @@ def _meet(one: Listener, other: Listener) -> bool:
 
 
 class Fate(Enum):
-    """What becomes of a connection whose listener has changed."""
+    """The fate of a connection whose listener has changed."""
 
     STAY = auto()
     DRAIN = auto()

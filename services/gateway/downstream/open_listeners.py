@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 class Reached(Protocol):
-    """Where clients come in: `Ports` of this process, or those that another process hands over (`Handed`)."""
+    """The places where clients come in: `Ports` of this process, or those that another process hands over (`Handed`)."""
 
     def bind(self, entrance: Entrance, tls: ServerTls | None) -> None: ...
 
