@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 class Reached(Protocol):
-    """The places where clients come in: `Ports` of this process, or those that another process hands over (`Handed`)."""
+    """The places where clients come in: `Ports` of this process, or `Handed` by another process."""
 
     def bind(self, entrance: Entrance, tls: ServerTls | None) -> None: ...
 
